@@ -205,7 +205,7 @@ impl Program for WalkProgram {
         Ok(Prepared::new("walk", Job::new(Walk::root(), shape), |report| {
             let seconds = report.elapsed.as_secs_f64();
             let json = serde_json::json!({ "states": report.output, "seconds": seconds });
-            Ok(Shown { text: format!("{} states", report.output), json, complete: report.finished })
+            Ok(Shown::new(format!("{} states", report.output), json, report.finished))
         }))
     }
 }

@@ -141,6 +141,7 @@ pub mod sequential;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod words;
+pub mod picture;
 pub mod assignment;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/tutorial.md")]

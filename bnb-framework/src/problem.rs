@@ -6,6 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     cost::{Cost, Goal},
+    picture::Picture,
     tree::Tree,
 };
 
@@ -87,6 +88,13 @@ pub trait Problem: Tree {
         _seed: u64,
         _stops: &dyn Fn() -> bool,
     ) -> Option<Self::Solution> {
+        None
+    }
+
+    /// Draws a solution, for people. By default there is no picture.
+    ///
+    /// [`Picture`] keeps it small, readable on light and dark ground, and gives it a title and a description.
+    fn picture(&self, _solution: &Self::Solution) -> Option<Picture> {
         None
     }
 

@@ -8,7 +8,7 @@ use clap::{ArgMatches, Args, FromArgMatches as _};
 pub use taskwork_cli::{Failure, Shown};
 use taskwork_cli::{Kinds, NoMore, Prepared};
 
-use self::looking::Looking;
+use self::looking::{Looking, calls};
 use crate::{Main, Program, Workflow, WorkflowError, serve_isolated, set_store};
 
 /// A program with a command line.
@@ -178,18 +178,18 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
             return Ok(Prepared::at_once(P::show(output.map_err(Failure::failed)?)));
         }
         let job = Main::<P>::observed_job(arguments, check, looking.observe());
-        let line = looking.line();
-        Ok(Prepared::watched("main", job, line, move |report| {
+        let telling = looking.telling();
+        Ok(Prepared::watched("main", job, telling, move |report| {
             let observation = Main::<P>::observed(&report).unwrap_or_default();
             // Also if the program has failed: then they are most of interest.
             looking.write(&observation)?;
             if report.suspended {
                 let text = "the program was stopped before its end".to_owned();
-                return Ok(Shown { text, json: serde_json::json!({}), complete: false });
+                return Ok(Shown::new(text, serde_json::json!({}), false));
             }
             let mut shown = P::show(Main::<P>::returned(&report).map_err(Failure::failed)?);
             looking.add(&observation, &mut shown);
-            Ok(shown)
+            Ok(shown.with_calls(calls(&observation.summary)))
         }))
     }
 }

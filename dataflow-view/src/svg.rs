@@ -98,6 +98,7 @@ fn escaped(text: &str) -> String {
             '<' => escaped += "&lt;",
             '>' => escaped += "&gt;",
             '"' => escaped += "&quot;",
+            '\u{fffe}' | '\u{ffff}' => escaped.push(' '),
             c if c.is_control() => escaped.push(' '),
             c => escaped.push(c),
         }

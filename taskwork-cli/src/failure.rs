@@ -111,6 +111,12 @@ impl fmt::Debug for Failure {
     }
 }
 
+/// Writes a line to standard error. What nobody reads any more (`… 2>&1 | head`) is no reason to end.
+pub(crate) fn tell(text: fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 /// Writes to standard output. A closed pipe (`… | head`) is no error.
 pub(crate) fn print(text: &str) {
     use std::io::Write as _;

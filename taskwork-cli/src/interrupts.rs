@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 use taskwork::client::Outage;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::Failure;
+use crate::{Failure, failure::tell};
 
 /// The messages on standard error while a command runs.
 #[derive(Clone, Default)]
@@ -43,8 +43,8 @@ impl Notes {
 
     fn say(&self, text: &str) {
         match self.bar.get() {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| tell(format_args!("{text}"))),
+            None => tell(format_args!("{text}")),
         }
     }
 }

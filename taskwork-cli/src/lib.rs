@@ -76,7 +76,10 @@ mod build;
 mod target;
 mod interrupts;
 mod log;
+mod course;
 mod watch;
+mod manual;
+mod version;
 mod picture;
 mod solve;
 mod node;
@@ -86,6 +89,7 @@ mod web;
 pub mod operator;
 
 pub use self::{
+    course::{Calls, Quality, Telling},
     failure::Failure,
     picture::{write_graph, write_trace},
     prepared::{Prepared, Shown},
@@ -97,5 +101,6 @@ pub use taskwork::Kinds;
 #[doc(hidden)]
 pub fn check_arguments(text: &str) {
     let _ = target::seconds(text);
+    let _ = course::interval(text);
     let _ = text.parse::<taskwork::Address>();
 }

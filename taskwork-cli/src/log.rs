@@ -1,6 +1,9 @@
 //! The destination, format and level of the log.
 
-use std::io::{self, IsTerminal as _};
+use std::{
+    ffi::OsStr,
+    io::{self, IsTerminal as _},
+};
 
 use clap::{Args, ValueEnum};
 use tracing_subscriber::{
@@ -57,10 +60,20 @@ impl LogArguments {
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
         // A program that has installed a logger of its own keeps it.
         let _ = match self.log_format {
-            Format::Text => builder.with_ansi(io::stderr().is_terminal()).with_target(false).try_init(),
+            Format::Text => builder.with_ansi(has_colours()).with_target(false).try_init(),
             Format::Json => builder.json().with_ansi(false).try_init(),
         };
     }
+}
+
+/// Returns whether standard error takes colours: it is a terminal, and `NO_COLOR` is unset or empty
+/// (<https://no-color.org>). Clap and the progress line see to that themselves.
+fn has_colours() -> bool {
+    wants_colours(std::env::var_os("NO_COLOR").as_deref(), io::stderr().is_terminal())
+}
+
+fn wants_colours(no_color: Option<&OsStr>, is_terminal: bool) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 /// Checks a filter as a whole: an ignored directive would suppress messages that a user waits for.
@@ -107,6 +120,14 @@ mod tests {
                 "{error:?} does not say what is wrong with {bad:?}"
             );
         }
+    }
+
+    #[test]
+    fn colours_are_for_terminals_of_users_who_want_them() {
+        let no = |text: &'static str| Some(OsStr::new(text));
+        assert!(wants_colours(None, true) && wants_colours(no(""), true));
+        assert!(!wants_colours(no("1"), true) && !wants_colours(no("0"), true));
+        assert!(!wants_colours(None, false));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     Failure,
     build::BuildArguments,
+    course::interval,
     log::{Level, LogArguments},
     target::{ClusterArguments, merged, runtime, seconds},
 };
@@ -45,6 +46,9 @@ pub(crate) struct Arguments {
     #[cfg(feature = "web")]
     #[arg(long, value_name = "ADDR")]
     health: Option<SocketAddr>,
+    /// Log what the node does in each of its jobs every so many seconds; with 0 never.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = interval)]
+    log_every: Duration,
     #[command(flatten)]
     build: BuildArguments,
     #[command(flatten)]
@@ -64,7 +68,8 @@ pub(crate) fn run(
     let mut node = Node::builder_at(connect, arguments.cluster.name(), release)?
         .kinds(kinds)
         .listen(arguments.listen)
-        .drain_deadline(arguments.drain_deadline);
+        .drain_deadline(arguments.drain_deadline)
+        .report_every(arguments.log_every);
     node = node.labels(merged("--label", &arguments.labels)?);
     if let Some(label) = &arguments.near {
         node = node.near(label);

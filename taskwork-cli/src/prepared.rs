@@ -1,6 +1,12 @@
 //! A job that is ready to run, and the presentation of its result.
 
-use std::{fmt::Write as _, future::Future, pin::Pin, time::Duration};
+use std::{
+    fmt::Write as _,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use serde_json::json;
 use taskwork::{
@@ -10,7 +16,8 @@ use taskwork::{
 
 use crate::{
     Failure,
-    interrupts::Interrupts,
+    course::{Calls, Course, Own, Quality, Telling, Viewing},
+    interrupts::{Interrupts, Notes},
     submit::{Target, goes_on},
     watch,
 };
@@ -29,12 +36,31 @@ pub struct Shown {
     pub json: serde_json::Value,
     /// Whether everything was done. Otherwise the exit code is 1.
     pub complete: bool,
+    /// What is in the last line of the log.
+    pub(crate) own: Own,
 }
 
 impl Shown {
     /// Creates the output of a complete run. A missing line end is added to the text.
     pub fn done(text: impl Into<String>, json: impl Into<serde_json::Value>) -> Self {
-        Self { text: text.into(), json: json.into(), complete: true }
+        Self::new(text, json, true)
+    }
+
+    /// Creates the output of a run that is complete or not.
+    pub fn new(text: impl Into<String>, json: impl Into<serde_json::Value>, complete: bool) -> Self {
+        Self { text: text.into(), json: json.into(), complete, own: Own::Nothing }
+    }
+
+    /// Adds how good the best solution is, for the last line of the log.
+    #[must_use]
+    pub fn with_quality(self, quality: Quality) -> Self {
+        Self { own: Own::Search(quality), ..self }
+    }
+
+    /// Adds what has become of the calls of a workflow, for the last line of the log.
+    #[must_use]
+    pub fn with_calls(self, calls: Calls) -> Self {
+        Self { own: Own::Calls(Some(calls)), ..self }
     }
 
     /// Adds the tasks that are missing in it, if there are any.
@@ -63,7 +89,8 @@ impl Shown {
     }
 }
 
-type Line = fn(&Progress) -> String;
+/// What is called with the progress.
+pub(crate) type Observe = Box<dyn FnMut(&Progress) + Send>;
 type Submitting<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Waits>, Failure>> + 'a>>;
 type HandingOver<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
 type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Shown, Failure>> + 'a>>;
@@ -75,18 +102,18 @@ impl Prepared {
         job: Job<T>,
         show: impl FnOnce(Report<T>) -> Result<Shown, Failure> + Send + 'static,
     ) -> Self {
-        Self::watched(kind, job, watch::line_of, show)
+        Self::watched(kind, job, Telling::default(), show)
     }
 
-    /// Does the same as [`new`](Self::new), with a progress line of the program's own.
+    /// Does the same as [`new`](Self::new), with a progress line and columns of the program's own.
     pub fn watched<T: Task>(
         kind: &'static str,
         job: Job<T>,
-        line: fn(&Progress) -> String,
+        telling: Telling,
         show: impl FnOnce(Report<T>) -> Result<Shown, Failure> + Send + 'static,
     ) -> Self {
         let (job, show) = (Box::new(|_| job), Box::new(show));
-        Self { job: Box::new(Ready { kind, job, time_limit: None, show, line }) }
+        Self { job: Box::new(Ready { kind, job, time_limit: None, show, telling }) }
     }
 
     /// Does the same as [`watched`](Self::watched) for a job with a time limit of its own. `job` makes it,
@@ -96,11 +123,11 @@ impl Prepared {
         kind: &'static str,
         time_limit: Duration,
         job: impl FnOnce(Option<Duration>) -> Job<T> + Send + 'static,
-        line: fn(&Progress) -> String,
+        telling: Telling,
         show: impl FnOnce(Report<T>) -> Result<Shown, Failure> + Send + 'static,
     ) -> Self {
         let (job, show) = (Box::new(job), Box::new(show));
-        Self { job: Box::new(Ready { kind, job, time_limit: Some(time_limit), show, line }) }
+        Self { job: Box::new(Ready { kind, job, time_limit: Some(time_limit), show, telling }) }
     }
 
     /// Creates the outcome of a command that needed no job and is already done.
@@ -108,9 +135,16 @@ impl Prepared {
         Self { job: Box::new(shown) }
     }
 
+    /// Calls `observe` with the progress while the job runs, whatever is shown of it.
+    #[must_use]
+    pub fn observed_by(mut self, observe: impl FnMut(&Progress) + Send + 'static) -> Self {
+        self.job.observe(Box::new(observe));
+        self
+    }
+
     /// Runs it within this process.
-    pub(crate) fn solve(self, place: Place, quiet: bool) -> Result<Solved, Failure> {
-        self.job.solve(place, quiet)
+    pub(crate) fn solve(self, place: Place, viewing: Viewing) -> Result<Solved, Failure> {
+        self.job.solve(place, viewing)
     }
 
     /// Submits it to a cluster.
@@ -136,7 +170,8 @@ pub(crate) struct Solved {
 
 /// A job, independent of the type of its tasks.
 trait Launch: Send {
-    fn solve(self: Box<Self>, place: Place, quiet: bool) -> Result<Solved, Failure>;
+    fn observe(&mut self, observe: Observe);
+    fn solve(self: Box<Self>, place: Place, viewing: Viewing) -> Result<Solved, Failure>;
     fn submit(self: Box<Self>, target: &Target) -> Submitting<'_>;
 }
 
@@ -163,7 +198,12 @@ struct Ready<T: Task> {
     job: MakeJob<T>,
     time_limit: Option<Duration>,
     show: Show<T>,
-    line: Line,
+    telling: Telling,
+}
+
+fn lock(course: &Mutex<Course>) -> MutexGuard<'_, Course> {
+    // A panic of the program while it told something is no reason to tell nothing more.
+    course.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Presents a report, and names the tasks that are missing in it.
@@ -177,12 +217,16 @@ fn present<T: Task>(report: Report<T>, show: Show<T>) -> Result<Shown, Failure> 
 struct OnItsWay<T: Task> {
     submitted: Submitted<T>,
     show: Show<T>,
-    line: Line,
+    telling: Telling,
 }
 
 impl<T: Task> Launch for Ready<T> {
-    fn solve(self: Box<Self>, place: Place, quiet: bool) -> Result<Solved, Failure> {
-        let Self { kind, job, time_limit, show, line } = *self;
+    fn observe(&mut self, observe: Observe) {
+        self.telling.observe = Some(observe);
+    }
+
+    fn solve(self: Box<Self>, place: Place, viewing: Viewing) -> Result<Solved, Failure> {
+        let Self { kind, job, time_limit, show, telling } = *self;
         let Place { nodes, workers, state } = place;
         let mut job = match state {
             None => job(time_limit).here(),
@@ -201,24 +245,25 @@ impl<T: Task> Launch for Ready<T> {
             job = job.workers(workers);
         }
         watch::stop_on_interrupt(job.stopper())?;
-        let bar = watch::bar(quiet);
-        if let Some(bar) = bar.clone() {
-            job = job.on_progress(watch::EVERY, move |progress| {
-                bar.set_message(line(progress));
-                bar.tick();
-            });
+        // The runtime gives up what observes the job when it is over.
+        let course = Course::new(telling, viewing, &Notes::default());
+        let needs_progress = course.needs_progress();
+        let course = Arc::new(Mutex::new(course));
+        if needs_progress {
+            let course = Arc::clone(&course);
+            job = job.on_progress(watch::EVERY, move |progress| lock(&course).show(progress));
         }
         let report = job.run();
-        if let Some(bar) = bar {
-            bar.finish_and_clear();
-        }
+        lock(&course).finish_line();
         let report = report?;
-        let suspended = report.suspended;
-        Ok(Solved { shown: present(report, show)?, suspended })
+        let (suspended, elapsed, figures) = (report.suspended, report.elapsed, report.figures);
+        let shown = present(report, show)?;
+        lock(&course).end(elapsed, &figures, &shown);
+        Ok(Solved { shown, suspended })
     }
 
     fn submit(self: Box<Self>, target: &Target) -> Submitting<'_> {
-        let Self { kind, job, time_limit, show, line } = *self;
+        let Self { kind, job, time_limit, show, telling } = *self;
         let mut job = job(time_limit).kind(kind).attempts_max(target.attempts_max);
         job = job.deaths_max(target.deaths_max).require(target.require.clone());
         job = job.weight(target.share.weight).priority(target.share.priority);
@@ -233,13 +278,15 @@ impl<T: Task> Launch for Ready<T> {
         }
         Box::pin(async move {
             let submitted = target.client.submit(job).await?;
-            Ok(Box::new(OnItsWay { submitted, show, line }) as Box<dyn Waits>)
+            Ok(Box::new(OnItsWay { submitted, show, telling }) as Box<dyn Waits>)
         })
     }
 }
 
-/// The interval at which the progress line of a submitted job is updated.
+/// The intervals at which a submitted job is looked at: for its progress line, and for the log alone. The nodes write
+/// their figures every two seconds.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+const LOOK_EVERY_FOR_LOG: Duration = Duration::from_secs(2);
 
 impl<T: Task> Waits for OnItsWay<T> {
     fn id(&self) -> &JobId {
@@ -259,7 +306,7 @@ impl<T: Task> Waits for OnItsWay<T> {
     }
 
     fn wait(self: Box<Self>, client: Client, target: &Target) -> Waiting<'_> {
-        let Self { submitted, show, line } = *self;
+        let Self { submitted, show, telling } = *self;
         Box::pin(async move {
             let mut submitted = submitted.by(client);
             let mut report = None;
@@ -267,17 +314,16 @@ impl<T: Task> Waits for OnItsWay<T> {
                 report = Some(submitted.result().await?);
                 Ok(())
             });
-            watch_until(
-                result,
-                submitted.client(),
-                submitted.id(),
-                submitted.progress(LOOK_EVERY),
-                line,
-                target,
-            )
-            .await?;
+            let mut course = Course::new(telling, target.viewing, &target.notes);
+            let every = if target.viewing.has_line() { LOOK_EVERY } else { LOOK_EVERY_FOR_LOG };
+            let progress = course.needs_progress().then(|| submitted.progress(every));
+            watch_until(result, submitted.client(), submitted.id(), progress, &mut course).await?;
             submitted.withdraw_data().await;
-            present(report.expect("the result was waited for"), show)
+            let report = report.expect("the result was waited for");
+            let (elapsed, figures) = (report.elapsed, report.figures);
+            let shown = present(report, show)?;
+            course.end(elapsed, &figures, &shown);
+            Ok(shown)
         })
     }
 }
@@ -292,20 +338,16 @@ fn watch_until<'a>(
     result: Ending<'a>,
     client: &'a Client,
     job: &'a JobId,
-    mut progress: ProgressStream<'a>,
-    line: Line,
-    target: &'a Target,
+    progress: Option<ProgressStream<'a>>,
+    course: &'a mut Course,
 ) -> Ending<'a> {
     Box::pin(async move {
-        let bar = watch::bar(target.quiet);
-        target.notes.set_bar(bar.as_ref());
         let watching = async {
-            let Some(bar) = &bar else { return std::future::pending().await };
+            let Some(mut progress) = progress else { return std::future::pending().await };
             while let Some(read) = progress.next().await {
                 // If it cannot be read now, it is shown the next time.
                 if let Ok(progress) = read {
-                    bar.set_message(line(&progress));
-                    bar.tick();
+                    course.show(&progress);
                 }
             }
             std::future::pending::<()>().await;
@@ -315,9 +357,6 @@ fn watch_until<'a>(
             done = result => done?,
             failure = cancel_on_interrupt(client, job) => return Err(failure),
             () = watching => unreachable!("it is watched until the job is over"),
-        }
-        if let Some(bar) = bar {
-            bar.finish_and_clear();
         }
         Ok(())
     })
@@ -348,7 +387,10 @@ async fn cancel_on_interrupt(client: &Client, job: &JobId) -> Failure {
 }
 
 impl Launch for Shown {
-    fn solve(self: Box<Self>, place: Place, _: bool) -> Result<Solved, Failure> {
+    // There is no progress.
+    fn observe(&mut self, _: Observe) {}
+
+    fn solve(self: Box<Self>, place: Place, _: Viewing) -> Result<Solved, Failure> {
         if place.nodes.is_some() || place.workers.is_some() || place.state.is_some() {
             return Err(Failure::usage(
                 "what is asked for runs without the runtime: it takes no --nodes, --workers or --state",

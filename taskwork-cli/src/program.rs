@@ -2,10 +2,17 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{ArgMatches, Args, Command, CommandFactory as _, FromArgMatches, Parser, Subcommand};
+use clap::{
+    ArgMatches, Args, Command, CommandFactory as _, FromArgMatches, Parser, Subcommand, error::ErrorKind,
+};
 use taskwork::Kinds;
 
-use crate::{Failure, Prepared, node, solve, submit};
+use crate::{
+    Failure, Prepared,
+    failure::{print, tell},
+    manual::{Completions, Man},
+    node, solve, submit, version,
+};
 
 /// A program on the runtime.
 pub trait Program: 'static {
@@ -59,7 +66,7 @@ pub enum NoMore {}
 
 impl FromArgMatches for NoMore {
     fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
-        Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand))
+        Err(clap::Error::new(ErrorKind::InvalidSubcommand))
     }
 
     fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
@@ -99,6 +106,10 @@ enum Commands<A: Args, M: Subcommand> {
     Node(node::Arguments),
     /// Submit it to a cluster.
     Submit(submit::Arguments<A>),
+    /// Print what lets a shell complete this command: bash, elvish, fish, powershell or zsh.
+    Completions(Completions),
+    /// Write the man pages of this command.
+    Man(Man),
     #[command(flatten)]
     More(M),
 }
@@ -108,25 +119,37 @@ pub fn main<P: Program>() -> ExitCode {
     run::<P>(std::env::args_os())
 }
 
-/// Runs a command line, the name of the program first.
-pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+/// Returns a program's command, with all options.
+fn command<P: Program>() -> Command {
     let command = CommandLine::<P::Arguments, P::More>::command();
     let command = command.name(P::NAME).version(P::VERSION).about(P::ABOUT);
-    let command = command.mut_subcommand(NODE, P::add_to_node);
-    let parsed = command.try_get_matches_from(arguments);
+    command.mut_subcommand(NODE, P::add_to_node)
+}
+
+/// Ends a command whose line was not parsed: it was wrong, or asked for help or for the version.
+pub(crate) fn not_parsed(error: &clap::Error, name: &str, version: &str) -> ExitCode {
+    if error.kind() == ErrorKind::DisplayVersion {
+        print(&version::text(name, version));
+        return ExitCode::SUCCESS;
+    }
+    // Clap chooses the stream: help goes to standard output, errors to standard error.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// Runs a command line, the name of the program first.
+pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    let command = command::<P>();
+    let parsed = command.clone().try_get_matches_from(arguments);
     let parsed = parsed.and_then(|matches| {
         let line = CommandLine::<P::Arguments, P::More>::from_arg_matches(&matches)?;
         Ok((line, matches))
     });
-    let (command, matches) = match parsed {
+    let (parsed, matches) = match parsed {
         Ok((line, matches)) => (line.command, matches),
-        Err(error) => {
-            // Clap chooses the stream: help goes to standard output, errors to standard error.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(error) => return not_parsed(&error, P::NAME, P::VERSION),
     };
-    let outcome = match command {
+    let outcome = match parsed {
         Commands::Solve(solve::Arguments { program, options }) => {
             solve::run(options, P::NAME, P::VERSION, || P::prepare(program))
         }
@@ -139,6 +162,8 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
         Commands::Submit(submit::Arguments { program, options }) => {
             submit::run(options, P::NAME, P::VERSION, || P::prepare(program))
         }
+        Commands::Completions(completions) => Ok(completions.run(command)),
+        Commands::Man(man) => man.run(command),
         Commands::More(command) => P::more(command),
     };
     ended(outcome)
@@ -147,7 +172,7 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
 /// Prints the error, if there is one, and returns the exit code.
 pub(crate) fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
     outcome.unwrap_or_else(|failure| {
-        eprintln!("error: {failure}");
+        tell(format_args!("error: {failure}"));
         failure.exit_code()
     })
 }

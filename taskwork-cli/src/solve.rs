@@ -8,6 +8,8 @@ use taskwork::State;
 
 use crate::{
     Failure, Prepared, build,
+    course::CourseArguments,
+    failure::tell,
     log::{Level, LogArguments},
     prepared::{Place, Solved},
 };
@@ -45,9 +47,8 @@ pub(crate) struct Options {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Do not show progress.
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    course: CourseArguments,
     #[command(flatten)]
     log: LogArguments,
 }
@@ -71,21 +72,27 @@ fn run_prepared(
     version: &str,
     prepared: Prepared,
 ) -> Result<ExitCode, Failure> {
-    let Options { nodes, workers, state, any_build, json, quiet, .. } = options;
+    let Options { nodes, workers, state, any_build, json, course, .. } = options;
     let kept = match &state {
         Some(dir) => Some(State::new(dir, build::release(any_build, name, version)?)),
         None => None,
     };
     let Solved { mut shown, suspended } =
-        prepared.solve(Place { nodes, workers, state: kept }, quiet || json)?;
+        prepared.solve(Place { nodes, workers, state: kept }, course.viewing(json))?;
     if let (Some(_), Some(object)) = (&state, shown.json.as_object_mut()) {
         object.insert("suspended".to_owned(), json!(suspended));
     }
     shown.print(json);
     if let (Some(dir), true) = (&state, suspended) {
-        eprintln!("note: everything is kept in {}; the same command goes on from there", dir.display());
+        tell(format_args!(
+            "note: everything is kept in {}; the same command goes on from there",
+            dir.display()
+        ));
     } else if let (Some(dir), Some(_)) = (&state, shown.json.get("set_aside")) {
-        eprintln!("note: what was set aside is kept in {}; the same command tries it again", dir.display());
+        tell(format_args!(
+            "note: what was set aside is kept in {}; the same command tries it again",
+            dir.display()
+        ));
     }
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

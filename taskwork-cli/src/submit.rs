@@ -9,7 +9,8 @@ use taskwork::{Address, Client, JobId, Labels, Release, client::ClientBuilder};
 use crate::{
     Failure, Prepared,
     build::BuildArguments,
-    failure::print,
+    course::{CourseArguments, Viewing},
+    failure::{print, tell},
     interrupts::{Notes, interruptible},
     log::{Level, LogArguments},
     prepared::Waits,
@@ -64,9 +65,8 @@ pub(crate) struct Options {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Do not show progress.
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    course: CourseArguments,
     #[command(flatten)]
     log: LogArguments,
 }
@@ -119,7 +119,7 @@ pub(crate) struct Target {
     pub(crate) after: Vec<JobId>,
     pub(crate) share: ShareArguments,
     copies: usize,
-    pub(crate) quiet: bool,
+    pub(crate) viewing: Viewing,
     release: Release,
 }
 
@@ -146,7 +146,7 @@ fn run_prepared(
     release: Release,
     prepared: Prepared,
 ) -> Result<ExitCode, Failure> {
-    let Options { patience, name, wait, attempts, deaths, require, after, share, data, json, quiet, .. } =
+    let Options { patience, name, wait, attempts, deaths, require, after, share, data, json, course, .. } =
         options;
     let require = merged("--require", &require)?;
     let DataArguments { listen, advertise, copies } = data;
@@ -157,7 +157,7 @@ fn run_prepared(
     }
     runtime()?.block_on(async move {
         let client = client.connect().await?;
-        let (attempts_max, deaths_max, quiet) = (attempts, deaths, quiet || json);
+        let (attempts_max, deaths_max, viewing) = (attempts, deaths, course.viewing(json));
         let target = Target {
             client,
             notes,
@@ -168,7 +168,7 @@ fn run_prepared(
             after,
             share,
             copies,
-            quiet,
+            viewing,
             release,
         };
         let done = submit(&target, prepared, wait.then_some(&patience), json).await;
@@ -212,8 +212,8 @@ async fn submit(
         return Ok(ExitCode::SUCCESS);
     };
     target.note_without_nodes(&id).await;
-    if !target.quiet {
-        eprintln!("job {id}");
+    if !target.viewing.quiet {
+        tell(format_args!("job {id}"));
     }
     let client = target.client.with_patience(patience.of_waiting());
     let mut shown = job.wait(client, target).await.map_err(|failure| failure.hint(&goes_on(&id)))?;
@@ -222,7 +222,7 @@ async fn submit(
     }
     shown.print(json);
     if shown.json.get("set_aside").is_some() {
-        eprintln!("note: taskwork retry {id} gives what was set aside another chance");
+        tell(format_args!("note: taskwork retry {id} gives what was set aside another chance"));
     }
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -233,9 +233,9 @@ async fn hand_over(job: &dyn Waits, target: &Target) -> Result<(), Failure> {
         return Ok(());
     }
     let copies = target.copies;
-    if !target.quiet {
+    if !target.viewing.quiet {
         let nodes = if copies == 1 { "1 node has".to_owned() } else { format!("{copies} nodes have") };
-        eprintln!("the nodes fetch the job's data from here; waiting until {nodes} it");
+        tell(format_args!("the nodes fetch the job's data from here; waiting until {nodes} it"));
     }
     let unknown = format!(
         "Job {} goes on if a node has its data, and waits for ever otherwise: taskwork cancel {} ends it",
@@ -272,13 +272,13 @@ impl Target {
         let has_nodes = versions.clone().any(|running| running == version);
         let other = versions.find(|running| !has_nodes && self.release.is_other_build(running));
         if let Some(other) = other {
-            eprintln!(
+            tell(format_args!(
                 "note: the nodes of cluster {cluster} run another build of {program} ({other}; this one is \
                  {version}); the job waits. Start nodes from the same file, or say --any-build on both \
                  sides if the source is the same"
-            );
+            ));
         } else {
-            eprintln!("note: in cluster {cluster} {missing} now; the job waits until one does");
+            tell(format_args!("note: in cluster {cluster} {missing} now; the job waits until one does"));
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The progress line of a running job, and Ctrl-C.
 
 use std::{
-    io::IsTerminal as _,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -17,14 +16,11 @@ pub(crate) const EVERY: Duration = Duration::from_millis(100);
 /// The exit code of a command that was ended by a second Ctrl-C.
 const INTERRUPTED: i32 = 130;
 
-/// Returns a progress line on standard error, or `None` if that is not a terminal or `quiet` is set.
-pub(crate) fn bar(quiet: bool) -> Option<ProgressBar> {
-    let shown = !quiet && std::io::stderr().is_terminal();
-    shown.then(|| {
-        let style = ProgressStyle::with_template("{spinner} {msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_spinner());
-        ProgressBar::new_spinner().with_style(style)
-    })
+/// Returns a progress line on standard error.
+pub(crate) fn bar() -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+    ProgressBar::new_spinner().with_style(style)
 }
 
 /// Returns a progress line for any job.

@@ -48,14 +48,53 @@ pub struct Figures {
     pub toggles: u64,
     /// The durations of steals, from the request to the beginning of a stolen task.
     pub steal_times: Histogram,
-    /// The time for which workers had a task of the job, summed over the workers, in nanoseconds.
-    pub busy_ns: u64,
-    /// The time for which workers that could have worked on the job had no task of it, likewise.
-    pub idle_ns: u64,
     /// The share of the whole that is done, as the program estimates it, in units of 10⁻¹⁸.
     pub done_attos: u64,
     /// The best that may still be found, as far as the nodes have reported it.
     pub outlook: Outlook,
+    /// Tasks that run, are queued or wait now. `None` from nodes that do not report it.
+    pub open_tasks: Option<u64>,
+    /// Where the time of the workers went.
+    pub times: WorkerTimes,
+}
+
+/// Where the time of workers went while they were there for a job, in nanoseconds. Each moment of a worker counts
+/// as one of these, so the sum is all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct WorkerTimes {
+    /// They ran the program's code.
+    pub searching_ns: u64,
+    /// They had a task, and ran the runtime's code: a task had ended, or was written.
+    pub handling_ns: u64,
+    /// They had no task, and some task had begun on their node before.
+    pub looking_ns: u64,
+    /// They had no task, and none had begun on their node yet.
+    pub starting_ns: u64,
+}
+
+impl WorkerTimes {
+    /// Returns the time in which they had no task.
+    pub fn idle_ns(&self) -> u64 {
+        self.looking_ns.saturating_add(self.starting_ns)
+    }
+
+    /// Returns the sum, which is the workers' time.
+    pub fn total_ns(&self) -> u64 {
+        let Self { searching_ns, handling_ns, looking_ns, starting_ns } = *self;
+        [searching_ns, handling_ns, looking_ns, starting_ns].into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+impl AddAssign for WorkerTimes {
+    fn add_assign(&mut self, other: Self) {
+        let add = |sum: &mut u64, part: u64| *sum = sum.saturating_add(part);
+        add(&mut self.searching_ns, other.searching_ns);
+        add(&mut self.handling_ns, other.handling_ns);
+        add(&mut self.looking_ns, other.looking_ns);
+        add(&mut self.starting_ns, other.starting_ns);
+    }
 }
 
 impl Figures {
@@ -90,21 +129,22 @@ impl AddAssign for Figures {
         add(&mut self.recovered, other.recovered);
         add(&mut self.dropped, other.dropped);
         add(&mut self.toggles, other.toggles);
-        add(&mut self.busy_ns, other.busy_ns);
-        add(&mut self.idle_ns, other.idle_ns);
         add(&mut self.done_attos, other.done_attos);
         self.steal_times += other.steal_times;
         self.outlook.merge_best(other.outlook);
+        self.open_tasks = self.open_tasks.into_iter().chain(other.open_tasks).reduce(u64::saturating_add);
+        self.times += other.times;
     }
 }
 
-/// Sums the figures of nodes, each with its attempt. The share that is done is that of the last attempt only.
+/// Sums the figures of nodes, each with its attempt. The share that is done and the open tasks are those of the last
+/// attempt only.
 pub(crate) fn sum(told: impl Iterator<Item = (u32, Figures)> + Clone) -> Figures {
     let mut sum = Figures::default();
     let last = told.clone().map(|(attempt, _)| attempt).max();
     for (attempt, mut figures) in told {
         if Some(attempt) != last {
-            (figures.done_attos, figures.outlook) = (0, Outlook::Nothing);
+            (figures.done_attos, figures.outlook, figures.open_tasks) = (0, Outlook::Nothing, None);
             figures.worked_earlier = figures.worked;
         }
         sum += figures;

@@ -144,7 +144,7 @@ pub use crate::{
     },
     config::{Limits, NODES_MAX, WORKERS_MAX},
     context::{Context, Hunger},
-    figures::{Figures, Histogram},
+    figures::{Figures, Histogram, WorkerTimes},
     id::{Attempt, IdError, JobId, NodeId, TaskId},
     idle::Idle,
     job::Job,

@@ -49,6 +49,7 @@ pub struct NodeBuilder {
     advertise: Option<Address>,
     limits: Limits,
     brought: Brought,
+    report_every: Option<Duration>,
 }
 
 /// A node of a cluster that runs within this process. It works on the jobs of its release, several at a
@@ -120,6 +121,7 @@ impl NodeBuilder {
             advertise: None,
             limits: Limits::default(),
             brought: Brought::default(),
+            report_every: None,
         }
     }
 
@@ -210,6 +212,14 @@ impl NodeBuilder {
         self
     }
 
+    /// Sets the interval at which the node logs what it does in each job that it works on; with 0, and by default, it
+    /// does not.
+    #[must_use]
+    pub fn report_every(mut self, every: Duration) -> Self {
+        self.report_every = (!every.is_zero()).then_some(every);
+        self
+    }
+
     /// Replaces the default limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
@@ -257,6 +267,7 @@ impl NodeBuilder {
             limits: self.limits,
             brought: self.brought,
             pulse: Arc::clone(&pulse),
+            report_every: self.report_every,
         };
         // Further requests would have no effect, so a small capacity suffices.
         let (leave, told) = mpsc::channel(8);

@@ -69,6 +69,8 @@ impl Default for Scaler {
 pub struct Progress {
     /// What all nodes together have done so far.
     pub figures: Figures,
+    /// The number of nodes that work on it, as far as they have reported that.
+    pub nodes: usize,
     /// What the job's companion shows ([`Witness`](crate::Witness)), if it has one that does.
     pub sight: Option<serde_json::Value>,
     /// The time since the start of the run.

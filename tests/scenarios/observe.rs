@@ -73,7 +73,7 @@ async fn what_happens_in_a_cluster_is_seen_and_replayed() {
             .is_some_and(|job| job.about.pool.is_some_and(|pool| pool.workers == 3 && pool.busy > 0))
     });
     let about = now.await.jobs[&id].about.clone();
-    assert!(about.figures.busy_ns > 0 && about.leader.is_some() && about.open_tasks > Some(0));
+    assert!(about.figures.times.searching_ns > 0 && about.leader.is_some() && about.open_tasks > Some(0));
     assert!(about.latencies.writes.count() > 0);
 
     nodes[1].drain();

@@ -17,8 +17,8 @@ use tempfile::TempDir;
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What the program says when it is interrupted.
-const LEAVES: &str = "the job is put aside";
+/// What the program says when no call begins any more after it was interrupted.
+const LEAVES: &str = "this node leaves, and is given no more calls";
 
 /// The number of chains, and of the links of each.
 const CHAINS: usize = 8;
@@ -48,7 +48,7 @@ impl Scene {
         command.args(["solve", "--json", "--workers", "2", "--length", &LINKS.to_string()]);
         let files = [("--gate", &self.gate), ("--book", &self.book), ("--report", &self.report)];
         command.args(files.into_iter().flat_map(|(option, path)| [option.as_ref(), path.as_os_str()]));
-        command.args(["--log", "taskwork=info"]).arg("--state").arg(self.folder.path().join("state"));
+        command.args(["--log", "info"]).arg("--state").arg(self.folder.path().join("state"));
         Running::begin(command, self.folder.path()).unwrap()
     }
 

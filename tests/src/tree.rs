@@ -320,7 +320,7 @@ impl Program for TreeProgram {
                 "states": report.output, "largest": largest, "finished": report.finished, "figures": report.figures,
             });
             let text = format!("{} states, the largest {largest:?}", report.output);
-            Ok(Shown { text, json, complete: report.finished })
+            Ok(Shown::new(text, json, report.finished))
         }))
     }
 }

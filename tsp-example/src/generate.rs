@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde::{Deserialize, Serialize};
 
-use crate::{distance::Metric, instance::Instance};
+use crate::{distance::Metric, instance::Instance, map::Map};
 
 /// The kind of distances that are generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -26,9 +26,12 @@ const DISTANCE_MAX: u32 = 1000;
 pub fn generate(cities: usize, seed: u64, kind: Kind) -> Instance {
     let name = name(cities, seed, kind);
     let mut random = random(seed);
+    let mut map = None;
     let instance = match kind {
         Kind::Euclidean => {
             let points = points(cities, &mut random);
+            let places: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (x.into(), y.into())).collect();
+            map = Map::of_points(&places);
             let place = |city: usize| [f64::from(points[city].0), f64::from(points[city].1), 0.0];
             Instance::new(name, cities, |i, j| {
                 let distance = Metric::Euclidean.distance(place(i), place(j));
@@ -43,7 +46,10 @@ pub fn generate(cities: usize, seed: u64, kind: Kind) -> Instance {
         Kind::Random => Instance::new(name, cities, |_, _| Ok(random.random_range(1..=DISTANCE_MAX))),
     };
     match instance {
-        Ok(instance) => instance,
+        Ok(mut instance) => {
+            instance.map = map;
+            instance
+        }
         Err(never) => match never {},
     }
 }

@@ -1,6 +1,9 @@
 //! An instance: cities and the distances between them.
 
+use bnb_framework::picture::Picture;
 use serde::{Deserialize, Serialize};
+
+use crate::map::Map;
 
 /// The number of a city, from 0. In files they are counted from 1.
 pub type City = usize;
@@ -20,6 +23,8 @@ pub struct Instance {
     pub name: String,
     /// The names of the cities, if they have any.
     pub names: Option<Vec<String>>,
+    /// Where the cities are, if that is known.
+    pub map: Option<Map>,
     cities: usize,
     /// Row by row.
     distances: Vec<u32>,
@@ -60,7 +65,7 @@ impl Instance {
                 distances[j * cities + i] = d;
             }
         }
-        Ok(Self { name: name.into(), names: None, cities, distances, directed: false })
+        Ok(Self { name: name.into(), names: None, map: None, cities, distances, directed: false })
     }
 
     /// Creates an instance whose distances depend on the direction, given row by row.
@@ -69,7 +74,7 @@ impl Instance {
     /// Panics if there are not as many distances as pairs of cities.
     pub fn directed(name: impl Into<String>, cities: usize, distances: Vec<u32>) -> Self {
         assert_eq!(distances.len(), cities * cities, "a distance from each of {cities} cities to each");
-        Self { name: name.into(), names: None, cities, distances, directed: true }
+        Self { name: name.into(), names: None, map: None, cities, distances, directed: true }
     }
 
     /// Returns whether distances depend on the direction.
@@ -112,6 +117,12 @@ impl Instance {
         let back = tour.last().zip(tour.first()).map(|(&last, &first)| (last, first));
         let steps = tour.windows(2).map(|step| (step[0], step[1]));
         steps.chain(back).map(|(i, j)| u64::from(self.distance(i, j))).sum()
+    }
+
+    /// Draws a tour, if it is known where the cities are.
+    pub fn picture(&self, tour: &[City]) -> Option<Picture> {
+        let title = format!("{}: a tour of length {}", self.name, self.checked_length(tour)?);
+        Some(self.map.as_ref()?.picture(&title, tour, |city| self.label(city)))
     }
 
     /// Returns the label of a city: its name, or its number in the file.

@@ -2,6 +2,7 @@
 
 pub mod instance;
 pub mod distance;
+pub mod map;
 pub mod read;
 pub mod generate;
 pub mod start;

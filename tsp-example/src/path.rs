@@ -7,7 +7,7 @@
 
 use std::{fmt, sync::OnceLock};
 
-use bnb_framework::{Children, Problem, Tree};
+use bnb_framework::{Children, Problem, Tree, picture::Picture};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{
@@ -232,6 +232,10 @@ impl<const N: usize, const W: usize> Problem for PathProblem<N, W> {
 
     fn improve(&self, tour: &Vec<City>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
         self.heuristic().improve(&self.instance, tour, seed, stops)
+    }
+
+    fn picture(&self, tour: &Vec<City>) -> Option<Picture> {
+        self.instance.picture(tour)
     }
 
     fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {

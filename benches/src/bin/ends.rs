@@ -70,7 +70,7 @@ impl Program for Command {
         Ok(Prepared::new("ends", Job::new(Ends, ()), |report| {
             let late_ms = (now() - report.output.0) * 1000.0;
             let json = serde_json::json!({ "late_ms": late_ms });
-            Ok(Shown { text: format!("{late_ms:.3} ms late"), json, complete: report.finished })
+            Ok(Shown::new(format!("{late_ms:.3} ms late"), json, report.finished))
         }))
     }
 }

@@ -18,6 +18,9 @@ const MIB: usize = 1 << 20;
 /// If a transfer fails.
 pub fn run(rounds: usize) -> Result<Vec<Row>> {
     let mut rows = pair::run(rounds)?;
+    for row in &rows {
+        eprintln!("{row}");
+    }
     // Each round takes a minute.
     rows.extend(fleet::run(rounds.min(3))?);
     Ok(rows)

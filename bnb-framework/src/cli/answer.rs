@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use indicatif::HumanCount;
 use serde_json::{Value, json};
-use taskwork_cli::{Failure, Shown};
+use taskwork_cli::{Failure, Quality, Shown};
 
-use super::DisplaySolution;
+use super::{DisplaySolution, progress::displayed};
 use crate::{
     incumbent::Best,
     options::Options,
@@ -25,11 +25,15 @@ pub fn shown<P: DisplaySolution>(
     for one in solved.best.iter().chain(&solved.collected) {
         check(problem, one)?;
     }
-    Ok(Shown {
-        text: text(problem, solved, options),
-        json: as_json(problem, solved),
-        complete: solved.is_complete(),
-    })
+    let shown = Shown::new(text(problem, solved, options), as_json(problem, solved), solved.is_complete());
+    Ok(shown.with_quality(quality_of(problem, solved)))
+}
+
+/// Returns the quality in the last line of the log.
+fn quality_of<P: DisplaySolution>(problem: &P, solved: &Solved<P>) -> Quality {
+    let best = solved.best.as_ref().map(|best| displayed(problem, best.cost));
+    let bound = solved.bound.map(|bound| displayed(problem, bound));
+    Quality { bound, ..Quality::new(best.as_deref(), None, solved.gap()) }
 }
 
 fn check<P: DisplaySolution>(problem: &P, one: &Best<P::Cost, P::Solution>) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use serde_json::{Value, json};
 use taskwork::Figures;
-use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
+use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown, Telling};
 
 use crate::{
     enumerate::{Enumerate, EnumerationTask},
@@ -97,14 +97,14 @@ pub fn prepare_count<E: Enumerate>(
             object.insert("figures".to_owned(), json!(figures));
         }
         let so_far = so_far.map_or_else(String::new, |why| format!(" so far: the visit {why}"));
-        Shown { text: format!("{text}{so_far}"), json, complete: finished }
+        Shown::new(format!("{text}{so_far}"), json, finished)
     };
     if arguments.sequential {
         let started = Instant::now();
         let output = sequential::enumerate(&tree);
         return Prepared::at_once(shown(&output, None, started.elapsed(), Figures::default()));
     }
-    Prepared::new(kind, EnumerationTask::job(tree), move |report| {
+    Prepared::watched(kind, EnumerationTask::job(tree), Telling::default().unit("states"), move |report| {
         let so_far = match (report.finished, report.suspended) {
             (true, _) => None,
             (false, true) => Some("is suspended"),

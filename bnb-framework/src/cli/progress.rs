@@ -1,10 +1,50 @@
-//! The progress of a search.
+//! The progress of a search: in one line, and in the columns of the log.
 
 use std::fmt::Write as _;
 
 use indicatif::{HumanCount, HumanDuration};
+use serde_json::Value;
+use taskwork_cli::{Quality, Telling};
 
-use crate::{problem::Problem, solver::Progress};
+use super::DisplaySolution;
+use crate::{cost::Cost, problem::Problem, solver::Progress};
+
+/// What the units of work of a search are.
+const UNIT: &str = "states";
+
+/// Returns how a search is told of whose costs are displayed as they are.
+pub(super) fn telling<P: Problem>() -> Telling {
+    Telling::new(line::<P>).unit(UNIT).search(|progress| {
+        let progress = Progress::<P>::from_progress(progress);
+        Quality::new(progress.best.map(plain).as_deref(), progress.bound, progress.gap)
+    })
+}
+
+/// Returns how a search is told of whose costs the problem displays.
+pub(super) fn telling_of<P: DisplaySolution>(problem: P) -> Telling {
+    let unit = problem.unit();
+    Telling::new(line::<P>).unit(UNIT).search(move |progress| {
+        let progress = Progress::<P>::from_progress(progress);
+        let best = progress.best.map(|best| displayed(&problem, best));
+        Quality::new(best.as_deref(), progress.bound.map(|bound| bound / unit), progress.gap)
+    })
+}
+
+/// Formats a cost as the problem displays it; where that is a number, without what stands around it.
+pub(super) fn displayed<P: DisplaySolution>(problem: &P, cost: P::Cost) -> String {
+    match problem.show_cost(cost) {
+        (_, Value::Number(number)) => number.to_string(),
+        (text, _) => text,
+    }
+}
+
+/// Formats a cost: in its debug form if that is a number, otherwise as the number that it is.
+fn plain<C: Cost>(cost: C) -> String {
+    let text = format!("{cost:?}");
+    let is_number = text.parse::<f64>().is_ok();
+    let number = cost.as_number().filter(|_| !is_number);
+    number.map_or(text, |number| number.to_string())
+}
 
 /// Formats the progress of a search in one line.
 pub fn line<P: Problem>(progress: &taskwork::Progress) -> String {
@@ -27,4 +67,20 @@ pub fn line<P: Problem>(progress: &taskwork::Progress) -> String {
         HumanCount(progress.figures.steals),
         HumanDuration(progress.elapsed),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+
+    use ordered_float::OrderedFloat;
+
+    use super::*;
+
+    #[test]
+    fn costs_are_numbers_where_they_can_be() {
+        assert_eq!(plain(u64::MAX), "18446744073709551615", "no digit is lost");
+        assert_eq!(plain(OrderedFloat(1.5)), "1.5");
+        assert_eq!(plain(Reverse(7_u32)), "7");
+    }
 }

@@ -4,9 +4,13 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use taskwork::Report;
-use taskwork_cli::{Failure, Prepared, Shown};
+use taskwork_cli::{Failure, Prepared, Shown, Telling};
 
-use super::{DisplaySolution, answer::shown, progress::line};
+use super::{
+    DisplaySolution,
+    answer::shown,
+    progress::{telling, telling_of},
+};
 use crate::{
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
     problem::Problem,
@@ -239,7 +243,8 @@ pub fn prepare<P: DisplaySolution>(
     let (reader, unit) = (solver.problem().clone(), solver.problem().unit());
     let solver = arguments.apply(solver, |text| reader.read_cost(text), unit)?;
     let (problem, options) = (solver.problem().clone(), solver.options().clone());
-    Ok(prepare_solver(kind, solver, move |report| {
+    let telling = telling_of(problem.clone());
+    Ok(prepare_told(kind, solver, telling, move |report| {
         shown(&problem, &Solved::from_report(&report, &options), &options)
     }))
 }
@@ -256,13 +261,22 @@ pub fn prepare_solver<P: Problem>(
     solver: Solver<P>,
     show: impl FnOnce(Report<SearchTask<P>>) -> Result<Shown, Failure> + Send + 'static,
 ) -> Prepared {
+    prepare_told(kind, solver, telling::<P>(), show)
+}
+
+fn prepare_told<P: Problem>(
+    kind: &'static str,
+    solver: Solver<P>,
+    telling: Telling,
+    show: impl FnOnce(Report<SearchTask<P>>) -> Result<Shown, Failure> + Send + 'static,
+) -> Prepared {
     let Some(limit_ms) = solver.options().time_limit_ms else {
-        return Prepared::watched(kind, solver.job(), line::<P>, show);
+        return Prepared::watched(kind, solver.job(), telling, show);
     };
     let limit = Duration::from_millis(limit_ms);
     let job = move |limit: Option<Duration>| match limit {
         Some(_) => solver.job(),
         None => solver.without_time_limit().job(),
     };
-    Prepared::limited(kind, limit, job, line::<P>, show)
+    Prepared::limited(kind, limit, job, telling, show)
 }

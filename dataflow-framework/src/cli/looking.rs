@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dataflow_view::{Observation, Summary};
 use taskwork::Progress;
-use taskwork_cli::{Failure, Shown, write_graph, write_trace};
+use taskwork_cli::{Calls, Failure, Shown, Telling, write_graph, write_trace};
 
 use crate::Observe;
 
@@ -46,13 +46,13 @@ impl Looking {
         Ok(())
     }
 
-    /// Returns what makes the line of progress.
-    pub(super) fn line(&self) -> fn(&Progress) -> String {
-        if self.by_task {
-            |progress| line(progress, Summary::line_by_task)
-        } else {
-            |progress| line(progress, Summary::line)
-        }
+    /// Returns what makes the line of progress, and the columns of the log.
+    pub(super) fn telling(&self) -> Telling {
+        let of = if self.by_task { Summary::line_by_task } else { Summary::line };
+        Telling::new(move |progress| line(progress, of)).calls(|progress| {
+            let summary = progress.sight.as_ref().and_then(Summary::shown);
+            summary.as_ref().map(calls)
+        })
     }
 
     /// Writes the files, and prints the table.
@@ -75,6 +75,15 @@ impl Looking {
             object.insert("tasks".to_owned(), observation.summary.json());
         }
     }
+}
+
+/// Returns the calls for the columns of the log.
+pub(super) fn calls(summary: &Summary) -> Calls {
+    let total = summary.total();
+    let mut calls = Calls::default();
+    (calls.made, calls.ended, calls.running) = (total.calls(), total.ended, total.running);
+    (calls.waiting, calls.failed) = (total.waiting + total.ready, total.failed);
+    calls
 }
 
 /// Makes a line of progress of what the program's node shows.

@@ -267,19 +267,40 @@ fn when_all_leave_the_program_stays_until_the_last_call_has_ended() {
         graph.leaves(leaving);
     }
     // Its own ends first.
-    let mut recorded = Vec::new();
+    let (mut recorded, mut may_go) = (Vec::new(), Vec::new());
     for (member, id) in running {
-        assert!(recorded.is_empty(), "it has gone");
+        assert!(!may_go.contains(&Member::HERE), "it has gone");
         graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
         loop {
             let now = to_do(&mut graph);
             recorded.extend(now.recorded);
+            may_go.extend(now.may_go);
             if now.copied.is_empty() {
                 break;
             }
             now.copied.into_iter().for_each(|(to, copied)| graph.copied(copied, to));
         }
     }
-    let [Fact::History(history)] = &recorded[..] else { panic!("{recorded:?}") };
+    assert!(may_go.contains(&Member::HERE));
+    let Some(Fact::History(history)) = recorded.last() else { panic!("{recorded:?}") };
     assert!((0..3).all(|id| history.has_ended(id)), "{history:?}");
+}
+
+#[test]
+fn when_all_leave_what_has_ended_is_recorded_although_a_call_goes_on() {
+    let mut graph = Graph::new(true);
+    graph.records();
+    graph.joined(Member::HERE, Capacity::of_workers(1));
+    call(&mut graph, 0, &[], Options::DEFAULT);
+    call(&mut graph, 1, &[0], Options::DEFAULT);
+    to_do(&mut graph);
+    graph.ended(0, Member::HERE, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+    assert_eq!(to_do(&mut graph).assigned, [(Member::HERE, 1)]);
+    graph.leaves(Member::HERE);
+    let now = to_do(&mut graph);
+    assert!(now.may_go.is_empty(), "a call runs: {now:?}");
+    let [Fact::History(history)] = &now.recorded[..] else { panic!("{now:?}") };
+    assert!(history.has_ended(0) && !history.has_ended(1), "{history:?}");
+    assert_eq!(now.preserved, [version(0, 0)]);
+    assert_eq!(to_do(&mut graph), ToDo::default(), "once");
 }

@@ -68,6 +68,10 @@ impl Graph {
             }
             return;
         }
+        if self.kept.has(id, member) {
+            // It was brought there in this run, before the member has told of what it had.
+            return;
+        }
         match self.versions.get(&id).map(|version| version.mark) {
             Some(known) if known == mark => {
                 if self.is_unseen(id, member) {
@@ -360,6 +364,7 @@ impl Graph {
                     self.is_there(id, member, *bytes);
                     self.forget_unless_needed(id);
                 }
+                None if self.kept.has(id, member) => {}
                 Some(State::Failed(_)) | None => self.actions.push(Action::Forget(member, id)),
             }
         }

@@ -185,6 +185,32 @@ fn what_the_program_has_read_is_kept_by_another_member() {
 }
 
 #[test]
+fn what_the_program_has_read_stays_kept_when_its_keeper_tells_late_that_it_has_it() {
+    let marks = chain(&mut graph(), 1);
+    let (kept, held) = (version(0, 0), Held { version: version(0, 0), mark: marks[0], bytes: 8 });
+    let mut graph = graph();
+    call(&mut graph, 0, &[]);
+    assert_eq!(assigned(&mut graph), [0]);
+    written(&mut graph, 0, Member::HERE);
+    graph.want(kept);
+    graph.unwant(kept);
+    graph.release(kept);
+    graph.actions();
+    graph.copied(kept, THERE);
+    graph.actions();
+    assert!(graph.kept.has(kept, THERE));
+    graph.holds(THERE, held);
+    written(&mut graph, 0, THERE);
+    let actions = graph.actions();
+    assert!(actions.is_empty() && graph.kept.has(kept, THERE), "{actions:?}");
+    // What it has written for a call that has one outcome for ever does not count, so nobody keeps it.
+    graph.ended(0, THERE, Outcome::Durable { bytes: vec![8], ns: 1_000_000, values: None });
+    let actions = graph.actions();
+    assert!(matches!(actions[..], [Action::Forget(THERE, forgotten)] if forgotten == kept), "{actions:?}");
+    assert!(!graph.kept.has(kept, THERE));
+}
+
+#[test]
 fn what_only_a_leaving_member_has_is_copied_before_it_goes() {
     let mut graph = graph();
     call(&mut graph, 0, &[]);

@@ -19,6 +19,8 @@ const PRESERVED_BYTES_MAX: u64 = 63 << 20;
 pub(super) struct Preserved {
     versions: BTreeSet<VersionId>,
     bytes: u64,
+    /// Which calls had ended when that was written last.
+    history: History,
 }
 
 impl Graph {
@@ -41,9 +43,11 @@ impl Graph {
         }
     }
 
-    /// Has the history recorded if nobody is left to remember it.
+    /// Has the history recorded if nobody is left to remember it, and there is more of it than before.
     pub(super) fn records_history(&mut self) {
-        if self.durable.is_on && !self.members.anybody_stays() {
+        let is_to_be = self.durable.is_on && !self.members.anybody_stays();
+        if is_to_be && self.durable.preserved.history != self.history {
+            self.durable.preserved.history = self.history.clone();
             let pieces: Vec<History> = self.history.pieces();
             self.actions.extend(pieces.into_iter().map(|piece| Action::Record(Fact::History(piece))));
         }

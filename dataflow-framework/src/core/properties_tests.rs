@@ -879,8 +879,11 @@ impl Run {
                     Action::Copy(member, source) => self.copies.push((member, source)),
                     Action::Record(fact) => self.waiting.push(fact),
                     Action::Restore { version, mark, value } => {
-                        let value = u64::from_le_bytes((*value).try_into().expect("it is a number"));
-                        self.put(Member::HERE, version, (value, mark));
+                        // The member of the program may have gone meanwhile.
+                        if self.stores.contains_key(&Member::HERE) {
+                            let value = u64::from_le_bytes((*value).try_into().expect("it is a number"));
+                            self.put(Member::HERE, version, (value, mark));
+                        }
                     }
                     Action::Preserve { version, mark } => {
                         let value = self.stores[&Member::HERE][&version].0.to_le_bytes().to_vec();

@@ -223,6 +223,7 @@ impl Graph {
         for slot in (0..).take(writes) {
             let version = VersionId { call, slot };
             if !self.versions.get(&version).is_some_and(|known| known.is_with(member)) {
+                self.kept.is_gone(version, member);
                 self.actions.push(Action::Forget(member, version));
             }
         }

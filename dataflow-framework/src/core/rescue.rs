@@ -57,15 +57,14 @@ impl AllKept {
         self.bytes = self.versions.values().map(Kept::cost).sum();
     }
 
-    /// Takes in that a version cannot be read any more where a member has it.
-    pub(super) fn is_damaged(&mut self, id: VersionId, member: Member) {
-        if self.versions.get(&id).is_some_and(|kept| kept.member == member) {
+    /// Takes in that a member does not keep a version any more.
+    pub(super) fn is_gone(&mut self, id: VersionId, member: Member) {
+        if self.has(id, member) {
             self.remove(id);
         }
     }
 
     /// Returns whether a member keeps a version.
-    #[cfg(test)]
     pub(super) fn has(&self, id: VersionId, member: Member) -> bool {
         self.versions.get(&id).is_some_and(|kept| kept.member == member)
     }
@@ -207,9 +206,8 @@ impl Graph {
     pub(super) fn let_go(&mut self) {
         if self.members.any_leaves() {
             let gone = self.members.let_go(self.copying.is_empty(), !self.durable.is_on);
-            if gone.contains(&Member::HERE) {
-                self.records_history();
-            }
+            // Not only when it goes: that is not waited for as long as a call may take.
+            self.records_history();
             self.actions.extend(gone.into_iter().map(Action::LetGo));
         }
     }

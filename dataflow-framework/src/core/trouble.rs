@@ -98,7 +98,7 @@ impl Graph {
 
     /// Tells that a version cannot be read any more where a member has it.
     pub(crate) fn is_damaged(&mut self, id: VersionId, member: Member, reason: &str) {
-        self.kept.is_damaged(id, member);
+        self.kept.is_gone(id, member);
         self.damaged_before_it_is_made(id, member);
         let can_be_made = self.calls.contains_key(&id.call);
         let known = self.versions.get_mut(&id).filter(|version| version.is_present());

@@ -15,7 +15,7 @@ use taskwork::{
 };
 
 use super::Desk;
-use crate::Failure;
+use crate::{Failure, failure::tell};
 
 /// Prints a job's result. If tasks were set aside, the exit code is 1.
 pub(super) async fn result(desk: &Desk, id: &JobId) -> Result<ExitCode, Failure> {
@@ -26,10 +26,10 @@ pub(super) async fn result(desk: &Desk, id: &JobId) -> Result<ExitCode, Failure>
     if !is_incomplete {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!(
+    tell(format_args!(
         "note: job {id} is incomplete: tasks were set aside, see taskwork job {id}. taskwork retry {id} tries \
          them again"
-    );
+    ));
     Ok(ExitCode::FAILURE)
 }
 

@@ -234,13 +234,13 @@ fn solution(best: Option<f64>, bound: Option<f64>, gap: Option<f64>) -> Option<S
     })
 }
 
-/// Returns the share of the workers' time in which they had a task; `None` if no node reports it.
+/// Returns the share of the workers' time in which they ran the program's code; `None` if no node reports it.
 fn efficiency(figures: &Figures) -> Option<f64> {
-    let whole = figures.busy_ns as f64 + figures.idle_ns as f64;
-    (whole > 0.0).then(|| figures.busy_ns as f64 / whole)
+    let whole = figures.times.total_ns();
+    (whole > 0).then(|| figures.times.searching_ns as f64 / whole as f64)
 }
 
-/// Says how many workers there are, and for how much of the time they had a task.
+/// Says how many workers there are, and for how much of the time they searched.
 fn workers(now: Option<(u32, u32)>, figures: &Figures) -> Option<String> {
     let share = efficiency(figures).map(|share| format!("busy for {:.1} % of their time", 100.0 * share));
     let now = now.map(|(workers, busy)| format!("{busy} of {workers} have a task"));
@@ -305,7 +305,7 @@ mod tests {
         let mut figures = Figures::default();
         assert_eq!(workers(None, &figures), None);
         assert_eq!(workers(Some((4, 1)), &figures).as_deref(), Some("1 of 4 have a task"));
-        (figures.busy_ns, figures.idle_ns) = (3, 1);
+        (figures.times.searching_ns, figures.times.looking_ns) = (3, 1);
         assert_eq!(workers(None, &figures).as_deref(), Some("busy for 75.0 % of their time"));
     }
 

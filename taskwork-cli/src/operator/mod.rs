@@ -16,7 +16,7 @@ mod workflow;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use taskwork::{
     Client, JobId,
     client::{Overview, doctor},
@@ -27,14 +27,18 @@ use crate::{
     failure::print,
     interrupts::{Notes, interruptible},
     log::{Level, LogArguments},
-    program::ended,
+    manual::{Completions, Man},
+    program::{ended, not_parsed},
     submit::goes_on,
     target::{ClusterArguments, Patience, job_id, runtime, seconds},
 };
 
+/// The name of the command.
+const NAME: &str = "taskwork";
+
 /// Inspect and control clusters of programs on the taskwork runtime.
 #[derive(Debug, Parser)]
-#[command(name = "taskwork", version)]
+#[command(name = NAME, version)]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
@@ -76,6 +80,10 @@ enum Command {
     /// Observe the cluster until Ctrl-C, and serve its metrics over HTTP.
     #[cfg(feature = "dashboard")]
     Dashboard(Dashboard),
+    /// Print what lets a shell complete this command: bash, elvish, fish, powershell or zsh.
+    Completions(Completions),
+    /// Write the man pages of this command.
+    Man(Man),
 }
 
 #[derive(Debug, clap::Args)]
@@ -191,16 +199,19 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     match CommandLine::try_parse_from(arguments) {
         Ok(line) => ended(perform(line.command)),
-        Err(error) => {
-            // Clap chooses the stream: help goes to standard output, errors to standard error.
-            let _ = error.print();
-            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-        }
+        Err(error) => not_parsed(&error, NAME, env!("CARGO_PKG_VERSION")),
     }
+}
+
+/// Returns the command with all its options.
+pub(crate) fn command() -> clap::Command {
+    CommandLine::command()
 }
 
 fn perform(command: Command) -> Result<ExitCode, Failure> {
     let common = match &command {
+        Command::Completions(completions) => return Ok(completions.run(self::command())),
+        Command::Man(man) => return man.run(self::command()),
         Command::Status(common)
         | Command::Doctor(common)
         | Command::Nodes(common)
@@ -251,7 +262,10 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
 impl Desk {
     async fn perform(&self, command: Command) -> Result<ExitCode, Failure> {
         match command {
-            Command::Status(_) | Command::Doctor(_) => status::run(self).await?,
+            // The others need no cluster, or have no client.
+            Command::Status(_) | Command::Doctor(_) | Command::Completions(_) | Command::Man(_) => {
+                status::run(self).await?;
+            }
             Command::Nodes(_) => nodes::run(self).await?,
             Command::Jobs(_) => jobs::run(self).await?,
             Command::Job(Job { of, workflow, .. }) if workflow.is_given() => {

@@ -126,8 +126,8 @@ fn progress(jobs: &[(&str, &JobAbout)], families: &mut Families) {
     families.of_jobs(gap, jobs, |j| j.gap);
     let eta = (Gauge, "job_eta_seconds", "Time to the end if the job goes on as it did.");
     families.of_jobs(eta, jobs, |j| j.eta_seconds);
-    let open = (Gauge, "job_open_tasks", "Tasks in the global task list.");
-    families.of_jobs(open, jobs, |j| count(j.open_tasks));
+    let open = (Gauge, "job_open_tasks", "Tasks that run, are queued, wait or are parked.");
+    families.of_jobs(open, jobs, |j| j.open_tasks.map(|open| open as f64));
     let parked = (Gauge, "job_parked_tasks", "Parked tasks, which no node holds.");
     families.of_jobs(parked, jobs, |j| count(j.parked_tasks));
     let attempts = (Gauge, "job_attempts", "The present attempt, from 1.");
@@ -153,8 +153,9 @@ fn work(jobs: &[(&str, &JobAbout)], families: &mut Families) {
     count("steal_requests", "Requests for tasks to other nodes.", |f| f.requests as f64);
     count("steals", "Grants of tasks in answer to a request.", |f| f.steals as f64);
     count("stolen_tasks", "Tasks received from other nodes.", |f| f.stolen_tasks as f64);
-    count("busy_seconds", "Time of workers with a task.", |f| f.busy_ns as f64 / 1e9);
-    count("idle_seconds", "Time of workers without a task.", |f| f.idle_ns as f64 / 1e9);
+    let busy = "Time in which workers ran the program's code.";
+    count("busy_seconds", busy, |f| f.times.searching_ns as f64 / 1e9);
+    count("idle_seconds", "Time of workers without a task.", |f| f.times.idle_ns() as f64 / 1e9);
     let times = jobs.iter().map(|(id, job)| (of_job(id), Value::Times(job.figures.steal_times)));
     let help = "Times from a request to the beginning of a stolen task. The sum is an estimate.";
     families.add(Kind::Histogram, "steal_seconds", help, times.collect::<Vec<_>>());

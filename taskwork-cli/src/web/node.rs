@@ -38,8 +38,10 @@ pub(super) fn of_node(health: &Health) -> Vec<Family> {
     add(count, "tasks", "Tasks completed.", figures(|f| f.tasks as f64));
     add(count, "steal_requests", "Requests for tasks to other nodes.", figures(|f| f.requests as f64));
     add(count, "steals", "Grants of tasks in answer to a request.", figures(|f| f.steals as f64));
-    add(count, "busy_seconds", "Time of workers with a task.", figures(|f| f.busy_ns as f64 / 1e9));
-    add(count, "idle_seconds", "Time of workers without a task.", figures(|f| f.idle_ns as f64 / 1e9));
+    let searching = figures(|f| f.times.searching_ns as f64 / 1e9);
+    add(count, "busy_seconds", "Time in which workers ran the program's code.", searching);
+    let idle = figures(|f| f.times.idle_ns() as f64 / 1e9);
+    add(count, "idle_seconds", "Time of workers without a task.", idle);
     add(count, "zk_retries", "Coordination transactions repeated.", figures(|f| f.retries as f64));
     let help = "Times from a request to the beginning of a stolen task. The sum is an estimate.";
     let times = each(&|report| Some(Value::Times(report.figures.steal_times)));

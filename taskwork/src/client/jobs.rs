@@ -168,7 +168,7 @@ impl Client {
             stage: about.stage,
             record,
             nodes: nodes.into_iter().map(work).collect(),
-            open_tasks: about.open_tasks,
+            open_tasks: about.listed_tasks,
             parked_tasks: about.parked_tasks,
             set_aside: about.set_aside.iter().map(told).collect(),
             leader: about.leader.clone(),

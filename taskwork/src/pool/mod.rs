@@ -25,6 +25,7 @@ mod crew;
 mod shares;
 #[cfg(feature = "simulation")]
 mod slices;
+mod times;
 mod ledger;
 mod batches;
 mod variables;
@@ -58,6 +59,7 @@ use self::{
     batches::Batches,
     cut::Seal,
     queue::{End, Queue, Waits},
+    times::{Doing, Times},
     wakers::Desk,
 };
 pub(crate) use self::{
@@ -135,6 +137,7 @@ pub(crate) struct Pool<T: Task> {
     running: Vec<Mutex<Option<TaskId>>>,
     completed: Counter,
     splits: Counter,
+    times: Times,
     desk: Arc<Desk>,
 }
 
@@ -205,6 +208,7 @@ impl<T: Task> Pool<T> {
             running: (0..workers).map(|_| Mutex::default()).collect(),
             completed: Counter::default(),
             splits: Counter::default(),
+            times: Times::new(workers),
             desk: Arc::default(),
         }
     }
@@ -333,6 +337,9 @@ impl<T: Task> Pool<T> {
     /// Records which task a worker runs now.
     pub(crate) fn runs(&self, worker: usize, task: Option<TaskId>) {
         *lock(&self.running[worker]) = task;
+        if task.is_none() {
+            self.times.note(worker, Doing::Looking);
+        }
     }
 
     /// Returns the outlook of all tasks here; unknown while a worker is between two tasks, because its task
@@ -359,16 +366,15 @@ impl<T: Task> Pool<T> {
     }
 
     fn figures(&self) -> Figures {
-        let (busy_ns, idle_ns) = self.queue.occupancy().now_ns();
         Figures {
-            busy_ns,
-            idle_ns,
             worked: self.worked_here(),
             worked_earlier: self.worked_earlier.get(),
             done_attos: self.done.iter().map(Counter::get).fold(0, u64::saturating_add),
             tasks: self.completed.get(),
             splits: self.splits.get(),
             steal_times: self.queue.steal_times(),
+            open_tasks: Some(self.queue.open_tasks()),
+            times: self.times.sums(),
             ..Figures::default()
         }
     }

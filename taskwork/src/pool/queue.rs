@@ -6,7 +6,6 @@
 
 mod cuts;
 mod idling;
-mod occupancy;
 mod sharing;
 mod stealing;
 mod waiting;
@@ -24,7 +23,7 @@ use std::{
 use tokio::time::Instant;
 
 pub(super) use self::waiting::Waits;
-use self::{idling::Idling, occupancy::Occupancy, waiting::Waiting};
+use self::{idling::Idling, waiting::Waiting};
 use super::{
     Entry, PoolView,
     crew::Post,
@@ -139,7 +138,6 @@ struct State<T: Task> {
     wanted_since: Option<Instant>,
     gate: Gate,
     steal_times: Histogram,
-    occupancy: Occupancy,
     /// For each worker that has a task, the basis of the task.
     running: Vec<Option<Basis>>,
     cut: Collecting,
@@ -171,7 +169,6 @@ impl<T: Task> Queue<T> {
             wanted_since: None,
             gate: Gate::Open,
             steal_times: Histogram::default(),
-            occupancy: Occupancy::begin(workers),
             running: vec![None; workers],
             cut: Collecting::default(),
             deaths_max,
@@ -418,9 +415,10 @@ impl<T: Task> Queue<T> {
         Some(Hunger { lasts: since.elapsed(), here: state.idle() > state.tasks.len() })
     }
 
-    /// Returns for how long workers have had a task, and for how long not.
-    pub(super) fn occupancy(&self) -> Occupancy {
-        self.lock().occupancy
+    /// Returns the number of tasks that run, are queued or wait.
+    pub(super) fn open_tasks(&self) -> u64 {
+        let state = self.lock();
+        (state.busy + state.tasks.len() + state.waiting.len()) as u64
     }
 
     pub(super) fn view(&self) -> PoolView {
@@ -489,7 +487,6 @@ impl<T: Task> State<T> {
 
     /// Updates the signals. Under the lock, so that the last update is consistent with the state.
     fn signal(&mut self, signals: &Signals) {
-        self.occupancy.changed(self.busy, self.idle());
         let (queued, sendable) = (self.tasks.len(), self.tasks.len() - self.staying);
         let wanted = self.idle() + self.thieves > queued || self.thieves > sendable;
         let wanted = self.gate == Gate::Open && wanted;

@@ -15,6 +15,7 @@ use super::{
     crew::{Post, Stint, Workplace},
     deaths::Deaths,
     queue::{End, Interruption, Waits},
+    times::Doing,
 };
 use crate::{
     context::{Context, Finished, Part},
@@ -53,9 +54,11 @@ impl<T: Task> Workplace for Pool<T> {
     fn stint(self: Arc<Self>, worker: usize) -> Stint {
         let next =
             || self.queue.next(worker, &self.signals, || self.notify_changed(), &|stops| self.idle(stops));
+        self.times.note(worker, Doing::Looking);
         while let Some(entry) = next() {
             self.run(entry, worker);
         }
+        self.times.note(worker, Doing::Away);
         Stint::Over
     }
 
@@ -97,7 +100,9 @@ impl<T: Task> Pool<T> {
         let mut cx =
             Context::new(self, worker, Part { id, scope, children, spawned, output, basis, lineage });
         let mut search = || if is_done { Outcome::Complete } else { task.search(&mut cx) };
+        self.times.note(worker, Doing::Searching);
         let outcome = catch_unwind(AssertUnwindSafe(&mut search));
+        self.times.note(worker, Doing::Handling);
         Searched { outcome, finished: cx.finish(), deaths, task }
     }
 

@@ -328,7 +328,8 @@ impl Fleet<'_> {
         }
         let variables = self.submitted.variables((self.variables)()).await?;
         let sight = highest(self.nodes.iter().filter_map(|node| node.running.sight()));
-        Ok(Progress { figures, sight, elapsed: self.submitted.started.elapsed(), variables })
+        let (nodes, elapsed) = (self.nodes.len(), self.submitted.started.elapsed());
+        Ok(Progress { figures, nodes, sight, elapsed, variables })
     }
 
     /// Ends all nodes, and returns the sum of their figures and of those that left.

@@ -209,6 +209,11 @@ impl RunningNode {
         self.coordination.figures_now()
     }
 
+    /// Returns the number of nodes of its release that it knows, itself included.
+    pub(crate) fn members_known(&self) -> usize {
+        self.coordination.members_known()
+    }
+
     /// Returns what the companion on the node shows of the job.
     pub(crate) fn sight(&self) -> Option<Sight> {
         self.coordination.sight()

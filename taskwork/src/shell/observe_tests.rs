@@ -99,7 +99,7 @@ async fn what_is_there_and_what_changes_is_seen_and_nothing_is_written() {
         }
         let now = seen.wait_until("all changes", |now| {
             let about = now.jobs.values().next().map(|job| job.about.clone()).unwrap_or_default();
-            about.leader.as_deref() == Some("n2") && about.open_tasks == Some(2) && !now.warnings.is_empty()
+            about.leader.as_deref() == Some("n2") && about.listed_tasks == Some(2) && !now.warnings.is_empty()
         });
         let now = now.await;
         assert!(now.members["n2"].draining);

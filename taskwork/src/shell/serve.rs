@@ -48,6 +48,8 @@ pub(crate) struct ServeSetup {
     pub(crate) limits: Limits,
     pub(crate) brought: Brought,
     pub(crate) pulse: Arc<Pulse>,
+    /// The interval at which the node logs what it does; `None` for never.
+    pub(crate) report_every: Option<Duration>,
 }
 
 /// What a node brings along for others.

@@ -82,6 +82,7 @@ fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeErro
         limits: Limits::default(),
         brought: Brought::default(),
         pulse: Arc::default(),
+        report_every: None,
     };
     let (tell, leave) = mpsc::channel(1);
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();

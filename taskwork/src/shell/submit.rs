@@ -251,17 +251,30 @@ impl Tracked {
     pub(crate) async fn progress(&self, variables: VariableTable) -> Result<Progress, JobError> {
         let told = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
         let mut figures = sum(told.iter().map(|(_, said)| said));
-        let sight = highest(told.into_iter().filter_map(|(_, said)| said.sight));
-        // Parked tasks, and those that were set aside, are at no node.
         let record = self.record().await?;
         let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
-        for folder in [attempt.parked(), attempt.quarantine()] {
-            if self.store.exists(&folder).await?.is_some_and(|stat| stat.children > 0) {
+        // Parked tasks, and those that were set aside, are at no node.
+        let mut open_tasks = 0;
+        for (folder, is_open) in [(attempt.parked(), true), (attempt.quarantine(), false)] {
+            let tasks = self.store.exists(&folder).await?.map_or(0, |stat| stat.children);
+            if tasks > 0 {
                 figures.outlook = Outlook::Unknown;
             }
+            open_tasks += if is_open { u64::from(tasks) } else { 0 };
         }
+        // A node that was lost has left figures that are not its last ones.
+        let members = self.store.children(&self.cluster.members()).await?;
+        let at_work = |(node, said): &&(String, NodeFigures<Figures>)| {
+            said.attempt == record.attempt && !said.last && members.contains(node)
+        };
+        let at_work = told.iter().filter(at_work);
+        let nodes = at_work.clone().count();
+        figures.open_tasks = at_work
+            .map(|(_, said)| said.figures.open_tasks)
+            .try_fold(open_tasks, |sum, open| open.map(|open| sum + open));
+        let sight = highest(told.into_iter().filter_map(|(_, said)| said.sight));
         let variables = self.variables(variables).await?;
-        Ok(Progress { figures, sight, elapsed: self.started.elapsed(), variables })
+        Ok(Progress { figures, nodes, sight, elapsed: self.started.elapsed(), variables })
     }
 
     /// Returns the figures of the nodes of a job that is over. The nodes publish them shortly after its end,

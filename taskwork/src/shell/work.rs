@@ -11,6 +11,7 @@
 //! attempt cleanly; and then the node does not take part in that attempt again under the same id, under which its
 //! commits are recorded. If it is to, it leaves its other jobs, too, and joins anew.
 
+mod reporting;
 mod waiting;
 
 use std::{
@@ -29,6 +30,7 @@ use zk::{
     retry::{Policy, Retry},
 };
 
+use self::reporting::closed_with;
 use self::waiting::{due, first, next_back, next_ended, opened, paused};
 use super::{
     clock::unix_ms,
@@ -65,6 +67,7 @@ pub(super) async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave)
         closing: Vec::new(),
         rested: BTreeSet::new(),
         absent: BTreeMap::new(),
+        report_at: None,
         intent: Intent::Stay,
         end: None,
         is_stuck: false,
@@ -99,6 +102,8 @@ struct Desk<'a> {
     rested: BTreeSet<String>,
     /// Jobs whose shared data no member has sent, and when they are tried again.
     absent: BTreeMap<String, time::Instant>,
+    /// When the node next logs what it does.
+    report_at: Option<time::Instant>,
     intent: Intent,
     /// How the seat ends when no job is left, if something has happened to it.
     end: Option<End>,
@@ -144,6 +149,7 @@ struct Active {
     job: JobId,
     share: Share,
     running: RunningNode,
+    since: time::Instant,
     /// Whether it has to break down.
     breaks: bool,
 }
@@ -181,6 +187,7 @@ enum Input {
     BackIsDue(usize),
     /// Jobs whose shared data was with nobody are to be tried again.
     AbsentAreDue,
+    ReportIsDue,
 }
 
 impl Desk<'_> {
@@ -248,6 +255,7 @@ impl Desk<'_> {
         let back_due = back_due.min();
         let absent_due = self.absent.values().min().copied();
         let absent: BTreeSet<String> = self.absent.keys().cloned().collect();
+        let report_at = self.report_at.filter(|_| !self.active.is_empty());
         let asked = Arc::clone(&self.seat.asked_to_leave);
         let expired = Arc::clone(&self.seat.expired);
         tokio::select! {
@@ -264,6 +272,7 @@ impl Desk<'_> {
             (retry, again) = paused(self.pausing.as_mut()) => Input::Paused(retry, again),
             pool = opened(self.opening.as_mut()) => Input::Opened(pool),
             () = due(absent_due) => Input::AbsentAreDue,
+            () = due(report_at) => Input::ReportIsDue,
             next = self.queue.next(&names, &absent), if may_begin => Input::Next(next),
         }
     }
@@ -327,6 +336,7 @@ impl Desk<'_> {
                 let closing = self.closing.remove(place);
                 self.closed(closing).await;
             }
+            Input::ReportIsDue => self.report(),
             Input::BackIsDue(place) => self.back_is_due(place).await,
             Input::AbsentAreDue => {
                 let now = time::Instant::now();
@@ -430,7 +440,10 @@ impl Desk<'_> {
             node = %self.seat.node, %job, name = record.name, jobs = self.active.len() + 1,
             "the node works on a job"
         );
-        self.active.push(Active { job, share, running, breaks: false });
+        if self.active.is_empty() {
+            self.expect_report();
+        }
+        self.active.push(Active { job, share, running, since: time::Instant::now(), breaks: false });
     }
 
     /// Handles a failure to begin the work on a job.
@@ -546,10 +559,7 @@ impl Desk<'_> {
     async fn closed(&mut self, closing: Closing) {
         let Closing { job, ended, stopping, .. } = closing;
         let figures = stopping.done().await;
-        tracing::info!(
-            node = %self.seat.node, %job, ?ended, worked = figures.worked, tasks = figures.tasks,
-            steals = figures.steals, transactions = figures.transactions, "the node's work on the job has ended"
-        );
+        closed_with(self.seat.node, &job, ended, &figures);
     }
 }
 

@@ -289,7 +289,7 @@ impl RawAttempt {
     }
 
     /// Returns the number of tasks that are not complete.
-    pub(super) fn open_tasks(&self) -> Option<u32> {
+    pub(super) fn listed_tasks(&self) -> Option<u32> {
         self.listed.map(|listed| listed.saturating_sub(u32::from(self.open)))
     }
 }

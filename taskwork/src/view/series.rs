@@ -30,9 +30,9 @@ pub struct Point {
     /// The bound of the best that may still be found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<f64>,
-    /// The number of tasks in the global task list.
+    /// The number of tasks that run, are queued, wait or are parked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub open_tasks: Option<u32>,
+    pub open_tasks: Option<u64>,
 }
 
 /// A number over a short time.

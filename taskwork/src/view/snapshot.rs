@@ -112,8 +112,10 @@ pub struct JobAbout {
     pub gap: Option<f64>,
     /// The time until its end if it goes on as it did, in seconds.
     pub eta_seconds: Option<f64>,
+    /// The number of tasks that run, are queued, wait or are parked.
+    pub open_tasks: Option<u64>,
     /// The number of tasks in the global task list.
-    pub open_tasks: Option<u32>,
+    pub listed_tasks: Option<u32>,
     /// The number of parked tasks.
     pub parked_tasks: Option<u32>,
     /// The tasks that it goes on without: the number of nodes that failed with each, and what was said last.
@@ -273,6 +275,7 @@ impl Default for JobAbout {
             gap: None,
             eta_seconds: None,
             open_tasks: None,
+            listed_tasks: None,
             parked_tasks: None,
             set_aside: BTreeMap::new(),
             lost: Vec::new(),

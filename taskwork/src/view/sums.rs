@@ -66,11 +66,12 @@ impl RawJob {
                 latencies.writes += one.writes;
             }
         }
-        let figures = sum(self.reports.values().map(|report| (report.attempt, report.figures)));
+        let mut figures = sum(self.reports.values().map(|report| (report.attempt, report.figures)));
         let at_work: Vec<&Report> =
             if stage == Stage::Running { self.at_work(raw).collect() } else { vec![] };
         let (best, bound) = best_and_bound(self.reports.values().map(|report| &**report), &figures, stage);
         let attempt = self.attempt().filter(|_| !self.is_over());
+        figures.open_tasks = attempt.and_then(|attempt| open_tasks(&at_work, attempt, stage));
         let set_aside = self.attempt().into_iter().flat_map(|attempt| &attempt.set_aside);
         JobAbout {
             stage,
@@ -87,7 +88,8 @@ impl RawJob {
             bound,
             gap: best.zip(bound).and_then(|(best, bound)| gap(best, bound)),
             eta_seconds: if stage == Stage::Running { eta_seconds(series) } else { None },
-            open_tasks: attempt.and_then(RawAttempt::open_tasks),
+            open_tasks: figures.open_tasks,
+            listed_tasks: attempt.and_then(RawAttempt::listed_tasks),
             parked_tasks: attempt.and_then(|attempt| attempt.parked),
             set_aside: set_aside
                 .map(|(task, about)| (task.clone(), (about.deaths, about.reason.clone())))
@@ -114,6 +116,17 @@ impl JobAbout {
             open_tasks: self.open_tasks,
         }
     }
+}
+
+/// Returns the number of tasks that are not complete; `None` if a node that has some may not have told it.
+fn open_tasks(at_work: &[&Report], attempt: &RawAttempt, stage: Stage) -> Option<u64> {
+    // Of a job that does not run, all tasks are parked.
+    if at_work.is_empty() && stage != Stage::Suspended {
+        return None;
+    }
+    let parked = u64::from(attempt.parked?);
+    let told = at_work.iter().map(|report| report.figures.open_tasks);
+    told.fold(Some(parked), |sum, open| Some(sum?.saturating_add(open?)))
 }
 
 fn pools(at_work: &[&Report]) -> Option<PoolSum> {

@@ -35,6 +35,7 @@ fn report(worked: u64, last: bool) -> NodeFigures<Figures> {
             worked,
             done_attos: worked.saturating_mul(10_u64.pow(15)),
             outlook: Outlook::AtLeast(10.0),
+            open_tasks: Some(2),
             ..Figures::default()
         },
         pool: Some(PoolNow { workers: 2, busy: 1, ..PoolNow::default() }),
@@ -215,13 +216,17 @@ fn a_job_is_shown_with_what_its_nodes_say_together() {
         ("jobs/j-0000000001/figures/n0", content(&report(1, false))),
         ("jobs/j-0000000001/attempts/2/list", Content::Children(4)),
         ("jobs/j-0000000001/attempts/2/list/open", name()),
+        ("jobs/j-0000000001/attempts/2/parked", Content::Children(1)),
     ]);
     let snapshot = view.snapshot();
     let JobNow { about, nodes, series } = &snapshot.jobs[JOB];
     assert_eq!((about.stage, about.leader.as_deref()), (Stage::Running, Some("n2")));
     assert_eq!((about.figures.worked, about.best, about.bound), (13, Some(33.0), Some(10.0)));
     assert_eq!((about.nodes_at_work, about.pool.unwrap().busy), (2, 2), "n0 is no member");
-    assert_eq!((about.open_tasks, about.parked_tasks), (Some(3), None));
+    assert_eq!(
+        (about.open_tasks, about.listed_tasks, about.parked_tasks),
+        (Some(2 + 2 + 1), Some(3), Some(1))
+    );
     assert_eq!(nodes["n0"].state, NodeState::Left);
     assert_eq!((series.points.len(), series.points[0].busy.last), (1, 2));
     assert_eq!(snapshot.members["n2"].leads, [JOB]);

@@ -17,8 +17,8 @@ use thiserror::Error;
 /// asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct ObjectName {
-    /// The SHA-256 of the content.
-    pub(crate) sha256: [u8; 32],
+    /// The BLAKE3 hash of the content.
+    pub(crate) hash: [u8; 32],
     /// The length of the content, in bytes.
     pub(crate) bytes: u64,
 }
@@ -56,7 +56,7 @@ pub(crate) const ANSWER_BYTES: usize = 1;
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-", self.bytes)?;
-        self.sha256.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.hash.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -71,11 +71,11 @@ impl FromStr for ObjectName {
             return Err(refused());
         }
         let bytes = bytes.parse().map_err(|_| refused())?;
-        let mut sha256 = [0; 32];
-        for (byte, place) in sha256.iter_mut().zip((0..64).step_by(2)) {
+        let mut hash = [0; 32];
+        for (byte, place) in hash.iter_mut().zip((0..64).step_by(2)) {
             *byte = u8::from_str_radix(&digits[place..place + 2], 16).map_err(|_| refused())?;
         }
-        Ok(Self { sha256, bytes })
+        Ok(Self { hash, bytes })
     }
 }
 
@@ -86,8 +86,7 @@ mod tests {
 
     #[test]
     fn a_name_reads_back_and_garbage_does_not() {
-        let name =
-            ObjectName { sha256: std::array::from_fn(|k| u8::try_from(k).unwrap() * 7), bytes: 1 << 40 };
+        let name = ObjectName { hash: std::array::from_fn(|k| u8::try_from(k).unwrap() * 7), bytes: 1 << 40 };
         assert_eq!(name.to_string().parse(), Ok(name));
         let digits = "0".repeat(64);
         for text in
@@ -100,7 +99,7 @@ mod tests {
 
     #[test]
     fn requests_and_answers_have_the_sizes_that_are_read() {
-        let object = ObjectName { sha256: [0xff; 32], bytes: u64::MAX };
+        let object = ObjectName { hash: [0xff; 32], bytes: u64::MAX };
         assert!(codec::encode(&Ask { object, offset: u64::MAX }).unwrap().len() <= ASK_BYTES_MAX);
         for answer in [Answer::Here, Answer::Unknown, Answer::Busy] {
             assert_eq!(codec::encode(&answer).unwrap().len(), ANSWER_BYTES);

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use bnb_framework::{End, Figures};
 use indicatif::HumanCount;
 use serde_json::{Value, json};
+use taskwork_cli::Quality;
 
 use crate::instance::{City, Instance};
 
@@ -39,6 +40,12 @@ impl Report<'_> {
         let length = self.search.length?;
         let open = length.saturating_sub(self.search.bound);
         Some(if open == 0 { 0.0 } else { open as f64 / length as f64 })
+    }
+
+    /// Returns the quality in the last line of the log.
+    pub(super) fn quality(&self) -> Quality {
+        let length = self.search.length.map(|length| length.to_string());
+        Quality::new(length.as_deref(), Some(self.search.bound as f64), self.gap())
     }
 
     /// Formats the report as a JSON object.

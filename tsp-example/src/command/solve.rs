@@ -2,13 +2,15 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use bnb_framework::{
-    Best, End, Figures, Problem, SearchTask, Solved, Solver, Tree as _,
+    Best, End, Figures, Problem, Progress, SearchTask, Solved, Solver, Tree as _,
     cli::{SearchArguments, prepare_solver},
+    picture::{Improvements, Picture},
     sequential,
 };
 use clap::ValueEnum;
@@ -39,6 +41,9 @@ pub(super) struct Arguments {
     /// Write the tour to this file, in TSPLIB format, when it is found.
     #[arg(long, value_name = "TOUR")]
     output: Option<PathBuf>,
+    /// Draw the best tour as a map into this file, as SVG, and beside it the improvements over time.
+    #[arg(long, value_name = "SVG")]
+    plot: Option<PathBuf>,
     #[command(flatten)]
     search: SearchArguments,
 }
@@ -105,6 +110,12 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     let began = Instant::now();
     let instance = read_instance(&arguments.file).map_err(Failure::usage)?;
     let (file, cities) = (arguments.file.display(), instance.len());
+    if arguments.plot.is_some() && instance.map.is_none() {
+        return Err(Failure::usage(format!(
+            "{file}: --plot draws a map, and it is not known where the cities are: distances without coordinates need a \
+             DISPLAY_DATA_SECTION with two coordinates for each city"
+        )));
+    }
     let everything = arguments.search.is_without_pruning();
     let stops = after(arguments.search.time_limit().map(|limit| limit + START_OVERTIME));
     match arguments.bound {
@@ -185,6 +196,9 @@ fn prepare_directed(
     asked.prepare("assignment", problem, move |best| root.root_bound(best))
 }
 
+/// The height of the chart beside the tour, in pixels.
+const CHART_HEIGHT: f64 = 320.0;
+
 /// A request: the arguments and the instance.
 struct Asked {
     arguments: Arguments,
@@ -215,7 +229,11 @@ impl Asked {
         let arguments = &self.arguments.search;
         if arguments.is_sequential() {
             let search = search_sequentially(&problem, !arguments.is_without_pruning(), start);
-            return Ok(Prepared::at_once(self.shown(search, &Figures::default())?));
+            return Ok(Prepared::at_once(self.shown(
+                search,
+                &Figures::default(),
+                &Improvements::default(),
+            )?));
         }
         let mut solver = arguments.apply(Solver::new(problem), |length| length.parse().ok(), 1.0)?;
         if let Some(limit) = arguments.time_limit() {
@@ -226,15 +244,47 @@ impl Asked {
             solver = solver.start(length, tour);
         }
         let options = solver.options().clone();
-        Ok(prepare_solver(kind, solver, move |report| {
+        let seen = Arc::new(Mutex::new(Improvements::default()));
+        let (plots, notes) = (self.arguments.plot.is_some(), Arc::clone(&seen));
+        let prepared = prepare_solver(kind, solver, move |report| {
             let solved = Solved::from_report(&report, &options);
             let figures = solved.figures;
-            self.shown(search(solved, root_bound), &figures)
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(best) = &solved.best {
+                seen.note(solved.elapsed, best.cost as f64);
+            }
+            self.shown(search(solved, root_bound), &figures, &seen)
+        });
+        if !plots {
+            return Ok(prepared);
+        }
+        Ok(prepared.observed_by(move |progress| {
+            let progress = Progress::<P>::from_progress(progress);
+            if let Some(best) = progress.best {
+                let mut seen = notes.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.note(progress.elapsed, best as f64);
+            }
         }))
     }
 
-    /// Writes the tour to a file if requested, and formats the result.
-    fn shown(&self, search: Search, figures: &Figures) -> Result<Shown, Failure> {
+    /// Draws the tour, with what was seen of the search.
+    fn plot(&self, file: &Path, search: &Search, seen: &Improvements) -> Result<(), Failure> {
+        let Some(picture) = search.tour.as_ref().and_then(|tour| self.instance.picture(tour)) else {
+            return Ok(());
+        };
+        let end = Duration::try_from_secs_f64(search.seconds).unwrap_or_default();
+        let chart = (!seen.steps().is_empty()).then(|| seen.picture("length", end, CHART_HEIGHT));
+        let picture = chart.iter().fold(picture, Picture::beside);
+        fs::write(file, picture.svg()).map_err(|error| {
+            Failure::usage(format!("{}: the file cannot be written: {error}", file.display()))
+        })
+    }
+
+    /// Writes the tour to files if requested, and formats the result.
+    fn shown(&self, search: Search, figures: &Figures, seen: &Improvements) -> Result<Shown, Failure> {
+        if let Some(file) = &self.arguments.plot {
+            self.plot(file, &search, seen)?;
+        }
         if let (Some(file), Some(tour)) = (&self.arguments.output, &search.tour) {
             fs::write(file, write_tour(&self.instance, tour)).map_err(|error| {
                 Failure::usage(format!("{}: the file cannot be written: {error}", file.display()))
@@ -249,7 +299,7 @@ impl Asked {
         }
         let complete = matches!(search.end, End::Proven | End::Target);
         let report = Report { instance: &self.instance, search, figures: *figures };
-        Ok(Shown { text: report.text(), json: report.json(), complete })
+        Ok(Shown::new(report.text(), report.json(), complete).with_quality(report.quality()))
     }
 }
 

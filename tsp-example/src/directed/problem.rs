@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bnb_framework::{
     Problem, Tree,
     assignment::{Assignment, FORBIDDEN},
+    picture::Picture,
 };
 use serde::{Deserialize, Serialize};
 
@@ -239,6 +240,10 @@ impl Problem for DirectedProblem {
 
     fn improve(&self, tour: &Vec<City>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
         self.heuristic.improve(&self.instance, tour, seed, stops)
+    }
+
+    fn picture(&self, tour: &Vec<City>) -> Option<Picture> {
+        self.instance.picture(tour)
     }
 
     fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {

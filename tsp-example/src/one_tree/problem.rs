@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::VecDeque};
 
-use bnb_framework::{Problem, Tree};
+use bnb_framework::{Problem, Tree, picture::Picture};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -218,6 +218,10 @@ impl Problem for OneTreeProblem {
 
     fn improve(&self, tour: &Vec<City>, seed: u64, stops: &dyn Fn() -> bool) -> Option<Vec<City>> {
         self.heuristic.improve(&self.instance, tour, seed, stops)
+    }
+
+    fn picture(&self, tour: &Vec<City>) -> Option<Picture> {
+        self.instance.picture(tour)
     }
 
     fn read_solution(&self, given: serde_json::Value) -> Option<Vec<City>> {

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     distance::{Metric, Point},
     instance::{DISTANCE_MAX, Instance},
+    map::Map,
 };
 
 /// The position of a city, and its line in the file.
@@ -72,7 +73,7 @@ pub(super) fn instance(
     places: &[Place],
     metric: Metric,
 ) -> Result<Instance, ReadError> {
-    Instance::new(name, places.len(), |i, j| {
+    let mut instance = Instance::new(name, places.len(), |i, j| {
         let distance = metric.distance(places[i].point, places[j].point);
         if distance <= f64::from(DISTANCE_MAX) {
             #[allow(
@@ -85,5 +86,21 @@ pub(super) fn instance(
         let found = format!("a distance of {distance:e} between cities {} and {}", i + 1, j + 1);
         let expected = format!("at most {DISTANCE_MAX}, so that the length of a tour can be summed up");
         Err(text.error(places[j].line, found, expected))
-    })
+    })?;
+    instance.map = map(places, Some(metric));
+    Ok(instance)
+}
+
+/// Returns the map of these positions; without a metric they are there to be displayed.
+pub(super) fn map(places: &[Place], metric: Option<Metric>) -> Option<Map> {
+    // TSPLIB's degrees have minutes behind the point.
+    let degrees = |x: f64| x.trunc() + 5.0 * x.fract() / 3.0;
+    let points = places.iter().map(|place| (place.point[0], place.point[1]));
+    match metric {
+        Some(Metric::GreatCircle) => Map::of_degrees(&points.collect::<Vec<_>>()),
+        Some(Metric::Geographical) => {
+            Map::of_degrees(&points.map(|(x, y)| (degrees(x), degrees(y))).collect::<Vec<_>>())
+        }
+        _ => Map::of_points(&points.collect::<Vec<_>>()),
+    }
 }

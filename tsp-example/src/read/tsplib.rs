@@ -11,6 +11,7 @@ use super::{
 use crate::{
     distance::{Metric, XRAY1, XRAY2},
     instance::{Instance, MATRIX_BYTES_MAX, matrix_bytes},
+    map::Map,
 };
 
 /// The specification part of a file, with line numbers.
@@ -188,10 +189,10 @@ pub(super) fn parse(text: &Text) -> Result<Instance, ReadError> {
             let format = format(text, &specification)?;
             let words = specification.section(Section::EdgeWeight);
             let words = words.ok_or_else(|| missing(text, "EDGE_WEIGHT_SECTION"))?;
-            if directed {
-                return matrix::parse_directed(text, name, cities, format, words);
-            }
-            matrix::parse(text, name, cities, format, words)
+            let parse = if directed { matrix::parse_directed } else { matrix::parse };
+            let mut instance = parse(text, name, cities, format, words)?;
+            instance.map = displayed(text, &specification, cities);
+            Ok(instance)
         }
         Weights::Computed(metric, axes) => {
             let matrix = specification.sections.iter().find(|(section, ..)| *section == Section::EdgeWeight);
@@ -205,6 +206,15 @@ pub(super) fn parse(text: &Text) -> Result<Instance, ReadError> {
             coordinates::instance(text, name, &points, metric)
         }
     }
+}
+
+/// Returns where cities are to be displayed whose distances are given. Nothing else depends on it, so what cannot be
+/// read is not there.
+fn displayed(text: &Text, specification: &Specification<'_>, cities: usize) -> Option<Map> {
+    let words = specification.section(Section::DisplayData);
+    let words = words.or_else(|| specification.section(Section::NodeCoord))?;
+    let places = coordinates::parse(text, cities, 2, words).ok()?;
+    coordinates::map(&places, None)
 }
 
 fn missing(text: &Text, section: &str) -> ReadError {

@@ -9,26 +9,26 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn tsp(arguments: &[&str]) -> Output {
+pub(crate) fn tsp(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tsp")).args(arguments).output().unwrap()
 }
 
-fn instance(name: &str) -> String {
+pub(crate) fn instance(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("instances").join(name).display().to_string()
 }
 
-struct Desk(TempDir);
+pub(crate) struct Desk(TempDir);
 
 impl Desk {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         fs::write(self.path(name), content).unwrap();
         self.path(name).display().to_string()
     }

@@ -10,7 +10,7 @@ use zk::figures::{self, Best, Ledger, NodeFigures, PoolNow, Sense, Sight};
 use super::Coordination;
 use crate::{
     core::{LedgerState, PoolView},
-    figures::Figures,
+    figures::{Figures, WorkerTimes},
     outlook::Outlook,
     shell::{clock::unix_ms, process, roster::Roster},
     variable::Score,
@@ -46,7 +46,7 @@ impl Coordination {
         (figures.worked, figures.tasks, figures.splits) = (pool.worked, pool.tasks, pool.splits);
         (figures.steal_times, figures.done_attos) = (pool.steal_times, pool.done_attos);
         figures.worked_earlier = pool.worked_earlier;
-        (figures.busy_ns, figures.idle_ns) = (pool.busy_ns, pool.idle_ns);
+        (figures.open_tasks, figures.times) = (pool.open_tasks, pool.times);
         let mut window = self.outlook.lock().unwrap_or_else(PoisonError::into_inner);
         figures.outlook = window.note(self.pool.outlook());
         figures.retries += self.rebuilds.get();
@@ -60,13 +60,15 @@ impl Coordination {
         }
         let mut told = (Figures::default(), Vec::new(), None, None);
         loop {
-            let every = interval(self.members());
+            let every = interval(self.members_known());
             self.outlook
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .set_length(every * PUBLIC_WINDOW_INTERVALS);
             tokio::time::sleep(every).await;
-            let now = (self.busy_figures(), self.silent(), self.ledger_state(), self.sight());
+            // Time passes also where nothing happens.
+            let figures = Figures { times: WorkerTimes::default(), ..self.figures_now() };
+            let now = (figures, self.silent(), self.ledger_state(), self.sight());
             if now != told {
                 self.tell_figures(false).await;
                 told = now;
@@ -74,14 +76,9 @@ impl Coordination {
         }
     }
 
-    /// Returns the figures without what changes all the time in a node that has nothing to do.
-    fn busy_figures(&self) -> Figures {
-        Figures { idle_ns: 0, ..self.figures_now() }
-    }
-
-    /// Returns the number of members of the release, as far as they are known.
-    fn members(&self) -> usize {
-        1 + self.others.look(Roster::others).1
+    /// Returns the number of nodes of its release that this one knows, itself included.
+    pub(crate) fn members_known(&self) -> usize {
+        self.others.look(Roster::others).1 + 1
     }
 
     /// Returns what the companion shows.
@@ -105,7 +102,7 @@ impl Coordination {
     pub(crate) fn report(&self, last: bool) -> NodeFigures<Figures> {
         let mut figures = self.figures_now();
         if last {
-            figures.outlook = Outlook::Nothing;
+            (figures.outlook, figures.open_tasks) = (Outlook::Nothing, Some(0));
         }
         NodeFigures {
             attempt: self.attempt_seen(),
@@ -121,7 +118,7 @@ impl Coordination {
             last,
             ledger: self.ledger_state().filter(|_| !last).map(|state| self.dated(state)),
             sight: self.sight(),
-            members_known: u32::try_from(self.members() - 1).ok(),
+            members_known: u32::try_from(self.members_known() - 1).ok(),
             at_ms: unix_ms(),
         }
     }

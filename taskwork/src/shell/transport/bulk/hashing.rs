@@ -1,5 +1,5 @@
-//! Hashing what comes on another thread, while more comes: it takes a quarter of the time of receiving it,
-//! and a node's connections share one thread.
+//! Hashing what comes on another thread, while more comes: a node's connections share one thread, which also receives
+//! it.
 
 use bytes::Bytes;
 use tokio::task::{self, JoinError, JoinHandle};

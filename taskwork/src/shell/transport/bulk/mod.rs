@@ -7,7 +7,7 @@
 //!     cut off: the next owner goes on at the offset; garbled: from the beginning
 //! ```
 //!
-//! **Names.** An object is named by its SHA-256 and its length, so the name is the check.
+//! **Names.** An object is named by its BLAKE3 hash and its length, so the name is the check.
 //!
 //! **Trees.** A node offers what it fetches from the beginning, as far as it has come. Who checks it is each
 //! fetcher, for itself. Nodes must not wait for each other in a circle: the caller orders them.

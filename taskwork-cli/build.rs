@@ -1,0 +1,68 @@
+//! Finds the commit that a release is built from, for `--version`.
+//!
+//! | where | commit | date |
+//! |---|---|---|
+//! | `TASKWORK_COMMIT`, `SOURCE_DATE_EPOCH` are set | they say so, in any profile | |
+//! | a profile like `release`, in a clone | of the clone | of the commit |
+//! | the same, in an archive made by `git archive` | in `commit.txt` | of the commit |
+//! | otherwise | unknown | unknown |
+//!
+//! While developing, nothing depends on the commit: otherwise each one would build anew what links this crate. The same
+//! source and the same variables give the same result, so builds can be reproduced.
+
+use std::{env, fs, path::Path, process::Command};
+
+/// The number of characters of a commit that are shown.
+const SHOWN: usize = 12;
+
+fn main() {
+    for variable in ["TASKWORK_COMMIT", "SOURCE_DATE_EPOCH"] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
+    println!("cargo::rerun-if-changed=commit.txt");
+    println!("cargo::rerun-if-changed=build.rs");
+    let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    let found = if is_release { in_archive().or_else(in_clone) } else { None };
+    let (commit, epoch) = found.unwrap_or_default();
+    let commit = env::var("TASKWORK_COMMIT").unwrap_or(commit);
+    let epoch = env::var("SOURCE_DATE_EPOCH").unwrap_or(epoch);
+    // Whatever is set is shown to users, on one line.
+    let commit: String = commit.chars().filter(char::is_ascii_alphanumeric).take(SHOWN).collect();
+    let epoch: String = epoch.chars().filter(char::is_ascii_digit).collect();
+    println!("cargo::rustc-env=TASKWORK_COMMIT={commit}");
+    println!("cargo::rustc-env=TASKWORK_EPOCH={epoch}");
+}
+
+/// Reads the file that `git archive` fills in (`export-subst` in `.gitattributes`).
+fn in_archive() -> Option<(String, String)> {
+    pair(&fs::read_to_string("commit.txt").ok()?)
+}
+
+/// Asks git, if this crate is a part of a clone of its own project and not only somewhere below another one.
+fn in_clone() -> Option<(String, String)> {
+    let project = Path::new("..").canonicalize().ok()?;
+    let top = git(&["rev-parse", "--show-toplevel"])?;
+    if Path::new(&top).canonicalize().ok()? != project {
+        return None;
+    }
+    // Written at each commit, checkout and merge.
+    for file in ["logs/HEAD", "HEAD"] {
+        if let Some(path) = git(&["rev-parse", "--git-path", file]).filter(|path| Path::new(path).exists()) {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
+    pair(&git(&["log", "-1", "--no-show-signature", "--format=%H %ct"])?)
+}
+
+fn pair(text: &str) -> Option<(String, String)> {
+    let (commit, epoch) = text.trim().split_once(' ')?;
+    let is_hash = commit.len() >= SHOWN && commit.chars().all(|c| c.is_ascii_hexdigit());
+    is_hash.then(|| (commit.to_owned(), epoch.to_owned()))
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let text = text.trim();
+    (output.status.success() && !text.is_empty()).then(|| text.to_owned())
+}

@@ -1,0 +1,290 @@
+//! The log of a running job on standard error, as solvers have it: a line at every improvement, and one every few
+//! seconds.
+
+mod columns;
+mod numbers;
+mod summary;
+mod telling;
+
+use std::{io::IsTerminal as _, time::Duration};
+
+use clap::Args;
+use indicatif::ProgressBar;
+use taskwork::{Figures, Progress};
+
+use self::columns::{Columns, Moment};
+pub(crate) use self::telling::Own;
+pub use self::telling::{Calls, Quality, Telling};
+use crate::{Shown, failure::tell, interrupts::Notes, watch};
+
+/// The options of the log.
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[group(skip)]
+pub(crate) struct CourseArguments {
+    /// Log a line to standard error every so many seconds, and at every improvement; with 0 only at improvements.
+    /// [default: 5, or 30 beside a progress line; none with --json]
+    #[arg(long, value_name = "SECONDS", value_parser = interval, conflicts_with = "quiet")]
+    log_every: Option<Duration>,
+    /// Do not show progress.
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// The interval of the lines without a terminal, and beside a progress line.
+const EVERY: Duration = Duration::from_secs(5);
+const EVERY_BESIDE_A_LINE: Duration = Duration::from_secs(30);
+
+/// The header is repeated after so many lines.
+const HEADER_EVERY: usize = 20;
+
+/// Parses an interval up to a day; 0 is none.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    if (0.0..=86_400.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("expected 0 to 86400 seconds".to_owned())
+    }
+}
+
+impl CourseArguments {
+    /// Returns what is shown of a job. `json` says that the result is for scripts.
+    pub(crate) fn viewing(self, json: bool) -> Viewing {
+        let quiet = self.quiet || json;
+        let line = !quiet && std::io::stderr().is_terminal();
+        let usual = if line { EVERY_BESIDE_A_LINE } else { EVERY };
+        let every = self.log_every.or((!quiet).then_some(usual));
+        Viewing { line, every, quiet }
+    }
+}
+
+/// What is shown of a job while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Viewing {
+    /// Whether there is a progress line.
+    line: bool,
+    /// The interval of the log; zero means only at improvements, and `None` means that there is no log.
+    every: Option<Duration>,
+    /// Whether nothing is said besides.
+    pub(crate) quiet: bool,
+}
+
+impl Viewing {
+    /// Returns whether there is a progress line.
+    pub(crate) fn has_line(&self) -> bool {
+        self.line
+    }
+}
+
+/// The course of one job.
+pub(crate) struct Course {
+    telling: Telling,
+    bar: Option<ProgressBar>,
+    log: Option<Log>,
+}
+
+/// The lines so far.
+struct Log {
+    every: Duration,
+    columns: Columns,
+    lines: usize,
+    /// When the last line was due, since the start.
+    told_at: Duration,
+    best: Option<String>,
+    /// The last known number of nodes.
+    nodes: Option<usize>,
+    /// The last known share that is done.
+    share: Option<f64>,
+}
+
+impl Course {
+    pub(crate) fn new(telling: Telling, viewing: Viewing, notes: &Notes) -> Self {
+        let bar = viewing.line.then(watch::bar);
+        notes.set_bar(bar.as_ref());
+        let log = viewing.every.map(|every| Log::new(every, telling.columns()));
+        Self { telling, bar, log }
+    }
+
+    /// Returns whether the progress of the job is needed.
+    pub(crate) fn needs_progress(&self) -> bool {
+        self.bar.is_some() || self.log.is_some() || self.telling.observe.is_some()
+    }
+
+    /// Shows the progress.
+    pub(crate) fn show(&mut self, progress: &Progress) {
+        if let Some(observe) = &mut self.telling.observe {
+            observe(progress);
+        }
+        if let Some(log) = &mut self.log {
+            let own = self.telling.own(progress);
+            log.nodes = Some(progress.nodes);
+            let moment = Moment::new(progress.elapsed, &progress.figures, log.nodes, own);
+            if let Some(lines) = log.note(&moment) {
+                say(self.bar.as_ref(), &lines);
+            }
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_message((self.telling.line)(progress));
+            bar.tick();
+        }
+    }
+
+    /// Removes the progress line.
+    pub(crate) fn finish_line(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Writes the last line, and where the time went.
+    pub(crate) fn end(&mut self, elapsed: Duration, figures: &Figures, shown: &Shown) {
+        self.finish_line();
+        if let Some(log) = &mut self.log {
+            let moment = Moment::new(elapsed, figures, log.nodes, self.telling.fitting(shown.own.clone()));
+            let lines = log.last(moment, shown.complete);
+            let text = lines + &summary::text(figures.times);
+            tell(format_args!("{}", text.trim_end()));
+        }
+    }
+}
+
+/// Prints lines, above the progress line if there is one.
+fn say(bar: Option<&ProgressBar>, lines: &str) {
+    let say = || tell(format_args!("{}", lines.trim_end()));
+    match bar {
+        Some(bar) => bar.suspend(say),
+        None => say(),
+    }
+}
+
+impl Log {
+    fn new(every: Duration, columns: Columns) -> Self {
+        Self { every, columns, lines: 0, told_at: Duration::ZERO, best: None, nodes: None, share: None }
+    }
+
+    /// Returns the lines that are due, if any are.
+    fn note(&mut self, moment: &Moment) -> Option<String> {
+        self.share = moment.share();
+        let improved = self.improves(moment);
+        let is_due = !self.every.is_zero() && moment.elapsed.saturating_sub(self.told_at) >= self.every;
+        if is_due {
+            // An interval that was missed is not made up for.
+            self.told_at = moment.elapsed;
+        }
+        (improved || is_due).then(|| self.line(moment, improved))
+    }
+
+    /// Returns the line of the end. At a limit, tasks end that are not done: what was known before counts.
+    fn last(&mut self, moment: Moment, complete: bool) -> String {
+        let moment = if complete { moment } else { moment.with_share(self.share) };
+        let improved = self.improves(&moment);
+        self.line(&moment, improved)
+    }
+
+    /// Returns whether there is a solution that was not there before, and notes it.
+    fn improves(&mut self, moment: &Moment) -> bool {
+        let best = moment.best();
+        let improved = best.is_some() && best != self.best.as_deref();
+        if improved {
+            self.best = best.map(str::to_owned);
+        }
+        improved
+    }
+
+    fn line(&mut self, moment: &Moment, improved: bool) -> String {
+        let header =
+            if self.lines.is_multiple_of(HEADER_EVERY) { self.columns.header() } else { String::new() };
+        self.lines += 1;
+        header + &self.columns.line(moment, improved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(ms: u64, best: Option<&str>) -> Moment {
+        let quality = Quality { best: best.map(str::to_owned), ..Quality::default() };
+        Moment::new(Duration::from_millis(ms), &Figures::default(), Some(1), Own::Search(quality))
+    }
+
+    fn log(every_ms: u64) -> Log {
+        Log::new(Duration::from_millis(every_ms), Columns::search("states"))
+    }
+
+    fn times(log: &mut Log, moments: &[(u64, Option<&str>)]) -> Vec<u64> {
+        let due = |&&(ms, best): &&(u64, Option<&str>)| log.note(&moment(ms, best)).is_some();
+        moments.iter().filter(due).map(|&(ms, _)| ms).collect()
+    }
+
+    #[test]
+    fn a_line_is_due_at_every_improvement_and_at_every_interval() {
+        let run = [
+            (0, None),
+            (100, Some("9")),
+            (200, Some("9")),
+            (300, Some("8")),
+            (1_000, Some("8")),
+            (1_900, Some("8")),
+            (5_500, Some("8")),
+            (6_000, Some("8")),
+            (6_500, Some("8")),
+        ];
+        assert_eq!(times(&mut log(1_000), &run), [100, 300, 1_000, 5_500, 6_500]);
+        assert_eq!(times(&mut log(0), &run), [100, 300], "only at improvements");
+    }
+
+    #[test]
+    fn the_header_is_repeated_and_every_line_has_all_columns() {
+        let mut log = log(1);
+        let lines: String =
+            (1..=2 * HEADER_EVERY as u64).filter_map(|ms| log.note(&moment(ms, None))).collect();
+        let headers = lines.lines().filter(|line| line.starts_with('#'));
+        assert_eq!(headers.count(), 2);
+        let names = lines.lines().next().unwrap().trim_start_matches('#').split_whitespace().count();
+        assert!(
+            lines
+                .lines()
+                .filter(|line| !line.starts_with('#'))
+                .all(|line| line.split_whitespace().count() == names)
+        );
+    }
+
+    #[test]
+    fn the_end_is_always_told_and_an_improvement_that_nobody_saw_counts() {
+        let mut log = log(1_000);
+        let end = log.last(moment(20, Some("7")), true);
+        assert!(end.trim_end().ends_with('*'), "{end}");
+        assert_eq!(end.lines().count(), 2, "with the header: {end}");
+        assert!(log.last(moment(20, Some("7")), true).trim_end().ends_with('-'), "it is known");
+    }
+
+    #[test]
+    fn a_search_that_ended_at_a_limit_is_not_done() {
+        let mut log = log(0);
+        let done = |share| moment(20, None).with_share(share);
+        assert_eq!(log.note(&done(Some(0.25))), None);
+        let word = |line: String| line.split_whitespace().rev().nth(3).unwrap().to_owned();
+        assert_eq!(word(log.last(done(Some(1.0)), false)), "25.0");
+        assert_eq!(word(log.last(done(Some(1.0)), true)), "100.0");
+    }
+
+    #[test]
+    fn scripts_that_want_json_get_no_log_unless_they_ask_for_it() {
+        let asked = CourseArguments { log_every: Some(Duration::ZERO), quiet: false };
+        assert_eq!(CourseArguments::default().viewing(true).every, None);
+        assert_eq!(asked.viewing(true), Viewing { line: false, every: Some(Duration::ZERO), quiet: true });
+        let quiet = CourseArguments { log_every: None, quiet: true };
+        assert_eq!(quiet.viewing(false), Viewing { line: false, every: None, quiet: true });
+        assert!(CourseArguments::default().viewing(false).every.is_some());
+    }
+
+    #[test]
+    fn intervals_are_up_to_a_day() {
+        assert_eq!(interval("0"), Ok(Duration::ZERO));
+        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
+        for bad in ["-1", "NaN", "86401", "5s", ""] {
+            assert!(interval(bad).unwrap_err().starts_with("expected"), "{bad}");
+        }
+    }
+}
