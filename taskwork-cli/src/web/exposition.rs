@@ -22,8 +22,6 @@ struct Gathered(Vec<Family>);
 impl Collector for Gathered {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for Family { name, help, kind, samples } in &self.0 {
-            // The registry adds a full stop.
-            let help = help.trim_end_matches('.');
             let kind = match kind {
                 Kind::Gauge => MetricType::Gauge,
                 Kind::Counter => MetricType::Counter,
