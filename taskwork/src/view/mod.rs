@@ -78,6 +78,12 @@ struct Shown {
     series: TrackedSeries,
 }
 
+impl Shown {
+    fn job(&self) -> JobNow {
+        JobNow { about: self.about.1.clone(), nodes: self.nodes.all(), series: self.series.series.clone() }
+    }
+}
+
 impl View {
     /// Takes what an observer has seen. What is shown changes only when it is a [tick](Content::Tick).
     pub fn apply(&mut self, event: &Event) {
@@ -97,22 +103,29 @@ impl View {
 
     /// Returns the cluster as it was at the last tick.
     pub fn snapshot(&self) -> Snapshot {
-        let job = |(id, shown): (&String, &Shown)| {
-            let job = JobNow {
-                about: shown.about.1.clone(),
-                nodes: shown.nodes.all(),
-                series: shown.series.series.clone(),
-            };
-            (id.clone(), job)
-        };
         Snapshot {
             seq: self.seq,
             cluster: self.cluster_shown.clone(),
             members: self.members.all(),
-            jobs: self.jobs.iter().map(job).collect(),
+            jobs: self.jobs.iter().map(|(id, shown)| (id.clone(), shown.job())).collect(),
             moments: self.moments.iter().cloned().collect(),
             warnings: self.warnings.1.clone(),
         }
+    }
+
+    /// Returns the number of the last tick.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Returns a job as it was at the last tick; `None` if there is none of this id.
+    pub fn job(&self, id: &str) -> Option<JobNow> {
+        self.jobs.get(id).map(Shown::job)
+    }
+
+    /// Returns the latest events, in the order in which they were seen.
+    pub fn moments(&self) -> impl Iterator<Item = &Moment> {
+        self.moments.iter()
     }
 
     /// Returns since when ZooKeeper has not answered the observer, if it does not.
