@@ -100,7 +100,7 @@ async fn serve(node: NodeBuilder, health: Option<SocketAddr>) -> Result<(), Fail
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
     let listener = match health {
-        Some(address) => Some(health::listen(address).await?),
+        Some(address) => Some(health::listen(address)?),
         None => None,
     };
     let mut node = node.serve()?;
@@ -129,8 +129,8 @@ mod health {
         web::{self, Pages},
     };
 
-    pub(super) async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-        web::listen("--health", address).await
+    pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+        web::listen("--health", address)
     }
 
     /// Serves for ever.
@@ -157,9 +157,8 @@ mod health {
 
     use crate::Failure;
 
-    #[allow(clippy::unused_async, reason = "as with the feature")]
-    pub(super) async fn listen(_: SocketAddr) -> Result<Infallible, Failure> {
-        std::future::pending().await
+    pub(super) fn listen(_: SocketAddr) -> Result<Infallible, Failure> {
+        Err(Failure::usage("this program was built without --health"))
     }
 
     pub(super) fn serve(_: Option<Infallible>, _: &Node) -> impl Future<Output = Infallible> + use<> {

@@ -1,24 +1,21 @@
-//! `taskwork dashboard`: observes a cluster, and serves what it sees.
+//! `taskwork dashboard`: observes a cluster, or reads a record of one, and serves what it sees.
 
 use std::{
     convert::Infallible,
     fs::{self, File},
-    io::BufWriter,
-    net::SocketAddr,
+    io::{BufReader, BufWriter},
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use taskwork::view::{Content, Event, Recorder, View};
+use taskwork::view::{Event, Recorder, replay};
 
 use super::Desk;
 use crate::{
     Failure,
-    web::{self, Pages},
+    failure::print,
+    web::{Board, Offer, Site},
 };
 
 /// The maximum size of a record, in bytes.
@@ -26,53 +23,51 @@ const RECORD_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The address to serve on: /metrics, /livez and /readyz. Only this machine may reach it.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
-    listen: SocketAddr,
+    #[command(flatten)]
+    offer: Offer,
     /// A folder for a record of what is seen: one file for each start, up to 1 GiB.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
+    /// Show a cluster as a record has left it, instead of one that is there.
+    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    replay: Option<PathBuf>,
 }
 
-/// What is seen of the cluster.
-#[derive(Default)]
-struct Seen {
-    view: Mutex<View>,
-    /// Whether everything was read once.
-    is_whole: AtomicBool,
-}
+impl Arguments {
+    /// Returns whether no cluster is needed.
+    pub(super) fn replays(&self) -> bool {
+        self.replay.is_some()
+    }
 
-impl Seen {
-    fn ready(&self) -> Result<(), String> {
-        if !self.is_whole.load(Relaxed) {
-            return Err("the cluster is still being read".to_owned());
-        }
-        let silent = self.view.lock().unwrap_or_else(PoisonError::into_inner).silent_since_ms();
-        match silent {
-            None => Ok(()),
-            Some(since) => Err(format!("ZooKeeper has not answered since {}", super::table::time(since))),
-        }
+    /// Serves a record for ever.
+    pub(super) async fn replay(&self) -> Result<Infallible, Failure> {
+        let file = self.replay.as_deref().unwrap_or(Path::new(""));
+        let refused = |why: String| Failure::usage(format!("--replay {}: {why}", file.display()));
+        let from = File::open(file).map_err(|error| refused(error.to_string()))?;
+        let view = replay(BufReader::new(from)).map_err(|error| refused(error.to_string()))?;
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let site = open(&self.offer)?;
+        match site.serve(Arc::new(Board::replayed(name, view))).await {}
     }
 }
 
+fn open(offer: &Offer) -> Result<Site, Failure> {
+    let site = offer.open()?;
+    print(&format!("serving {}\n", site.url()));
+    Ok(site)
+}
+
 /// Observes until something is refused.
-pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Infallible, Failure> {
+pub(super) async fn run(desk: &Desk, arguments: &Arguments, cluster: &str) -> Result<Infallible, Failure> {
     let observer = desk.client.observer();
     // It has a session of its own.
     desk.client.close().await;
-    let listener = web::listen("--listen", arguments.listen).await?;
+    let site = open(&arguments.offer)?;
     let mut recorder = arguments.record.as_deref().map(record).transpose()?;
-    let seen = Arc::new(Seen::default());
-    let at = listener.local_addr().map_or(arguments.listen, |at| at);
-    crate::failure::print(&format!("serving http://{at}/metrics\n"));
-    let (its, ready) = (Arc::clone(&seen), Arc::clone(&seen));
-    let snapshot = move || its.view.lock().unwrap_or_else(PoisonError::into_inner).snapshot();
-    let serving = web::serve(listener, Pages::of_cluster(snapshot, move || ready.ready()));
+    let board = Arc::new(Board::live(format!("/taskwork/{cluster}")));
+    let serving = site.serve(Arc::clone(&board));
     let mut tell = |event: Event| {
-        if event.content == Content::Found {
-            seen.is_whole.store(true, Relaxed);
-        }
-        seen.view.lock().unwrap_or_else(PoisonError::into_inner).apply(&event);
+        board.apply(&event);
         if let Some(to) = &mut recorder
             && let Err(error) = to.note(&event)
         {

@@ -10,7 +10,7 @@ mod nodes;
 mod json;
 mod ledger;
 mod status;
-mod table;
+pub(crate) mod table;
 mod wait;
 mod workflow;
 
@@ -77,7 +77,7 @@ enum Command {
     Retry(OfJob),
     /// Remove all data of jobs that are over, or whose submission was abandoned.
     Forget(Forget),
-    /// Observe the cluster until Ctrl-C, and serve its metrics over HTTP.
+    /// Observe the cluster until Ctrl-C, and show it in browsers: what it works on, and its metrics.
     #[cfg(feature = "dashboard")]
     Dashboard(Dashboard),
     /// Print what lets a shell complete this command: bash, elvish, fish, powershell or zsh.
@@ -212,6 +212,11 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
     let common = match &command {
         Command::Completions(completions) => return Ok(completions.run(self::command())),
         Command::Man(man) => return man.run(self::command()),
+        #[cfg(feature = "dashboard")]
+        Command::Dashboard(Dashboard { served, common }) if served.replays() => {
+            common.log.start(Level::Warn);
+            return runtime()?.block_on(interruptible(served.replay())).map(|never| match never {});
+        }
         Command::Status(common)
         | Command::Doctor(common)
         | Command::Nodes(common)
@@ -287,7 +292,9 @@ impl Desk {
             Command::Retry(OfJob { job, .. }) => act::retry(self, &job).await?,
             Command::Forget(Forget { jobs, force, .. }) => act::forget(self, jobs, force).await?,
             #[cfg(feature = "dashboard")]
-            Command::Dashboard(Dashboard { served, .. }) => match dashboard::run(self, &served).await? {},
+            Command::Dashboard(Dashboard { served, common }) => {
+                match dashboard::run(self, &served, common.cluster.name()).await? {}
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
