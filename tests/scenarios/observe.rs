@@ -155,6 +155,10 @@ fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
     for line in ["taskwork_members{program=\"tree\"", "taskwork_workers{program=\"tree\"", "# EOF"] {
         assert!(metrics.contains(line), "no {line} in\n{metrics}");
     }
+    let view = wait_for_page(&address, "/api/view", "\"stage\":\"done\"");
+    assert!(view.contains("\"source\":\"live\"") && view.contains("j-0000000000"), "{view}");
+    assert!(page(&address, "/api/job/j-0000000000").unwrap().contains("\"searching_s\":"));
+    assert!(page(&address, "/").unwrap().contains("<title>taskwork</title>"));
     cluster.kill_nodes(&[1]).unwrap();
     wait_for_page(&address, "/metrics", "taskwork_nodes_left_total 1");
     drop(dashboard);
@@ -162,6 +166,11 @@ fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
     let [file] = &files[..] else { panic!("one start makes one file: {files:?}") };
     let now = replay(BufReader::new(File::open(file).unwrap())).unwrap().snapshot();
     assert_eq!((now.members.len(), now.jobs.len()), (1, 1));
+    let arguments = ["dashboard", "--listen", "127.0.0.1:0", "--replay", file.to_str().unwrap()];
+    let mut replayed = cluster.begin("taskwork", &arguments).unwrap();
+    let address = self::address(&mut replayed);
+    let view = wait_for_page(&address, "/api/view", "\"stage\":\"done\"");
+    assert!(view.contains("\"source\":\"replay\""), "{view}");
 }
 
 #[test]
@@ -174,6 +183,9 @@ fn an_address_that_others_could_reach_is_refused() {
         assert_eq!(said.code, 2, "{}", said.err);
         assert!(said.err.contains("127.0.0.1") && said.err.contains("proxy"), "{}", said.err);
     }
+    let said = cluster.run("taskwork", &["dashboard", "--listen", "0.0.0.0:0"]).unwrap();
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert!(said.err.contains("--tls-cert") && said.err.contains("--token-file"), "{}", said.err);
 }
 
 #[test]
