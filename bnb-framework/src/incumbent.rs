@@ -3,9 +3,12 @@
 use std::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
-use taskwork::Variable;
+use taskwork::{Score, Variable};
 
-use crate::problem::Problem;
+use crate::{
+    cost::{Cost as _, Goal},
+    problem::Problem,
+};
 
 /// The variable that holds the best known solution of a problem and its cost (paper, 4.2, "Bound
 /// Synchronization").
@@ -50,5 +53,10 @@ impl<P: Problem> Variable for Incumbent<P> {
 
     fn improves(new: &Self::Value, old: &Self::Value) -> bool {
         P::GOAL.better(&new.cost, &old.cost) || new.cost == old.cost && new.position < old.position
+    }
+
+    fn score(best: &Self::Value) -> Option<Score> {
+        let number = best.cost.as_number()?;
+        Some(if P::GOAL == Goal::Minimise { Score::Cost(number) } else { Score::Profit(number) })
     }
 }

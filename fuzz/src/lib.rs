@@ -4,6 +4,8 @@
 //! Each function is a target of `cargo fuzz` (`cargo xtask fuzz` runs them all). The tests run it on the
 //! files in `corpus/`, and on random modifications of them.
 
+mod view;
+
 use std::sync::Arc;
 
 use bnb_framework::{Problem, cli::ParseProblem as _, sequential};
@@ -21,6 +23,8 @@ use zk::{
     membership,
     question::Questions,
 };
+
+pub use self::view::view;
 
 /// Parses a message between nodes or a letter: bytes from a peer, or from anyone who can write to the tree.
 pub fn wire(bytes: &[u8]) {

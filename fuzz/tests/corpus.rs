@@ -66,6 +66,11 @@ fn contents_and_names_of_znodes() {
 }
 
 #[test]
+fn histories_of_a_cluster() {
+    run("view", taskwork_fuzz::view);
+}
+
+#[test]
 fn messages_of_companions() {
     run("workflows", taskwork_fuzz::workflows);
 }

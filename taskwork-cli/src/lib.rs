@@ -84,6 +84,8 @@ mod picture;
 mod solve;
 mod node;
 mod submit;
+#[cfg(feature = "web")]
+mod web;
 pub mod operator;
 
 pub use self::{

@@ -41,6 +41,11 @@ pub(crate) struct Arguments {
     /// continued by others from where it was last written.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     drain_deadline: Duration,
+    /// Serve /livez, /readyz and the metrics of this node over HTTP on an address that only this machine can reach,
+    /// for example 127.0.0.1:8788.
+    #[cfg(feature = "web")]
+    #[arg(long, value_name = "ADDR")]
+    health: Option<SocketAddr>,
     /// Log what the node does in each of its jobs every so many seconds; with 0 never.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = interval)]
     log_every: Duration,
@@ -79,23 +84,84 @@ pub(crate) fn run(
         node = node.insecure();
     }
     let runtime = runtime()?;
-    let served = runtime.block_on(serve(node));
+    #[cfg(feature = "web")]
+    let health = arguments.health;
+    #[cfg(not(feature = "web"))]
+    let health = None;
+    let served = runtime.block_on(serve(node, health));
     // A task that never checks whether it should stop would keep its thread, and this process, for ever.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }
 
 /// Runs the node until it has left. Each SIGTERM and each Ctrl-C asks it to leave.
-async fn serve(node: NodeBuilder) -> Result<(), Failure> {
+async fn serve(node: NodeBuilder, health: Option<SocketAddr>) -> Result<(), Failure> {
     let refused = |error| Failure::failed(format!("signals cannot be listened for: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
+    let listener = match health {
+        Some(address) => Some(health::listen(address)?),
+        None => None,
+    };
     let mut node = node.serve()?;
+    let health = health::serve(listener, &node);
+    tokio::pin!(health);
     loop {
         tokio::select! {
+            never = &mut health => match never {},
             ended = node.ended() => return Ok(ended?),
             _ = terminate.recv() => node.drain(),
             _ = interrupt.recv() => node.drain(),
         }
+    }
+}
+
+/// What tells others how the node is.
+#[cfg(feature = "web")]
+mod health {
+    use std::{convert::Infallible, net::SocketAddr};
+
+    use taskwork::Node;
+    use tokio::net::TcpListener;
+
+    use crate::{
+        Failure,
+        web::{self, Pages},
+    };
+
+    pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+        web::listen("--health", address)
+    }
+
+    /// Serves for ever.
+    pub(super) fn serve(
+        listener: Option<TcpListener>,
+        node: &Node,
+    ) -> impl Future<Output = Infallible> + use<> {
+        let health = node.watch_health();
+        async move {
+            match listener {
+                Some(listener) => web::serve(listener, Pages::of_node(health)).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// Programs that are built without it tell nobody.
+#[cfg(not(feature = "web"))]
+mod health {
+    use std::{convert::Infallible, net::SocketAddr};
+
+    use taskwork::Node;
+
+    use crate::Failure;
+
+    pub(super) fn listen(_: SocketAddr) -> Result<Infallible, Failure> {
+        Err(Failure::usage("this program was built without --health"))
+    }
+
+    pub(super) fn serve(_: Option<Infallible>, _: &Node) -> impl Future<Output = Infallible> + use<> {
+        std::future::pending()
     }
 }

@@ -3,10 +3,10 @@
 use std::{
     ops::AddAssign,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
+pub use zk::Histogram;
 
 use crate::outlook::Outlook;
 
@@ -75,6 +75,11 @@ pub struct WorkerTimes {
 }
 
 impl WorkerTimes {
+    /// Returns the time in which they had no task.
+    pub fn idle_ns(&self) -> u64 {
+        self.looking_ns.saturating_add(self.starting_ns)
+    }
+
     /// Returns the sum, which is the workers' time.
     pub fn total_ns(&self) -> u64 {
         let Self { searching_ns, handling_ns, looking_ns, starting_ns } = *self;
@@ -108,72 +113,43 @@ impl Figures {
 
 impl AddAssign for Figures {
     fn add_assign(&mut self, other: Self) {
-        self.worked += other.worked;
-        self.worked_earlier += other.worked_earlier;
-        self.tasks += other.tasks;
-        self.splits += other.splits;
-        self.requests += other.requests;
-        self.steals += other.steals;
-        self.stolen_tasks += other.stolen_tasks;
-        self.transactions += other.transactions;
-        self.retries += other.retries;
-        self.handed_on += other.handed_on;
-        self.parked += other.parked;
-        self.recovered += other.recovered;
-        self.dropped += other.dropped;
-        self.toggles += other.toggles;
+        // They may come from a znode, where anything may stand.
+        let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);
+        add(&mut self.worked, other.worked);
+        add(&mut self.worked_earlier, other.worked_earlier);
+        add(&mut self.tasks, other.tasks);
+        add(&mut self.splits, other.splits);
+        add(&mut self.requests, other.requests);
+        add(&mut self.steals, other.steals);
+        add(&mut self.stolen_tasks, other.stolen_tasks);
+        add(&mut self.transactions, other.transactions);
+        add(&mut self.retries, other.retries);
+        add(&mut self.handed_on, other.handed_on);
+        add(&mut self.parked, other.parked);
+        add(&mut self.recovered, other.recovered);
+        add(&mut self.dropped, other.dropped);
+        add(&mut self.toggles, other.toggles);
+        add(&mut self.done_attos, other.done_attos);
         self.steal_times += other.steal_times;
-        self.done_attos = self.done_attos.saturating_add(other.done_attos);
         self.outlook.merge_best(other.outlook);
         self.open_tasks = self.open_tasks.into_iter().chain(other.open_tasks).reduce(u64::saturating_add);
         self.times += other.times;
     }
 }
 
-/// A histogram of durations, in classes that grow by a factor of √2 each: the first is up to 7.812 µs, the
-/// seventeenth up to two milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Histogram([u32; 32]);
-
-/// The upper limit of the first class.
-const FIRST_CLASS: Duration = Duration::from_nanos(7_812);
-
-impl Histogram {
-    /// Records one duration.
-    pub(crate) fn note(&mut self, took: Duration) {
-        let class = (0..31).find(|&class| took <= Self::end(class)).unwrap_or(31);
-        self.0[class] = self.0[class].saturating_add(1);
-    }
-
-    /// Returns the upper limit of a class.
-    fn end(class: usize) -> Duration {
-        FIRST_CLASS.mul_f64(std::f64::consts::SQRT_2.powi(i32::try_from(class).unwrap_or(0)))
-    }
-
-    /// Returns the number of recorded durations.
-    pub fn count(&self) -> u64 {
-        self.0.iter().copied().map(u64::from).sum()
-    }
-
-    /// Returns the duration that the given share of them (from 0 to 1) did not exceed, as the upper limit of
-    /// its class. `None` if there are none.
-    pub fn quantile(&self, share: f64) -> Option<Duration> {
-        let wanted = share.clamp(0.0, 1.0) * self.count() as f64;
-        let mut seen = 0;
-        let class = self.0.iter().position(|&times| {
-            seen += u64::from(times);
-            times > 0 && seen as f64 >= wanted
-        });
-        class.map(Self::end)
-    }
-}
-
-impl AddAssign for Histogram {
-    fn add_assign(&mut self, other: Self) {
-        for (times, others) in self.0.iter_mut().zip(other.0) {
-            *times = times.saturating_add(others);
+/// Sums the figures of nodes, each with its attempt. The share that is done and the open tasks are those of the last
+/// attempt only.
+pub(crate) fn sum(told: impl Iterator<Item = (u32, Figures)> + Clone) -> Figures {
+    let mut sum = Figures::default();
+    let last = told.clone().map(|(attempt, _)| attempt).max();
+    for (attempt, mut figures) in told {
+        if Some(attempt) != last {
+            (figures.done_attos, figures.outlook, figures.open_tasks) = (0, Outlook::Nothing, None);
+            figures.worked_earlier = figures.worked;
         }
+        sum += figures;
     }
+    sum
 }
 
 /// A counter written mostly by one thread, on its own cache line to avoid false sharing.
@@ -192,32 +168,5 @@ impl Counter {
 
     pub(crate) fn reset(&self) {
         self.0.store(0, Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_the_ends_of_their_classes() {
-        let mut times = Histogram::default();
-        assert_eq!(times.quantile(0.5), None);
-        for ms in 1..=99 {
-            times.note(Duration::from_millis(ms));
-        }
-        times.note(Duration::from_secs(3600));
-        let within = |share, from, to| {
-            let time = times.quantile(share).unwrap();
-            assert!((Duration::from_millis(from)..Duration::from_millis(to)).contains(&time), "{time:?}");
-        };
-        within(0.0, 1, 2);
-        within(0.5, 50, 71);
-        within(0.99, 99, 140);
-        assert!(
-            times.quantile(1.0).unwrap() < Duration::from_secs(1),
-            "the last class has no end of its own"
-        );
-        assert_eq!(times.count(), 100);
     }
 }

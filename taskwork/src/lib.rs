@@ -119,6 +119,7 @@ mod steps;
 mod holdings;
 mod scope;
 mod toggles;
+pub mod view;
 mod pool;
 mod erased;
 mod core;
@@ -154,10 +155,10 @@ pub use crate::{
     pool::Waker,
     release::{Release, ReleaseError},
     report::{CoordinationError, JobError, Progress, Report, Scaler, SetAside, StateError, Stopper},
-    shell::kinds::Kinds,
+    shell::{kinds::Kinds, pulse::Health},
     state::State,
     task::{Outcome, Task},
-    variable::{Suggested, Variable, Variables},
+    variable::{Score, Suggested, Variable, Variables},
     wire::codec::{DecodeError, EncodeError},
 };
 pub use zk::{LabelError, Labels};

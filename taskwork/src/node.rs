@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     num::NonZeroUsize,
     str::FromStr,
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -23,6 +24,7 @@ use crate::{
         kinds::Kinds,
         memory,
         platform::{Advertise, Machine},
+        pulse::{Health, Pulse},
         seat::SeatError,
         serve::{Brought, ServeError, ServeSetup, serve},
     },
@@ -59,6 +61,7 @@ pub struct Node {
     leave: mpsc::Sender<()>,
     /// `None` once its end has been reported.
     serving: Option<JoinHandle<Result<(), ServeError>>>,
+    pulse: Arc<Pulse>,
 }
 
 /// The address at which other nodes reach a node: an IP address, with or without a port. Without one, the
@@ -251,6 +254,7 @@ impl NodeBuilder {
         if reached && self.connect.credentials.is_none() && !self.trusts_network {
             return Err(NodeError::Open { listen: self.listen });
         }
+        let pulse = Arc::<Pulse>::default();
         let setup = ServeSetup {
             platform: Box::new(Machine { connect: self.connect, listen: self.listen, advertise }),
             cluster: self.cluster,
@@ -262,12 +266,13 @@ impl NodeBuilder {
             near: self.near,
             limits: self.limits,
             brought: self.brought,
+            pulse: Arc::clone(&pulse),
             report_every: self.report_every,
         };
         // Further requests would have no effect, so a small capacity suffices.
         let (leave, told) = mpsc::channel(8);
         let serving = tokio::spawn(async move { serve(&setup, told).await });
-        Ok(Node { leave, serving: Some(serving) })
+        Ok(Node { leave, serving: Some(serving), pulse })
     }
 }
 
@@ -313,6 +318,17 @@ impl Node {
                 Err(NodeError::BrokenDown { reason: format!("the node's own code panicked: {panic}") })
             }
         }
+    }
+
+    /// Returns how the node is.
+    pub fn health(&self) -> Health {
+        self.pulse.now()
+    }
+
+    /// Returns what tells at any time how the node is, also while it is waited for its end.
+    pub fn watch_health(&self) -> impl Fn() -> Health + Send + Sync + 'static + use<> {
+        let pulse = Arc::clone(&self.pulse);
+        move || pulse.now()
     }
 
     /// Returns whether the node has ended.

@@ -28,8 +28,13 @@ impl Outlook {
         }
     }
 
+    /// Numbers that are not finite have no form in JSON.
     fn from_number(number: Option<f64>) -> Self {
-        number.filter(|number| !number.is_nan()).map_or(Self::Unknown, Self::AtLeast)
+        match number {
+            Some(f64::INFINITY) => Self::Nothing,
+            Some(number) if number.is_finite() => Self::AtLeast(number),
+            Some(_) | None => Self::Unknown,
+        }
     }
 }
 
@@ -70,9 +75,7 @@ impl AtWork {
     /// Returns the outlook, or `None` between two tasks.
     pub(crate) fn get(&self) -> Option<Outlook> {
         let bits = self.0.load(Relaxed);
-        let number = f64::from_bits(bits);
-        let outlook = if number == f64::NEG_INFINITY { Outlook::Unknown } else { Outlook::AtLeast(number) };
-        (bits != NO_TASK).then_some(outlook)
+        (bits != NO_TASK).then(|| Outlook::from_number(Some(f64::from_bits(bits))))
     }
 }
 
@@ -100,6 +103,11 @@ impl Window {
         Self { length, since: Instant::now(), before: Outlook::Nothing, now: Outlook::Nothing }
     }
 
+    /// Sets the length.
+    pub(crate) fn set_length(&mut self, length: Duration) {
+        self.length = length;
+    }
+
     /// Records the current outlook, and returns the best one of at least the last window length.
     pub(crate) fn note(&mut self, outlook: Outlook) -> Outlook {
         let at = Instant::now();
@@ -125,6 +133,8 @@ mod tests {
         assert_eq!(sum(&[Some(3.0), Some(-1.0)]), Outlook::AtLeast(-1.0));
         assert_eq!(sum(&[Some(3.0), None]), Outlook::Unknown);
         assert_eq!(sum(&[Some(3.0), Some(f64::NAN)]), Outlook::Unknown);
+        assert_eq!(sum(&[Some(f64::INFINITY), Some(3.0)]), Outlook::AtLeast(3.0));
+        assert_eq!(sum(&[Some(f64::NEG_INFINITY), Some(3.0)]), Outlook::Unknown);
     }
 
     #[test]
@@ -146,6 +156,8 @@ mod tests {
         assert_eq!(at_work.get(), Some(Outlook::Unknown));
         at_work.set(Some(4.0));
         assert_eq!(at_work.get(), Some(Outlook::AtLeast(4.0)));
+        at_work.set(Some(f64::INFINITY));
+        assert_eq!(at_work.get(), Some(Outlook::Nothing), "nothing is found there");
         at_work.clear();
         assert_eq!(at_work.get(), None);
     }

@@ -218,6 +218,7 @@ pub async fn run_node<T: Task>(
         near: setup.near,
         limits: setup.limits,
         brought: Brought::default(),
+        pulse: Arc::default(),
         report_every: None,
     };
     serve(&setup, leave).await.map_err(|error: ServeError| error.to_string())

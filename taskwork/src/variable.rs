@@ -20,6 +20,20 @@ pub trait Variable: 'static {
     /// Returns whether `new` is to replace `old`. Must be a strict order: asymmetric, and false for a value
     /// and itself.
     fn improves(new: &Self::Value, old: &Self::Value) -> bool;
+    /// Returns how good a value is, for people who look at the job; by default nothing. The unit is that of
+    /// [`Task::outlook`](crate::Task::outlook), which is negated where large numbers are better.
+    fn score(_value: &Self::Value) -> Option<Score> {
+        None
+    }
+}
+
+/// How good a value of a [`Variable`] is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Score {
+    /// A number such as a cost: the less the better.
+    Cost(f64),
+    /// A number such as a profit: the more the better.
+    Profit(f64),
 }
 
 /// A value of a variable that was given by a user.
@@ -70,6 +84,7 @@ pub(crate) struct Declared {
     pub(crate) improves: fn(&AnyValue, &AnyValue) -> bool,
     pub(crate) encode: fn(&AnyValue) -> Result<Vec<u8>, codec::EncodeError>,
     pub(crate) show: fn(&AnyValue) -> serde_json::Value,
+    pub(crate) score: fn(&AnyValue) -> Option<Score>,
     pub(crate) decode: fn(&[u8]) -> Result<Arc<AnyValue>, codec::DecodeError>,
 }
 
@@ -91,6 +106,7 @@ impl Variables {
             improves: |new, old| V::improves(value::<V>(new), value::<V>(old)),
             encode: |v| codec::encode(value::<V>(v)),
             show: |v| serde_json::to_value(value::<V>(v)).unwrap_or_default(),
+            score: |v| V::score(value::<V>(v)),
             decode: |bytes| Ok(Arc::new(codec::decode::<V::Value>(bytes)?)),
         });
         self

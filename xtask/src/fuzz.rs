@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The targets, as in `fuzz/src/lib.rs`.
-const TARGETS: &[&str] = &["wire", "workflows", "znodes", "tsplib", "csv", "instances", "names"];
+const TARGETS: &[&str] = &["wire", "workflows", "znodes", "view", "tsplib", "csv", "instances", "names"];
 
 /// Runs each target for this many seconds. Requires a nightly toolchain, for the instrumentation.
 ///

@@ -3,16 +3,17 @@
 use std::{
     ops::{AddAssign, Sub},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     error::{Error, Result},
+    histogram::Histogram,
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version},
 };
 
@@ -31,10 +32,11 @@ pub struct Requests {
 
 impl AddAssign for Requests {
     fn add_assign(&mut self, other: Self) {
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.multis += other.multis;
-        self.failed_multis += other.failed_multis;
+        // They may come from a znode, where anything may stand.
+        self.reads = self.reads.saturating_add(other.reads);
+        self.writes = self.writes.saturating_add(other.writes);
+        self.multis = self.multis.saturating_add(other.multis);
+        self.failed_multis = self.failed_multis.saturating_add(other.failed_multis);
     }
 }
 
@@ -52,12 +54,39 @@ impl Sub for Requests {
     }
 }
 
+/// How long requests took, from the call to the answer, as far as somebody has waited for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Latencies {
+    /// Those of reads of data, of existence and of children, without a watch.
+    pub reads: Histogram,
+    /// Those of single writes and multis.
+    pub writes: Histogram,
+}
+
 #[derive(Debug, Default)]
 struct Counters {
     reads: AtomicU64,
     writes: AtomicU64,
     multis: AtomicU64,
     failed_multis: AtomicU64,
+    latencies: Mutex<Latencies>,
+}
+
+impl Counters {
+    fn note(&self, kind: Kind, since: Instant) {
+        let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        match kind {
+            Kind::Read => latencies.reads.note(since.elapsed()),
+            Kind::Write => latencies.writes.note(since.elapsed()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Read,
+    Write,
 }
 
 /// A store with a count of its requests.
@@ -75,13 +104,30 @@ impl Counted {
 
     /// Returns the count so far.
     pub fn requests(&self) -> Requests {
-        let Counters { reads, writes, multis, failed_multis } = &*self.counters;
+        let Counters { reads, writes, multis, failed_multis, .. } = &*self.counters;
         Requests {
             reads: reads.load(Relaxed),
             writes: writes.load(Relaxed),
             multis: multis.load(Relaxed),
             failed_multis: failed_multis.load(Relaxed),
         }
+    }
+
+    /// Returns how long the requests so far took.
+    pub fn latencies(&self) -> Latencies {
+        *self.counters.latencies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns an answer that notes how long it took, unless there is none.
+    fn timed<T: Send + 'static>(&self, kind: Kind, answer: Answer<T>) -> Answer<T> {
+        let (since, counters) = (Instant::now(), Arc::clone(&self.counters));
+        Box::pin(async move {
+            let answer = answer.await;
+            if answered(&answer) {
+                counters.note(kind, since);
+            }
+            answer
+        })
     }
 
     fn read(&self) -> &dyn Store {
@@ -97,31 +143,32 @@ impl Counted {
 
 impl Store for Counted {
     fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> Answer<String> {
-        self.write().create(path, data, mode)
+        self.timed(Kind::Write, self.write().create(path, data, mode))
     }
 
     fn set(&self, path: &str, data: &[u8], version: Option<Version>) -> Answer<Version> {
-        self.write().set(path, data, version)
+        self.timed(Kind::Write, self.write().set(path, data, version))
     }
 
     fn delete(&self, path: &str, version: Option<Version>) -> Answer<()> {
-        self.write().delete(path, version)
+        self.timed(Kind::Write, self.write().delete(path, version))
     }
 
     fn get(&self, path: &str) -> Answer<(Vec<u8>, Stat)> {
-        self.read().get(path)
+        self.timed(Kind::Read, self.read().get(path))
     }
 
     fn exists(&self, path: &str) -> Answer<Option<Stat>> {
-        self.read().exists(path)
+        self.timed(Kind::Read, self.read().exists(path))
     }
 
     fn children(&self, path: &str) -> Answer<Vec<String>> {
-        self.read().children(path)
+        self.timed(Kind::Read, self.read().children(path))
     }
 
     fn multi(&self, ops: Vec<Op>) -> Answer<Vec<OpAnswer>> {
-        let (answer, counters) = (self.inner.multi(ops), Arc::clone(&self.counters));
+        let answer = self.timed(Kind::Write, self.inner.multi(ops));
+        let counters = Arc::clone(&self.counters);
         Box::pin(async move {
             let answer: Result<_> = answer.await;
             match &answer {
@@ -164,4 +211,9 @@ impl Store for Counted {
     fn close(&self) -> Answer<()> {
         self.inner.close()
     }
+}
+
+/// Returns whether a server has answered, if only to refuse.
+fn answered<T>(answer: &Result<T>) -> bool {
+    answer.as_ref().map_or_else(|error| !error.is_transient() && *error != Error::SessionExpired, |_| true)
 }

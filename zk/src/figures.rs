@@ -1,10 +1,13 @@
 //! What each node reports about its part in a job: for people only. The protocol does not depend on it.
 
+mod now;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::now::{Best, GIVERS_MAX, Givers, PoolNow, ProcessNow, Sense, StolenFrom};
 use crate::{
-    counted::Requests,
+    counted::{Latencies, Requests},
     error::{Error, Result},
     paths::ClusterPaths,
     record,
@@ -12,7 +15,7 @@ use crate::{
 };
 
 /// A node's figures for a job.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct NodeFigures<F> {
     /// The attempt that the node works on.
     pub attempt: u32,
@@ -20,6 +23,21 @@ pub struct NodeFigures<F> {
     pub figures: F,
     /// The requests that it sent to ZooKeeper for the job.
     pub requests: Requests,
+    /// How long these requests took; `None` from nodes that do not report it.
+    #[serde(default)]
+    pub latencies: Option<Latencies>,
+    /// Its pool; `None` from nodes that do not report it, and in the last report.
+    #[serde(default)]
+    pub pool: Option<PoolNow>,
+    /// The best value of the first variable that is a number; `None` if there is none, or none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<Best>,
+    /// The nodes from which its tasks came; `None` from nodes that do not report it.
+    #[serde(default)]
+    pub givers: Option<Givers>,
+    /// Its process; `None` from nodes that do not report it.
+    #[serde(default)]
+    pub process: Option<ProcessNow>,
     /// The events in its timeline.
     #[serde(default)]
     pub timeline: Vec<TimelineEvent>,
@@ -126,6 +144,8 @@ pub enum EventKind {
     ToldToLeave,
     /// The node has left cleanly.
     Left,
+    /// The node has left at its deadline, before all its tasks were handed on.
+    Abandoned,
     /// An event that this version does not know.
     #[serde(other)]
     Other,
@@ -147,6 +167,14 @@ pub async fn publish<F: Serialize>(
         Err(Error::NoNode { .. }) => store.create(&path, &content, CreateMode::Persistent).await.map(drop),
         other => other.map(drop),
     }
+}
+
+/// Decodes a node's figures, from the content of their znode.
+///
+/// # Errors
+/// [`Error::Garbled`] if it is no such content.
+pub fn decode<F: serde::de::DeserializeOwned>(path: &str, content: &[u8]) -> Result<NodeFigures<F>> {
+    record::read(path, content)
 }
 
 /// Returns every node's figures for a job, with the node's name. Unreadable figures are omitted.
@@ -185,6 +213,24 @@ mod tests {
 
     fn parse(json: &str) -> NodeFigures<()> {
         serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_report_is_read_by_programs_that_know_less_of_it_and_by_those_that_know_more() {
+        let said = NodeFigures {
+            pool: Some(PoolNow { workers: 2, busy: 1, queued: 3, waiting: 4, hungry: 0 }),
+            best: Some(Best { value: -1.5, sense: Sense::Max, name: "incumbent".to_owned() }),
+            givers: Some(Givers { most: vec![StolenFrom { node: "n1".to_owned(), tasks: 2 }], rest: 1 }),
+            process: Some(ProcessNow { load: Some(0.5), ..ProcessNow::default() }),
+            latencies: Some(Latencies::default()),
+            ..NodeFigures::<()>::default()
+        };
+        let mut written = serde_json::to_value(&said).unwrap();
+        assert_eq!(parse(&written.to_string()), said);
+        for name in ["pool", "best", "givers", "process", "latencies"] {
+            assert!(written.as_object_mut().unwrap().remove(name).is_some(), "{name}");
+        }
+        assert_eq!(parse(&written.to_string()), NodeFigures::default());
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod paths;
 mod record;
 mod chunks;
 mod blob;
+mod histogram;
 mod counted;
 pub mod tree;
 mod memory;
@@ -66,8 +67,9 @@ pub use crate::{
     chunks::{CHUNK_BYTES_MAX, CHUNKED_BYTES_MAX},
     client::ServerStore,
     connect::{Connect, ConnectError, Credentials, CredentialsError, Tls},
-    counted::{Counted, Requests},
+    counted::{Counted, Latencies, Requests},
     error::{Effect, Error, Result},
+    histogram::Histogram,
     labels::{LABEL_BYTES_MAX, LABELS_MAX, LabelError, Labels},
     memory::{EVENTS_MAX, Fate, Faults, MemoryStore, MemoryTree},
     paths::{

@@ -72,6 +72,12 @@ impl Member {
         (&self.program, &self.program_version) == (&job.program, &job.program_version)
     }
 
+    /// Returns whether it may have brought the data of a job that is too large to be stored: those that submit jobs
+    /// are members without workers.
+    pub fn may_bring_data(&self, job: &JobRecord) -> bool {
+        self.workers == 0 && self.runs(job)
+    }
+
     /// Checks that the node works on those jobs of its release that require these labels.
     ///
     /// # Errors
@@ -123,6 +129,14 @@ pub async fn join(store: &dyn Store, cluster: &ClusterPaths, member: &Member) ->
         Err(Error::NodeExists { .. }) if store.get(&path).await?.0 == content => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Decodes what a member has published, from the content of its znode.
+///
+/// # Errors
+/// [`Error::Garbled`] if it is no such content.
+pub fn decode(path: &str, content: &[u8]) -> Result<Member> {
+    record::read(path, content)
 }
 
 /// Returns the current members. Unreadable ones are skipped.

@@ -40,6 +40,14 @@ pub struct AboutTask {
     pub at_ms: u64,
 }
 
+/// Decodes what is known about a task, from the content of its znode.
+///
+/// # Errors
+/// [`Error::Garbled`] if it is no such content.
+pub fn decode(path: &str, content: &[u8]) -> Result<AboutTask> {
+    record::read(path, content)
+}
+
 /// Returns what is known about the tasks of an attempt that were set aside, by their ids.
 ///
 /// # Errors

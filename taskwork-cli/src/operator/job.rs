@@ -56,6 +56,11 @@ impl Facts {
         if let Some(fields) = object.as_object_mut() {
             fields.insert("figures".to_owned(), json!(figures));
             fields.insert("share_done".to_owned(), json!(figures.share()));
+            for (name, number) in [("best", self.job.best), ("bound", self.job.bound), ("gap", self.job.gap)]
+            {
+                fields.insert(name.to_owned(), json!(number));
+            }
+            fields.insert("efficiency".to_owned(), json!(efficiency(&figures)));
             fields.insert("requests".to_owned(), json!(requests));
             fields.insert("nodes".to_owned(), json!(nodes));
             fields.insert("timeline".to_owned(), json!(timeline));
@@ -120,6 +125,8 @@ impl Facts {
         let units = count(figures.worked);
         let rest = earlier.into_iter().chain(share).collect::<String>();
         rows.push(("worked", format!("{units} units{rest}")));
+        rows.extend(solution(self.job.best, self.job.bound, self.job.gap).map(|best| ("best", best)));
+        rows.extend(workers(self.job.workers, &figures).map(|workers| ("workers", workers)));
         let split =
             format!("{} completed, {} of them split off", count(figures.tasks), count(figures.splits));
         rows.push(("tasks", split));
@@ -217,6 +224,30 @@ impl Facts {
     }
 }
 
+/// Says how good the best solution is, if one is known as a number.
+fn solution(best: Option<f64>, bound: Option<f64>, gap: Option<f64>) -> Option<String> {
+    let best = best?;
+    let gap = gap.map(|gap| format!(", a gap of {:.2} %", 100.0 * gap)).unwrap_or_default();
+    Some(match bound {
+        Some(bound) => format!("{best}; nothing better than {bound} is left{gap}"),
+        None => format!("{best}; no bound is known"),
+    })
+}
+
+/// Returns the share of the workers' time in which they ran the program's code; `None` if no node reports it.
+fn efficiency(figures: &Figures) -> Option<f64> {
+    let whole = figures.times.total_ns();
+    (whole > 0).then(|| figures.times.searching_ns as f64 / whole as f64)
+}
+
+/// Says how many workers there are, and for how much of the time they searched.
+fn workers(now: Option<(u32, u32)>, figures: &Figures) -> Option<String> {
+    let share = efficiency(figures).map(|share| format!("busy for {:.1} % of their time", 100.0 * share));
+    let now = now.map(|(workers, busy)| format!("{busy} of {workers} have a task"));
+    let told: Vec<String> = now.into_iter().chain(share).collect();
+    (!told.is_empty()).then(|| told.join(", "))
+}
+
 /// Says what has become of the work of lost nodes, if any was lost.
 fn losses(figures: &Figures) -> Option<String> {
     let Figures { recovered, dropped, .. } = *figures;
@@ -262,6 +293,21 @@ impl Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_known_of_the_solution_and_the_workers_is_not_told() {
+        assert_eq!(solution(None, Some(3.0), None), None);
+        assert_eq!(solution(Some(40.0), None, None).as_deref(), Some("40; no bound is known"));
+        assert_eq!(
+            solution(Some(40.0), Some(30.5), Some(0.2375)).as_deref(),
+            Some("40; nothing better than 30.5 is left, a gap of 23.75 %")
+        );
+        let mut figures = Figures::default();
+        assert_eq!(workers(None, &figures), None);
+        assert_eq!(workers(Some((4, 1)), &figures).as_deref(), Some("1 of 4 have a task"));
+        (figures.times.searching_ns, figures.times.looking_ns) = (3, 1);
+        assert_eq!(workers(None, &figures).as_deref(), Some("busy for 75.0 % of their time"));
+    }
 
     #[test]
     fn losses_are_told_once_there_are_any() {

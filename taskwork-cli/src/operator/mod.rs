@@ -1,6 +1,8 @@
 //! `taskwork`: shows and controls a cluster, whatever programs its nodes run.
 
 mod act;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod findings;
 mod job;
 mod jobs;
@@ -8,7 +10,7 @@ mod nodes;
 mod json;
 mod ledger;
 mod status;
-mod table;
+pub(crate) mod table;
 mod wait;
 mod workflow;
 
@@ -75,6 +77,9 @@ enum Command {
     Retry(OfJob),
     /// Remove all data of jobs that are over, or whose submission was abandoned.
     Forget(Forget),
+    /// Observe the cluster until Ctrl-C, and show it in browsers: what it works on, and its metrics.
+    #[cfg(feature = "dashboard")]
+    Dashboard(Dashboard),
     /// Print what lets a shell complete this command: bash, elvish, fish, powershell or zsh.
     Completions(Completions),
     /// Write the man pages of this command.
@@ -154,6 +159,15 @@ struct Inject {
     common: Common,
 }
 
+#[cfg(feature = "dashboard")]
+#[derive(Debug, clap::Args)]
+struct Dashboard {
+    #[command(flatten)]
+    served: dashboard::Arguments,
+    #[command(flatten)]
+    common: Common,
+}
+
 #[derive(Debug, clap::Args)]
 struct Forget {
     /// The jobs, as `taskwork jobs` lists them; the numbers alone suffice.
@@ -198,6 +212,11 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
     let common = match &command {
         Command::Completions(completions) => return Ok(completions.run(self::command())),
         Command::Man(man) => return man.run(self::command()),
+        #[cfg(feature = "dashboard")]
+        Command::Dashboard(Dashboard { served, common }) if served.replays() => {
+            common.log.start(Level::Warn);
+            return runtime()?.block_on(interruptible(served.replay())).map(|never| match never {});
+        }
         Command::Status(common)
         | Command::Doctor(common)
         | Command::Nodes(common)
@@ -213,6 +232,8 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         | Command::Inject(Inject { common, .. })
         | Command::Cancel(Cancel { common, .. })
         | Command::Forget(Forget { common, .. }) => common,
+        #[cfg(feature = "dashboard")]
+        Command::Dashboard(Dashboard { common, .. }) => common,
     };
     common.log.start(Level::Warn);
     let (cluster, json) = (&common.cluster, common.json);
@@ -270,6 +291,10 @@ impl Desk {
             Command::Resume(OfJob { job, .. }) => act::resume(self, &job).await?,
             Command::Retry(OfJob { job, .. }) => act::retry(self, &job).await?,
             Command::Forget(Forget { jobs, force, .. }) => act::forget(self, jobs, force).await?,
+            #[cfg(feature = "dashboard")]
+            Command::Dashboard(Dashboard { served, common }) => {
+                match dashboard::run(self, &served, common.cluster.name()).await? {}
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -6,9 +6,9 @@ use super::{Desk, json, ledger, table};
 use crate::Failure;
 
 pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
-    let overview = desk.overview().await?;
-    let unstoppable = desk.client.unstoppable_tasks(&overview).await?;
-    let unprotected = desk.client.unprotected_nodes(&overview).await?;
+    let overview = desk.client.overview_with_reports().await?;
+    let unstoppable = overview.unstoppable_tasks();
+    let unprotected = overview.unprotected_nodes();
     let as_json = || {
         let members = overview.members.iter().map(|member| {
             let mut told = json::member(&overview, member);

@@ -12,8 +12,8 @@ use super::{
 use crate::Failure;
 
 pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
-    let overview = desk.overview().await?;
-    let unstoppable = desk.client.unstoppable_tasks(&overview).await?;
+    let overview = desk.client.overview_with_reports().await?;
+    let unstoppable = overview.unstoppable_tasks();
     let json = || {
         let mut told = as_json(desk, &overview);
         told["silent"] = json!(unstoppable);

@@ -31,7 +31,7 @@ pub(super) fn list(rows: &[(&str, String)]) -> String {
 }
 
 /// Formats milliseconds since 1970 as a time of day, UTC.
-pub(super) fn time(ms: u64) -> String {
+pub(crate) fn time(ms: u64) -> String {
     let time = UNIX_EPOCH + Duration::from_millis(ms.min(YEAR_9999_MS));
     humantime::format_rfc3339_seconds(time).to_string()
 }

@@ -10,15 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use zk::{
-    ClusterPaths, Connect, Store,
-    figures::{self, NodeFigures},
-    job::JobRecord,
-    membership::Member,
-};
+use zk::{ClusterPaths, Connect, Store, figures::NodeFigures, job::JobRecord, membership::Member};
 
 use super::{ClientError, JobEntry, Overview, Stage};
-use crate::figures::Figures;
+use crate::{figures::Figures, shell::observe::Scope};
 
 /// A finding of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,11 +158,11 @@ async fn look(
         return Ok(());
     }
     access(connect, cluster, findings).await?;
-    let overview = Overview::read(store, cluster).await?;
+    let overview = Overview::read(store, cluster, Scope::Current).await?;
     clocks(store, cluster, findings).await?;
-    hearing(store, cluster, &overview, findings).await?;
+    hearing(&overview, findings);
     jobs(cluster, &overview, findings);
-    stopping(&overview.unstoppable(store, cluster).await?, findings);
+    stopping(&overview.unstoppable_tasks(), findings);
     Ok(())
 }
 
@@ -267,33 +262,26 @@ async fn clocks(
 }
 
 /// Reports nodes that do not know of all other members, according to their figures.
-async fn hearing(
-    store: &dyn Store,
-    cluster: &ClusterPaths,
-    overview: &Overview,
-    findings: &mut Findings,
-) -> Result<(), ClientError> {
+fn hearing(overview: &Overview, findings: &mut Findings) {
     const CHECK: &str = "members";
-    for JobEntry { id, stage, record, .. } in &overview.jobs {
-        let (Stage::Running, Some(record)) = (stage, record) else { continue };
-        let told = figures::read::<Figures>(store, cluster, id).await?;
-        for (node, said) in told {
-            let Some(known) = said.members_known else { continue };
-            let others = others(overview, record, &node, &said);
-            if (known as usize) < others {
-                findings.wrong(
-                    CHECK,
-                    format!("node {node} knows of {known} of {others} others that run the same"),
-                    "It is deaf to ZooKeeper or cut off: send it SIGTERM and start it again",
-                );
-            }
+    for (id, node, said) in overview.reports() {
+        let job = overview.job(id).filter(|job| job.stage == Stage::Running);
+        let Some((record, known)) = job.and_then(|job| job.record.as_ref()).zip(said.members_known) else {
+            continue;
+        };
+        let others = others(overview, record, node, said);
+        if (known as usize) < others {
+            findings.wrong(
+                CHECK,
+                format!("node {node} knows of {known} of {others} others that run the same"),
+                "It is deaf to ZooKeeper or cut off: send it SIGTERM and start it again",
+            );
         }
     }
     if !findings.has(CHECK) {
         let nodes = overview.members.len();
         findings.well(CHECK, format!("{nodes} nodes, and all that are at work know of each other"));
     }
-    Ok(())
 }
 
 /// Returns how many other nodes a node should have known of when it published its figures: members of the

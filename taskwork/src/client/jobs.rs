@@ -5,20 +5,23 @@ use std::time::Duration;
 use rand::Rng as _;
 use tokio::time;
 use zk::{
-    AttemptPaths, Requests,
-    figures::{self, Ledger, NodeFigures},
+    Requests,
+    figures::{Ledger, NodeFigures},
     job::{self, JobRecord, JobWatch, Retried},
-    quarantine::{self, AboutTask},
     question, suggestion,
 };
 
 use super::{Client, ClientError, Overview, Stage};
 use crate::{
-    companion::highest,
     figures::Figures,
     id::JobId,
     report::SetAside,
-    shell::{clock::unix_ms, submit::sum},
+    shell::{
+        clock::unix_ms,
+        observe::{self, Scope},
+        submit::sum,
+    },
+    view::{Frozen, JobNow, NodeNow},
 };
 
 /// Everything about a job at one moment.
@@ -41,6 +44,15 @@ pub struct JobDetails {
     pub leader: Option<String>,
     /// What is missing if no node takes it.
     pub missing: Option<String>,
+    /// The best that its nodes know, as a number ([`Variable::score`](crate::Variable::score)).
+    pub best: Option<f64>,
+    /// Nothing better than this can be found any more.
+    pub bound: Option<f64>,
+    /// The distance of the best from the bound, as a share of the best.
+    pub gap: Option<f64>,
+    /// The workers of the nodes at work, and those of them that have a task; `None` if no node says.
+    pub workers: Option<(u32, u32)>,
+    sight: Option<serde_json::Value>,
 }
 
 /// What a node has done for a job.
@@ -78,7 +90,7 @@ impl JobDetails {
 
     /// Returns what the job's companion shows ([`Witness`](crate::Witness)), if it has one that does.
     pub fn sight(&self) -> Option<serde_json::Value> {
-        highest(self.nodes.iter().filter_map(|work| work.published.sight.clone()))
+        self.sight.clone()
     }
 
     /// Returns the nodes that work on the job now.
@@ -111,8 +123,21 @@ impl Client {
     /// # Errors
     /// If there is no such cluster, or ZooKeeper was unavailable for too long.
     pub async fn overview(&self) -> Result<Overview, ClientError> {
+        self.overview_of(Scope::Records).await
+    }
+
+    /// Returns the same, with what nodes have reported of the jobs that are not over, and of the latest: it takes longer.
+    ///
+    /// # Errors
+    /// As [`overview`](Self::overview).
+    pub async fn overview_with_reports(&self) -> Result<Overview, ClientError> {
+        self.overview_of(Scope::Current).await
+    }
+
+    async fn overview_of(&self, scope: Scope) -> Result<Overview, ClientError> {
         self.check_cluster().await?;
-        self.ask(|store| async move { Overview::read(&*store, self.cluster()).await }).await
+        let scope = || scope.clone();
+        self.ask(|store| async move { Overview::read(&*store, self.cluster(), scope()).await }).await
     }
 
     /// Returns everything about a job.
@@ -120,64 +145,40 @@ impl Client {
     /// # Errors
     /// If there is no such job or cluster, or ZooKeeper was unavailable for too long.
     pub async fn job(&self, job: &JobId) -> Result<JobDetails, ClientError> {
-        let record = self.record(job).await?;
-        let overview = self.overview().await?;
-        let entry = overview.job(&job.0);
-        let stage = entry.map_or(Stage::Unreadable, |entry| entry.stage);
-        let missing = entry.and_then(|entry| entry.missing.clone());
-        let leader = overview.leaders.iter().find(|(led, _)| *led == job.0);
-        let leader = leader.map(|(_, node)| node.clone());
-        let attempt = &self.cluster().job(&job.0).attempt(record.attempt);
-        let told = self
-            .ask(|store| async move { figures::read::<Figures>(&*store, self.cluster(), &job.0).await })
-            .await?;
-        // Nodes that go when the job is over leave no record of that.
-        let gone = if record.state.is_over() { Vec::new() } else { self.lost_in(attempt).await? };
-        let nodes = told.into_iter().map(|(node, published)| {
-            let is_member = overview.members.iter().any(|member| member.node == node);
-            let lost = record.lost.iter().any(|lost| lost.node == node) || gone.contains(&node);
-            let state = match (is_member, lost) {
-                (_, true) => "lost",
-                (true, _) => "member",
-                (false, _) => "left",
-            };
-            NodeWork { node, state, published }
-        });
-        let nodes = nodes.collect();
-        let (mut open_tasks, mut parked_tasks) = (None, None);
-        if !record.state.is_over() {
-            let listed = self.children_of(&attempt.list()).await?;
-            let open = &attempt.open();
-            let stays_open = self.ask(|store| async move { store.exists(open).await }).await?.is_some();
-            open_tasks = Some(listed.saturating_sub(u32::from(stays_open)));
-            parked_tasks = Some(self.children_of(&attempt.parked()).await?);
-        }
-        let set_aside = self.set_aside(attempt).await?;
-        Ok(JobDetails { stage, record, nodes, open_tasks, parked_tasks, set_aside, leader, missing })
-    }
-
-    /// Returns the nodes that were lost in an attempt at a job that is not over.
-    async fn lost_in(&self, attempt: &AttemptPaths) -> Result<Vec<String>, ClientError> {
-        let lost = self.ask(|store| async move {
-            match job::lost(&*store, self.cluster(), attempt).await {
-                // Another attempt has begun meanwhile, or the job is only being submitted.
-                Err(zk::Error::NoNode { .. }) => Ok(Vec::new()),
-                other => other,
-            }
-        });
-        lost.await
-    }
-
-    async fn set_aside(&self, attempt: &AttemptPaths) -> Result<Vec<SetAside>, ClientError> {
-        let listed = self.ask(|store| async move {
-            match quarantine::list(&*store, attempt).await {
-                // The job is being submitted, or was retried or forgotten meanwhile.
-                Err(zk::Error::NoNode { .. }) => Ok(Vec::new()),
-                other => other,
-            }
-        });
-        let told = |(task, AboutTask { deaths, reason, .. })| SetAside { task, deaths, reason };
-        Ok(listed.await?.into_iter().map(told).collect())
+        self.check_cluster().await?;
+        let scope = || Scope::Job(job.0.clone());
+        let look = self.ask(|store| async move { observe::look(&*store, self.cluster(), scope()).await });
+        let mut snapshot = look.await?;
+        let JobNow { about, nodes, .. } = snapshot.jobs.remove(&job.0).ok_or_else(|| self.no_job(job))?;
+        let Some(record) = about.record.as_deref().cloned() else {
+            // It is told what is wrong with it.
+            return Err(self.record(job).await.err().unwrap_or_else(|| self.no_job(job)));
+        };
+        let work = |(node, now): (String, Frozen<NodeNow>)| NodeWork {
+            node,
+            state: now.state.text(),
+            published: (*now.report).clone(),
+        };
+        let told = |(task, (deaths, reason)): (&String, &(u32, String))| SetAside {
+            task: task.clone(),
+            deaths: *deaths,
+            reason: reason.clone(),
+        };
+        Ok(JobDetails {
+            stage: about.stage,
+            record,
+            nodes: nodes.into_iter().map(work).collect(),
+            open_tasks: about.listed_tasks,
+            parked_tasks: about.parked_tasks,
+            set_aside: about.set_aside.iter().map(told).collect(),
+            leader: about.leader.clone(),
+            missing: about.missing.clone(),
+            best: about.best,
+            bound: about.bound,
+            gap: about.gap,
+            workers: about.pool.map(|pool| (pool.workers, pool.busy)),
+            sight: about.sight.as_deref().cloned(),
+        })
     }
 
     /// Returns the record of a job.
@@ -444,12 +445,6 @@ impl Client {
         }
     }
 
-    /// Returns the number of children of a znode; 0 if it does not exist.
-    async fn children_of(&self, path: &str) -> Result<u32, ClientError> {
-        let stat = self.ask(|store| async move { store.exists(path).await }).await?;
-        Ok(stat.map_or(0, |stat| stat.children))
-    }
-
     fn no_job(&self, job: &JobId) -> ClientError {
         ClientError::NoJob { cluster: self.cluster_name().to_owned(), job: job.clone() }
     }
@@ -465,13 +460,9 @@ fn word(state: job::JobState) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use zk::{
-        Labels,
-        job::{JobState, Share},
-    };
-
+mod tests {
     use super::*;
+    use crate::view::fixtures::record;
 
     fn work(node: &str, state: &'static str, ledger: Option<Ledger>) -> NodeWork {
         let published = NodeFigures { attempt: 2, ledger, at_ms: 10_000, ..NodeFigures::default() };
@@ -480,34 +471,6 @@ pub(super) mod tests {
 
     fn written(ms: u64) -> Ledger {
         Ledger { written_ms: Some(ms), ..Ledger::default() }
-    }
-
-    pub(in crate::client) fn record() -> JobRecord {
-        JobRecord {
-            program: "test".to_owned(),
-            program_version: "1".to_owned(),
-            kind: String::new(),
-            name: String::new(),
-            submitter: String::new(),
-            key: String::new(),
-            state: JobState::Running,
-            attempt: 2,
-            attempts_max: 3,
-            deaths_max: 3,
-            require: Labels::default(),
-            after: Vec::new(),
-            stays_open: false,
-            share: Share::default(),
-            root: String::new(),
-            shared_chunks: 0,
-            shared_name: String::new(),
-            shared_from: String::new(),
-            submitted_ms: 0,
-            finished_ms: None,
-            reason: None,
-            retry: None,
-            lost: Vec::new(),
-        }
     }
 
     #[test]
@@ -536,6 +499,11 @@ pub(super) mod tests {
             set_aside: Vec::new(),
             leader: None,
             missing: None,
+            best: None,
+            bound: None,
+            gap: None,
+            workers: None,
+            sight: None,
         };
         assert_eq!(job.unwritten_ms(), Some(1_200));
         let named: Vec<&str> = job.unprotected().map(|(node, _)| node).collect();

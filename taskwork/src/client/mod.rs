@@ -43,6 +43,7 @@ pub mod doctor;
 mod error;
 mod jobs;
 mod nodes;
+mod observer;
 mod overview;
 pub(crate) mod provider;
 mod submitted;
@@ -67,13 +68,17 @@ pub use self::{
     connection::Outage,
     error::{ClientError, ErrorKind},
     jobs::{Answer, JobDetails, NodeWork},
-    overview::{JobEntry, Overview, Stage},
+    observer::Observer,
+    overview::{JobEntry, Overview},
     submitted::{ProgressStream, Submitted},
 };
+pub use crate::view::Stage;
 /// The records of the cluster in ZooKeeper, as its nodes have written them.
 pub use zk::{
-    Connect, Credentials, CredentialsError, Requests, Tls,
-    figures::{EventKind, Ledger, NodeFigures, TimelineEvent},
+    Connect, Credentials, CredentialsError, Latencies, Requests, Tls,
+    figures::{
+        Best, EventKind, Givers, Ledger, NodeFigures, PoolNow, ProcessNow, Sense, StolenFrom, TimelineEvent,
+    },
     job::{JobRecord, JobState, Lost, Share},
     membership::Member,
     suggestion::SUGGESTION_BYTES_MAX,

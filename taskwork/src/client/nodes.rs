@@ -1,12 +1,12 @@
 //! The nodes of a cluster: finding them, and requesting them to leave.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use rand::Rng as _;
 use tokio::time;
-use zk::{ClusterPaths, CreateMode, Session, Store, WatchEvent, figures::Ledger};
+use zk::{ClusterPaths, CreateMode, Session, Store, WatchEvent};
 
-use super::{Client, ClientError, Overview};
+use super::{Client, ClientError};
 use crate::id::NodeId;
 
 impl Client {
@@ -81,30 +81,6 @@ impl Client {
                 reason: format!("node {node} has not left within {waited} s; it still may"),
             })
         })
-    }
-
-    /// Returns, for each node with a task that did not stop long after the request, a description of the task
-    /// and its job.
-    ///
-    /// # Errors
-    /// If ZooKeeper was unavailable for too long.
-    pub async fn unstoppable_tasks(
-        &self,
-        overview: &Overview,
-    ) -> Result<BTreeMap<String, String>, ClientError> {
-        self.ask(|store| async move { overview.unstoppable(&*store, self.cluster()).await }).await
-    }
-
-    /// Returns the nodes that hold more than they write, each with its job and what it writes: the loss of one
-    /// of them begins a new attempt at the job.
-    ///
-    /// # Errors
-    /// If ZooKeeper was unavailable for too long.
-    pub async fn unprotected_nodes(
-        &self,
-        overview: &Overview,
-    ) -> Result<BTreeMap<String, (String, Ledger)>, ClientError> {
-        self.ask(|store| async move { overview.unprotected(&*store, self.cluster()).await }).await
     }
 }
 

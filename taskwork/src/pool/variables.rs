@@ -2,12 +2,13 @@
 
 use std::{
     any::TypeId as RustType,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard},
 };
 
 use super::{lock, signals::Signals, work::SHOWN_ENCODED_BYTES_MAX};
 use crate::{
-    variable::{AnyValue, Declared, Variables},
+    variable::{AnyValue, Declared, Score, Variables},
     wire::codec::{DecodeError, EncodeError},
 };
 
@@ -149,6 +150,19 @@ impl VariableTable {
             return serde_json::Value::Null;
         }
         self.read(slot).map(|value| (self.slots[slot].declared.show)(&*value)).unwrap_or_default()
+    }
+
+    /// Returns the first value that has a score, which is a finite number, and the name of its variable. The program's
+    /// code that tells the score may panic, and then there is none.
+    pub(crate) fn score(&self) -> Option<(&'static str, Score)> {
+        let score = |slot: usize| {
+            let value = self.read(slot)?;
+            let declared = &self.slots[slot].declared;
+            let score = catch_unwind(AssertUnwindSafe(|| (declared.score)(&*value))).ok()??;
+            let (Score::Cost(number) | Score::Profit(number)) = score;
+            number.is_finite().then_some((declared.name, score))
+        };
+        (0..self.len()).find_map(score)
     }
 
     /// Returns whether the encoded value `new` improves on the encoded value `old`.

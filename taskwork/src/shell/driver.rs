@@ -17,6 +17,7 @@ use super::{
     clock::Clock,
     coordination::{ORDERS_MAX, Order},
     dispatch::{Delivery, Line},
+    givers::Givers,
     mail::Mail,
     timeline::Timeline,
     transport::UnderWay,
@@ -59,6 +60,8 @@ pub(crate) struct Driver {
     pub(crate) figures: Arc<Mutex<Figures>>,
     /// What stands in `ZooKeeper` of what the node holds, for observers.
     pub(crate) ledger: Arc<Mutex<Option<LedgerState>>>,
+    /// From which nodes its tasks came, for observers.
+    pub(crate) givers: Arc<Mutex<Givers>>,
     /// The node's events in the job, for people who look at it later.
     pub(crate) timeline: Arc<Timeline>,
     pub(crate) clock: Clock,
@@ -216,6 +219,8 @@ impl Driver {
         if let Event::Left { node, .. } = &event {
             self.mail.left(*node);
         }
+        let giver = if let Event::Message { from, .. } = &event { Some(*from) } else { None };
+        let stolen_before = self.core.figures().stolen_tasks;
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let actions = self.core.handle(self.clock.now(), self.pool.view(), event);
@@ -231,6 +236,10 @@ impl Driver {
             if look_again && events.is_empty() {
                 events.push_back(Event::Look);
             }
+        }
+        let stolen = self.core.figures().stolen_tasks - stolen_before;
+        if let Some(giver) = giver.filter(|_| stolen > 0) {
+            self.givers.lock().unwrap_or_else(PoisonError::into_inner).note(giver, stolen);
         }
         if self.pool.view().waiting > 0 {
             self.waits.notify_one();

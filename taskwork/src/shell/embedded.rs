@@ -247,6 +247,7 @@ impl Fleet<'_> {
                 endpoint,
                 brought: Vec::new(),
                 resigned: Some(Arc::clone(&self.resigned)),
+                pulse: Arc::default(),
             };
             let mut seat = Seat::take(seat).await.map_err(broken)?;
             let opened = open_pool(&mut seat, self.kind, job, &self.limits, SharedData::InKind).await;

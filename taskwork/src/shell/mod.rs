@@ -17,8 +17,12 @@ pub(crate) mod coordination;
 pub(crate) mod dispatch;
 pub(crate) mod driver;
 pub(crate) mod embedded;
+pub(crate) mod givers;
 pub(crate) mod kept;
 pub(crate) mod platform;
+mod process;
+pub(crate) mod pulse;
+mod reading;
 pub(crate) mod node;
 pub(crate) mod roster;
 pub(crate) mod seat;
@@ -27,6 +31,9 @@ mod latch;
 pub(crate) mod lingering;
 pub(crate) mod mail;
 pub(crate) mod memory;
+pub(crate) mod observe;
+#[cfg(test)]
+mod observe_tests;
 #[cfg(test)]
 mod merge_tests;
 pub(crate) mod timeline;

@@ -168,6 +168,7 @@ impl RunningNode {
         let said =
             Said { events: events_in, letters: letters_in, leavings, drain, orphans_wanted, companion };
         let coordination = Arc::new(coordination(seat, &part, said));
+        seat.pulse.works(&coordination);
         coordination.timeline.note_at(
             seat.joined_ms,
             EventKind::Joined,
@@ -191,6 +192,7 @@ impl RunningNode {
             drain: drain_out,
             figures: Arc::clone(&coordination.figures),
             ledger: Arc::clone(&coordination.ledger_state),
+            givers: Arc::clone(&coordination.givers),
             timeline: Arc::clone(&coordination.timeline),
             clock: coordination.clock,
             fed: false,
@@ -334,6 +336,7 @@ fn coordination(seat: &Seat, part: &Part, said: Said) -> Coordination {
         member_gone: Notify::new(),
         figures: Arc::default(),
         ledger_state: Arc::default(),
+        givers: Arc::default(),
         clock: Clock::start(),
         outlook: Mutex::new(Window::new(visibility.window())),
         timeline: Arc::default(),
@@ -391,10 +394,16 @@ impl Stopping {
     /// Publishes the last figures, and returns them.
     pub(crate) async fn done(self) -> Figures {
         let figures = self.coordination.figures_now();
-        if self.ended == Ended::Departed(Departure::Clean) {
-            let Figures { handed_on, parked, .. } = figures;
-            let handed_on = format!("{handed_on} tasks handed on, {parked} parked");
-            self.coordination.timeline.note(EventKind::Left, handed_on);
+        let Figures { handed_on, parked, .. } = figures;
+        let handed_on = || format!("{handed_on} tasks handed on, {parked} parked");
+        match self.ended {
+            Ended::Departed(Departure::Clean) => {
+                self.coordination.timeline.note(EventKind::Left, handed_on());
+            }
+            Ended::Departed(Departure::Abandoned) => {
+                self.coordination.timeline.note(EventKind::Abandoned, handed_on());
+            }
+            Ended::Departed(Departure::Expelled) | Ended::ShutDown | Ended::JobOver | Ended::BrokenDown => {}
         }
         self.coordination.note_silent(self.coordination.silent_since(self.asked_ms));
         if time::timeout(LAST_WORDS_TIMEOUT, self.coordination.tell_figures(true)).await.is_err() {

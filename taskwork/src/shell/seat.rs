@@ -22,6 +22,7 @@ use super::{
     dispatch::Dispatch,
     latch::Latch,
     platform::Endpoint,
+    pulse::Pulse,
     roster::{Known, Members, Roster},
     transport::{
         PeerAddress, Peers, TransportError,
@@ -54,6 +55,8 @@ pub(crate) struct SeatSetup {
     pub(crate) brought: Vec<Object>,
     /// As in [`Seat`].
     pub(crate) resigned: Option<Resigned>,
+    /// As in [`Seat`].
+    pub(crate) pulse: Arc<Pulse>,
 }
 
 /// The nodes of this process that have resigned after a panic.
@@ -82,6 +85,8 @@ pub(crate) struct Seat {
     pub(crate) dispatch: Option<Dispatch>,
     /// The exchange of byte objects with the other members, where there is one.
     pub(crate) bulk: Option<Bulk>,
+    /// Where the process can see how the node is.
+    pub(crate) pulse: Arc<Pulse>,
     _brought: Vec<Offer>,
     /// Notified when an operator has asked this node to leave.
     pub(crate) asked_to_leave: Arc<Notify>,
@@ -124,7 +129,7 @@ impl Seat {
     /// Takes a seat. The node becomes a member last, when it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
         let SeatSetup { node, store, cluster, release, workers, crew, memory_bytes, labels, .. } = setup;
-        let SeatSetup { near, records_read_max, endpoint, brought, resigned, .. } = setup;
+        let SeatSetup { near, records_read_max, endpoint, brought, resigned, pulse, .. } = setup;
         let member = Member {
             node: node.to_string(),
             address: endpoint.as_ref().map(|endpoint| endpoint.address),
@@ -173,6 +178,7 @@ impl Seat {
             others,
             tasks_made: Arc::default(),
             resigned,
+            pulse,
             dispatch: network.map(Dispatch::start),
             bulk,
             _brought: brought,

@@ -26,6 +26,7 @@ use super::{
     kinds::Kinds,
     lingering::Lingering,
     platform::Platform,
+    pulse::Pulse,
     seat::{Seat, SeatError, SeatSetup},
     transport::bulk::Object,
     work::work,
@@ -46,6 +47,7 @@ pub(crate) struct ServeSetup {
     pub(crate) near: Option<String>,
     pub(crate) limits: Limits,
     pub(crate) brought: Brought,
+    pub(crate) pulse: Arc<Pulse>,
     /// The interval at which the node logs what it does; `None` for never.
     pub(crate) report_every: Option<Duration>,
 }
@@ -116,6 +118,7 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
     while let Some(mut seat) = taken {
         let fate = work(setup, &mut seat, &mut leave).await;
         let node = seat.node;
+        setup.pulse.unseated();
         if matches!(fate, Ok(Fate::Stuck)) {
             lingering.add(Box::new(seat.crew.out()));
         }
@@ -204,6 +207,7 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         endpoint: Some(setup.platform.open_endpoint(node)?),
         brought: setup.brought.objects.clone(),
         resigned: None,
+        pulse: Arc::clone(&setup.pulse),
     })
     .await?;
     tracing::info!(
@@ -212,6 +216,7 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         labels = %setup.labels, address = seat.member.address.map(tracing::field::display),
         "the node is ready"
     );
+    setup.pulse.seated(&seat);
     setup.brought.seated.send_replace(Some(seat.node));
     Ok(seat)
 }

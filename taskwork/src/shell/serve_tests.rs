@@ -81,6 +81,7 @@ fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeErro
         near: None,
         limits: Limits::default(),
         brought: Brought::default(),
+        pulse: Arc::default(),
         report_every: None,
     };
     let (tell, leave) = mpsc::channel(1);

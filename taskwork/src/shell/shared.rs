@@ -205,7 +205,7 @@ pub(crate) fn is_there(members: &[Member], record: &JobRecord) -> bool {
 /// a submitter whose session was lost has become another member.
 fn providers(members: &[Member], record: &JobRecord) -> Vec<NodeId> {
     let mut without_workers: Vec<&Member> =
-        members.iter().filter(|member| member.workers == 0 && member.runs(record)).collect();
+        members.iter().filter(|member| member.may_bring_data(record)).collect();
     without_workers.sort_by_key(|member| member.node != record.shared_from);
     without_workers.truncate(ALL_MAX);
     without_workers.into_iter().filter_map(|member| member.node.parse().ok()).collect()

@@ -128,6 +128,7 @@ impl Stage {
             endpoint: Some(listen(node, SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), None).unwrap()),
             brought,
             resigned: None,
+            pulse: Arc::default(),
         })
         .await
         .unwrap()

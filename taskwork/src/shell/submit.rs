@@ -58,19 +58,9 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 /// The interval of checks for them.
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
 
-/// Sums the figures of all nodes. The share that is done is that of the last attempt only.
+/// Sums the figures of all nodes, as [`figures::sum`](crate::figures::sum).
 pub(crate) fn sum<'a>(told: impl Iterator<Item = &'a NodeFigures<Figures>> + Clone) -> Figures {
-    let mut sum = Figures::default();
-    let attempt = told.clone().map(|said| said.attempt).max();
-    for said in told {
-        let mut figures = said.figures;
-        if Some(said.attempt) != attempt {
-            (figures.done_attos, figures.outlook, figures.open_tasks) = (0, Outlook::Nothing, None);
-            figures.worked_earlier = figures.worked;
-        }
-        sum += figures;
-    }
-    sum
+    crate::figures::sum(told.map(|said| (said.attempt, said.figures)))
 }
 
 /// The root task of a job, encoded.

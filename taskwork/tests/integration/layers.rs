@@ -18,6 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("holdings", &["envelope", "id", "toggles"]),
     ("core", &["config", "envelope", "figures", "holdings", "id", "scope", "toggles"]),
     ("wire", &["companion", "core", "envelope", "holdings", "id"]),
+    ("view", &["figures", "outlook"]),
     ("erased", &["id", "pool", "wire"]),
     ("report", &["config", "figures", "pool", "task", "variable", "wire"]),
     (
@@ -38,6 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "steps",
             "task",
             "variable",
+            "view",
             "wire",
         ],
     ),

@@ -165,6 +165,14 @@ pub async fn read(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Resul
     Ok((record::read(&path, &content)?, stat.version))
 }
 
+/// Decodes a job's record, from the content of its znode.
+///
+/// # Errors
+/// [`Error::Garbled`] if it is no record.
+pub fn decode(path: &str, content: &[u8]) -> Result<JobRecord> {
+    record::read(path, content)
+}
+
 /// Reads a job's shared data.
 ///
 /// # Errors

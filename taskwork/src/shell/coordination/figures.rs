@@ -5,24 +5,38 @@ use std::{
     time::Duration,
 };
 
-use zk::figures::{self, Ledger, NodeFigures, Sight};
+use zk::figures::{self, Best, Ledger, NodeFigures, PoolNow, Sense, Sight};
 
 use super::Coordination;
 use crate::{
-    core::LedgerState,
+    core::{LedgerState, PoolView},
     figures::{Figures, WorkerTimes},
     outlook::Outlook,
-    shell::{clock::unix_ms, roster::Roster},
+    shell::{clock::unix_ms, process, roster::Roster},
+    variable::Score,
 };
 
-/// The time for which a task that has left a node still counts there, where figures are written: longer than
-/// the interval of writing.
-pub(super) const PUBLIC_WINDOW: Duration = Duration::from_secs(6);
+/// The number of intervals of writing for which a task that has left a node still counts there, where figures
+/// are written.
+const PUBLIC_WINDOW_INTERVALS: u32 = 3;
 /// The same where all nodes are read at once: longer than a task is in transit.
 pub(super) const WINDOW: Duration = Duration::from_millis(200);
 
-/// The interval at which the figures are written, if they have changed.
+/// The interval at which the figures are written, if they have changed, in a cluster of up to [`MEMBERS`] nodes;
+/// in a larger one it is longer, so that who observes it need not read more in a second.
 const EVERY: Duration = Duration::from_secs(2);
+/// The number of members for each of which one such interval is waited.
+const MEMBERS: usize = 250;
+
+/// Returns the interval at which figures are written in a cluster with this number of members.
+fn interval(members: usize) -> Duration {
+    EVERY * u32::try_from(members.div_ceil(MEMBERS).max(1)).unwrap_or(u32::MAX)
+}
+
+/// Returns the time for which a task that has left a node still counts there, in a small cluster.
+pub(super) fn public_window() -> Duration {
+    EVERY * PUBLIC_WINDOW_INTERVALS
+}
 
 impl Coordination {
     /// Returns the node's figures for the job so far.
@@ -46,7 +60,12 @@ impl Coordination {
         }
         let mut told = (Figures::default(), Vec::new(), None, None);
         loop {
-            tokio::time::sleep(EVERY).await;
+            let every = interval(self.members_known());
+            self.outlook
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .set_length(every * PUBLIC_WINDOW_INTERVALS);
+            tokio::time::sleep(every).await;
             // Time passes also where nothing happens.
             let figures = Figures { times: WorkerTimes::default(), ..self.figures_now() };
             let now = (figures, self.silent(), self.ledger_state(), self.sight());
@@ -79,33 +98,79 @@ impl Coordination {
         Ledger { written_ms, empty, unprotected, bytes }
     }
 
-    /// Writes the current figures, in a single try: nothing depends on them.
-    pub(crate) async fn tell_figures(&self, last: bool) {
+    /// Returns what the node has to report of the job now.
+    pub(crate) fn report(&self, last: bool) -> NodeFigures<Figures> {
         let mut figures = self.figures_now();
-        // A node that has taken no part has no figures.
-        if !self.visibility.is_public() || self.takes_part_in.load(Relaxed) == 0 {
-            return;
-        }
         if last {
             (figures.outlook, figures.open_tasks) = (Outlook::Nothing, Some(0));
         }
-        let figures = NodeFigures {
+        NodeFigures {
             attempt: self.attempt_seen(),
             figures,
             requests: self.store.requests(),
+            latencies: Some(self.store.latencies()),
+            pool: (!last).then(|| pool_now(self.pool.view())),
+            best: self.pool.variables().score().map(best),
+            givers: Some(self.givers.lock().unwrap_or_else(PoisonError::into_inner).most()),
+            process: Some(process::now()),
             timeline: self.timeline.all(),
             silent: self.silent(),
             last,
             ledger: self.ledger_state().filter(|_| !last).map(|state| self.dated(state)),
             sight: self.sight(),
-            members_known: u32::try_from(self.others.look(Roster::others).1).ok(),
+            members_known: u32::try_from(self.members_known() - 1).ok(),
             at_ms: unix_ms(),
-        };
-        let node = self.node.to_string();
+        }
+    }
+
+    /// Writes the current figures, in a single try: nothing depends on them.
+    pub(crate) async fn tell_figures(&self, last: bool) {
+        // A node that has taken no part has no figures.
+        if !self.visibility.is_public() || self.takes_part_in.load(Relaxed) == 0 {
+            return;
+        }
+        let (node, figures) = (self.node.to_string(), self.report(last));
         match figures::publish(&*self.store, &self.cluster, &self.job.0, &node, &figures).await {
             // The session may have ended with the job, or the job was forgotten.
             Ok(()) | Err(zk::Error::SessionExpired | zk::Error::NoNode { .. }) => {}
             Err(error) => tracing::debug!(%error, "the figures could not be written"),
         }
+    }
+}
+
+fn pool_now(view: PoolView) -> PoolNow {
+    let PoolView { workers, idle, queued, waiting, .. } = view;
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    PoolNow {
+        workers: number(workers),
+        busy: number(workers.saturating_sub(idle)),
+        queued: number(queued),
+        waiting: number(waiting),
+        hungry: number(idle.saturating_sub(queued)),
+    }
+}
+
+fn best((name, score): (&'static str, Score)) -> Best {
+    let (value, sense) = match score {
+        Score::Cost(value) => (value, Sense::Min),
+        Score::Profit(value) => (value, Sense::Max),
+    };
+    Best { value, sense, name: name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_clusters_write_figures_less_often() {
+        let seconds = |members| interval(members).as_secs();
+        assert_eq!([1, 250, 251, 1_000, 1_001].map(seconds), [2, 2, 4, 8, 10]);
+    }
+
+    #[test]
+    fn workers_for_which_a_task_is_queued_are_not_hungry() {
+        let now = pool_now(PoolView { workers: 4, idle: 3, queued: 1, ..PoolView::default() });
+        assert_eq!(now, PoolNow { workers: 4, busy: 1, queued: 1, waiting: 0, hungry: 2 });
     }
 }

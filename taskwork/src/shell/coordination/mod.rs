@@ -67,7 +67,8 @@ pub(crate) use self::{
     suggestions::LOOKS_MAX,
 };
 use super::{
-    clock::Clock, companion::Host, latch::Latch, roster::Members, seat::Resigned, timeline::Timeline,
+    clock::Clock, companion::Host, givers::Givers, latch::Latch, roster::Members, seat::Resigned,
+    timeline::Timeline,
 };
 use crate::{
     companion::JournalRequest,
@@ -107,6 +108,8 @@ pub(crate) struct Coordination {
     pub(crate) figures: Arc<Mutex<Figures>>,
     /// What stands in the tree of what the node holds, as the driver has published it.
     pub(crate) ledger_state: Arc<Mutex<Option<LedgerState>>>,
+    /// From which nodes its tasks came, as the driver has published it.
+    pub(crate) givers: Arc<Mutex<Givers>>,
     /// The node's clock, as the driver uses it.
     pub(crate) clock: Clock,
     /// The outlook of the node.
@@ -172,7 +175,7 @@ impl Visibility {
     /// Returns the time for which an outlook is shown.
     pub(crate) fn window(self) -> Duration {
         match self {
-            Self::Public => figures::PUBLIC_WINDOW,
+            Self::Public => figures::public_window(),
             Self::Private => figures::WINDOW,
         }
     }

@@ -1,0 +1,114 @@
+//! The files of the pages, which are part of the command.
+
+use std::sync::LazyLock;
+
+use axum::{
+    extract::Path,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+
+/// A file.
+struct Asset {
+    name: &'static str,
+    content: &'static [u8],
+}
+
+macro_rules! assets {
+    ($($name:literal),* $(,)?) => {
+        &[$(Asset { name: $name, content: include_bytes!(concat!("assets/", $name)) }),*]
+    };
+}
+
+/// All files of the folder but the form for the token.
+const ASSETS: &[Asset] = assets![
+    "charts.js",
+    "data.js",
+    "dom.js",
+    "icon.svg",
+    "index.html",
+    "job.js",
+    "main.js",
+    "model.js",
+    "pages.js",
+    "parts.js",
+    "style.css",
+    "text.js",
+    "theme.js",
+];
+
+/// The form for the token.
+pub(super) const SIGN_IN_PAGE: &str = include_str!("assets/sign-in.html");
+
+/// The tags by which browsers know whether they have a file already.
+static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| {
+    let tag = |asset: &Asset| {
+        let tag = format!("\"{}\"", &blake3::hash(asset.content).to_hex()[..16]);
+        HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("\"\""))
+    };
+    ASSETS.iter().map(tag).collect()
+});
+
+/// Serves the page from which the others follow.
+pub(super) async fn index(headers: HeaderMap) -> Response {
+    serve("index.html", &headers)
+}
+
+/// Serves the file that the path names.
+pub(super) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    serve(&name, &headers)
+}
+
+fn serve(name: &str, headers: &HeaderMap) -> Response {
+    let Some((asset, tag)) = ASSETS.iter().zip(&*TAGS).find(|(asset, _)| asset.name == name) else {
+        return (StatusCode::NOT_FOUND, "there is no such page\n").into_response();
+    };
+    // The next release has other files under the same names.
+    let about = [(header::ETAG, tag.clone()), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
+    let known = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
+    if known.is_some_and(|tags| tags.split(',').any(|known| known.trim().as_bytes() == tag.as_bytes())) {
+        return (StatusCode::NOT_MODIFIED, about).into_response();
+    }
+    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static(kind(name)))];
+    (about, kind, asset.content).into_response()
+}
+
+fn kind(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path};
+
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_folder_is_served() {
+        let folder = path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/web/assets");
+        let files: BTreeSet<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let served = ASSETS.iter().map(|asset| asset.name).chain(["sign-in.html"]).map(str::to_owned);
+        assert_eq!(served.collect::<BTreeSet<_>>(), files);
+        assert!(ASSETS.iter().all(|asset| kind(asset.name) != "application/octet-stream"));
+    }
+
+    #[test]
+    fn pages_have_no_script_and_no_style_of_their_own() {
+        for asset in ASSETS.iter().filter(|asset| asset.name.ends_with(".html")) {
+            let page = String::from_utf8_lossy(asset.content);
+            for refused in ["<style", "style=", "onclick=", "onload=", "javascript:", "http://", "https://"] {
+                assert!(!page.contains(refused), "{}: {refused}", asset.name);
+            }
+            assert!(page.matches("<script").count() == page.matches("<script ").count(), "{}", asset.name);
+        }
+    }
+}

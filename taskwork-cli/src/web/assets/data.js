@@ -1,0 +1,175 @@
+// Where the pages have their data from: a server that sends what changes, or the page itself. Nothing else knows which.
+
+// The snapshot and what wraps it, the details of jobs by their ids, and since when there is no connection, and why.
+export const data = { view: null, snapshot: null, details: new Map(), isLive: false, brokenSince: null, why: "", nowMs: 0, gotAt: 0 };
+
+const RETRY_MS_MIN = 500;
+const RETRY_MS_MAX = 15_000;
+// A server says something every 10 s; after this it is taken for gone.
+const SILENT_MS_MAX = 25_000;
+// Details are as large as all changes of many seconds, so they are fetched seldom.
+const DETAIL_MS_MIN = 5_000;
+const MOMENTS_MAX = 1_000;
+
+let changed = () => {};
+let watched = { job: null, mark: null };
+let detailTimer = 0;
+let stream = null;
+let retryMs = RETRY_MS_MIN;
+let retryTimer = 0;
+
+// Begins to fetch; `onChange` is called whenever something is different.
+export function open(onChange) {
+  changed = onChange;
+  const embedded = document.getElementById("data");
+  if (embedded) {
+    const { view, job } = JSON.parse(embedded.textContent);
+    take(view);
+    if (job) data.details.set(job.id, job);
+    return changed();
+  }
+  data.isLive = true;
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : connect()));
+  if (!document.hidden) connect();
+}
+
+// Says which job is looked at, null for none: its details are fetched, and again when `mark` is another.
+export function watch(job, mark) {
+  if (watched.job === job && watched.mark === mark) return;
+  const isOther = watched.job !== job;
+  watched = { job, mark };
+  if (isOther || !detailTimer) fetchDetail();
+}
+
+async function fetchDetail() {
+  clearTimeout(detailTimer);
+  detailTimer = 0;
+  const { job, mark } = watched;
+  if (job === null || !stream) return;
+  detailTimer = setTimeout(() => (detailTimer = 0) || watched.job !== job || watched.mark === mark || fetchDetail(), DETAIL_MS_MIN);
+  // Without them the page shows what the snapshot says.
+  const answer = await ask(`api/job/${encodeURIComponent(job)}`, stream).catch(() => null);
+  if (!answer) return;
+  data.details.set(job, await answer.json());
+  changed();
+}
+
+// Whether there will be more than there is.
+export const isMoving = () => data.isLive && data.view?.source !== "replay";
+
+// The time by the observer's clock, in milliseconds since 1970. It stands still in what was recorded.
+export const now = () => data.nowMs + (isMoving() ? performance.now() - data.gotAt : 0);
+
+// Since when what is shown is not current any more, and why; null if it is current.
+export function stale() {
+  if (data.brokenSince !== null) return { since: data.brokenSince, why: data.why };
+  const since = data.view?.stale_since_ms ?? null;
+  return since === null || !isMoving() ? null : { since, why: "ZooKeeper has not answered" };
+}
+
+// Things by name in an object without a prototype: a name may be anything, `constructor` too.
+const bare = (things) => Object.assign(Object.create(null), things);
+
+function take(view) {
+  data.view = view;
+  const snapshot = (data.snapshot = view.snapshot);
+  snapshot.members = bare(snapshot.members);
+  snapshot.jobs = bare(snapshot.jobs);
+  for (const job of Object.values(snapshot.jobs)) job.nodes = bare(job.nodes);
+  setClock(view.now_ms ?? snapshot.cluster.at_ms);
+}
+
+// The clock does not jump about with the delay of messages.
+function setClock(ms) {
+  if (Math.abs(ms - now()) > 1_500) [data.nowMs, data.gotAt] = [ms, performance.now()];
+}
+
+function close() {
+  clearTimeout(retryTimer);
+  stream?.abort();
+  stream = null;
+}
+
+async function connect() {
+  close();
+  const mine = (stream = new AbortController());
+  try {
+    if (!data.snapshot) take(await (await ask("api/view", mine)).json());
+    fetchDetail();
+    changed();
+    await follow(mine);
+    throw new Error("ended");
+  } catch (error) {
+    if (stream !== mine) return;
+    close();
+    data.brokenSince ??= now() || Date.now();
+    data.why = error.cause ? error.message : "the dashboard's server has not answered";
+    retryTimer = setTimeout(connect, retryMs);
+    retryMs = Math.min(RETRY_MS_MAX, retryMs * 2);
+    changed();
+  }
+}
+
+async function ask(path, { signal }, headers = {}) {
+  const answer = await fetch(path, { signal, headers });
+  if (!answer.ok) throw new Error(`the dashboard's server has answered ${answer.status} (${(await answer.text()).slice(0, 200)})`, { cause: answer.status });
+  return answer;
+}
+
+// Reads events until the stream ends. It is no `EventSource`, since that resumes only where it was itself.
+async function follow(mine) {
+  const answer = await ask("events?topics=view", mine, { accept: "text/event-stream", "last-event-id": String(data.snapshot.seq) });
+  [data.brokenSince, retryMs] = [null, RETRY_MS_MIN];
+  changed();
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const silent = setTimeout(() => reader.cancel().catch(() => {}), SILENT_MS_MAX);
+    const { value, done } = await reader.read().finally(() => clearTimeout(silent));
+    if (done) return;
+    const events = (rest + value.replaceAll("\r", "")).split("\n\n");
+    rest = events.pop();
+    for (const event of events) await handle(event, mine);
+    if (events.length > 0) changed();
+  }
+}
+
+async function handle(text, mine) {
+  const fields = { event: "", data: "" };
+  for (const line of text.split("\n")) {
+    const [, field, value] = /^(event|data): ?(.*)$/.exec(line) ?? [];
+    if (field) fields[field] += value;
+  }
+  const content = fields.data ? JSON.parse(fields.data) : null;
+  if (fields.event === "stale") data.view.stale_since_ms = content?.stale_since_ms ?? now();
+  else if (fields.event === "fresh") data.view.stale_since_ms = null;
+  else if (fields.event !== "view") return;
+  else if (content.snapshot) take(content);
+  else if (content.since === data.snapshot.seq) apply(data.snapshot, content);
+  // Something is missing in between.
+  else if (content.seq > data.snapshot.seq) take(await (await ask("api/view", mine)).json());
+}
+
+// Makes a snapshot the later one that a change leads to.
+function apply(snapshot, delta) {
+  [snapshot.seq, snapshot.cluster] = [delta.seq, delta.cluster];
+  setClock(delta.cluster.at_ms);
+  applyChanges(snapshot.members, delta.members);
+  for (const job of delta.jobs_gone) {
+    delete snapshot.jobs[job];
+    data.details.delete(job);
+  }
+  for (const [id, { about, nodes, series }] of Object.entries(delta.jobs)) {
+    const job = (snapshot.jobs[id] ??= { nodes: bare(), series: { points: [] } });
+    if (about) job.about = about;
+    applyChanges(job.nodes, nodes);
+    if (series) job.series = { step_ms: series.step_ms, points: [...(job.series?.points ?? []).slice(0, series.kept), ...series.points] };
+  }
+  snapshot.moments = [...snapshot.moments, ...delta.moments].slice(-MOMENTS_MAX);
+  snapshot.warnings = delta.warnings ?? snapshot.warnings;
+}
+
+function applyChanges(things, changes) {
+  for (const name of changes?.gone ?? []) delete things[name];
+  Object.assign(things, changes?.set);
+}

@@ -1,0 +1,113 @@
+// Builds and updates the page. Whatever comes from outside becomes text nodes and attribute values, never markup.
+
+// Describes an element. Children that are null, false or empty are left out.
+export function h(tag, attrs, ...children) {
+  const some = (child) => child !== null && child !== undefined && child !== false && child !== "";
+  return { tag, attrs: attrs ?? {}, children: children.flat(Infinity).filter(some) };
+}
+
+// Makes the children of `parent` those that are described. Elements stay what they are wherever possible, so that
+// focus, scroll positions and selected text survive an update. Those with a `key` keep their identity when moved.
+export function patch(parent, wanted) {
+  const keys = new Set();
+  for (const { attrs } of wanted) if (attrs?.key !== undefined) keys.add(attrs.key);
+  const keyed = new Map();
+  if (keys.size > 0) for (const child of parent.children) if (child.__key !== undefined) keyed.set(child.__key, child);
+  let at = parent.firstChild;
+  for (const node of wanted) {
+    while (at?.__key !== undefined && !keys.has(at.__key)) at = drop(at);
+    if (typeof node !== "object") {
+      if (at?.nodeType !== Node.TEXT_NODE) parent.insertBefore(document.createTextNode(node), at);
+      else {
+        if (at.data !== String(node)) at.data = node;
+        at = at.nextSibling;
+      }
+      continue;
+    }
+    const { key } = node.attrs;
+    let element = key === undefined ? at : keyed.get(key);
+    if (element?.__tag !== node.tag || element.__key !== key) element = create(parent, node);
+    if (element === at) at = at.nextSibling;
+    else parent.insertBefore(element, at);
+    const old = element.__attrs;
+    for (const name in old) if (!(name in node.attrs)) set(element, name, null);
+    for (const name in node.attrs) if (old[name] !== node.attrs[name]) set(element, name, node.attrs[name]);
+    element.__attrs = node.attrs;
+    patch(element, node.children);
+  }
+  while (at) at = drop(at);
+}
+
+function drop(element) {
+  const next = element.nextSibling;
+  element.remove();
+  return next;
+}
+
+function create(parent, { tag, attrs }) {
+  const svg = "http://www.w3.org/2000/svg";
+  const isSvg = tag === "svg" || parent.namespaceURI === svg;
+  const element = isSvg ? document.createElementNS(svg, tag) : document.createElement(tag);
+  [element.__tag, element.__key, element.__attrs] = [tag, attrs.key, {}];
+  attrs.ref?.(element);
+  return element;
+}
+
+function set(element, name, value) {
+  if (name === "key" || name === "ref") return;
+  if (name.startsWith("on") || name === "value" || name === "checked") element[name] = value;
+  else if (name === "style") {
+    for (const part in value) if (element.style[part] !== value[part]) element.style[part] = value[part];
+  } else if (value === null || value === undefined || value === false) element.removeAttribute(name);
+  else element.setAttribute(name, value === true ? "" : value);
+}
+
+// What the reader has chosen (sort orders, open tables, cursors), by keys, until the page is left.
+const chosen = new Map();
+let draw = () => {};
+let isDue = false;
+
+export const choice = (key, initial) => (chosen.has(key) ? chosen.get(key) : initial);
+
+export function choose(key, value) {
+  chosen.set(key, value);
+  redraw();
+}
+
+export function drawBy(pages) {
+  draw = pages;
+}
+
+// Draws soon, and only once however often it is asked for.
+export function redraw() {
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(() => {
+    isDue = false;
+    textSize = parseFloat(getComputedStyle(document.documentElement).fontSize) || 16;
+    draw();
+  });
+}
+
+// The widths of elements, by keys: charts are drawn in the pixels that they have, so that text keeps its size.
+const widths = new Map();
+const observer = new ResizeObserver((entries) => {
+  for (const { target, contentRect } of entries) {
+    if (!target.isConnected) observer.unobserve(target);
+    else if (contentRect.width > 0 && widths.get(target.__measured) !== contentRect.width) {
+      widths.set(target.__measured, contentRect.width);
+      redraw();
+    }
+  }
+});
+
+export const widthOf = (key) => widths.get(key) ?? 0;
+
+export const measure = (key) => (element) => {
+  element.__measured = key;
+  observer.observe(element);
+};
+
+// The size of the text in pixels, to leave room for it.
+let textSize = 16;
+export const em = () => textSize;

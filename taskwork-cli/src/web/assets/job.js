@@ -1,0 +1,226 @@
+// The page of a job: how far it is, what came of it, who worked on it, and what that cost.
+
+import { chart, matrix, parts } from "./charts.js";
+import { now } from "./data.js";
+import { choice, choose, h } from "./dom.js";
+import { busy, ending, gifts, job, jobName, rateNow, rates, release, spent, times } from "./model.js";
+import { events, figures, grid, happened, head, latencies, link, muted, nothing, numbers, panel, WHY, words } from "./parts.js";
+import { bytes, clock, count, duration, exact, isOver, known, maybe, meter, moment, number, percent, quantile, state, total, unknown, whole } from "./text.js";
+
+export function jobPage(id) {
+  const one = job(id);
+  if (!one) return { title: "Unknown job", content: [nothing(`No job ${id} is known: it may have been removed.`)] };
+  const { about, points, detail } = one;
+  const { record } = about;
+  const title = jobName(id, about);
+  one.x = axis(one);
+  return {
+    title,
+    lead: [state(about.stage), record && [muted(release(record)), record.kind && muted(record.kind)], muted(id), record && h("span", null, "submitted ", moment(record.submitted_ms, now(), false), record.submitter && ` by ${record.submitter}`)],
+    content: [
+      (about.missing ?? record?.reason) && h("p", { class: "remark" }, about.missing ?? record.reason),
+      numbersOf(one),
+      points.length > 1 ? [convergence(one), h("div", { class: "panel", key: "time" }, workersOverTime(one), rateOfWork(one)), shareDone(one)] : nothing("Nothing over time was observed."),
+      workflow(about.sight?.workflow?.summary),
+      detail?.picture && panel("Picture", h("img", { class: "picture", alt: `The solution of ${title}, as its program draws it`, src: `data:image/svg+xml,${encodeURIComponent(detail.picture)}` })),
+      h("div", { class: "pair", key: "time spent" }, timeSpent(one), panel("What happened", events([...one.moments, ...one.improvements].sort((a, b) => a.at_ms - b.at_ms), 10))),
+      nodeRows(one),
+      h("div", { class: "pair", key: "costs" }, steals(one), zookeeper(one)),
+    ],
+  };
+}
+
+function axis({ about, points }) {
+  const from = points[0]?.at_ms ?? times(about).from ?? now();
+  return [from, Math.max(points.at(-1)?.at_ms ?? from, from + 5_000)];
+}
+
+function numbersOf({ about, points }) {
+  const { stage, figures: done, pool, record, open_tasks: open, parked_tasks: parked } = about;
+  const over = isOver(stage);
+  const end = ending(about, points);
+  const went = spent(done);
+  return head([
+    [over ? "Took" : "Elapsed", maybe(times(about).seconds, duration, WHY.span), over && record?.finished_ms && ["until ", moment(record.finished_ms, now())]],
+    ["Share done", maybe(about.share, (share) => [percent(share), meter(share)], WHY.share)],
+    ["Best", maybe(about.best, exact, WHY.best), known(about.bound) && `bound ${exact(about.bound)}`],
+    ["Gap", maybe(about.gap, percent, known(about.best) ? WHY.bound : WHY.best)],
+    ["Ends in", end ? duration(end.likely) : unknown(stage === "running" ? WHY.end : "it does not run"), end && between(end)],
+    ["Workers", maybe(pool?.workers, whole, "no node at work reports its pool"), pool && `${percent(busy(pool) ?? 0)} busy, ${count(about.nodes_at_work, "node")}`],
+    ["Rate", maybe(stage === "running" ? rateNow(points) : null, (rate) => `${number(rate)}/s`, "it does not run, or too little was observed"), `${number(done.worked)} units done`],
+    ["Efficiency", maybe(went && went.searching / went.all, percent, "no node reports where its time went"), "of the time was searched"],
+    ["Tasks", number(done.tasks), known(open) && `${whole(open)} open${parked > 0 ? `, ${whole(parked)} parked` : ""}`],
+    ["Attempt", maybe(record?.attempt, whole, WHY.record), record && `of ${whole(record.attempts_max)}`],
+  ]);
+}
+
+function between({ least, most }) {
+  const [from, to] = [least, most].map((seconds) => clock(now() + seconds * 1000, now(), false));
+  return most === null ? `not before ${from}` : from === to ? `at ${to}` : `${from} to ${to}`;
+}
+
+const overTime = (one, of) => chart({ level: "h2", group: "job", xs: one.points.map((point) => point.at_ms), x: one.x, ...of });
+
+// A column of a chart: its value at each point by `format`.
+const column = (name, cls, values, format) => ({ name, cls, at: (at) => (known(values[at]) ? format(values[at]) : null) });
+
+function convergence(one) {
+  const { points, improvements, about, x } = one;
+  const [best, bound] = ["best", "bound"].map((kind) => points.map((point) => point[kind] ?? null));
+  const gaps = best.map((value, at) => (known(value) && known(bound[at]) ? Math.abs(value - bound[at]) / Math.max(Math.abs(value), 1e-10) : null));
+  const all = [...best, ...bound].filter(known);
+  if (all.length === 0) return null;
+  const open = gaps.filter((gap) => gap > 0);
+  const isLog = choice("log", false) && open.length > 1;
+  const at = (values) => points.map((point, index) => [point.at_ms, ...values.map((of) => of[index])]);
+  const option = (log, name) => h("label", { class: log === isLog ? "on" : "" }, h("input", { type: "radio", name: "log", checked: log === isLog, onchange: () => choose("log", log) }), name);
+  const [least, most] = [Math.min(...all), Math.max(...all)];
+  const room = (most - least || Math.abs(most) || 1) * 0.06;
+  const first = gaps.find(known);
+  return h("div", { class: "panel", key: "convergence" }, overTime(one, {
+    id: "convergence", title: "Convergence", height: 16,
+    caption: [
+      known(about.best) ? `The best solution known is ${exact(about.best)}` : "No solution is known yet",
+      improvements.length > 1 && `, after ${count(improvements.length, "improvement")}, the last at ${clock(improvements.at(-1).at_ms, x[1])}`,
+      !known(about.bound) ? "; no bound is known." : about.gap === 0 ? "; it is proved that none is better." : `; none can be better than ${exact(about.bound)}. The gap is ${percent(about.gap)}${first > about.gap ? `, down from ${percent(first)}` : ""}.`,
+    ].filter(Boolean).join(""),
+    tools: open.length > 1 && h("fieldset", { class: "switch" }, h("legend", { class: "hidden" }, "What is shown"), option(false, "Values"), option(true, "Gap, logarithmic")),
+    y: isLog ? { from: 10 ** Math.floor(Math.log10(Math.min(...open))), to: 10 ** Math.ceil(Math.log10(Math.max(...open))), isLog, format: percent } : { from: least - room, to: most + room, format: exact },
+    layers: isLog ? [{ kind: "line", cls: "c5", points: at([gaps.map((gap) => gap || null)]) }]
+      : [{ kind: "band", isStep: true, cls: "c1", points: at([bound, best]) }, { kind: "line", cls: "c2 dashed", points: at([bound]) }, { kind: "step", cls: "c1", points: at([best]) }],
+    columns: [column("best", "c1 line", best, exact), column("bound", "c2 line dashed", bound, exact), column("gap", isLog ? "c5 line" : "c1", gaps, percent)],
+    marks: improvements.map(({ at_ms: when, value, node }) => ({ x: when, kind: "best", text: () => `${clock(when, x[1])}: ${known(value) ? exact(value) : "better"}${node ? ` by ${node}` : ""}` })).filter((mark) => mark.x >= x[0]),
+  }));
+}
+
+const marksOf = ({ moments, x }) => moments.filter(({ what, at_ms: at }) => at >= x[0] && !what.startsWith("job")).map(({ at_ms: at, what, name }) => ({ x: at, kind: what, text: () => `${clock(at, x[1])}: ${name} ${happened(what)}` }));
+
+function workersOverTime(one) {
+  const { points, about, moments } = one;
+  const most = Math.max(1, ...points.map((point) => point.workers.most));
+  const changes = ["joined", "left", "lost"].map((what) => [moments.filter((moment) => moment.what === what).length, what]).filter(([n]) => n > 0);
+  const [workers, working] = ["workers", "busy"].map((kind) => points.map((point) => point[kind].last));
+  const area = (from, to) => points.map((point, at) => [point.at_ms, from ? from[at] : 0, to[at]]);
+  return overTime(one, {
+    id: "workers", title: "Nodes over time", height: 12, y: { from: 0, to: most * 1.05, format: number },
+    caption: `${about.pool ? `${count(about.pool.workers, "worker")} on ${count(about.nodes_at_work, "node")} now, at` : "At"} most ${count(most, "worker")} at a time. ${changes.length > 0 ? `Nodes: ${changes.map(([n, what]) => `${whole(n)} ${what}`).join(", ")}.` : "No node has come or gone."}`,
+    layers: [{ kind: "band", isStep: true, cls: "c1 strong", points: area(null, working) }, { kind: "band", isStep: true, cls: "c7 idle", points: area(working, workers) }, { kind: "step", cls: "c7", points: points.map((point, at) => [point.at_ms, workers[at]]) }],
+    columns: [column("busy workers", "c1 strong", working, whole), column("idle", "c7", workers.map((n, at) => n - working[at]), whole), column("nodes", null, points.map((point) => point.nodes.last), whole)],
+    marks: marksOf(one),
+  });
+}
+
+function rateOfWork(one) {
+  const { points } = one;
+  const values = rates(points);
+  const all = values.filter(known);
+  const most = Math.max(1e-9, ...all);
+  const work = points.at(-1).worked - points[0].worked;
+  return overTime(one, {
+    id: "rate", title: "Rate of work", height: 10, y: { from: 0, to: most * 1.08, format: number },
+    caption: `${number(points.at(-1).worked)} units of work so far; at most ${number(most)} a second, on the average ${number((work / (one.x[1] - one.x[0])) * 1000)}.`,
+    layers: [{ kind: "band", cls: "c6", points: points.map((point, at) => [point.at_ms, 0, values[at]]) }, { kind: "line", cls: "c6", points: points.map((point, at) => [point.at_ms, values[at]]) }],
+    columns: [column("units a second", "c6 line", values, number), column("for each worker", null, values.map((rate, at) => (known(rate) && points[at].workers.last > 0 ? rate / points[at].workers.last : null)), number)],
+    marks: marksOf(one),
+  });
+}
+
+function shareDone(one) {
+  const { points, about, x } = one;
+  if (!known(about.share)) return null;
+  const left = ending(about, points);
+  // The future is shown about as far as the past.
+  const to = left ? Math.min(x[1] + (left.most ?? left.likely * 2) * 1000, x[1] + (x[1] - x[0]) * 1.2) : x[1];
+  const by = (seconds, at) => (seconds === null ? about.share : Math.min(1, about.share + ((1 - about.share) * (at - x[1])) / 1000 / seconds));
+  const ahead = left ? Array.from({ length: 21 }, (_, part) => x[1] + (part / 20) * (to - x[1])) : [];
+  const shares = points.map((point) => point.share ?? null);
+  return h("div", { class: "panel", key: "share" }, overTime(one, {
+    id: "share", title: "Share done", height: 10, x: [x[0], to], y: { from: 0, to: 1, format: (value) => `${Math.round(value * 100)}\u202f%` },
+    caption: `${percent(about.share)} of the whole is done, as the program estimates it.${left ? ` If it goes on like this it ends in ${duration(left.likely)}; at the pace of its slower and faster parts, ${between(left)}.` : isOver(about.stage) ? "" : " It is too early to say when it ends."}`,
+    layers: [
+      { kind: "band", cls: "c3", points: points.map((point) => [point.at_ms, point.share_least, point.share_most]) },
+      { kind: "band", cls: "c3", points: ahead.map((at) => [at, by(left.most, at), by(left.least, at)]) },
+      { kind: "line", cls: "c3 dashed", points: ahead.map((at) => [at, by(left.likely, at)]) },
+      { kind: "line", cls: "c3", points: points.map((point, at) => [point.at_ms, shares[at]]) },
+    ],
+    columns: [column("share done", "c3 line", shares, percent)],
+  }));
+}
+
+const SPENT = [["searching", "searching", "c1"], ["handling", "beginning and ending tasks", "c5"], ["looking", "looking for work", "c2"], ["starting", "starting", "c7"]];
+
+function timeSpent({ about }) {
+  const [title, went] = ["Where the time went", spent(about.figures)];
+  if (!went) return panel(title, nothing("No node reports where the time of its workers went."));
+  return h("section", { class: "panel", key: title, "aria-label": title }, parts({
+    id: "spent", level: "h2", title, caption: `${duration(went.all)} of the workers' time, of which ${percent(went.searching / went.all)} went into the search.`, format: duration,
+    of: SPENT.map(([kind, name, cls]) => ({ name, cls: `${cls} strong`, value: went[kind] })),
+  }));
+}
+
+const TICKS = { improved: "best", told_to_leave: "told", panicked: "bad", set_aside: "bad", lost: "bad", continues: "other", first_task: "first", leads: "first" };
+
+function nodeRows({ about, nodes }) {
+  const seen = nodes.filter((node) => node.from !== null);
+  const from = Math.min(...seen.map((node) => node.from));
+  const to = Math.max(from + 1, ...seen.map((node) => node.to), isOver(about.stage) ? 0 : now());
+  const place = (at) => `${(Math.max(0, Math.min(1, (at - from) / (to - from))) * 100).toFixed(2)}%`;
+  const life = ({ from: begins, to: ends, state: what, report, timeline }) => {
+    if (begins === null) return unknown(WHY.report);
+    const text = timeline.map(({ at_ms: at, kind }) => `${clock(at, to)} ${kind.replaceAll("_", " ")}`).join(", ");
+    return h("span", { class: "life", role: "img", "aria-label": text, title: text },
+      h("span", { class: `span ${what}`, style: { left: place(begins), right: `calc(100% - ${place(report.last || what === "lost" ? ends : to)})` } }),
+      timeline.filter(({ kind }) => TICKS[kind]).slice(-24).map(({ at_ms: at, kind }) => h("span", { class: `tick ${TICKS[kind]}`, style: { left: place(at) } })));
+  };
+  const columns = [
+    words("Node", (node) => link("node", node.name), (node) => node.name, "name"),
+    words("State", (node) => [state(node.state), node.name === about.leader && h("span", { class: "tag" }, "leads")], (node) => node.state),
+    words("Life", life, (node) => node.from, "wide"),
+    words("Busy", ({ report: { pool } }) => (pool ? `${whole(pool.busy)} of ${whole(pool.workers)}` : unknown(WHY.pool)), ({ report }) => busy(report.pool), "num"),
+    numbers("Idle time", (node) => node.idle, percent, WHY.report),
+    numbers("Rate", (node) => node.rate, (rate) => `${number(rate)}/s`, WHY.report),
+    numbers("Stolen", (node) => node.figures.stolen_tasks, number, WHY.report),
+    numbers("Time", (node) => node.seconds, duration, WHY.report),
+  ];
+  return panel("Nodes", nothing("Lives run from the first to the last report of a node, by its own clock. Lines mark the first task, ◆ better solutions, ▼ that it was told to leave."),
+    grid({ id: "job nodes", label: "Nodes of this job", columns, rows: nodes, search: ({ name, state: what, labels }) => [name, what, ...Object.values(labels)].join(" "), empty: "No node has reported, or they are forgotten since the job has been over for long." }));
+}
+
+function steals({ about: { figures: { requests, steals: granted, stolen_tasks: tasks, steal_times: took } }, nodes }) {
+  const gave = gifts(nodes);
+  const within = (share) => maybe(quantile(took, share), duration, "no steal was timed");
+  const most = gave && Math.max(...gave.cells.flat());
+  const at = gave?.cells.flat().indexOf(most);
+  return panel("Steals", figures([["Tasks received", number(tasks)], ["Granted", requests > 0 ? percent(granted / requests) : unknown("nothing was requested"), `of ${count(requests, "request")}`], ["Median", within(0.5)], ["99 of 100", within(0.99)]]),
+    gave ? matrix({
+      id: "gifts", title: "Who fed whom", names: gave.groups, cells: gave.cells, hint: `Those at the left gave to those above${gave.by}.`,
+      caption: most > 0 ? `Most tasks went from ${gave.groups[Math.floor(at / gave.groups.length)]} to ${gave.groups[at % gave.groups.length]}: ${whole(most)}.${gave.rest > 0 ? ` ${number(gave.rest)} tasks came from nodes that are not named.` : ""}` : "No node has received a task from another one.",
+    }) : nothing("No node reports from whom its tasks came, or there are too many groups of nodes."));
+}
+
+function zookeeper({ about: { requests, latencies: took, figures: done } }) {
+  const { reads, writes, multis } = requests;
+  return panel("ZooKeeper", figures([
+    ["Requests", number(total(Object.values(requests))), `${number(reads)} reads, ${number(writes)} writes, ${number(multis)} multis`],
+    ["Transactions", number(done.transactions), done.tasks > 0 && `${number((done.transactions / done.tasks) * 1000)} in a thousand tasks`],
+    ["Repeated", number(done.retries), done.transactions > 0 && percent(done.retries / done.transactions)],
+    ["Recovered", number(done.recovered), "tasks of lost nodes"],
+  ]), latencies("Writes", "writes", took?.writes), latencies("Reads", "reads", took?.reads));
+}
+
+const ENDED = ["ended", "failed", "cancelled"];
+
+// The calls of a workflow, by task.
+function workflow(summary) {
+  if (!Array.isArray(summary?.tasks)) return null;
+  const calls = (task) => total(["waiting", "ready", "running", ...ENDED], (kind) => task[kind]);
+  const over = (task) => total(ENDED, (kind) => task[kind]);
+  const columns = [
+    words("Task", (task) => task.task, (task) => task.at, "name"),
+    words("Over", (task) => [meter(over(task) / calls(task)), `${whole(over(task))} of ${whole(calls(task))}`], (task) => over(task) / calls(task), "wide"),
+    ...["running", "ready", "waiting", "failed", "retries"].map((kind) => numbers(kind, (task) => task[kind], whole, WHY.report)),
+    numbers("mean time", (task) => (task.runs > 0 ? task.total_ns / task.runs / 1e9 : null), duration, "no call has ended"),
+    numbers("moved", (task) => task.moved_bytes, bytes, WHY.report),
+  ];
+  return panel("Workflow", grid({ id: "workflow", label: "Calls by task", columns, rows: summary.tasks.map((task, at) => ({ ...task, at, key: at })), search: (task) => task.task }));
+}

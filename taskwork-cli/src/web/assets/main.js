@@ -1,0 +1,121 @@
+// Shows the page that the address names, and keeps it current.
+
+import { data, isMoving, now, open, stale, watch } from "./data.js";
+import { drawBy, h, patch, redraw } from "./dom.js";
+import { jobPage } from "./job.js";
+import { historyPage, nodePage, nodesPage, overviewPage, queuePage, serversPage } from "./pages.js";
+import { nothing } from "./parts.js";
+import { clock, duration, sign } from "./text.js";
+
+const PAGES = { "": overviewPage, job: jobPage, jobs: queuePage, nodes: nodesPage, node: nodePage, zookeeper: serversPage, history: historyPage };
+const ABOVE = { job: "jobs", node: "nodes" };
+const byId = (id) => document.getElementById(id);
+
+let shown = null;
+
+function route() {
+  const [, page = "", name = ""] = location.hash.split("/");
+  const jobs = Object.keys(data.snapshot?.jobs ?? {});
+  // A report of one job begins with it.
+  if (!data.isLive && page === "" && jobs.length === 1) return ["job", jobs[0]];
+  try {
+    return [page, decodeURIComponent(name)];
+  } catch {
+    return [page, name];
+  }
+}
+
+function drawPage() {
+  const [page, name] = route();
+  if (page === "job") watch(name, data.snapshot?.jobs[name]?.about.best);
+  else watch(null);
+  const made = make(page, name);
+  const here = `${page}/${name}`;
+  patch(byId("main"), [
+    h("header", { class: "title", key: `title ${here}` }, h("h1", { tabindex: "-1" }, made.title), made.lead && h("p", { class: "lead" }, made.lead)),
+    h("div", { class: "content", key: here }, made.content),
+  ]);
+  document.title = `${made.title} · taskwork`;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#/${ABOVE[page] ?? page}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  drawStatus();
+  if (shown !== null && shown !== here) {
+    window.scrollTo(0, 0);
+    byId("main").querySelector("h1").focus({ preventScroll: true });
+  }
+  shown = here;
+}
+
+function make(page, name) {
+  if (!data.snapshot) return { title: "taskwork", content: [nothing(data.why ? "" : "Reading the cluster …")] };
+  if (!PAGES[page]) return { title: "No such page", content: [h("p", null, "There is no such page. ", h("a", { href: "#/" }, "Overview"))] };
+  try {
+    return PAGES[page](name);
+  } catch (error) {
+    console.error(error);
+    return { title: "taskwork", content: [nothing(`This cannot be shown: ${error.message}`)] };
+  }
+}
+
+function drawStatus() {
+  const old = stale();
+  const { view } = data;
+  const at = clock(now());
+  patch(byId("cluster"), [view?.cluster ?? ""]);
+  patch(byId("state"), [sign(old ? "✕" : "●", old ? "bad" : view ? "good" : ""), old ? "not current" : !view ? "connecting" : `${isMoving() ? "live" : "recorded"}, ${at}`]);
+  const since = old && `${old.why} since ${clock(old.since, now(), false)}`;
+  byId("banner").hidden = !old;
+  patch(byId("banner"), old ? [h("p", null, sign("▲"), view ? `Data is ${duration(Math.floor((now() - old.since) / 1000))} old: ${since}.` : `Nothing is known yet: ${since}.`)] : []);
+  // It is said once, not each second.
+  patch(byId("announcer"), old ? [`The data is old: ${since}.`] : []);
+}
+
+const BUSY_SHARE_MAX = 0.008;
+const DRAW_MS_MAX = 2_000;
+let [cost, drawnAt, timer] = [0, 0, 0];
+
+// Draws what has come, but spends no more than a small share of the time on that, unless it would be late.
+function redrawInTime() {
+  timer ||= setTimeout(() => {
+    timer = 0;
+    redraw();
+  }, Math.max(0, drawnAt + Math.min(DRAW_MS_MAX, cost / BUSY_SHARE_MAX) - performance.now()));
+}
+
+function drawTimed() {
+  const from = performance.now();
+  drawPage();
+  drawnAt = performance.now();
+  cost = drawnAt - from;
+}
+
+// The theme is the system's, or the one that was chosen, which is remembered.
+function offerThemes() {
+  const { dataset } = document.documentElement;
+  const select = byId("theme");
+  select.value = dataset.theme ?? "system";
+  select.onchange = () => {
+    if (select.value === "system") delete dataset.theme;
+    else dataset.theme = select.value;
+    try {
+      localStorage.setItem("taskwork-theme", select.value);
+    } catch {
+      // Where nothing may be stored it lasts as long as the page.
+    }
+  };
+}
+
+// The address is that of a page, and cannot name a place in it.
+byId("skip").onclick = (event) => {
+  event.preventDefault();
+  byId("main").focus();
+};
+offerThemes();
+drawBy(drawTimed);
+window.addEventListener("hashchange", redraw);
+open(redrawInTime);
+redraw();
+// Ages grow also when nothing comes.
+setInterval(() => document.hidden || drawStatus(), 1_000);

@@ -1,0 +1,175 @@
+// What the pages show, worked out from what is known. An unknown value is null.
+
+import { data, now } from "./data.js";
+import { count, duration, isOver, known, quantile, total, whole } from "./text.js";
+
+const orNull = (value) => (known(value) ? value : null);
+
+export const jobName = (id, about) => about?.record?.name || id;
+export const release = (of) => `${of.program} ${of.program_version}`;
+
+// What `make` makes of the snapshot, once for each tick.
+function ofTick(make) {
+  let [snapshot, seq, made] = [null, null, null];
+  return () => {
+    if (data.snapshot !== snapshot || data.snapshot.seq !== seq) [snapshot, seq, made] = [data.snapshot, data.snapshot.seq, make(data.snapshot)];
+    return made;
+  };
+}
+
+export const members = ofTick((snapshot) => Object.entries(snapshot.members).map(([name, now]) => ({ ...now, ...now.member, name, key: name })));
+
+// The jobs, the first submission first.
+export const jobs = ofTick((snapshot) => {
+  const all = Object.entries(snapshot.jobs).map(([id, job]) => ({ ...job, id, key: id }));
+  return all.sort((a, b) => (a.about.record?.submitted_ms ?? 0) - (b.about.record?.submitted_ms ?? 0) || (a.id < b.id ? -1 : 1));
+});
+
+export const openJobs = () => jobs().filter(({ about }) => !isOver(about.stage));
+
+// When a job began and ended, or the present; and the seconds between.
+export function times({ stage, record }) {
+  const from = orNull(record?.submitted_ms);
+  const to = isOver(stage) ? orNull(record?.finished_ms) : now();
+  return { from, to, seconds: from !== null && to !== null ? Math.max(0, (to - from) / 1000) : null };
+}
+
+// The share of workers that have a task.
+export const busy = (pool) => (pool?.workers > 0 ? pool.busy / pool.workers : null);
+
+// Each program and version that has members or open jobs.
+export function programs() {
+  const found = new Map();
+  const of = (what) => {
+    const key = release(what);
+    if (!found.has(key)) found.set(key, { key, members: [], running: [], waiting: [] });
+    return found.get(key);
+  };
+  for (const member of members()) if (member.program !== undefined) of(member).members.push(member);
+  for (const job of openJobs()) if (job.about.record) of(job.about.record)[job.about.stage === "running" ? "running" : "waiting"].push(job);
+  return [...found.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
+}
+
+// Where the time of workers went, in seconds, and all of it; null if nobody says.
+export function spent({ times: of }) {
+  const went = Object.fromEntries(["searching", "handling", "looking", "starting"].map((kind) => [kind, (of?.[`${kind}_ns`] ?? 0) / 1e9]));
+  const all = total(Object.values(went));
+  return all > 0 ? { ...went, all } : null;
+}
+
+// The work done in the time up to each point, in units a second.
+export const rates = (points) => points.map((point, at) => {
+  const [from, to] = [points[Math.max(0, at - 1)], at === 0 ? points[1] : point];
+  return to?.at_ms > from.at_ms ? (Math.max(0, to.worked - from.worked) / (to.at_ms - from.at_ms)) * 1000 : null;
+});
+
+export function rateNow(points) {
+  const [first, last] = [points.at(-6) ?? points[0], points.at(-1)];
+  return last?.at_ms > first?.at_ms ? ((last.worked - first.worked) / (last.at_ms - first.at_ms)) * 1000 : null;
+}
+
+const WINDOWS = 10;
+
+// The seconds until the end, if it goes on as it did, and as in the faster and slower tenths of the observed time;
+// `most` is null if in those nothing was done. Null if too little was seen.
+export function ending({ share, eta_seconds: likely }, points) {
+  if (!known(likely) || !known(share)) return null;
+  const seen = points.filter((point) => known(point.share));
+  const at = (part) => seen[Math.floor((part * (seen.length - 1)) / WINDOWS)];
+  const pace = Array.from({ length: WINDOWS }, (_, part) => ((at(part + 1).share - at(part).share) / (at(part + 1).at_ms - at(part).at_ms)) * 1000);
+  const [slow, fast] = pace.sort((a, b) => a - b).filter((_, place) => place === 1 || place === WINDOWS - 2);
+  return { likely, least: fast > 0 ? Math.min(likely, (1 - share) / fast) : likely, most: slow > 0 ? Math.max(likely, (1 - share) / slow) : null };
+}
+
+// Everything of a job; null if it is not known. Who found what, and a picture, are in its details only.
+export function job(id) {
+  const detail = data.details.get(id);
+  const own = data.snapshot.jobs[id];
+  if (!own) return null;
+  const { about, series: { points } } = own;
+  const nodes = Object.entries(own.nodes).map(([name, node]) => nodeOf(name, node));
+  const names = new Set([id, ...nodes.map((node) => node.name)]);
+  const { from, to } = times(about);
+  const moments = data.snapshot.moments.filter(({ at_ms: at, name }) => at >= (from ?? 0) && at <= (to ?? Infinity) && names.has(name));
+  const finders = new Map(detail?.improvements?.map(({ value, node }) => [value, node]));
+  const better = points.filter((point, at) => known(point.best) && point.best !== points[at - 1]?.best);
+  const improvements = better.map(({ at_ms, best }) => ({ at_ms, value: best, node: finders.get(best) }));
+  return { id, about, points, nodes, moments, improvements, detail };
+}
+
+// What was made of nodes. Those of which nothing was reported since are the same objects as before.
+const made = new WeakMap();
+
+function nodeOf(name, node) {
+  const member = data.snapshot.members[name];
+  if (!made.has(node) || made.get(node).member !== member) made.set(node, { ...readNode(name, node, member), member });
+  return made.get(node);
+}
+
+function readNode(name, { state, report }, member) {
+  const { figures = {}, timeline = [], at_ms: reported } = report ?? {};
+  const from = timeline[0]?.at_ms ?? null;
+  const to = timeline.find(({ kind }) => kind === "left" || kind === "abandoned")?.at_ms ?? reported ?? null;
+  const seconds = from !== null && to > from ? (to - from) / 1000 : null;
+  const went = spent(figures);
+  return {
+    name, key: name, report: report ?? {}, figures, timeline, from, to, seconds, labels: member?.member?.labels ?? {},
+    state: member?.draining ? "leaving" : state, idle: went && 1 - went.searching / went.all, rate: seconds && known(figures.worked) ? figures.worked / seconds : null,
+  };
+}
+
+const GROUPS_MAX = 32;
+
+// Who gave whom how many tasks: nodes, or groups of them if there are many. Null if nobody says, or there are too many.
+export function gifts(nodes) {
+  const takers = nodes.filter((node) => node.report.givers);
+  const names = [...new Set(takers.flatMap((node) => [node.name, ...node.report.givers.most.map((giver) => giver.node)]))].sort();
+  const size = Math.ceil(names.length / GROUPS_MAX);
+  const label = size > 1 && ["zone", "rack", "machine"].find((one) => nodes.some((node) => node.labels[one]));
+  const labels = new Map(nodes.map((node) => [node.name, node.labels[label]]));
+  const group = new Map(names.map((name, at) => [name, size === 1 ? name : label ? (labels.get(name) ?? "others") : `${names[at - (at % size)]} …`]));
+  const groups = [...new Set(group.values())].sort();
+  if (groups.length === 0 || groups.length > GROUPS_MAX) return null;
+  const place = new Map(groups.map((name, at) => [name, at]));
+  const cells = groups.map(() => groups.map(() => 0));
+  for (const taker of takers) for (const { node, tasks } of taker.report.givers.most) cells[place.get(group.get(node))][place.get(group.get(taker.name))] += tasks;
+  return { groups, cells, by: size === 1 ? "" : label ? `, by ${label}` : `, ${size} nodes each`, rest: total(takers, (taker) => taker.report.givers.rest) };
+}
+
+const HUNGRY_SHARE_MAX = 0.1;
+const WRITE_SECONDS_MAX = 0.2;
+const STUCK_MS_MAX = 60_000;
+const some = (names) => `${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""}`;
+
+// What somebody should look at, the worst first: { level, text, href }.
+export function warnings() {
+  const found = { bad: [], warn: [], info: [] };
+  const warn = (level, text, href) => found[level].push({ level, text, href });
+  for (const { id, about, series, nodes } of openJobs()) {
+    const { stage, missing, lost, set_aside: aside, pool, open_tasks: open, latencies } = about;
+    const name = `Job ${jobName(id, about)}`;
+    const say = (level, text) => warn(level, name + text, `#/job/${encodeURIComponent(id)}`);
+    if (stage === "abandoned") say("bad", ": its submission was not completed, and its submitter is gone");
+    if (missing) say("bad", ` waits: ${missing}`);
+    if (lost?.length > 0) say("bad", `: ${count(lost.length, "node")} lost in this attempt (${some(lost)}); others continue the work`);
+    const failed = Object.keys(aside ?? {}).length;
+    if (failed > 0) say("bad", ` goes on without ${count(failed, "task")} that failed with several nodes`);
+    if (pool?.hungry > pool?.workers * HUNGRY_SHARE_MAX) say("warn", `: ${whole(pool.hungry)} of ${count(pool.workers, "worker")} have no task${known(open) ? `, ${count(open, "open task")} left` : ""}`);
+    const slow = quantile(latencies?.writes, 0.99);
+    if (slow > WRITE_SECONDS_MAX) say("warn", `: one in a hundred writes to ZooKeeper takes ${duration(slow)} or longer`);
+    const points = series?.points ?? [];
+    const idle = points.length > 0 ? points.at(-1).at_ms - points.find((point) => point.worked === points.at(-1).worked).at_ms : 0;
+    if (stage === "running" && idle > STUCK_MS_MAX) say("warn", ` has done no work for ${duration(idle / 1000)}`);
+    const all = Object.entries(nodes ?? {}).filter(([, node]) => node.state === "member");
+    for (const [node, { report }] of all) {
+      if (report.silent?.length > 0) warn("warn", `Node ${node}: a task has not reacted to a request to stop for ${duration((report.at_ms - report.silent[0].since_ms) / 1000)}`, `#/node/${encodeURIComponent(node)}`);
+    }
+    const unprotected = all.filter(([, { report }]) => report.ledger?.unprotected).map(([node]) => node);
+    if (unprotected.length > 0) say("warn", ` begins again if one of these is lost, which hold more than is written down: ${some(unprotected)}`);
+  }
+  const leaving = members().filter((member) => member.draining).map((member) => member.name);
+  if (leaving.length > 0) warn("info", `${count(leaving.length, "node was", "nodes were")} asked to leave: ${some(leaving)}`, "#/nodes");
+  const unreadable = Object.entries(data.snapshot.warnings);
+  if (unreadable.length > 0) warn("warn", `${count(unreadable.length, "znode")} cannot be read: ${some(unreadable.map((one) => one.join(": ")))}`, "#/zookeeper");
+  return Object.values(found).flat();
+}

@@ -1,0 +1,134 @@
+// The pages beside that of a job: overview, nodes, one node, open jobs, ZooKeeper, history.
+
+import { spark } from "./charts.js";
+import { data, now } from "./data.js";
+import { h } from "./dom.js";
+import { busy, ending, job, jobs, members, openJobs, programs, rateNow, rates, release, times, warnings } from "./model.js";
+import { events, figures, grid, head, JOB, jobLink, latencies, link, links, muted, nothing, numbers, panel, WHY, words } from "./parts.js";
+import { bytes, clock, count, duration, exact, hidden, isOver, known, maybe, meter, moment, number, percent, sign, state, total, unknown, whole } from "./text.js";
+
+const LEVELS = { bad: ["✕", "Error: "], warn: ["▲", "Warning: "], info: ["ℹ", "Note: "] };
+const WARNINGS_MAX = 12;
+
+export function overviewPage() {
+  const found = warnings();
+  const nodes = members();
+  const open = openJobs();
+  const waiting = open.filter(({ about }) => about.stage !== "running");
+  return {
+    title: "Overview",
+    lead: [count(nodes.length, "node"), count(total(nodes, (node) => node.workers), "worker"), `${count(open.length - waiting.length, "job")} running`, `${whole(waiting.length)} waiting`].map((text) => h("span", null, text)),
+    content: [
+      h("section", { class: `panel warnings ${found[0]?.level ?? "none"}`, "aria-label": "Warnings", key: "warnings" }, found.length === 0 ? h("p", null, sign("✓", "good"), "Nothing needs attention.")
+        : h("ul", null, found.slice(0, WARNINGS_MAX).map(({ level, text, href }) => h("li", { key: text }, sign(LEVELS[level][0], level), h("a", { href }, hidden(LEVELS[level][1]), text)))),
+      found.length > WARNINGS_MAX && nothing(`and ${found.length - WARNINGS_MAX} more`)),
+      programs().map(program),
+      h("div", { class: "pair", key: "pair" },
+        panel("Waiting jobs", waiting.length === 0 ? nothing("No job waits.") : h("ol", { class: "events" }, waiting.slice(0, 8).map(({ id, about }) => h("li", { key: id }, state(about.stage), h("span", null, jobLink(id), about.record && muted(" ", release(about.record))))))),
+        panel("Latest events", events(data.snapshot.moments, 8))),
+    ],
+  };
+}
+
+function program({ key, members: nodes, running, waiting }) {
+  const state = [count(nodes.length, "node"), count(total(nodes, (node) => node.workers), "worker"), waiting.length > 0 && `${count(waiting.length, "job")} waiting`].filter(Boolean).join(", ");
+  return h("section", { class: "panel", key: `program ${key}`, "aria-label": key }, h("div", { class: "head" }, h("h2", null, key), muted(state)),
+    running.length > 0 ? running.map(({ id }) => programLine(job(id))) : nothing(nodes.length > 0 ? "Its nodes have no job." : "No node runs it."));
+}
+
+function programLine({ id, about, points }) {
+  const end = ending(about, points);
+  return h("div", { class: "line", key: id }, h("div", null, h("b", null, jobLink(id)), muted(maybe(times(about).seconds, (s) => `for ${duration(s)}`, WHY.span))),
+    figures([
+      ["Busy", maybe(busy(about.pool), (share) => [percent(share), meter(share)], WHY.pool)],
+      ["Share done", maybe(about.share, (share) => [percent(share), meter(share, "c3")], WHY.share)],
+      ["Best", maybe(about.best, exact, WHY.best)],
+      ["Gap", maybe(about.gap, percent, known(about.best) ? WHY.bound : WHY.best)],
+      ["Ends in", end ? duration(end.likely) : unknown(WHY.end)],
+      ["Rate", maybe(rateNow(points), (rate) => `${number(rate)}/s`, WHY.end)],
+    ]), spark(rates(points).slice(-120)));
+}
+
+const REASONS = { queued: "its nodes work on earlier jobs", suspended: "an operator has suspended it", submitting: "its data is being written", abandoned: "its submitter is gone", unreadable: WHY.record };
+const why = ({ about: { stage, missing, record } }) => missing ?? (stage === "waiting" ? ["after ", links(record.after)] : REASONS[stage] ?? "");
+const searchJob = ({ id, about }) => [id, about.stage, ...Object.values(about.record ?? {})].join(" ");
+
+const listed = (title, rows, columns, sorted) => ({ title, lead: [count(rows.length, "job")], content: [h("div", { class: "panel", key: title }, grid({ id: title, label: title, columns, rows, search: searchJob, sorted }))] });
+export const queuePage = () => listed("Jobs", openJobs(), [JOB.name, JOB.state, JOB.program, JOB.share, words("Why it waits", why, undefined, "wide"), JOB.submitted], [5, 1]);
+export const historyPage = () => listed("History", jobs().filter(({ about }) => isOver(about.stage)), [JOB.name, JOB.state, JOB.program, JOB.took, JOB.best, JOB.work, JOB.attempt, JOB.submitted], [7, -1]);
+
+// The jobs that nodes work on, by the names of nodes, each with the latest report.
+function work() {
+  const found = new Map();
+  for (const { id, about, nodes } of openJobs()) if (about.stage === "running") for (const [name, { state: what, report }] of Object.entries(nodes ?? {})) if (what === "member" && !report.last) found.set(name, { id, report });
+  return found;
+}
+
+const load = (value) => value.toFixed(1);
+
+export function nodesPage() {
+  const at = work();
+  const rows = members().map((node) => ({ ...node, ...at.get(node.name) }));
+  const { nodes_joined: joined, nodes_left: left, nodes_lost: lost } = data.snapshot.cluster;
+  const columns = [
+    words("Node", ({ name }) => link("node", name), ({ name }) => name, "name"),
+    words("State", ({ draining }) => state(draining ? "leaving" : "member"), ({ draining }) => draining),
+    words("Program", (node) => (node.program ? release(node) : unknown(WHY.record)), (node) => node.program ?? null),
+    words("Job", ({ id }) => (id ? jobLink(id) : muted("none")), ({ id }) => id ?? null),
+    numbers("Workers", ({ workers }) => workers, whole, WHY.record),
+    numbers("Busy", ({ report }) => busy(report?.pool), percent, WHY.pool),
+    numbers("Load", ({ report }) => report?.process?.load, load, WHY.process),
+    numbers("Memory", ({ report }) => report?.process?.resident_bytes, bytes, WHY.process),
+    numbers("Seen for", (node) => Math.max(0, now() - node.since_ms) / 1000, duration, WHY.span),
+  ];
+  return {
+    title: "Nodes",
+    lead: [h("span", null, count(rows.length, "node")), muted(`while observed ${whole(joined)} joined, ${whole(left)} left, ${whole(lost)} lost`)],
+    content: [h("div", { class: "panel", key: "nodes" }, grid({ id: "nodes", label: "Nodes", columns, rows, search: ({ name, program: of, labels }) => [name, of, ...Object.values(labels ?? {})].join(" ") }))],
+  };
+}
+
+export function nodePage(name) {
+  const member = members().find((one) => one.name === name);
+  const parts = jobs().filter(({ nodes }) => nodes?.[name]).map((one) => ({ ...one, part: one.nodes[name] }));
+  if (!member && parts.length === 0) return { title: "Unknown node", content: [nothing(`No node ${name} is known: it may have gone long ago.`)] };
+  const { id, report: { pool, process } = {} } = work().get(name) ?? {};
+  const gone = parts.some(({ part }) => part.state === "lost") ? "lost" : "left";
+  const timeline = parts.flatMap((one) => (one.part.report.timeline ?? []).map((event) => ({ ...event, id: one.id }))).sort((a, b) => b.at_ms - a.at_ms);
+  const labels = Object.entries(member?.labels ?? {});
+  const figure = (title, of) => numbers(title, ({ part }) => part.report.figures?.[of], number, WHY.report);
+  const columns = [JOB.name, words("Part", ({ part }) => state(part.state), ({ part }) => part.state), JOB.program, figure("Work done", "worked"), figure("Tasks", "tasks"), figure("Stolen", "stolen_tasks"), figure("Repeats", "retries")];
+  return {
+    title: name,
+    lead: [state(member ? (member.draining ? "leaving" : "member") : gone), member?.program && muted(release(member))],
+    content: [
+      head([
+        ["Job", id ? jobLink(id) : "none"], ["Leads", member?.leads.length > 0 ? links(member.leads) : "none"],
+        ["Workers", maybe(member?.workers, whole, WHY.record), pool && `${whole(pool.busy)} busy, ${whole(pool.queued)} tasks queued`],
+        ["Memory", maybe(process?.resident_bytes, bytes, WHY.process), member?.memory_bytes > 0 && `of ${bytes(member.memory_bytes)}`],
+        ["Load", maybe(process?.load, load, WHY.process)], ["Processor time", maybe(process?.cpu_ms, (ms) => duration(ms / 1000), WHY.process)],
+        ["Address", member?.address ?? unknown("it is no member, or does not listen")], ["Started", maybe(member?.started_ms, (at) => moment(at, now()), WHY.record), "by its own clock"],
+        ["Labels", labels.length > 0 ? labels.map((label) => h("span", { class: "tag" }, label.join("="))) : "none"],
+      ]),
+      panel("Jobs", grid({ id: "parts", label: "Its part in jobs", columns, rows: parts, search: searchJob })),
+      panel("Timeline", timeline.length === 0 ? nothing("It has reported no events.") : h("ol", { class: "events" }, timeline.slice(0, 40).map((event) => h("li", null, moment(event.at_ms, now()), h("span", null, event.kind.replaceAll("_", " "), event.detail && `: ${event.detail}`, muted(" in ", jobLink(event.id))))))),
+    ],
+  };
+}
+
+export function serversPage() {
+  const { cluster: { silent_since_ms: silent, outages, events: seen }, warnings: unreadable } = data.snapshot;
+  const all = jobs();
+  const asked = (kind) => number(total(all, ({ about }) => about.requests[kind]));
+  const took = (kind) => Array.from({ length: 32 }, (_, at) => total(all, ({ about }) => about.latencies[kind][at]));
+  const rows = Object.entries(unreadable).map(([key, text]) => ({ key, text }));
+  return {
+    title: "ZooKeeper",
+    lead: [state(known(silent) ? "silent" : "answers"), known(silent) && h("span", null, `since ${clock(silent, now())}`)],
+    content: [
+      head([["Outages", whole(outages), "while observed"], ["Events", number(seen), "seen by this observer"], ["Reads", asked("reads"), "of the nodes, for the jobs shown"], ["Writes", asked("writes")], ["Multis", asked("multis"), `${asked("failed_multis")} failed`], ["Servers", unknown("their own figures are not asked for")]]),
+      h("div", { class: "pair", key: "pair" }, panel("Writes", latencies("How long they took", "all-writes", took("writes"))), panel("Reads", latencies("How long they took", "all-reads", took("reads")))),
+      rows.length > 0 && panel("What cannot be read", grid({ id: "unreadable", label: "Znodes that cannot be read", rows, search: ({ key, text }) => key + text, columns: [words("Znode", ({ key }) => key, ({ key }) => key, "name"), words("What is wrong", ({ text }) => text, undefined, "wide")] })),
+    ],
+  };
+}

@@ -1,0 +1,153 @@
+//! The pages of a cluster, and the data that they show: what is served, where, and to whom.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use axum::{
+    Router,
+    extract::{self, State},
+    http::{HeaderValue, StatusCode, header},
+    middleware,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use hyper_util::service::TowerToHyperService;
+use tokio::{net::TcpListener, sync::Semaphore};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    Pages,
+    access::{self, Token},
+    assets,
+    board::Board,
+    events::{self, STREAMS_MAX},
+    guard::{Names, Refusal, guard},
+    server, tls,
+};
+use crate::Failure;
+
+/// Where the pages are served, and to whom.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Offer {
+    /// The address to serve on. If other machines can reach it, --tls-cert, --tls-key and --token-file are required.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
+    pub(crate) listen: SocketAddr,
+    /// A further name by which browsers may ask for the pages, such as that of this machine or of a proxy; several times
+    /// for several. Its own address, and localhost, are always accepted.
+    #[arg(long, value_name = "NAME")]
+    host_name: Vec<String>,
+    /// The certificate to serve with, in PEM, followed by those that lead to its root.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// A file with a token of at least 20 characters, without which nothing can be read: programs send it as
+    /// "Authorization: Bearer TOKEN", browsers by a form.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+/// Where pages will be served, and to whom.
+pub(crate) struct Site {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    token: Option<Token>,
+    names: Names,
+}
+
+impl Offer {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// If others could read what is not meant for them, or a file cannot be read, or the address not be listened on.
+    pub(crate) fn open(&self) -> Result<Site, Failure> {
+        let Self { listen, host_name, tls_cert, tls_key, token_file } = self;
+        if !listen.ip().is_loopback() && (tls_cert.is_none() || token_file.is_none()) {
+            return Err(Failure::usage(format!(
+                "--listen {listen} could be reached by other machines, so it needs TLS and a token:\n  \
+                 --tls-cert FILE --tls-key FILE, a certificate and its key in PEM;\n  \
+                 --token-file FILE, made with: head -c 24 /dev/urandom | base64 > FILE; chmod 600 FILE\n  \
+                 Or listen on this machine alone, as in --listen 127.0.0.1:{port}, and let a proxy with TLS and a \
+                 sign-in, or a tunnel (ssh -L {port}:127.0.0.1:{port}), lead there",
+                port = listen.port(),
+            )));
+        }
+        let files = tls_cert.as_deref().zip(tls_key.as_deref());
+        let tls =
+            files.map(|(certificates, key): (&Path, &Path)| tls::acceptor(certificates, key)).transpose()?;
+        let token = token_file.as_deref().map(Token::read).transpose()?;
+        let names = Names::of(listen.ip(), host_name);
+        Ok(Site { listener: server::listen("--listen", *listen)?, tls, token, names })
+    }
+}
+
+/// What requests need.
+#[derive(Clone)]
+pub(super) struct Served {
+    pub(super) board: Arc<Board>,
+    pub(super) streams: Arc<Semaphore>,
+}
+
+impl Site {
+    /// Returns the address of the first page.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let at = self.listener.local_addr().map_or_else(|_| String::new(), |at| at.to_string());
+        format!("{scheme}://{at}/")
+    }
+
+    /// Serves what a board shows, for ever.
+    pub(crate) async fn serve(self, board: Arc<Board>) -> Infallible {
+        let Self { listener, tls, token, names } = self;
+        server::serve(listener, tls, TowerToHyperService::new(router(board, token, names))).await
+    }
+}
+
+fn router(board: Arc<Board>, token: Option<Token>, names: Names) -> Router {
+    let (its, ready) = (Arc::clone(&board), Arc::clone(&board));
+    let pages = Pages::of_cluster(move || its.snapshot(), move || ready.ready());
+    let served = Served { board, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
+    let router = Router::new()
+        .route("/", get(assets::index))
+        .route("/api/view", get(view))
+        .route("/api/job/{id}", get(job))
+        .route("/events", get(events::follow))
+        .route("/{asset}", get(assets::asset))
+        .with_state(served)
+        .merge(pages.routes())
+        .fallback(|| async { Refusal(StatusCode::NOT_FOUND, "there is no such page".to_owned()) });
+    let router = match token {
+        Some(token) => router.layer(middleware::from_fn_with_state(Arc::new(token), access::check)),
+        None => router,
+    };
+    router.layer(middleware::from_fn_with_state(Arc::new(names), guard))
+}
+
+async fn view(State(served): State<Served>) -> Response {
+    json(served.board.text())
+}
+
+async fn job(
+    State(served): State<Served>,
+    extract::Path(id): extract::Path<String>,
+) -> Result<Response, Refusal> {
+    let job = served.board.job(&id);
+    let job = job.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, "there is no such job".to_owned()))?;
+    Ok(json(job.to_string()))
+}
+
+fn json(text: impl IntoResponse) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! Everything that is known of a job, as JSON for its page.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use taskwork::{
+    Figures, Histogram, WorkerTimes,
+    client::EventKind,
+    view::{JobNow, Moment, NodeNow, Point},
+};
+
+/// The time by which what a node says of its own clock may be off from when it was seen, in milliseconds.
+const APART_MS: u64 = 5_000;
+
+/// Returns whether an event of the cluster concerns a job.
+pub(super) fn concerns(moment: &Moment, id: &str, job: &JobNow) -> bool {
+    moment.name == id || job.nodes.contains_key(&moment.name)
+}
+
+/// Returns the details of a job.
+pub(super) fn of(seq: u64, id: &str, job: &JobNow, moments: &[Moment]) -> Value {
+    let about = &job.about;
+    let nodes = job.nodes.iter().map(|(name, node)| {
+        json!({
+            "node": name,
+            "state": node.state,
+            "report": node.report,
+            "where_time_went": went(node.report.figures.times),
+        })
+    });
+    json!({
+        "seq": seq,
+        "id": id,
+        "job": { "about": about },
+        "series": job.series,
+        "nodes": nodes.collect::<Vec<_>>(),
+        "improvements": improvements(job),
+        "moments": moments,
+        "steals": steals(job),
+        "zookeeper": {
+            "requests": about.requests,
+            "reads": times(&about.latencies.reads),
+            "writes": times(&about.latencies.writes),
+            "transactions": about.figures.transactions,
+            "retries": about.figures.retries,
+            "transactions_per_thousand_tasks": per_thousand_tasks(&about.figures),
+        },
+        "where_time_went": went(about.figures.times),
+        // Nothing that an observer reads has one.
+        "picture": null,
+    })
+}
+
+/// Returns where the time of workers went; nothing if no node has said so.
+fn went(times: WorkerTimes) -> Option<Value> {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    (times.total_ns() > 0).then(|| {
+        json!({
+            "searching_s": seconds(times.searching_ns),
+            "looking_s": seconds(times.looking_ns),
+            "starting_s": seconds(times.starting_ns),
+            "ending_s": seconds(times.handling_ns),
+        })
+    })
+}
+
+fn times(times: &Histogram) -> Value {
+    let quantile = |share| times.quantile(share).map(|time| time.as_secs_f64());
+    json!({ "count": times.count(), "median_s": quantile(0.5), "p99_s": quantile(0.99) })
+}
+
+fn per_thousand_tasks(figures: &Figures) -> Option<f64> {
+    (figures.tasks > 0).then(|| 1_000.0 * figures.transactions as f64 / figures.tasks as f64)
+}
+
+/// Returns how tasks went between nodes: who gave to whom, as far as the nodes name it.
+fn steals(job: &JobNow) -> Value {
+    let figures = &job.about.figures;
+    let (mut gifts, mut rest) = (Vec::new(), 0_u64);
+    for (to, node) in &job.nodes {
+        let Some(givers) = &node.report.givers else { continue };
+        gifts.extend(
+            givers.most.iter().map(|from| json!({ "from": from.node, "to": to, "tasks": from.tasks })),
+        );
+        rest = rest.saturating_add(givers.rest);
+    }
+    json!({
+        "requests": figures.requests,
+        "granted": figures.steals,
+        "tasks": figures.stolen_tasks,
+        "took": times(&figures.steal_times),
+        "gifts": gifts,
+        "rest": rest,
+    })
+}
+
+/// Returns when a better solution was first seen, and by whom if only one node says that it has found one then.
+fn improvements(job: &JobNow) -> Vec<Value> {
+    let mut found: Vec<&Point> = Vec::new();
+    for point in job.series.points.iter().filter(|point| point.best.is_some()) {
+        if found.last().is_none_or(|last| last.best != point.best) {
+            found.push(point);
+        }
+    }
+    let mut before_ms = 0;
+    let told = found.into_iter().map(|point| {
+        let from_ms = point.at_ms.saturating_sub(job.series.step_ms.saturating_add(APART_MS)).max(before_ms);
+        before_ms = point.at_ms;
+        let node = finder(&job.nodes, from_ms, point.at_ms);
+        json!({ "at_ms": point.at_ms, "value": point.best, "node": node })
+    });
+    told.collect()
+}
+
+/// Returns the only node that has found something better within a time.
+fn finder<'a, N: std::ops::Deref<Target = NodeNow>>(
+    nodes: &'a BTreeMap<String, N>,
+    from_ms: u64,
+    to_ms: u64,
+) -> Option<&'a str> {
+    let mut finders = nodes.iter().filter(|(_, node)| {
+        let mut timeline = node.report.timeline.iter();
+        timeline.any(|event| event.kind == EventKind::Improved && (from_ms..=to_ms).contains(&event.at_ms))
+    });
+    let (name, _) = finders.next()?;
+    finders.next().is_none().then_some(name)
+}

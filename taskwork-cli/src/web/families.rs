@@ -1,0 +1,248 @@
+//! The metrics of a cluster, from its view. What is not known has no sample: it is never 0.
+
+use std::collections::BTreeMap;
+
+use taskwork::{
+    Figures, Histogram,
+    view::{JobAbout, Snapshot},
+};
+
+/// Metrics of one name.
+#[derive(Debug)]
+pub(super) struct Family {
+    /// Without the prefix, and without the suffix of counters.
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) kind: Kind,
+    pub(super) samples: Vec<(Labels, Value)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Gauge,
+    Counter,
+    Histogram,
+}
+
+pub(super) type Labels = Vec<(&'static str, String)>;
+
+#[derive(Debug)]
+pub(super) enum Value {
+    Number(f64),
+    Times(Histogram),
+}
+
+/// The number of the latest jobs that are over that have metrics; all that are not over do, up to [`JOBS_MAX`].
+const OVER_MAX: usize = 20;
+/// The maximum number of jobs that have metrics.
+const JOBS_MAX: usize = 200;
+
+/// The families of a cluster, as they are gathered.
+#[derive(Debug, Default)]
+struct Families(Vec<Family>);
+
+impl Families {
+    fn add(
+        &mut self,
+        kind: Kind,
+        name: &'static str,
+        help: &'static str,
+        samples: impl IntoIterator<Item = (Labels, Value)>,
+    ) {
+        let samples = samples.into_iter().collect();
+        self.0.push(Family { name, help, kind, samples });
+    }
+
+    /// Adds a number that each job has, or may have.
+    fn of_jobs<'a, N: Into<Option<f64>>>(
+        &mut self,
+        (kind, name, help): (Kind, &'static str, &'static str),
+        jobs: &[(&'a str, &'a JobAbout)],
+        number: impl Fn(&JobAbout) -> N,
+    ) {
+        let sample = |(id, job): &(&str, &JobAbout)| Some((of_job(id), Value::Number(number(job).into()?)));
+        let samples: Vec<_> = jobs.iter().filter_map(sample).collect();
+        self.add(kind, name, help, samples);
+    }
+}
+
+fn of_job(id: &str) -> Labels {
+    vec![("job", id.to_owned())]
+}
+
+fn one(number: f64) -> [(Labels, Value); 1] {
+    [(Vec::new(), Value::Number(number))]
+}
+
+/// Returns the metrics of a cluster.
+pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Family> {
+    let mut families = Families::default();
+    members(snapshot, &mut families);
+    let mut states: BTreeMap<&str, u64> = BTreeMap::new();
+    for job in snapshot.jobs.values() {
+        *states.entry(job.about.stage.text()).or_default() += 1;
+    }
+    let states = states.into_iter();
+    let states = states.map(|(state, jobs)| (vec![("state", state.to_owned())], Value::Number(jobs as f64)));
+    families.add(Kind::Gauge, "jobs", "Jobs, by their states.", states);
+    let all = || snapshot.jobs.iter().rev().map(|(id, job)| (id.as_str(), &*job.about));
+    let open = all().filter(|(_, job)| job.stage.is_open());
+    let over = all().filter(|(_, job)| !job.stage.is_open()).take(OVER_MAX);
+    let jobs: Vec<_> = open.chain(over).take(JOBS_MAX).collect();
+    progress(&jobs, &mut families);
+    work(&jobs, &mut families);
+    zookeeper(&jobs, &mut families);
+    observation(snapshot, &mut families);
+    families.0
+}
+
+fn members(snapshot: &Snapshot, families: &mut Families) {
+    let mut programs: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+    for member in snapshot.members.values().filter_map(|member| member.member.as_ref()) {
+        let (nodes, workers) = programs.entry((&member.program, &member.program_version)).or_default();
+        *nodes += 1;
+        *workers += u64::from(member.workers);
+    }
+    let each = |number: fn(&(u64, u64)) -> u64| {
+        let sample = |((program, version), counts): (&(&str, &str), &(u64, u64))| {
+            let labels = vec![("program", (*program).to_owned()), ("version", (*version).to_owned())];
+            (labels, Value::Number(number(counts) as f64))
+        };
+        programs.iter().map(sample).collect::<Vec<_>>()
+    };
+    families.add(Kind::Gauge, "members", "Nodes that are members of the cluster.", each(|counts| counts.0));
+    families.add(Kind::Gauge, "workers", "Workers of these nodes.", each(|counts| counts.1));
+}
+
+fn progress(jobs: &[(&str, &JobAbout)], families: &mut Families) {
+    use Kind::Gauge;
+    let count = |number: Option<u32>| number.map(f64::from);
+    families
+        .of_jobs((Gauge, "job_share", "Share of the whole that is done, from 0 to 1."), jobs, |j| j.share);
+    families.of_jobs((Gauge, "job_best", "The best solution that is known."), jobs, |j| j.best);
+    let bound = (Gauge, "job_bound", "Nothing better than this can be found any more.");
+    families.of_jobs(bound, jobs, |j| j.bound);
+    let gap = (Gauge, "job_gap", "Distance of the best from the bound, as a share of the best.");
+    families.of_jobs(gap, jobs, |j| j.gap);
+    let eta = (Gauge, "job_eta_seconds", "Time to the end if the job goes on as it did.");
+    families.of_jobs(eta, jobs, |j| j.eta_seconds);
+    let open = (Gauge, "job_open_tasks", "Tasks that run, are queued, wait or are parked.");
+    families.of_jobs(open, jobs, |j| j.open_tasks.map(|open| open as f64));
+    let parked = (Gauge, "job_parked_tasks", "Parked tasks, which no node holds.");
+    families.of_jobs(parked, jobs, |j| count(j.parked_tasks));
+    let attempts = (Gauge, "job_attempts", "The present attempt, from 1.");
+    families.of_jobs(attempts, jobs, |j| j.record.as_ref().map(|record| f64::from(record.attempt)));
+    let nodes = (Gauge, "job_nodes", "Nodes at work.");
+    families.of_jobs(nodes, jobs, |j| f64::from(j.nodes_at_work));
+    let workers = (Gauge, "job_workers", "Workers of the nodes at work.");
+    families.of_jobs(workers, jobs, |j| j.pool.map(|pool| f64::from(pool.workers)));
+    let busy = (Gauge, "job_busy_workers", "Workers that have a task.");
+    families.of_jobs(busy, jobs, |j| j.pool.map(|pool| f64::from(pool.busy)));
+    let hungry = (Gauge, "job_hungry_workers", "Workers without a task for which none is queued.");
+    families.of_jobs(hungry, jobs, |j| j.pool.map(|pool| f64::from(pool.hungry)));
+    let queued = (Gauge, "job_queued_tasks", "Tasks in the pools that wait for a worker.");
+    families.of_jobs(queued, jobs, |j| j.pool.map(|pool| f64::from(pool.queued)));
+}
+
+fn work(jobs: &[(&str, &JobAbout)], families: &mut Families) {
+    let mut count = |name, help, number: fn(&Figures) -> f64| {
+        families.of_jobs((Kind::Counter, name, help), jobs, |job| number(&job.figures));
+    };
+    count("work_units", "Units of work done, as the program counts them.", |f| f.worked as f64);
+    count("tasks", "Tasks completed.", |f| f.tasks as f64);
+    count("steal_requests", "Requests for tasks to other nodes.", |f| f.requests as f64);
+    count("steals", "Grants of tasks in answer to a request.", |f| f.steals as f64);
+    count("stolen_tasks", "Tasks received from other nodes.", |f| f.stolen_tasks as f64);
+    let busy = "Time in which workers ran the program's code.";
+    count("busy_seconds", busy, |f| f.times.searching_ns as f64 / 1e9);
+    count("idle_seconds", "Time of workers without a task.", |f| f.times.idle_ns() as f64 / 1e9);
+    let times = jobs.iter().map(|(id, job)| (of_job(id), Value::Times(job.figures.steal_times)));
+    let help = "Times from a request to the beginning of a stolen task. The sum is an estimate.";
+    families.add(Kind::Histogram, "steal_seconds", help, times.collect::<Vec<_>>());
+}
+
+fn zookeeper(jobs: &[(&str, &JobAbout)], families: &mut Families) {
+    let of_kind = |id: &str, kind: &str| vec![("job", id.to_owned()), ("kind", kind.to_owned())];
+    let requests = jobs.iter().flat_map(|(id, job)| {
+        let requests = job.requests;
+        let kinds = [
+            ("read", requests.reads),
+            ("write", requests.writes),
+            ("multi", requests.multis),
+            ("failed_multi", requests.failed_multis),
+        ];
+        kinds.map(|(kind, number)| (of_kind(id, kind), Value::Number(number as f64)))
+    });
+    families.add(
+        Kind::Counter,
+        "zk_requests",
+        "Requests of nodes to ZooKeeper.",
+        requests.collect::<Vec<_>>(),
+    );
+    let times = jobs.iter().flat_map(|(id, job)| {
+        let kinds = [("read", job.latencies.reads), ("write", job.latencies.writes)];
+        kinds.map(|(kind, times)| (of_kind(id, kind), Value::Times(times)))
+    });
+    let help = "How long these requests took. The sum is an estimate.";
+    families.add(Kind::Histogram, "zk_request_seconds", help, times.collect::<Vec<_>>());
+    let transactions = (Kind::Counter, "zk_transactions", "Coordination transactions committed.");
+    families.of_jobs(transactions, jobs, |job| job.figures.transactions as f64);
+    let retries = (Kind::Counter, "zk_retries", "Coordination transactions that were built or sent again.");
+    families.of_jobs(retries, jobs, |job| job.figures.retries as f64);
+}
+
+fn observation(snapshot: &Snapshot, families: &mut Families) {
+    use Kind::{Counter, Gauge};
+    let cluster = &snapshot.cluster;
+    let joined = "Nodes that have joined while this was observed, and those that were there.";
+    families.add(Counter, "nodes_joined", joined, one(cluster.nodes_joined as f64));
+    let left = "Nodes that have gone and had left their jobs cleanly.";
+    families.add(Counter, "nodes_left", left, one(cluster.nodes_left as f64));
+    families.add(Counter, "nodes_lost", "Nodes that have gone and had not.", one(cluster.nodes_lost as f64));
+    let lag = cluster.silent_since_ms.map_or(0, |since| cluster.at_ms.saturating_sub(since));
+    let help = "Time since ZooKeeper does not answer the observer; all other metrics are as old.";
+    families.add(Gauge, "observer_lag_seconds", help, one(lag as f64 / 1e3));
+    families.add(Counter, "observer_events", "Changes that were observed.", one(cluster.events as f64));
+    let outages = "Times that ZooKeeper did not answer the observer any more.";
+    families.add(Counter, "observer_outages", outages, one(cluster.outages as f64));
+    let warnings = "Znodes that cannot be read.";
+    families.add(Gauge, "unreadable_znodes", warnings, one(snapshot.warnings.len() as f64));
+}
+
+#[cfg(test)]
+mod tests {
+    use taskwork::view::{Content, Event, View};
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_has_no_sample() {
+        let mut view = View::default();
+        view.apply(&Event::of(1, "jobs/j-0000000001", Content::Data(b"garbage".to_vec())));
+        view.apply(&Event::tick(2));
+        let families = of_cluster(&view.snapshot());
+        let family = |name: &str| families.iter().find(|family| family.name == name).unwrap();
+        for name in ["job_share", "job_gap", "job_best", "job_bound", "job_eta_seconds", "job_workers"] {
+            assert!(family(name).samples.is_empty(), "{name}");
+        }
+        assert_eq!(family("jobs").samples[0].0, [("state", "unreadable".to_owned())]);
+        assert_eq!(family("tasks").samples[0].0, [("job", "j-0000000001".to_owned())]);
+    }
+
+    #[test]
+    fn names_are_unique_and_their_number_of_jobs_is_bounded() {
+        let mut view = View::default();
+        for job in 0..1_000 {
+            let path = format!("jobs/j-{job:010}");
+            view.apply(&Event::of(1, path, Content::Data(b"garbage".to_vec())));
+        }
+        view.apply(&Event::tick(2));
+        let families = of_cluster(&view.snapshot());
+        let mut names: Vec<_> = families.iter().map(|family| family.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), families.len());
+        let tasks = families.iter().find(|family| family.name == "tasks").unwrap();
+        assert_eq!(tasks.samples.len(), OVER_MAX);
+    }
+}

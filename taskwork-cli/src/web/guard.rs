@@ -1,0 +1,186 @@
+//! What holds for all requests, whatever they ask for: by which name they may come, by which method, and what a browser
+//! may do with the answer.
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::{
+    body::{Body, HttpBody as _},
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+/// Where a browser sends a token: the only thing that is not read.
+pub(super) const SIGN_IN: &str = "/sign-in";
+
+/// What a page may load and do: only what is served here. The pages have no script and no style of their own.
+const POLICY: &str =
+    "default-src 'self'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'";
+
+/// The names by which requests may come. Others are refused: a page of somebody else, whose name leads to this machine
+/// for a moment, could read everything otherwise ("DNS rebinding").
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    listens: Option<IpAddr>,
+    others: Vec<String>,
+}
+
+impl Names {
+    /// Returns those of a server that only this machine reaches.
+    pub(super) fn of_this_machine() -> Self {
+        Self { listens: None, others: Vec::new() }
+    }
+
+    /// Returns those of a server that listens on an address, and may be called by other names.
+    #[cfg(feature = "dashboard")]
+    pub(super) fn of(listens: IpAddr, others: &[String]) -> Self {
+        let others = others.iter().map(|name| name.to_ascii_lowercase()).collect();
+        Self { listens: Some(listens), others }
+    }
+
+    /// Returns whether a host with its port, or without, is one of them.
+    fn contain(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
+            None => host.split_once(':').map_or(host, |(name, _)| name),
+        };
+        let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+        match name.parse::<IpAddr>() {
+            // Who has typed an address was not led astray by a name.
+            Ok(address) => {
+                address.is_loopback() || self.listens.is_some_and(|at| at == address || at.is_unspecified())
+            }
+            Err(_) => name == "localhost" || self.others.contains(&name),
+        }
+    }
+
+    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let (host, more) = (hosts.next(), hosts.next());
+        let Some(host) = host.filter(|_| more.is_none()).and_then(|host| host.to_str().ok()) else {
+            return Err(Refusal(StatusCode::BAD_REQUEST, "a request names one host".to_owned()));
+        };
+        let asked = uri.authority().map_or(host, |authority| authority.as_str());
+        if [host, asked].into_iter().all(|host| self.contain(host)) {
+            return Ok(());
+        }
+        let shown: String = host.chars().take(100).collect();
+        Err(Refusal(
+            StatusCode::MISDIRECTED_REQUEST,
+            format!(
+                "{shown:?} is no name of this server; if it is, add --host-name NAME to taskwork dashboard"
+            ),
+        ))
+    }
+}
+
+/// Why a request is refused.
+#[derive(Debug)]
+pub(super) struct Refusal(pub(super) StatusCode, pub(super) String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, format!("{}\n", self.1)).into_response()
+    }
+}
+
+/// Passes on requests that may be answered, and says to browsers what they may do with the answers.
+pub(super) async fn guard(State(names): State<Arc<Names>>, request: Request, next: Next) -> Response {
+    let mut response = match check(&names, &request) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    if response.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        // The rest of the body would be taken for the next request.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // Without any, forms would come without their origin.
+        (header::REFERRER_POLICY, "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn check(names: &Names, request: &Request<Body>) -> Result<(), Response> {
+    names.check(request.uri(), request.headers()).map_err(IntoResponse::into_response)?;
+    let signs_in = request.method() == Method::POST && request.uri().path() == SIGN_IN;
+    if signs_in {
+        return Ok(());
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let allow = [(header::ALLOW, HeaderValue::from_static("GET, HEAD"))];
+        return Err(
+            (StatusCode::METHOD_NOT_ALLOWED, allow, "everything here can only be read\n").into_response()
+        );
+    }
+    if !request.body().is_end_stream() {
+        let refusal = Refusal(StatusCode::PAYLOAD_TOO_LARGE, "no page takes a body".to_owned());
+        return Err(refusal.into_response());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_its_own_names_are_answered() {
+        let here = Names::of_this_machine();
+        for host in [
+            "localhost",
+            "LocalHost:8787",
+            "127.0.0.1:1",
+            "127.8.8.8",
+            "[::1]:8787",
+            "[::1]",
+            "localhost.:80",
+        ] {
+            assert!(here.contain(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example:8787",
+            "192.0.2.1",
+            "[::2]",
+            "[::1",
+            "127.0.0.1.nip.io",
+        ] {
+            assert!(!here.contain(host), "{host}");
+        }
+        let there = Names::of([192, 0, 2, 1].into(), &["Board.example".to_owned()]);
+        assert!(
+            there.contain("192.0.2.1:8787")
+                && there.contain("board.EXAMPLE:443")
+                && !there.contain("192.0.2.2")
+        );
+        let anywhere = Names::of([0, 0, 0, 0].into(), &[]);
+        assert!(anywhere.contain("192.0.2.2:8787") && !anywhere.contain("evil.example"));
+    }
+
+    #[test]
+    fn a_request_has_one_host() {
+        let check = |hosts: &[&'static str], uri: &'static str| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(header::HOST, HeaderValue::from_static(host));
+            }
+            let names = Names::of_this_machine();
+            names.check(&Uri::from_static(uri), &headers).map_err(|refusal| refusal.0.as_u16())
+        };
+        assert_eq!(check(&["localhost"], "/"), Ok(()));
+        assert_eq!(check(&["localhost"], "http://evil.example/"), Err(421));
+        assert_eq!(check(&["evil.example"], "http://localhost/"), Err(421));
+        assert_eq!(check(&["localhost", "evil.example"], "/"), Err(400));
+        assert_eq!(check(&[], "/"), Err(400));
+    }
+}

@@ -1,0 +1,184 @@
+//! A small HTTP server, for those who look at a cluster or a node: bounded in everything that others can send, and in
+//! how long they take.
+
+use std::{convert::Infallible, error::Error, net::SocketAddr, sync::Arc, time::Duration};
+
+use hyper::{
+    Request, Response,
+    body::{Body, Incoming},
+    server::conn::http1,
+    service::{Service, service_fn},
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpSocket},
+    sync::{Semaphore, watch},
+    time::{self, Instant},
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::Failure;
+
+/// The maximum number of connections; further ones wait. More than there are streams of events, so that those who
+/// follow something do not keep others from looking.
+const CONNECTIONS_MAX: usize = 256;
+/// The maximum size of the head of a request, in bytes.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// The maximum number of headers of a request.
+const HEADERS_MAX: usize = 64;
+/// The time in which the head of a request must have come, also of the next one on the same connection; and the
+/// handshake of TLS before it.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time after which a connection ends, unless it follows events.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
+/// The pause after a connection could not be accepted, such as for want of files.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+/// What the system may keep for a browser that does not read, in bytes.
+const SEND_BUFFER_BYTES: u32 = 128 << 10;
+/// The number of connections that may wait to be accepted.
+const BACKLOG: u32 = 256;
+
+/// When a connection ends whatever it does. Each request has that of its connection as an extension.
+#[derive(Debug, Clone)]
+pub(super) struct Deadline(Arc<watch::Sender<Option<Instant>>>);
+
+impl Deadline {
+    fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(Some(Instant::now() + CONNECTION_TIMEOUT))))
+    }
+
+    async fn passed(&self) {
+        let mut changes = self.0.subscribe();
+        loop {
+            let at = *changes.borrow_and_update();
+            let passed = async {
+                match at {
+                    Some(at) => time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = passed => return,
+                // The sender is here: it does not go.
+                _ = changes.changed() => {}
+            }
+        }
+    }
+}
+
+#[cfg(feature = "dashboard")]
+impl Deadline {
+    /// Lets the connection go on as long as both sides want.
+    pub(super) fn lift(&self) {
+        self.0.send_replace(None);
+    }
+
+    /// Lets the connection go on as long as any other.
+    pub(super) fn restore(&self) {
+        // One that was ended stays so.
+        let set = |at: &mut Option<Instant>| {
+            let is_lifted = at.is_none();
+            at.get_or_insert_with(|| Instant::now() + CONNECTION_TIMEOUT);
+            is_lifted
+        };
+        self.0.send_if_modified(set);
+    }
+
+    /// Ends the connection.
+    pub(super) fn end(&self) {
+        self.0.send_replace(Some(Instant::now()));
+    }
+}
+
+/// Listens on an address of this machine alone.
+///
+/// # Errors
+/// If other machines could reach it, or it cannot be listened on.
+pub(super) fn listen_here(option: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+    if !address.ip().is_loopback() {
+        return Err(Failure::usage(format!(
+            "{option} {address} could be reached by other machines, which need neither a password nor TLS to read it. \
+             Listen on this machine alone, as in {option} 127.0.0.1:{port}, and let a proxy with TLS and a sign-in, \
+             or a tunnel (ssh -L {port}:127.0.0.1:{port}), lead there",
+            port = address.port(),
+        )));
+    }
+    listen(option, address)
+}
+
+/// Listens on an address.
+///
+/// # Errors
+/// If it cannot be listened on.
+pub(super) fn listen(option: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+    let open = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        // Connections take it over.
+        socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    open().map_err(|error| Failure::failed(format!("{option} {address} cannot be listened on: {error}")))
+}
+
+/// Serves requests for ever.
+pub(super) async fn serve<S, B>(listener: TcpListener, tls: Option<TlsAcceptor>, service: S) -> Infallible
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { continue };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "a connection was not accepted");
+                time::sleep(REFUSED_PAUSE).await;
+                continue;
+            }
+        };
+        let (tls, service) = (tls.clone(), service.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let Some(tls) = tls else { return converse(stream, service).await };
+            match time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+                Ok(Ok(stream)) => converse(stream, service).await,
+                Ok(Err(error)) => tracing::debug!(%error, "a connection did not speak TLS"),
+                Err(_) => tracing::debug!("a connection took too long to begin TLS"),
+            }
+        });
+    }
+}
+
+/// Answers the requests of one connection.
+async fn converse<S, B>(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: S)
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let deadline = Deadline::new();
+    let its = deadline.clone();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(its.clone());
+        service.call(request)
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        ended = serving => if let Err(error) = ended {
+            tracing::debug!(%error, "a connection has ended");
+        },
+        () = deadline.passed() => tracing::debug!("a connection was ended"),
+    }
+}

@@ -1,0 +1,36 @@
+//! The certificate of the server.
+
+use std::{path::Path, sync::Arc};
+
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        ServerConfig,
+        crypto::ring,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    },
+};
+
+use crate::Failure;
+
+/// Reads a certificate, with those that lead to its root, and its key: both in PEM.
+///
+/// # Errors
+/// If one cannot be read, or they do not belong together.
+pub(crate) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, Failure> {
+    let refused = |option: &str, file: &Path, why: &dyn std::fmt::Display| {
+        Failure::usage(format!("{option} {}: {why}", file.display()))
+    };
+    let chain = CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.map_err(|error| refused("--tls-cert", certificates, &error))?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| refused("--tls-key", key, &error))?;
+    if chain.is_empty() {
+        return Err(refused("--tls-cert", certificates, &"it holds no certificate"));
+    }
+    let provider = Arc::new(ring::default_provider());
+    let tls = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let tls = tls.and_then(|tls| tls.with_no_client_auth().with_single_cert(chain, private));
+    let mut tls = tls.map_err(|error| refused("--tls-cert", certificates, &error))?;
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(tls)))
+}

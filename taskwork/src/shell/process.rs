@@ -1,0 +1,70 @@
+//! The process of a node and its machine, as the system describes them.
+
+use std::fs;
+
+use zk::figures::ProcessNow;
+
+/// Ticks of the system's clock per second, in which it tells processor times: the same on all of Linux.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// Returns what the system tells now.
+pub(crate) fn now() -> ProcessNow {
+    if cfg!(feature = "simulation") {
+        // The nodes of the simulator share a process, and what they write must be the same in each run.
+        return ProcessNow::default();
+    }
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    ProcessNow {
+        resident_bytes: resident(&read("/proc/self/status")),
+        cpu_ms: cpu_ms(&read("/proc/self/stat")),
+        load: load(&read("/proc/loadavg")),
+    }
+}
+
+/// Returns the resident memory in bytes, from a text as in `/proc/self/status`.
+fn resident(text: &str) -> Option<u64> {
+    let kib = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    kib.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Returns the processor time in milliseconds, from a text as in `/proc/self/stat`.
+fn cpu_ms(text: &str) -> Option<u64> {
+    // The name of the program stands in parentheses, and may contain anything.
+    let (_, after_name) = text.rsplit_once(')')?;
+    let mut times = after_name.split_whitespace().skip(11).map(str::parse::<u64>);
+    let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
+    user.checked_add(system)?.checked_mul(1000 / TICKS_PER_SECOND)
+}
+
+/// Returns the load of the last minute, from a text as in `/proc/loadavg`.
+fn load(text: &str) -> Option<f64> {
+    text.split_whitespace().next()?.parse().ok().filter(|load: &f64| load.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_tells_is_read() {
+        assert_eq!(resident("VmHWM:\t 99 kB\nVmRSS:\t  2048 kB\n"), Some(2 << 20));
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 150 25 0 0 20 0 3 0 1 2 3";
+        assert_eq!(cpu_ms(stat), Some(1_750));
+        assert_eq!(load("0.52 0.58 0.59 1/257 7\n"), Some(0.52));
+    }
+
+    #[test]
+    fn what_it_does_not_tell_is_unknown() {
+        for text in ["", "VmRSS: many kB", "7 (a", "7 (a) S 1 2", "VmRSS: 99999999999999999999 kB"] {
+            assert_eq!((resident(text), cpu_ms(text)), (None, None), "{text}");
+        }
+        for text in ["", "inf 1 1", "nan", "VmRSS: 1 kB"] {
+            assert_eq!(load(text), None, "{text}");
+        }
+        let told = now();
+        if cfg!(feature = "simulation") {
+            return;
+        }
+        assert!(told.resident_bytes > Some(0) && told.cpu_ms.is_some(), "the tests run on Linux: {told:?}");
+    }
+}

@@ -1,0 +1,162 @@
+//! One view of a cluster, for everything that shows it: the command line, metrics, records, pages.
+//!
+//! ```text
+//! ZooKeeper ──one session, one watch──▶ observer ──events──▶ View ──▶ snapshots, changes, metrics
+//!                                                    ▲
+//!                                          record ───┘   (replayed: the same view)
+//! ```
+//!
+//! A [`View`] has no clock and does no I/O: an [`Event`] says what an observer has seen of a znode, and when. The
+//! same events make the same view, so a record of them can be replayed. Between two [ticks](Content::Tick) it does
+//! not matter in which order events of different znodes come, and what is shown changes only at ticks.
+//!
+//! Everything is bounded. A job over time has a fixed number of [points](Series); the nodes of jobs that have been over
+//! for long are forgotten. Whatever stands in a znode, at worst there is a warning. What is not known is absent: it is
+//! never shown as 0.
+
+mod event;
+mod frozen;
+mod place;
+mod raw;
+mod record;
+mod series;
+mod snapshot;
+mod stage;
+mod sums;
+mod tick;
+mod tracked;
+mod warnings;
+#[cfg(test)]
+pub(crate) mod fixtures;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+pub use self::{
+    event::{Content, Event},
+    frozen::Frozen,
+    record::{Recorder, ReplayError, replay},
+    series::{POINTS_MAX, Point, Series, SeriesDelta, Spread},
+    snapshot::{
+        ClusterNow, Delta, JobAbout, JobDelta, JobNow, MOMENTS_MAX, MemberNow, Moment, MomentKind, NodeNow,
+        NodeState, PoolSum, Snapshot,
+    },
+    stage::Stage,
+    tracked::Changes,
+};
+pub(crate) use self::{
+    place::{Place, Wanted, counted_folder},
+    stage::stages,
+};
+use self::{raw::Raw, series::TrackedSeries, tracked::Tracked};
+
+/// A cluster as its znodes tell it.
+#[derive(Debug, Default)]
+pub struct View {
+    raw: Raw,
+    seq: u64,
+    /// As events have made it, and as it is shown since the last tick.
+    cluster: ClusterNow,
+    cluster_shown: ClusterNow,
+    members: Tracked<Frozen<MemberNow>>,
+    jobs: BTreeMap<String, Shown>,
+    /// Jobs that are gone, each with the tick at which it went.
+    jobs_gone: VecDeque<(u64, String)>,
+    /// The last tick of which jobs that went were forgotten.
+    jobs_forgotten: u64,
+    moments: VecDeque<Moment>,
+    /// When they last changed, and what they are.
+    warnings: (u64, BTreeMap<String, String>),
+}
+
+/// What is shown of a job.
+#[derive(Debug, Default)]
+struct Shown {
+    about: (u64, Frozen<JobAbout>),
+    nodes: Tracked<Frozen<NodeNow>>,
+    series: TrackedSeries,
+}
+
+impl Shown {
+    fn job(&self) -> JobNow {
+        JobNow { about: self.about.1.clone(), nodes: self.nodes.all(), series: self.series.series.clone() }
+    }
+}
+
+impl View {
+    /// Takes what an observer has seen. What is shown changes only when it is a [tick](Content::Tick).
+    pub fn apply(&mut self, event: &Event) {
+        self.cluster.events += 1;
+        match &event.content {
+            Content::Tick => self.tick(event.at_ms),
+            Content::Lost => {
+                self.cluster.outages += u64::from(self.cluster.silent_since_ms.is_none());
+                self.cluster.silent_since_ms.get_or_insert(event.at_ms);
+            }
+            Content::Found => self.cluster.silent_since_ms = None,
+            content @ (Content::Data(_) | Content::Children(_) | Content::Gone) => {
+                self.raw.take(event.at_ms, &event.path, content);
+            }
+        }
+    }
+
+    /// Returns the cluster as it was at the last tick.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            seq: self.seq,
+            cluster: self.cluster_shown.clone(),
+            members: self.members.all(),
+            jobs: self.jobs.iter().map(|(id, shown)| (id.clone(), shown.job())).collect(),
+            moments: self.moments.iter().cloned().collect(),
+            warnings: self.warnings.1.clone(),
+        }
+    }
+
+    /// Returns the number of the last tick.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Returns a job as it was at the last tick; `None` if there is none of this id.
+    pub fn job(&self, id: &str) -> Option<JobNow> {
+        self.jobs.get(id).map(Shown::job)
+    }
+
+    /// Returns the latest events, in the order in which they were seen.
+    pub fn moments(&self) -> impl Iterator<Item = &Moment> {
+        self.moments.iter()
+    }
+
+    /// Returns since when ZooKeeper has not answered the observer, if it does not.
+    pub fn silent_since_ms(&self) -> Option<u64> {
+        self.cluster.silent_since_ms
+    }
+
+    /// Returns what has changed since a tick, which a snapshot or another change has named; `None` if that is not
+    /// known any more, so that another snapshot is needed.
+    pub fn delta_since(&self, seq: u64) -> Option<Delta> {
+        if seq > self.seq || seq < self.jobs_forgotten {
+            return None;
+        }
+        let mut jobs = BTreeMap::new();
+        for (id, shown) in &self.jobs {
+            let about = (shown.about.0 > seq).then(|| shown.about.1.clone());
+            let delta = JobDelta { about, nodes: shown.nodes.since(seq)?, series: shown.series.since(seq) };
+            if delta.about.is_some() || !delta.nodes.is_empty() || delta.series.is_some() {
+                jobs.insert(id.clone(), delta);
+            }
+        }
+        let jobs_gone = self.jobs_gone.iter().filter(|(at, _)| *at > seq).map(|(_, id)| id.clone()).collect();
+        Some(Delta {
+            since: seq,
+            seq: self.seq,
+            cluster: self.cluster_shown.clone(),
+            members: self.members.since(seq)?,
+            jobs_gone,
+            jobs,
+            moments: self.moments.iter().filter(|moment| moment.seq > seq).cloned().collect(),
+            warnings: (self.warnings.0 > seq).then(|| self.warnings.1.clone()),
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! What a job has been like over time, in a bounded number of points.
+
+use serde::{Deserialize, Serialize};
+
+/// The maximum number of points.
+pub const POINTS_MAX: usize = 600;
+/// The least time between two points, in milliseconds.
+const STEP_MS: u64 = 1_000;
+
+/// A job at one moment, or over a short time of which it is the end. What is not known is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Point {
+    /// When, in milliseconds since 1970 by the observer's clock.
+    pub at_ms: u64,
+    /// The number of nodes at work.
+    pub nodes: Spread,
+    /// The number of their workers.
+    pub workers: Spread,
+    /// The number of their workers that have a task.
+    pub busy: Spread,
+    /// Units of work done so far.
+    pub worked: u64,
+    /// The share of the whole that is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// The best that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<f64>,
+    /// The bound of the best that may still be found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<f64>,
+    /// The number of tasks that run, are queued, wait or are parked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_tasks: Option<u64>,
+}
+
+/// A number over a short time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Spread {
+    /// The least.
+    pub least: u32,
+    /// The most.
+    pub most: u32,
+    /// The last.
+    pub last: u32,
+}
+
+impl Spread {
+    pub(super) fn one(number: u32) -> Self {
+        Self { least: number, most: number, last: number }
+    }
+
+    fn then(self, later: Self) -> Self {
+        Self { least: self.least.min(later.least), most: self.most.max(later.most), last: later.last }
+    }
+}
+
+impl Point {
+    /// Returns the point of a longer time, of which this is the beginning.
+    fn then(self, later: Self) -> Self {
+        Self {
+            nodes: self.nodes.then(later.nodes),
+            workers: self.workers.then(later.workers),
+            busy: self.busy.then(later.busy),
+            ..later
+        }
+    }
+}
+
+/// The points of a job, at most [`POINTS_MAX`], each for a step of time. When there would be more, the steps are made
+/// longer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// The length of a step, in milliseconds.
+    pub step_ms: u64,
+    /// The points, in the order of time.
+    pub points: Vec<Point>,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self { step_ms: STEP_MS, points: Vec::new() }
+    }
+}
+
+/// What has changed in a series: it begins with so many of the points that it had, and ends with these.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SeriesDelta {
+    /// The length of a step, in milliseconds.
+    pub step_ms: u64,
+    /// The number of points at the beginning that are as they were.
+    pub kept: usize,
+    /// The points after them.
+    pub points: Vec<Point>,
+}
+
+impl Series {
+    pub(super) fn apply(&mut self, delta: SeriesDelta) {
+        self.step_ms = delta.step_ms;
+        self.points.truncate(delta.kept);
+        self.points.extend(delta.points);
+    }
+
+    fn step_of(&self, at_ms: u64) -> u64 {
+        at_ms / self.step_ms.max(1)
+    }
+
+    /// Adds a point. Returns the number of points that are as they were.
+    fn push(&mut self, point: Point) -> usize {
+        match self.points.last_mut() {
+            // A clock that goes back makes the step longer.
+            Some(last) if self.step_ms == 0 || point.at_ms / self.step_ms <= last.at_ms / self.step_ms => {
+                *last = last.then(Point { at_ms: point.at_ms.max(last.at_ms), ..point });
+                return self.points.len() - 1;
+            }
+            Some(_) | None => self.points.push(point),
+        }
+        let unchanged = self.points.len() - 1;
+        if self.points.len() <= POINTS_MAX {
+            return unchanged;
+        }
+        while self.points.len() > POINTS_MAX {
+            self.step_ms = self.step_ms.saturating_mul(2);
+            let mut merged: Vec<Point> = Vec::with_capacity(POINTS_MAX);
+            for &point in &self.points {
+                match merged.last_mut() {
+                    Some(last) if self.step_of(last.at_ms) == self.step_of(point.at_ms) => {
+                        *last = last.then(point);
+                    }
+                    _ => merged.push(point),
+                }
+            }
+            self.points = merged;
+        }
+        0
+    }
+}
+
+/// A series, and when its points last changed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TrackedSeries {
+    pub(super) series: Series,
+    /// The tick at which each point last changed; no point has a later one than those after it.
+    changed: Vec<u64>,
+}
+
+impl TrackedSeries {
+    pub(super) fn push(&mut self, tick: u64, point: Point) {
+        let unchanged = self.series.push(point);
+        self.changed.truncate(unchanged);
+        self.changed.resize(self.series.points.len(), tick);
+    }
+
+    /// Returns what has changed after a tick; `None` if nothing has.
+    pub(super) fn since(&self, tick: u64) -> Option<SeriesDelta> {
+        let kept = self.changed.partition_point(|&at| at <= tick);
+        let points = self.series.points[kept..].to_vec();
+        (!points.is_empty()).then_some(SeriesDelta { step_ms: self.series.step_ms, kept, points })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: u64) -> Point {
+        let number = u32::try_from(second % 7).unwrap();
+        Point { at_ms: second * 1_000 + 1, busy: Spread::one(number), worked: second, ..Point::default() }
+    }
+
+    #[test]
+    fn a_long_time_has_as_few_points_as_a_short_one_and_the_same_extremes() {
+        let mut series = Series::default();
+        for second in 0..100_000 {
+            series.push(at(second));
+            assert!(series.points.len() <= POINTS_MAX);
+        }
+        assert!(series.points.len() > POINTS_MAX / 2 - 1, "{}", series.points.len());
+        assert_eq!(series.step_ms, 256_000);
+        let last = series.points.last().unwrap();
+        assert_eq!((last.worked, last.busy.least, last.busy.most), (99_999, 0, 6));
+        assert!(series.points.is_sorted_by_key(|point| point.at_ms));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_adds_no_point() {
+        let mut series = Series::default();
+        series.push(at(10));
+        series.push(at(3));
+        assert_eq!((series.points.len(), series.points[0].at_ms, series.points[0].worked), (1, 10_001, 3));
+    }
+
+    #[test]
+    fn what_has_changed_makes_the_old_into_the_new() {
+        let mut tracked = TrackedSeries::default();
+        let mut seen = Vec::new();
+        for tick in 1..=2_000 {
+            tracked.push(tick, at(tick / 2));
+            if tick % 100 == 1 {
+                seen.push((tick, tracked.series.clone()));
+            }
+        }
+        for (tick, mut then) in seen {
+            if let Some(delta) = tracked.since(tick) {
+                then.apply(delta);
+            }
+            assert_eq!(then, tracked.series, "after tick {tick}");
+        }
+        assert_eq!(tracked.since(2_000), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! The stages of jobs, as far as they follow from the records of the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use zk::{
+    Labels,
+    job::{JobRecord, JobState},
+    membership::{Lacks, Member},
+};
+
+/// The stage of a job, as an operator sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Stage {
+    /// Its data is being written.
+    Submitting,
+    /// Its submission was not completed, and its submitter is gone.
+    Abandoned,
+    /// Nodes work on it.
+    Running,
+    /// All nodes that take it work on earlier jobs.
+    Queued,
+    /// It waits until other jobs are done.
+    Waiting,
+    /// No node takes it: none runs its release, or has the labels that it requires.
+    NoNodes,
+    /// It was suspended by an operator.
+    Suspended,
+    /// It has a result.
+    Done,
+    /// It has a result without some of its tasks, which were set aside.
+    Incomplete,
+    /// It has failed.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+    /// Its record cannot be read.
+    Unreadable,
+}
+
+/// The time after which the submitter of an incomplete submission is considered gone, in milliseconds. A
+/// wrong guess, or clocks that differ, do no harm: a submitter whose record was removed before the submission
+/// was complete starts again.
+const SUBMISSION_MS_MAX: u64 = 10 * 60 * 1000;
+
+impl Stage {
+    /// Returns the stage in a word or two, for people and scripts.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Submitting => "submitting",
+            Self::Abandoned => "abandoned",
+            Self::Running => "running",
+            Self::Queued => "queued",
+            Self::Waiting => "waits for jobs",
+            Self::NoNodes => "waits for nodes",
+            Self::Suspended => "suspended",
+            Self::Done => "done",
+            Self::Incomplete => "incomplete",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Unreadable => "unreadable",
+        }
+    }
+
+    /// Returns whether the job may still produce output.
+    pub fn is_open(self) -> bool {
+        self < Self::Done
+    }
+}
+
+/// Returns the stage of each job, and what is missing if no node takes it. The jobs are in the order of their
+/// submission, each with its record if that can be read; the leaders are by their jobs.
+pub(crate) fn stages<'a>(
+    jobs: &[(&'a str, Option<&'a JobRecord>)],
+    members: &[&'a Member],
+    leaders: &BTreeMap<&'a str, &'a str>,
+    at_ms: u64,
+) -> Vec<(Stage, Option<String>)> {
+    // Nodes of one sort take the same jobs: the one that a node of them leads, or else the first.
+    let mut free: BTreeMap<_, &Member> = members.iter().map(|member| (sort(member), *member)).collect();
+    let by_name: BTreeMap<&str, &Member> =
+        members.iter().map(|member| (member.node.as_str(), *member)).collect();
+    let at_work: BTreeMap<&str, &Member> = jobs
+        .iter()
+        .filter(|(_, record)| record.is_some_and(|record| record.state.is_running()))
+        .filter_map(|(id, _)| Some((*id, *by_name.get(leaders.get(id)?)?)))
+        .collect();
+    for leader in at_work.values() {
+        free.remove(&sort(leader));
+    }
+    let is_done = |record: Option<&JobRecord>| record.is_some_and(|record| record.state == JobState::Done);
+    let open: BTreeSet<&str> =
+        jobs.iter().filter(|(_, record)| !is_done(*record)).map(|(id, _)| *id).collect();
+    let stage = |(id, record): &(&str, Option<&JobRecord>)| {
+        let Some(record) = record else { return (Stage::Unreadable, None) };
+        let stage = match record.state {
+            JobState::Submitting if at_ms.saturating_sub(record.submitted_ms) > SUBMISSION_MS_MAX => {
+                Stage::Abandoned
+            }
+            JobState::Submitting => Stage::Submitting,
+            JobState::Suspended => Stage::Suspended,
+            JobState::Done => Stage::Done,
+            JobState::Incomplete => Stage::Incomplete,
+            JobState::Failed => Stage::Failed,
+            JobState::Cancelled => Stage::Cancelled,
+            _ if record.after.iter().any(|job| open.contains(job.as_str())) => Stage::Waiting,
+            _ => {
+                let before = free.len();
+                free.retain(|_, member| member.takes(record).is_err());
+                let is_led = at_work.contains_key(id);
+                let has_data = record.shared_from.is_empty()
+                    || is_led
+                    || members.iter().any(|member| member.may_bring_data(record));
+                if !has_data {
+                    let missing = format!(
+                        "no member has its data: it was with {}, which is gone, and no node works on the job",
+                        record.shared_from
+                    );
+                    return (Stage::NoNodes, Some(missing));
+                }
+                if free.len() < before || is_led {
+                    Stage::Running
+                } else {
+                    let missing = what_is_missing(members, record);
+                    let stage = if missing.is_some() { Stage::NoNodes } else { Stage::Queued };
+                    return (stage, missing);
+                }
+            }
+        };
+        (stage, None)
+    };
+    jobs.iter().map(stage).collect()
+}
+
+/// Returns what decides about the jobs that a node takes.
+fn sort(member: &Member) -> (&str, &str, bool, &Labels) {
+    (&member.program, &member.program_version, member.workers > 0, &member.labels)
+}
+
+/// Returns what is missing if no node takes a job.
+fn what_is_missing(members: &[&Member], record: &JobRecord) -> Option<String> {
+    let JobRecord { program, program_version: version, require, .. } = record;
+    let lacks: Option<BTreeSet<Lacks>> = members.iter().map(|member| member.takes(record).err()).collect();
+    let lacks = lacks?;
+    let labels =
+        |lacks: &Lacks| if let Lacks::Labels(missing) = lacks { Some(missing.clone()) } else { None };
+    let of_nodes: Vec<Labels> = lacks.iter().filter_map(labels).collect();
+    let (runs, without_workers) = (format!("{program} {version}"), lacks.contains(&Lacks::Workers));
+    if of_nodes.is_empty() {
+        let no_node = || format!("no node runs {runs}");
+        return Some(if without_workers {
+            format!("no node that runs {runs} has workers")
+        } else {
+            no_node()
+        });
+    }
+    // What every one of them lacks is what has to be added; otherwise it is the combination.
+    let lacked = |label: &(&str, &str)| of_nodes.iter().all(|missing| missing.get(label.0) == Some(label.1));
+    let nowhere: Vec<String> =
+        require.iter().filter(lacked).map(|(name, value)| format!("{name}={value}")).collect();
+    let what = if nowhere.is_empty() { format!("all of {require}") } else { nowhere.join(",") };
+    let with_workers = if without_workers { " with workers" } else { "" };
+    Some(format!("no node{with_workers} that runs {runs} has {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use Stage::{NoNodes, Queued, Running};
+
+    use super::*;
+    use crate::view::fixtures;
+
+    fn member(labels: &str, workers: u32) -> Member {
+        Member {
+            workers,
+            labels: if labels.is_empty() { Labels::default() } else { labels.parse().unwrap() },
+            program: "tree".to_owned(),
+            ..fixtures::member(&format!("{labels} {workers}"))
+        }
+    }
+
+    fn job(require: &str) -> JobRecord {
+        let mut record = fixtures::record();
+        (record.program, record.program_version) = ("tree".to_owned(), "1".to_owned());
+        record.require = if require.is_empty() { Labels::default() } else { require.parse().unwrap() };
+        record
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let nodes = [member("zone=a", 2), member("gpu=yes,zone=b", 2), member("gpu=yes,ssd=yes,zone=a", 0)];
+        let missing =
+            |members: &[Member], require| what_is_missing(&members.iter().collect::<Vec<_>>(), &job(require));
+        assert_eq!(missing(&nodes, ""), None);
+        assert_eq!(missing(&nodes, "zone=a"), None);
+        for (members, require, says) in [
+            (&nodes[..], "ssd=yes,zone=a", "no node with workers that runs tree 1 has ssd=yes"),
+            (&nodes[..2], "gpu=yes,zone=a", "no node that runs tree 1 has all of gpu=yes,zone=a"),
+            (&nodes[2..], "zone=a", "no node that runs tree 1 has workers"),
+            (&[], "", "no node runs tree 1"),
+        ] {
+            assert_eq!(missing(members, require).as_deref(), Some(says));
+        }
+    }
+
+    #[test]
+    fn each_node_works_on_the_first_job_that_it_takes() {
+        let nodes = [member("zone=a", 1), member("zone=a", 1), member("zone=b", 1)];
+        let jobs = ["zone=a", "zone=a", "", "zone=b", "zone=c"].map(job);
+        let ids: Vec<String> = (0..jobs.len()).map(|number| number.to_string()).collect();
+        let jobs: Vec<_> = ids.iter().map(String::as_str).zip(jobs.iter().map(Some)).collect();
+        let members: Vec<&Member> = nodes.iter().collect();
+        let of = |leaders: &[(&str, &str)]| -> Vec<Stage> {
+            let told = stages(&jobs, &members, &leaders.iter().copied().collect(), 0);
+            told.into_iter().map(|(stage, _)| stage).collect()
+        };
+        assert_eq!(of(&[]), [Running, Queued, Running, Queued, NoNodes]);
+        // Those in zone a had begun the second before the first could run.
+        assert_eq!(of(&[("1", &nodes[0].node)]), [Queued, Running, Running, Queued, NoNodes]);
+    }
+}

@@ -1,0 +1,253 @@
+//! A job as a whole, from what its nodes have reported.
+
+use std::collections::BTreeSet;
+
+use zk::{Latencies, Requests, figures::Sense};
+
+use super::{
+    frozen::Frozen,
+    raw::{Raw, RawAttempt, RawJob, Report},
+    series::{Point, Series, Spread},
+    snapshot::{JobAbout, NodeState, PoolSum},
+    stage::Stage,
+};
+use crate::{
+    figures::{Figures, sum},
+    outlook::Outlook,
+};
+
+/// What the stage of a job depends on beside the job itself.
+pub(super) struct Standing {
+    pub(super) stage: Stage,
+    pub(super) missing: Option<String>,
+    pub(super) leader: Option<String>,
+}
+
+impl RawJob {
+    /// Returns the names of the nodes that were lost in the present attempt of a job that is not over.
+    pub(super) fn lost(&self, raw: &Raw) -> BTreeSet<String> {
+        // Nodes that go when the job is over leave no record of that.
+        let attempt = self.attempt().filter(|_| !self.is_over());
+        let enrolled = attempt.iter().flat_map(|attempt| &attempt.enrolled);
+        let left = |node: &String| attempt.is_some_and(|attempt| attempt.left.contains(node));
+        enrolled.filter(|node| !raw.members.contains_key(*node) && !left(node)).cloned().collect()
+    }
+
+    /// Returns what has become of a node.
+    pub(super) fn state_of(&self, node: &str, raw: &Raw, lost: &BTreeSet<String>) -> NodeState {
+        let ended_attempt =
+            self.record.as_ref().is_some_and(|record| record.lost.iter().any(|lost| lost.node == node));
+        if ended_attempt || lost.contains(node) {
+            NodeState::Lost
+        } else if raw.members.contains_key(node) {
+            NodeState::Member
+        } else {
+            NodeState::Left
+        }
+    }
+
+    /// Returns the reports of the nodes that work on the job now.
+    fn at_work<'a>(&'a self, raw: &'a Raw) -> impl Iterator<Item = &'a Report> {
+        let attempt = self.record.as_ref().map(|record| record.attempt);
+        let works = move |(node, report): &(&String, &Frozen<Report>)| {
+            !report.last && Some(report.attempt) == attempt && raw.members.contains_key(*node)
+        };
+        self.reports.iter().filter(works).map(|(_, report)| &**report)
+    }
+
+    /// Returns the job as a whole.
+    pub(super) fn about(&self, raw: &Raw, standing: Standing, series: &Series) -> JobAbout {
+        let Standing { stage, missing, leader } = standing;
+        let (mut requests, mut latencies) = (Requests::default(), Latencies::default());
+        for report in self.reports.values() {
+            requests += report.requests;
+            if let Some(one) = report.latencies {
+                latencies.reads += one.reads;
+                latencies.writes += one.writes;
+            }
+        }
+        let mut figures = sum(self.reports.values().map(|report| (report.attempt, report.figures)));
+        let at_work: Vec<&Report> =
+            if stage == Stage::Running { self.at_work(raw).collect() } else { vec![] };
+        let (best, bound) = best_and_bound(self.reports.values().map(|report| &**report), &figures, stage);
+        let attempt = self.attempt().filter(|_| !self.is_over());
+        figures.open_tasks = attempt.and_then(|attempt| open_tasks(&at_work, attempt, stage));
+        let set_aside = self.attempt().into_iter().flat_map(|attempt| &attempt.set_aside);
+        JobAbout {
+            stage,
+            record: self.record.clone(),
+            missing,
+            leader,
+            figures,
+            requests,
+            latencies,
+            pool: pools(&at_work),
+            nodes_at_work: u32::try_from(at_work.len()).unwrap_or(u32::MAX),
+            share: figures.share(),
+            best,
+            bound,
+            gap: best.zip(bound).and_then(|(best, bound)| gap(best, bound)),
+            eta_seconds: if stage == Stage::Running { eta_seconds(series) } else { None },
+            open_tasks: figures.open_tasks,
+            listed_tasks: attempt.and_then(RawAttempt::listed_tasks),
+            parked_tasks: attempt.and_then(|attempt| attempt.parked),
+            set_aside: set_aside
+                .map(|(task, about)| (task.clone(), (about.deaths, about.reason.clone())))
+                .collect(),
+            lost: self.lost(raw).into_iter().collect(),
+            sight: self.sights.last_key_value().map(|(_, content)| content.clone()),
+        }
+    }
+}
+
+impl JobAbout {
+    /// Returns the job as a point of its series.
+    pub(super) fn point(&self, at_ms: u64) -> Point {
+        let pool = self.pool.unwrap_or_default();
+        Point {
+            at_ms,
+            nodes: Spread::one(self.nodes_at_work),
+            workers: Spread::one(pool.workers),
+            busy: Spread::one(pool.busy),
+            worked: self.figures.worked,
+            share: self.share,
+            best: self.best,
+            bound: self.bound,
+            open_tasks: self.open_tasks,
+        }
+    }
+}
+
+/// Returns the number of tasks that are not complete; `None` if a node that has some may not have told it.
+fn open_tasks(at_work: &[&Report], attempt: &RawAttempt, stage: Stage) -> Option<u64> {
+    // Of a job that does not run, all tasks are parked.
+    if at_work.is_empty() && stage != Stage::Suspended {
+        return None;
+    }
+    let parked = u64::from(attempt.parked?);
+    let told = at_work.iter().map(|report| report.figures.open_tasks);
+    told.fold(Some(parked), |sum, open| Some(sum?.saturating_add(open?)))
+}
+
+fn pools(at_work: &[&Report]) -> Option<PoolSum> {
+    let pools = at_work.iter().filter_map(|report| report.pool);
+    pools.fold(None, |sum: Option<PoolSum>, pool| {
+        let sum = sum.unwrap_or_default();
+        Some(PoolSum {
+            workers: sum.workers.saturating_add(pool.workers),
+            busy: sum.busy.saturating_add(pool.busy),
+            queued: sum.queued.saturating_add(pool.queued),
+            waiting: sum.waiting.saturating_add(pool.waiting),
+            hungry: sum.hungry.saturating_add(pool.hungry),
+        })
+    })
+}
+
+/// Returns the best that is known, and the bound of what may still be found, as people know them.
+fn best_and_bound<'a>(
+    reports: impl Iterator<Item = &'a Report> + Clone,
+    figures: &Figures,
+    stage: Stage,
+) -> (Option<f64>, Option<f64>) {
+    let known = reports.filter_map(|report| report.best.as_ref());
+    let sense = known.clone().map(|best| best.sense).next();
+    // A node that says something else than the first is another program's, or says what is not so.
+    let values = known.filter(|best| Some(best.sense) == sense && best.value.is_finite());
+    let values = values.map(|best| best.value);
+    let (best, sign) = match sense {
+        Some(Sense::Max) => (values.reduce(f64::max), -1.0),
+        _ => (values.reduce(f64::min), 1.0),
+    };
+    let bound = match figures.outlook {
+        // Without a best value nobody knows whether large numbers are better.
+        Outlook::AtLeast(open) => best.map(|best| sign * open.min(sign * best)),
+        // Everything was searched.
+        Outlook::Nothing if stage == Stage::Done => best,
+        Outlook::Nothing | Outlook::Unknown => None,
+    };
+    (best, bound)
+}
+
+/// The least number that a gap is a share of.
+const LEAST_BEST: f64 = 1e-10;
+
+fn gap(best: f64, bound: f64) -> Option<f64> {
+    let apart = (best - bound).abs();
+    let gap = if apart == 0.0 { 0.0 } else { apart / best.abs().max(LEAST_BEST) };
+    Some(gap).filter(|gap| gap.is_finite())
+}
+
+/// The share that must be done before anything is said of the rest.
+const SHARE_MIN: f64 = 0.02;
+/// The time that must be observed before that, in milliseconds.
+const OBSERVED_MS_MIN: u64 = 20_000;
+
+/// Returns the time until the end of a job, if what is left is done as fast as what was observed.
+fn eta_seconds(series: &Series) -> Option<f64> {
+    let mut known = series.points.iter().filter_map(|point| Some((point.at_ms, point.share?)));
+    let first = known.next()?;
+    let last = known.next_back()?;
+    let (observed_ms, done) = (last.0.checked_sub(first.0)?, last.1 - first.1);
+    if observed_ms < OBSERVED_MS_MIN || last.1 < SHARE_MIN || done <= 0.0 {
+        return None;
+    }
+    Some((1.0 - last.1) / done * observed_ms as f64 / 1e3).filter(|eta| eta.is_finite() && *eta >= 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use zk::figures::Best;
+
+    use super::*;
+
+    fn report(best: Option<(f64, Sense)>) -> Report {
+        let best = best.map(|(value, sense)| Best { value, sense, name: "incumbent".to_owned() });
+        Report { best, ..Report::default() }
+    }
+
+    #[test]
+    fn the_bound_is_told_in_the_same_sense_as_the_best_and_never_crosses_it() {
+        let told = |bests: &[Option<(f64, Sense)>], outlook, stage| {
+            let reports: Vec<Report> = bests.iter().copied().map(report).collect();
+            let figures = Figures { outlook, ..Figures::default() };
+            best_and_bound(reports.iter(), &figures, stage)
+        };
+        let (min, max) = (|value| Some((value, Sense::Min)), |value| Some((value, Sense::Max)));
+        let runs = Stage::Running;
+        let at_least = Outlook::AtLeast;
+        assert_eq!(told(&[min(40.0), None, min(38.0)], at_least(30.0), runs), (Some(38.0), Some(30.0)));
+        assert_eq!(told(&[max(40.0), max(38.0)], at_least(-50.0), runs), (Some(40.0), Some(50.0)));
+        assert_eq!(told(&[min(38.0)], at_least(99.0), runs), (Some(38.0), Some(38.0)));
+        assert_eq!(told(&[min(38.0)], Outlook::Unknown, runs), (Some(38.0), None));
+        assert_eq!(told(&[min(38.0)], Outlook::Nothing, runs), (Some(38.0), None));
+        assert_eq!(told(&[min(38.0)], Outlook::Nothing, Stage::Done), (Some(38.0), Some(38.0)));
+        assert_eq!(told(&[None], at_least(30.0), runs), (None, None));
+        assert_eq!(told(&[min(3.0), max(9.0)], at_least(1.0), runs), (Some(3.0), Some(1.0)));
+    }
+
+    #[test]
+    fn a_gap_is_always_a_number() {
+        assert_eq!(gap(40.0, 30.0), Some(0.25));
+        assert_eq!(gap(0.0, 0.0), Some(0.0));
+        assert_eq!(gap(-40.0, -50.0), Some(0.25));
+        assert_eq!(gap(1e308, -1e308), None);
+        assert!(gap(0.0, 1.0).unwrap() > 1.0);
+    }
+
+    #[test]
+    fn the_end_is_told_only_when_enough_was_seen() {
+        let series = |points: &[(u64, f64)]| Series {
+            points: points
+                .iter()
+                .map(|&(s, share)| Point { at_ms: s * 1_000, share: Some(share), ..Point::default() })
+                .collect(),
+            ..Series::default()
+        };
+        assert_eq!(eta_seconds(&series(&[])), None);
+        assert_eq!(eta_seconds(&series(&[(0, 0.1)])), None);
+        assert_eq!(eta_seconds(&series(&[(0, 0.0), (10, 0.5)])), None, "too short");
+        assert_eq!(eta_seconds(&series(&[(0, 0.0), (60, 0.01)])), None, "too little");
+        assert_eq!(eta_seconds(&series(&[(0, 0.3), (60, 0.3)])), None, "nothing goes on");
+        assert_eq!(eta_seconds(&series(&[(0, 0.25), (60, 0.5)])), Some(120.0));
+    }
+}

@@ -1,0 +1,200 @@
+//! What is shown from a tick on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
+
+use super::{
+    JobAbout, MOMENTS_MAX, MemberNow, Moment, MomentKind, NodeNow, Shown, Stage, View,
+    frozen::Frozen,
+    raw::{JOBS_MAX, Raw},
+    series::TrackedSeries,
+    stages,
+    sums::Standing,
+};
+
+/// The number of the latest jobs that are over of which the nodes are kept.
+const WITH_NODES_MAX: usize = 10;
+/// The number of the latest jobs that are over that are kept as they were over time.
+const WITH_SERIES_MAX: usize = 50;
+/// The maximum number of jobs that went and are remembered.
+const GONE_MAX: usize = 4_096;
+/// The number of ticks after which it is decided whether a node that has gone was lost: what it has done before
+/// that may be read later than that it has gone.
+const DEPARTED_TICKS: u32 = 2;
+
+impl View {
+    /// Lets everything that was seen count.
+    pub(super) fn tick(&mut self, at_ms: u64) {
+        self.seq += 1;
+        self.cluster.at_ms = at_ms.max(self.cluster.at_ms);
+        let mut moments = Vec::new();
+        self.arrivals(&mut moments);
+        self.departures(&mut moments);
+        self.show_members();
+        self.forget_jobs();
+        self.show_jobs(&mut moments);
+        if *self.raw.warnings.all() != self.warnings.1 {
+            self.warnings = (self.seq, self.raw.warnings.all().clone());
+        }
+        moments.sort();
+        for (at_ms, what, name) in moments {
+            if self.moments.len() >= MOMENTS_MAX {
+                self.moments.pop_front();
+            }
+            self.moments.push_back(Moment { seq: self.seq, at_ms, what, name });
+        }
+        self.cluster_shown = self.cluster.clone();
+    }
+
+    fn arrivals(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
+        for (node, at_ms) in mem::take(&mut self.raw.arrived) {
+            self.cluster.nodes_joined += 1;
+            moments.push((at_ms, MomentKind::Joined, node));
+        }
+    }
+
+    fn departures(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
+        let lost: BTreeSet<String> = if self.raw.departed.is_empty() {
+            BTreeSet::new()
+        } else {
+            self.raw.jobs.values().flat_map(|job| job.lost(&self.raw)).collect()
+        };
+        let mut still = BTreeMap::new();
+        for (node, mut departed) in mem::take(&mut self.raw.departed) {
+            departed.ticks += 1;
+            if departed.ticks < DEPARTED_TICKS {
+                still.insert(node, departed);
+                continue;
+            }
+            let what = if lost.contains(&node) { MomentKind::Lost } else { MomentKind::Left };
+            let counter = match what {
+                MomentKind::Lost => &mut self.cluster.nodes_lost,
+                _ => &mut self.cluster.nodes_left,
+            };
+            *counter += 1;
+            moments.push((departed.at_ms, what, node));
+        }
+        self.raw.departed = still;
+    }
+
+    fn show_members(&mut self) {
+        let mut leads: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (job, node) in self.raw.leaders() {
+            leads.entry(node).or_default().push(job.to_owned());
+        }
+        for (name, joined) in &self.raw.members {
+            let now = MemberNow {
+                member: joined.member.clone(),
+                since_ms: joined.since_ms,
+                leads: leads.remove(name.as_str()).unwrap_or_default(),
+                draining: self.raw.draining.contains(name),
+            };
+            let is_known = self.members.get(name).is_some_and(|known| **known == now);
+            if !is_known {
+                self.members.set(self.seq, name, Frozen::new(now));
+            }
+        }
+        let members = &self.raw.members;
+        self.members.retain(self.seq, |name| members.contains_key(name));
+    }
+
+    /// Forgets the earliest of too many jobs, and the nodes of jobs that have been over for long.
+    fn forget_jobs(&mut self) {
+        let surplus = self.raw.jobs.len().saturating_sub(JOBS_MAX);
+        let over = self.raw.jobs.iter().filter(|(_, job)| job.is_over()).map(|(id, _)| id);
+        let earliest: Vec<String> = over.chain(self.raw.jobs.keys()).take(surplus).cloned().collect();
+        for id in earliest {
+            self.raw.jobs.remove(&id);
+        }
+        let over = self.raw.jobs.iter_mut().rev().filter(|(_, job)| job.is_over());
+        for (place, (id, job)) in over.enumerate() {
+            if place >= WITH_NODES_MAX && !job.reports.is_empty() {
+                job.forget_nodes();
+                // What is known of the job as a whole stays.
+                job.dirty = false;
+                if let Some(shown) = self.jobs.get_mut(id) {
+                    shown.nodes.retain(self.seq, |_| false);
+                }
+            }
+            if place >= WITH_SERIES_MAX
+                && let Some(shown) = self.jobs.get_mut(id)
+            {
+                shown.series = TrackedSeries::default();
+            }
+        }
+    }
+
+    fn show_jobs(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
+        let jobs: Vec<_> = self.raw.jobs.iter().filter(|(_, job)| job.exists).collect();
+        let records: Vec<_> = jobs.iter().map(|(id, job)| (id.as_str(), job.record.as_deref())).collect();
+        let members: Vec<_> =
+            self.raw.members.values().filter_map(|joined| joined.member.as_deref()).collect();
+        let leaders = self.raw.leaders();
+        let stages = stages(&records, &members, &leaders, self.cluster.at_ms);
+        for ((id, job), (stage, missing)) in jobs.into_iter().zip(stages) {
+            let shown = self.jobs.entry(id.clone()).or_default();
+            if !stage.is_open() && !job.dirty && shown.about.0 > 0 {
+                continue;
+            }
+            let leader = leaders.get(id.as_str()).map(|node| (*node).to_owned());
+            let standing = Standing { stage, missing, leader };
+            shown.show_nodes(self.seq, job, &self.raw);
+            let about = job.about(&self.raw, standing, &shown.series.series);
+            moments.extend(
+                change_of_stage(&shown.about, stage).map(|what| (self.cluster.at_ms, what, id.clone())),
+            );
+            if stage == Stage::Running || shown.about.1.stage == Stage::Running {
+                shown.series.push(self.seq, about.point(self.cluster.at_ms));
+            }
+            if shown.about.0 == 0 || *shown.about.1 != about {
+                shown.about = (self.seq, Frozen::new(about));
+            }
+        }
+        for job in self.raw.jobs.values_mut() {
+            job.dirty = false;
+        }
+        let there = |id: &String| self.raw.jobs.get(id).is_some_and(|job| job.exists);
+        let gone: Vec<String> = self.jobs.keys().filter(|id| !there(id)).cloned().collect();
+        for id in gone {
+            self.jobs.remove(&id);
+            if self.jobs_gone.len() >= GONE_MAX
+                && let Some((forgotten, _)) = self.jobs_gone.pop_front()
+            {
+                self.jobs_forgotten = forgotten;
+            }
+            self.jobs_gone.push_back((self.seq, id));
+        }
+    }
+}
+
+/// Returns the event that a change of a job's stage is, if any. `known` is what was shown, and since when.
+fn change_of_stage(known: &(u64, Frozen<JobAbout>), stage: Stage) -> Option<MomentKind> {
+    let (since, about) = known;
+    // What a job was before it was observed is not known.
+    let was = (*since > 0).then_some(about.stage);
+    match (was, stage) {
+        (Some(was), now) if was == now => None,
+        (_, Stage::Running) => Some(MomentKind::JobRuns),
+        (Some(was), now) if was.is_open() && !now.is_open() => Some(MomentKind::JobOver),
+        _ => None,
+    }
+}
+
+impl Shown {
+    fn show_nodes(&mut self, seq: u64, job: &super::raw::RawJob, raw: &Raw) {
+        let lost = job.lost(raw);
+        for (node, report) in &job.reports {
+            let state = job.state_of(node, raw, &lost);
+            let is_known = self
+                .nodes
+                .get(node)
+                .is_some_and(|known| known.state == state && known.report.is_same(report));
+            if !is_known {
+                self.nodes.set(seq, node, Frozen::new(NodeNow { state, report: report.clone() }));
+            }
+        }
+        self.nodes.retain(seq, |node| job.reports.contains_key(node));
+    }
+}
