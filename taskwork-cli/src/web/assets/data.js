@@ -1,12 +1,13 @@
 // Where the pages have their data from: a server that sends what changes, or the page itself. Nothing else knows which.
 
-// What is known: the snapshot, the details of jobs by their ids, and how current that is.
+// The snapshot and what wraps it, the details of jobs by their ids, and since when there is no connection, and why.
 export const data = { view: null, snapshot: null, details: new Map(), isLive: false, brokenSince: null, why: "", nowMs: 0, gotAt: 0 };
 
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 15_000;
 // A server says something every 10 s; after this it is taken for gone.
 const SILENT_MS_MAX = 25_000;
+const MOMENTS_MAX = 1_000;
 
 let changed = () => {};
 let watched = null;
@@ -21,9 +22,8 @@ export function open(onChange) {
   if (embedded) {
     const { view, job } = JSON.parse(embedded.textContent);
     take(view);
-    if (job) data.details.set(String(job.id ?? job.job?.id ?? Object.keys(data.snapshot.jobs)[0]), job);
-    changed();
-    return;
+    if (job) setDetail(job, Object.keys(data.snapshot.jobs)[0]);
+    return changed();
   }
   data.isLive = true;
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : connect()));
@@ -34,7 +34,7 @@ export function open(onChange) {
 export function watch(job) {
   if (watched === job) return;
   watched = job;
-  if (data.isLive && stream) connect();
+  if (stream) connect();
 }
 
 // The time by the observer's clock, in milliseconds since 1970. It stands still in what was recorded.
@@ -43,25 +43,29 @@ export const now = () => data.nowMs + (data.isLive ? performance.now() - data.go
 // Since when what is shown is not current any more, and why; null if it is current.
 export function stale() {
   if (data.brokenSince !== null) return { since: data.brokenSince, why: data.why };
-  const since = data.view?.stale_since_ms ?? data.snapshot?.cluster?.silent_since_ms;
-  return typeof since === "number" ? { since, why: "ZooKeeper has not answered" } : null;
-}
-
-function take(view) {
-  data.view = view;
-  data.snapshot = view.snapshot;
-  data.snapshot.members = bare(data.snapshot.members);
-  data.snapshot.jobs = bare(data.snapshot.jobs);
-  for (const job of Object.values(data.snapshot.jobs)) job.nodes = bare(job.nodes);
-  setClock(view.now_ms ?? view.snapshot.cluster?.at_ms);
+  const since = data.view?.stale_since_ms ?? data.snapshot?.cluster.silent_since_ms ?? null;
+  return since === null ? null : { since, why: "ZooKeeper has not answered" };
 }
 
 // Things by name in an object without a prototype: a name may be anything, `constructor` too.
 const bare = (things) => Object.assign(Object.create(null), things);
 
+function take(view) {
+  data.view = view;
+  const snapshot = (data.snapshot = view.snapshot);
+  snapshot.members = bare(snapshot.members);
+  snapshot.jobs = bare(snapshot.jobs);
+  for (const job of Object.values(snapshot.jobs)) job.nodes = bare(job.nodes);
+  setClock(view.now_ms ?? snapshot.cluster.at_ms);
+}
+
+// The clock does not jump about with the delay of messages.
 function setClock(ms) {
-  // The clock does not jump about with the delay of messages.
-  if (typeof ms === "number" && !(Math.abs(ms - now()) < 1_500)) [data.nowMs, data.gotAt] = [ms, performance.now()];
+  if (Math.abs(ms - now()) > 1_500) [data.nowMs, data.gotAt] = [ms, performance.now()];
+}
+
+function setDetail(content, id) {
+  data.details.set(String(content.id ?? content.job?.id ?? id), content);
 }
 
 function close() {
@@ -74,11 +78,12 @@ async function connect() {
   close();
   const mine = (stream = new AbortController());
   try {
-    if (!data.snapshot) take(await fetchJson("api/view", mine.signal));
-    if (watched !== null) await fetchDetail(watched, mine.signal);
+    if (!data.snapshot) take(await (await ask("api/view", mine)).json());
+    // Of a job that the server does not know in detail, the snapshot may say something.
+    if (watched !== null) await ask(`api/job/${encodeURIComponent(watched)}`, mine).then(async (answer) => setDetail(await answer.json(), watched), (error) => error.cause === 404 || Promise.reject(error));
     changed();
     await follow(mine);
-    throw new Error("the dashboard's server has ended the connection");
+    throw new Error("ended");
   } catch (error) {
     if (stream !== mine) return;
     close();
@@ -90,27 +95,16 @@ async function connect() {
   }
 }
 
-async function fetchJson(path, signal) {
-  const answer = await fetch(path, { signal, headers: { accept: "application/json" } });
-  if (!answer.ok) throw new Error(`the dashboard's server answers ${answer.status} (${(await answer.text()).slice(0, 200) || answer.statusText})`, { cause: answer.status });
-  return answer.json();
+async function ask(path, { signal }, headers = {}) {
+  const answer = await fetch(path, { signal, headers });
+  if (!answer.ok) throw new Error(`the dashboard's server has answered ${answer.status} (${(await answer.text()).slice(0, 200)})`, { cause: answer.status });
+  return answer;
 }
 
-async function fetchDetail(job, signal) {
-  try {
-    data.details.set(job, await fetchJson(`api/job/${encodeURIComponent(job)}`, signal));
-  } catch (error) {
-    // The snapshot may know less of the job, but that is shown.
-    if (error.cause !== 404) throw error;
-  }
-}
-
-// Reads events until the stream ends. It is not an `EventSource`, since that can begin only where it was itself.
+// Reads events until the stream ends. It is no `EventSource`, since that resumes only where it was itself.
 async function follow(mine) {
   const topics = watched === null ? "view" : `view,job:${watched}`;
-  const headers = { accept: "text/event-stream", "last-event-id": String(data.snapshot.seq ?? data.view.seq) };
-  const answer = await fetch(`events?topics=${encodeURIComponent(topics)}`, { headers, signal: mine.signal });
-  if (!answer.ok) throw new Error(`the dashboard's server answers ${answer.status} (${(await answer.text()).slice(0, 200)})`, { cause: answer.status });
+  const answer = await ask(`events?topics=${encodeURIComponent(topics)}`, mine, { accept: "text/event-stream", "last-event-id": String(data.snapshot.seq) });
   [data.brokenSince, retryMs] = [null, RETRY_MS_MIN];
   changed();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -121,58 +115,48 @@ async function follow(mine) {
     if (done) return;
     const events = (rest + value.replaceAll("\r", "")).split("\n\n");
     rest = events.pop();
-    for (const event of events) await handle(event, mine.signal);
+    for (const event of events) await handle(event, mine);
     if (events.length > 0) changed();
   }
 }
 
-async function handle(text, signal) {
-  const event = { event: "message", data: "" };
+async function handle(text, mine) {
+  const fields = { event: "", data: "" };
   for (const line of text.split("\n")) {
-    const [, field, value] = /^(\w+): ?(.*)$/.exec(line) ?? [];
-    if (field === "data") event.data += (event.data && "\n") + value;
-    else if (field) event[field] = value;
+    const [, field, value] = /^(event|data): ?(.*)$/.exec(line) ?? [];
+    if (field) fields[field] += value;
   }
-  const content = event.data ? JSON.parse(event.data) : null;
-  if (event.event === "stale") data.view.stale_since_ms = content?.stale_since_ms ?? content?.since_ms ?? now();
-  else if (event.event === "fresh") data.view.stale_since_ms = null;
-  else if (event.event === "job" && content) {
-    const id = String(content.id ?? content.job?.id ?? watched);
-    data.details.set(id, content);
-  } else if (event.event === "view" && content) {
-    if (content.snapshot) take(content);
-    else if (content.since === undefined || content.since === data.snapshot.seq) apply(data.snapshot, content);
-    // Something is missing in between.
-    else if (content.seq > data.snapshot.seq) take(await fetchJson("api/view", signal));
-  }
+  const content = fields.data ? JSON.parse(fields.data) : null;
+  if (fields.event === "stale") data.view.stale_since_ms = content?.stale_since_ms ?? now();
+  else if (fields.event === "fresh") data.view.stale_since_ms = null;
+  else if (fields.event === "job") setDetail(content, watched);
+  else if (fields.event !== "view") return;
+  else if (content.snapshot) take(content);
+  else if (content.since === data.snapshot.seq) apply(data.snapshot, content);
+  // Something is missing in between.
+  else if (content.seq > data.snapshot.seq) take(await (await ask("api/view", mine)).json());
 }
 
-const MOMENTS_MAX = 1_000;
-
 // Makes a snapshot the later one that a change leads to.
-export function apply(snapshot, delta) {
-  snapshot.seq = delta.seq;
-  snapshot.cluster = delta.cluster;
+function apply(snapshot, delta) {
+  [snapshot.seq, snapshot.cluster] = [delta.seq, delta.cluster];
   setClock(delta.cluster.at_ms);
   applyChanges(snapshot.members, delta.members);
-  for (const job of delta.jobs_gone ?? []) {
+  for (const job of delta.jobs_gone) {
     delete snapshot.jobs[job];
     data.details.delete(job);
   }
-  for (const [id, change] of Object.entries(delta.jobs ?? {})) {
-    const job = (snapshot.jobs[id] ??= { about: { stage: "unreadable" }, nodes: bare(), series: { step_ms: 1_000, points: [] } });
-    if (change.about) job.about = change.about;
-    applyChanges(job.nodes, change.nodes);
-    if (change.series) {
-      const points = job.series?.points ?? [];
-      job.series = { step_ms: change.series.step_ms, points: [...points.slice(0, change.series.kept), ...change.series.points] };
-    }
+  for (const [id, { about, nodes, series }] of Object.entries(delta.jobs)) {
+    const job = (snapshot.jobs[id] ??= { nodes: bare(), series: { points: [] } });
+    if (about) job.about = about;
+    applyChanges(job.nodes, nodes);
+    if (series) job.series = { step_ms: series.step_ms, points: [...(job.series?.points ?? []).slice(0, series.kept), ...series.points] };
   }
-  snapshot.moments = [...(snapshot.moments ?? []), ...(delta.moments ?? [])].slice(-MOMENTS_MAX);
-  if (delta.warnings) snapshot.warnings = delta.warnings;
+  snapshot.moments = [...snapshot.moments, ...delta.moments].slice(-MOMENTS_MAX);
+  snapshot.warnings = delta.warnings ?? snapshot.warnings;
 }
 
 function applyChanges(things, changes) {
   for (const name of changes?.gone ?? []) delete things[name];
-  Object.assign(things, changes?.set ?? {});
+  Object.assign(things, changes?.set);
 }

@@ -1,7 +1,5 @@
 // Builds and updates the page. Whatever comes from outside becomes text nodes and attribute values, never markup.
 
-const SVG = "http://www.w3.org/2000/svg";
-
 // Describes an element. Children that are null, false or empty are left out.
 export function h(tag, attrs, ...children) {
   const some = (child) => child !== null && child !== undefined && child !== false && child !== "";
@@ -9,7 +7,7 @@ export function h(tag, attrs, ...children) {
 }
 
 // Makes the children of `parent` those that are described. Elements stay what they are wherever possible, so that
-// focus, scroll positions and selected text survive an update. Elements with a `key` keep their identity when moved.
+// focus, scroll positions and selected text survive an update. Those with a `key` keep their identity when moved.
 export function patch(parent, wanted) {
   const keyed = new Map();
   for (const child of parent.children) if (child.__key !== undefined) keyed.set(child.__key, child);
@@ -18,22 +16,22 @@ export function patch(parent, wanted) {
   for (const node of wanted) {
     while (at?.__key !== undefined && !keys.has(at.__key)) at = drop(at);
     if (typeof node !== "object") {
-      const text = String(node);
-      if (at?.nodeType !== Node.TEXT_NODE) {
-        parent.insertBefore(document.createTextNode(text), at);
-        continue;
+      if (at?.nodeType !== Node.TEXT_NODE) parent.insertBefore(document.createTextNode(node), at);
+      else {
+        if (at.data !== String(node)) at.data = node;
+        at = at.nextSibling;
       }
-      if (at.data !== text) at.data = text;
-      at = at.nextSibling;
       continue;
     }
     const { key } = node.attrs;
-    const fits = (element) => element?.__tag === node.tag && element.__key === key;
     let element = key === undefined ? at : keyed.get(key);
-    if (!fits(element)) element = create(parent, node);
+    if (element?.__tag !== node.tag || element.__key !== key) element = create(parent, node);
     if (element === at) at = at.nextSibling;
     else parent.insertBefore(element, at);
-    update(element, node);
+    const old = element.__attrs;
+    for (const name in { ...old, ...node.attrs }) if (name === "style" || old[name] !== node.attrs[name]) set(element, name, node.attrs[name]);
+    element.__attrs = node.attrs;
+    patch(element, node.children);
   }
   while (at) at = drop(at);
 }
@@ -45,26 +43,18 @@ function drop(element) {
 }
 
 function create(parent, { tag, attrs }) {
-  const inSvg = tag === "svg" || (parent.namespaceURI === SVG && parent.tagName !== "foreignObject");
-  const element = inSvg ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  const svg = "http://www.w3.org/2000/svg";
+  const isSvg = tag === "svg" || parent.namespaceURI === svg;
+  const element = isSvg ? document.createElementNS(svg, tag) : document.createElement(tag);
   [element.__tag, element.__key, element.__attrs] = [tag, attrs.key, {}];
   attrs.ref?.(element);
   return element;
 }
 
-function update(element, { attrs, children }) {
-  const old = element.__attrs;
-  for (const name in old) if (!(name in attrs)) set(element, name, null);
-  for (const name in attrs) if (name === "style" || old[name] !== attrs[name]) set(element, name, attrs[name]);
-  element.__attrs = attrs;
-  patch(element, children);
-}
-
 function set(element, name, value) {
   if (name === "key" || name === "ref") return;
-  if (name.startsWith("on")) element[name] = value;
-  else if (name === "style") for (const part in value ?? {}) element.style.setProperty(part, value[part]);
-  else if (name === "value" || name === "checked" || name === "selected") element[name] = value;
+  if (name.startsWith("on") || name === "value" || name === "checked") element[name] = value;
+  else if (name === "style") for (const part in value) element.style.setProperty(part, value[part]);
   else if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else element.setAttribute(name, value === true ? "" : value);
 }
@@ -72,7 +62,7 @@ function set(element, name, value) {
 // What the reader has chosen (sort orders, open tables, cursors), by keys, until the page is left.
 const chosen = new Map();
 let draw = () => {};
-let due = false;
+let isDue = false;
 
 export const choice = (key, initial) => (chosen.has(key) ? chosen.get(key) : initial);
 
@@ -87,10 +77,10 @@ export function drawBy(pages) {
 
 // Draws soon, and only once however often it is asked for.
 export function redraw() {
-  if (due) return;
-  due = true;
+  if (isDue) return;
+  isDue = true;
   requestAnimationFrame(() => {
-    due = false;
+    isDue = false;
     draw();
   });
 }
@@ -109,18 +99,10 @@ const observer = new ResizeObserver((entries) => {
 
 export const widthOf = (key) => widths.get(key) ?? 0;
 
-export function measure(key) {
-  return (element) => {
-    element.__measured = key;
-    observer.observe(element);
-  };
-}
+export const measure = (key) => (element) => {
+  element.__measured = key;
+  observer.observe(element);
+};
 
 // The size of the text in pixels, to leave room for it.
 export const em = () => parseFloat(getComputedStyle(document.documentElement).fontSize) || 16;
-
-// Says something to those who cannot see it.
-export function announce(text) {
-  const region = document.getElementById("announcer");
-  if (region && region.textContent !== text) region.textContent = text;
-}

@@ -1,66 +1,98 @@
 // Parts that several pages are made of: figures with names, tables of many rows, lists of events.
 
-import { choice, choose, em, h, measure, widthOf } from "./dom.js";
-import { glyph } from "./charts.js";
-import { MOMENTS, jobName } from "./model.js";
+import { chart, glyph } from "./charts.js";
 import { data, now } from "./data.js";
-import { moment, whole } from "./text.js";
+import { choice, choose, em, h } from "./dom.js";
+import { jobName, release, times } from "./model.js";
+import { classEnd, duration, exact, known, maybe, moment, number, percent, quantile, state, total, unknown, whole } from "./text.js";
+
+// Why something is not known.
+export const WHY = {
+  share: "the program does not estimate how much of the whole is done",
+  best: "no solution is known, or solutions of this program have no numbers",
+  bound: "a task does not say what may still be found in it",
+  end: "too early to say: less than 2 % is done, or too little was observed",
+  pool: "it works on nothing, or does not report its pool",
+  process: "it works on nothing, or its system does not tell",
+  record: "what it says of itself cannot be read",
+  report: "it has not reported it",
+  span: "its record does not say when it began and ended",
+};
 
 export const link = (page, name, text = name) => h("a", { href: `#/${page}/${encodeURIComponent(name)}` }, text);
-
 export const jobLink = (id) => link("job", id, jobName(id, data.snapshot.jobs[id]?.about));
-
-// Names with values: [name, value, note].
-export const figures = (list, kind = "") => h("dl", { class: `figures ${kind}` }, list.filter(Boolean).map(([name, value, note]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value, note && h("span", { class: "note" }, note)))));
-
+export const links = (ids) => ids.map((id, at) => [at > 0 && ", ", jobLink(id)]);
+export const muted = (...text) => h("span", { class: "muted" }, text);
+export const nothing = (text) => h("p", { class: "muted" }, text);
 export const panel = (title, ...content) => h("section", { class: "panel", key: title, "aria-label": title }, h("h2", null, title), content);
 
-export const nothing = (text) => h("p", { class: "nothing" }, text);
+// Names with values: [name, value, note].
+export const figures = (list, kind = "") => h("dl", { class: `figures ${kind}` }, list.map(([name, value, note]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value, note && h("span", { class: "note" }, note)))));
+export const head = (list) => h("section", { class: "panel", "aria-label": "Figures", key: "figures" }, figures(list, "main"));
+
+// Columns of a table: one of words, one of numbers.
+export const words = (name, cell, sort, cls = "mid") => ({ name, cell, sort, cls });
+export const numbers = (name, of, format, why) => ({ name, cell: (row) => maybe(of(row), format, why), sort: (row) => of(row) ?? null, cls: "num" });
+
+const record = (of) => ({ about }) => (about.record ? of(about.record) : unknown(WHY.record));
+export const JOB = {
+  name: words("Job", ({ id }) => jobLink(id), ({ id, about }) => jobName(id, about), "name"),
+  state: words("State", ({ about }) => state(about.stage), ({ about }) => about.stage),
+  program: words("Program", record(release), ({ about }) => about.record?.program ?? null),
+  submitted: words("Submitted", record(({ submitted_ms: at, submitter }) => [moment(at, now(), false), submitter && muted(` by ${submitter}`)]), ({ about }) => about.record?.submitted_ms ?? null),
+  took: numbers("Took", ({ about }) => times(about).seconds, duration, WHY.span),
+  share: numbers("Done", ({ about }) => about.share, percent, WHY.share),
+  best: numbers("Best", ({ about }) => about.best, exact, WHY.best),
+  work: numbers("Work done", ({ about }) => about.figures.worked, number, WHY.report),
+  attempt: numbers("Attempts", ({ about }) => about.record?.attempt, whole, WHY.record),
+};
 
 const ROWS_ALL = 60;
-const ROWS_SEEN = 14;
+const ROWS_SEEN = 24;
 
-// A table that can be sorted and searched, of which only the rows in sight are in the page if there are many. A column
-// is { name, cell(row), sort(row), cls }; rows have a `key`.
-export function grid({ id, label, columns, rows, search, sorted = [0, 1], empty = "Nothing yet." }) {
+// A table that can be sorted by columns { name, cell(row), sort(row), cls }, and filtered by the text of a `search(row)`.
+// Rows have a `key`; if there are many, only those in sight are in the page.
+export function grid({ id, label, columns, rows, search, sorted = [0, 1], empty = "There is none." }) {
   const [by, way] = choice(`sort:${id}`, sorted);
-  const asked = choice(`search:${id}`, "");
-  const found = asked && search ? rows.filter((row) => search(row).toLowerCase().includes(asked.toLowerCase())) : rows;
-  const value = (row) => columns[by].sort?.(row) ?? null;
-  const ordered = [...found].sort((a, b) => {
-    const [x, y] = [value(a), value(b)];
-    // What is not known comes last in either direction.
-    if (x === null || y === null) return (x === null) - (y === null);
-    return (x < y ? -1 : x > y ? 1 : a.key < b.key ? -1 : 1) * way;
-  });
-  const high = Math.round(em() * 2.5);
-  const isMany = ordered.length > ROWS_ALL;
-  const from = isMany ? Math.max(0, Math.min(ordered.length - ROWS_SEEN, Math.floor(choice(`scroll:${id}`, 0) / high) - 4)) : 0;
-  const to = isMany ? Math.min(ordered.length, from + ROWS_SEEN + 8) : ordered.length;
-  const space = (count, key) => count > 0 && h("tr", { key, "aria-hidden": "true", class: "space" }, h("td", { colspan: columns.length, style: { height: `${count * high}px` } }));
-  const heads = columns.map(({ name, sort, cls }, at) => h("th", { scope: "col", class: cls, "aria-sort": at === by ? (way > 0 ? "ascending" : "descending") : null },
-    sort ? h("button", { type: "button", class: "sort", onclick: () => choose(`sort:${id}`, [at, at === by ? -way : 1]) }, name, h("span", { "aria-hidden": "true", class: "arrow" }, at === by ? (way > 0 ? "↑" : "↓") : "")) : name));
-  const line = (row, at) => h("tr", { key: row.key, "aria-rowindex": at + 2, style: { height: `${high}px` } },
-    columns.map(({ cell, cls }, column) => h(column === 0 ? "th" : "td", { class: cls, scope: column === 0 ? "row" : null }, cell(row))));
+  const asked = choice(`search:${id}`, "").toLowerCase();
+  const found = asked ? rows.filter((row) => search(row).toLowerCase().includes(asked)) : rows;
+  const valued = found.map((row) => [columns[by].sort(row), row]);
+  // What is not known comes last in either direction.
+  valued.sort(([x, a], [y, b]) => (x === null || y === null ? (x === null) - (y === null) : (x < y ? -1 : x > y ? 1 : a.key < b.key ? -1 : 1) * way));
+  const size = Math.round(em() * 2.4);
+  const isMany = valued.length > ROWS_ALL;
+  const from = isMany ? Math.max(0, Math.min(valued.length - ROWS_SEEN, Math.floor(choice(`scroll:${id}`, 0) / size) - 4)) : 0;
+  const seen = isMany ? valued.slice(from, from + ROWS_SEEN) : valued;
+  const space = (key, count) => count > 0 && h("tr", { key, "aria-hidden": "true", class: "space" }, h("td", { colspan: columns.length, style: { height: `${count * size}px` } }));
+  const title = ({ name, sort, cls }, at) => h("th", { scope: "col", class: cls, "aria-sort": at === by ? (way > 0 ? "ascending" : "descending") : null },
+    sort ? h("button", { type: "button", class: "sort", onclick: () => choose(`sort:${id}`, [at, at === by ? -way : 1]) }, name, h("span", { "aria-hidden": "true", class: "arrow" }, at === by ? (way > 0 ? "↑" : "↓") : "")) : name);
   return h("div", { class: "grid", key: id },
-    search && (rows.length > 8 || asked) && h("p", { class: "search" },
-      h("label", { for: `search-${id}` }, "Filter "), h("input", { id: `search-${id}`, type: "search", value: asked, oninput: (event) => choose(`search:${id}`, event.target.value) }),
-      h("span", { class: "muted", role: "status" }, ` ${whole(found.length)}${found.length === rows.length ? "" : ` of ${whole(rows.length)}`}`)),
-    ordered.length === 0 ? nothing(asked ? "Nothing matches the filter." : empty) :
-    h("div", { class: `scroll ${isMany ? "many" : ""}`, tabindex: "0", role: "region", "aria-label": label, ref: measure(`grid:${id}`),
-      onscroll: (event) => isMany && choose(`scroll:${id}`, event.target.scrollTop) },
-      h("table", { "aria-rowcount": ordered.length + 1, class: widthOf(`grid:${id}`) < em() * 44 ? "narrow" : "" },
-        h("caption", { class: "hidden" }, label),
-        h("thead", null, h("tr", null, heads)),
-        h("tbody", null, space(from, "before"), ordered.slice(from, to).map((row, at) => line(row, from + at)), space(ordered.length - to, "after")))));
+    rows.length > 8 && h("label", { class: "search" }, "Filter ", h("input", { type: "search", value: asked, oninput: (event) => choose(`search:${id}`, event.target.value) }), h("span", { class: "muted", role: "status" }, ` ${whole(found.length)} of ${whole(rows.length)}`)),
+    found.length === 0 ? nothing(asked ? "Nothing matches." : empty) : h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label, onscroll: (event) => isMany && choose(`scroll:${id}`, event.target.scrollTop) },
+      h("table", { "aria-rowcount": found.length + 1 }, h("caption", { class: "hidden" }, label), h("thead", null, h("tr", null, columns.map(title))),
+        h("tbody", null, space("before", from),
+          seen.map(([, row], at) => h("tr", { key: `row ${row.key}`, "aria-rowindex": from + at + 2, style: { height: `${size}px` } }, columns.map(({ cell, cls }, column) => h(column === 0 ? "th" : "td", { class: cls, scope: column === 0 && "row" }, cell(row))))),
+          space("after", valued.length - from - seen.length)))));
 }
 
-const KINDS = { joined: "joined", left: "left", lost: "lost", job_runs: "best", job_over: "notice" };
+const HAPPENED = { joined: ["joined", "has joined"], left: ["left", "has left"], lost: ["lost", "was lost"], job_runs: ["other", "runs"], job_over: ["other", "is over"] };
+export const happened = (what) => HAPPENED[what]?.[1] ?? what;
 
-// The latest events, the last one first.
-export function events(list, most = 12) {
+// The latest events, the last one first; better solutions are among them.
+export function events(list, most) {
   if (list.length === 0) return nothing("Nothing has happened since this is observed.");
-  return h("ol", { class: "events" }, list.slice(-most).reverse().map(({ at_ms: at, what, name, seq }) => h("li", { key: `${seq} ${what} ${name}` },
-    moment(at, now()), glyph(KINDS[what]),
-    h("span", null, what.startsWith("job") ? ["Job ", jobLink(name)] : ["Node ", link("node", name)], ` ${MOMENTS[what] ?? what}`))));
+  const text = ({ what, name, value, node }) => what === undefined ? ["Best ", h("b", null, known(value) ? exact(value) : "improved"), node && [" by ", link("node", node)]] : [what.startsWith("job") ? ["Job ", jobLink(name)] : ["Node ", link("node", name)], ` ${happened(what)}`];
+  return h("ol", { class: "events" }, list.slice(-most).reverse().map((one) => h("li", { key: `${one.at_ms} ${one.what} ${one.name}` }, moment(one.at_ms, now()), glyph(one.what ? HAPPENED[one.what]?.[0] : "best"), h("span", null, text(one)))));
+}
+
+// How many requests took how long.
+export function latencies(title, id, classes) {
+  const from = classes?.findIndex((times) => times > 0) ?? -1;
+  if (from < 0) return nothing("No node reports how long its requests took.");
+  const seen = classes.slice(from, classes.findLastIndex((times) => times > 0) + 1);
+  return chart({
+    id, title, caption: `${whole(total(seen))} requests: half of them took up to ${duration(quantile(classes, 0.5))}, 99 of 100 up to ${duration(quantile(classes, 0.99))}.`,
+    xs: seen.map((_, at) => at + 0.5), x: [0, seen.length], nameX: (value) => `≤ ${duration(classEnd(from + Math.min(seen.length - 1, Math.floor(value))))}`, y: { from: 0, to: Math.max(...seen) * 1.1, format: number },
+    layers: [{ kind: "bars", cls: "c1", points: seen.map((times, at) => [at, at + 1, times]) }], columns: [{ name: "requests", cls: "c1 strong", at: (at) => whole(seen[at]) }], height: 8,
+  });
 }
