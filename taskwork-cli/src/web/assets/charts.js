@@ -5,8 +5,8 @@ import { choice, choose, em, h, measure, widthOf } from "./dom.js";
 import { clock, known, moment, total, whole } from "./text.js";
 
 const MINUTE = 60_000, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
-const UNITS = [[1_000, [1, 2, 5, 10, 15, 30]], [MINUTE, [1, 2, 5, 10, 15, 30]], [HOUR, [1, 2, 3, 6, 12]], [DAY, [1, 2, 7, 14, 28, 91, 182, 365]]];
-const TIME_STEPS = UNITS.flatMap(([unit, steps]) => steps.map((n) => n * unit));
+const STEPS = [[1_000, [1, 2, 5, 10, 15, 30]], [MINUTE, [1, 2, 5, 10, 15, 30]], [HOUR, [1, 2, 3, 6, 12]], [DAY, [1, 2, 7, 14, 28, 91, 182, 365]]];
+const TIME_STEPS = STEPS.flatMap(([unit, steps]) => steps.map((n) => n * unit));
 const KEYS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
 
 // The frame of every chart, around a cursor over `size` values, which `text(index)` tells. It is a slider to those who

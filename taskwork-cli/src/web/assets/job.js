@@ -105,7 +105,7 @@ function workersOverTime(one) {
     id: "workers", title: "Nodes over time", height: 12, y: { from: 0, to: most * 1.05, format: number },
     caption: `${about.pool ? `${count(about.pool.workers, "worker")} on ${count(about.nodes_at_work, "node")} now, at` : "At"} most ${count(most, "worker")} at a time. ${changes.length > 0 ? `Nodes: ${changes.map(([n, what]) => `${whole(n)} ${what}`).join(", ")}.` : "No node has come or gone."}`,
     layers: [{ kind: "band", isStep: true, cls: "c1 strong", points: area(null, working) }, { kind: "band", isStep: true, cls: "c7 idle", points: area(working, workers) }, { kind: "step", cls: "c7", points: points.map((point, at) => [point.at_ms, workers[at]]) }],
-    columns: [column("busy workers", "c1 strong", working, whole), column("idle", "c7 hatched", workers.map((n, at) => n - working[at]), whole), column("nodes", null, points.map((point) => point.nodes.last), whole)],
+    columns: [column("busy workers", "c1 strong", working, whole), column("idle", "c7", workers.map((n, at) => n - working[at]), whole), column("nodes", null, points.map((point) => point.nodes.last), whole)],
     marks: marksOf(one),
   });
 }

@@ -55,6 +55,7 @@ function drawStatus() {
   patch(byId("cluster"), [view?.cluster ?? ""]);
   patch(byId("state"), [sign(old ? "✕" : "●", old ? "bad" : view ? "good" : ""), old ? "not current" : !view ? "connecting" : `${isLive && view.source !== "replay" ? "live" : "recorded"}, ${at}`]);
   const since = old && `${old.why} since ${clock(old.since, now(), false)}`;
+  byId("banner").hidden = !old;
   patch(byId("banner"), old ? [h("p", null, sign("▲"), view ? `Data is ${duration(Math.floor((now() - old.since) / 1000))} old: ${since}.` : `Nothing is known yet: ${since}.`)] : []);
   // It is said once, not each second.
   patch(byId("announcer"), old ? [`The data is old: ${since}.`] : []);
@@ -76,6 +77,11 @@ function offerThemes() {
   };
 }
 
+// The address is that of a page, and cannot name a place in it.
+byId("skip").onclick = (event) => {
+  event.preventDefault();
+  byId("main").focus();
+};
 offerThemes();
 drawBy(drawPage);
 window.addEventListener("hashchange", redraw);

@@ -33,10 +33,10 @@ export function overviewPage() {
 function program({ key, members: nodes, running, waiting }) {
   const state = [count(nodes.length, "node"), count(total(nodes, (node) => node.workers), "worker"), waiting.length > 0 && `${count(waiting.length, "job")} waiting`].filter(Boolean).join(", ");
   return h("section", { class: "panel", key: `program ${key}`, "aria-label": key }, h("div", { class: "head" }, h("h2", null, key), muted(state)),
-    running.length > 0 ? running.map(({ id }) => line(job(id))) : nothing(nodes.length > 0 ? "Its nodes have no job." : "No node runs it."));
+    running.length > 0 ? running.map(({ id }) => programLine(job(id))) : nothing(nodes.length > 0 ? "Its nodes have no job." : "No node runs it."));
 }
 
-function line({ id, about, points }) {
+function programLine({ id, about, points }) {
   const end = ending(about, points);
   return h("div", { class: "line", key: id }, h("div", null, h("b", null, jobLink(id)), muted(maybe(times(about).seconds, (s) => `for ${duration(s)}`, WHY.span))),
     figures([
