@@ -95,7 +95,7 @@ export const glyph = (kind) => h("svg", { class: `glyph mark ${kind}`, viewBox: 
 const swatch = (kind) => h("span", { class: `swatch ${kind}`, "aria-hidden": "true" });
 
 // A chart over times or numbers `xs`, from x[0] to x[1]. Each column is { name, cls, at(index) }, a text; each layer is
-// { kind, cls, points }; marks above it are { x, kind, text }. Charts of one `group` have one cursor.
+// { kind, cls, points }; marks above it are { x, kind, text() }. Charts of one `group` have one cursor.
 export function chart({ xs, x, y, layers, columns, marks = [], height = 13, nameX, group, ...more }) {
   const key = `cursor:${group ?? more.id}`;
   const pointed = choice(key, null);
@@ -128,7 +128,7 @@ export function chart({ xs, x, y, layers, columns, marks = [], height = 13, name
       across.map((value) => h("text", { x: round(px(value)), y: full - size * 0.3, "text-anchor": px(value) > right - size * 2 ? "end" : "middle" }, nameTick(value))),
       layers.map((one) => one && layer(one, px, py)),
       together(marks, px).map(({ px: mark, kind, texts }) => h("g", { class: `mark ${kind}`, transform: `translate(${round(mark)} ${round(size * 0.6)})` },
-        h("title", null, texts.slice(0, 4).join("; "), texts.length > 4 && `; and ${texts.length - 4} more`), h("line", { y1: 6, y2: round(bottom - size * 0.6) }), shape(kind))),
+        h("title", null, texts.slice(0, 4).map((text) => text()).join("; "), texts.length > 4 && `; and ${texts.length - 4} more`), h("line", { y1: 6, y2: round(bottom - size * 0.6) }), shape(kind))),
       h("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }),
       at !== null && h("line", { class: "cursor", x1: round(px(xs[at])), x2: round(px(xs[at])), y1: top / 2, y2: bottom }));
   };

@@ -7,10 +7,13 @@ const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 15_000;
 // A server says something every 10 s; after this it is taken for gone.
 const SILENT_MS_MAX = 25_000;
+// Details are as large as all changes of many seconds, so they are fetched seldom.
+const DETAIL_MS_MIN = 5_000;
 const MOMENTS_MAX = 1_000;
 
 let changed = () => {};
-let watched = null;
+let watched = { job: null, mark: null };
+let detailTimer = 0;
 let stream = null;
 let retryMs = RETRY_MS_MIN;
 let retryTimer = 0;
@@ -22,7 +25,7 @@ export function open(onChange) {
   if (embedded) {
     const { view, job } = JSON.parse(embedded.textContent);
     take(view);
-    if (job) setDetail(job, Object.keys(data.snapshot.jobs)[0]);
+    if (job) data.details.set(job.id, job);
     return changed();
   }
   data.isLive = true;
@@ -30,21 +33,38 @@ export function open(onChange) {
   if (!document.hidden) connect();
 }
 
-// Says which job is looked at; null for none.
-export function watch(job) {
-  if (watched === job) return;
-  watched = job;
-  if (stream) connect();
+// Says which job is looked at, null for none: its details are fetched, and again when `mark` is another.
+export function watch(job, mark) {
+  if (watched.job === job && watched.mark === mark) return;
+  const isOther = watched.job !== job;
+  watched = { job, mark };
+  if (isOther || !detailTimer) fetchDetail();
 }
 
+async function fetchDetail() {
+  clearTimeout(detailTimer);
+  detailTimer = 0;
+  const { job, mark } = watched;
+  if (job === null || !stream) return;
+  detailTimer = setTimeout(() => (detailTimer = 0) || watched.job !== job || watched.mark === mark || fetchDetail(), DETAIL_MS_MIN);
+  // Without them the page shows what the snapshot says.
+  const answer = await ask(`api/job/${encodeURIComponent(job)}`, stream).catch(() => null);
+  if (!answer) return;
+  data.details.set(job, await answer.json());
+  changed();
+}
+
+// Whether there will be more than there is.
+export const isMoving = () => data.isLive && data.view?.source !== "replay";
+
 // The time by the observer's clock, in milliseconds since 1970. It stands still in what was recorded.
-export const now = () => data.nowMs + (data.isLive ? performance.now() - data.gotAt : 0);
+export const now = () => data.nowMs + (isMoving() ? performance.now() - data.gotAt : 0);
 
 // Since when what is shown is not current any more, and why; null if it is current.
 export function stale() {
   if (data.brokenSince !== null) return { since: data.brokenSince, why: data.why };
-  const since = data.view?.stale_since_ms ?? data.snapshot?.cluster.silent_since_ms ?? null;
-  return since === null ? null : { since, why: "ZooKeeper has not answered" };
+  const since = data.view?.stale_since_ms ?? null;
+  return since === null || !isMoving() ? null : { since, why: "ZooKeeper has not answered" };
 }
 
 // Things by name in an object without a prototype: a name may be anything, `constructor` too.
@@ -64,10 +84,6 @@ function setClock(ms) {
   if (Math.abs(ms - now()) > 1_500) [data.nowMs, data.gotAt] = [ms, performance.now()];
 }
 
-function setDetail(content, id) {
-  data.details.set(String(content.id ?? content.job?.id ?? id), content);
-}
-
 function close() {
   clearTimeout(retryTimer);
   stream?.abort();
@@ -79,8 +95,7 @@ async function connect() {
   const mine = (stream = new AbortController());
   try {
     if (!data.snapshot) take(await (await ask("api/view", mine)).json());
-    // Of a job that the server does not know in detail, the snapshot may say something.
-    if (watched !== null) await ask(`api/job/${encodeURIComponent(watched)}`, mine).then(async (answer) => setDetail(await answer.json(), watched), (error) => error.cause === 404 || Promise.reject(error));
+    fetchDetail();
     changed();
     await follow(mine);
     throw new Error("ended");
@@ -103,8 +118,7 @@ async function ask(path, { signal }, headers = {}) {
 
 // Reads events until the stream ends. It is no `EventSource`, since that resumes only where it was itself.
 async function follow(mine) {
-  const topics = watched === null ? "view" : `view,job:${watched}`;
-  const answer = await ask(`events?topics=${encodeURIComponent(topics)}`, mine, { accept: "text/event-stream", "last-event-id": String(data.snapshot.seq) });
+  const answer = await ask("events?topics=view", mine, { accept: "text/event-stream", "last-event-id": String(data.snapshot.seq) });
   [data.brokenSince, retryMs] = [null, RETRY_MS_MIN];
   changed();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -129,7 +143,6 @@ async function handle(text, mine) {
   const content = fields.data ? JSON.parse(fields.data) : null;
   if (fields.event === "stale") data.view.stale_since_ms = content?.stale_since_ms ?? now();
   else if (fields.event === "fresh") data.view.stale_since_ms = null;
-  else if (fields.event === "job") setDetail(content, watched);
   else if (fields.event !== "view") return;
   else if (content.snapshot) take(content);
   else if (content.since === data.snapshot.seq) apply(data.snapshot, content);

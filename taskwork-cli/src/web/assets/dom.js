@@ -9,9 +9,10 @@ export function h(tag, attrs, ...children) {
 // Makes the children of `parent` those that are described. Elements stay what they are wherever possible, so that
 // focus, scroll positions and selected text survive an update. Those with a `key` keep their identity when moved.
 export function patch(parent, wanted) {
+  const keys = new Set();
+  for (const { attrs } of wanted) if (attrs?.key !== undefined) keys.add(attrs.key);
   const keyed = new Map();
-  for (const child of parent.children) if (child.__key !== undefined) keyed.set(child.__key, child);
-  const keys = new Set(wanted.map((node) => node.attrs?.key));
+  if (keys.size > 0) for (const child of parent.children) if (child.__key !== undefined) keyed.set(child.__key, child);
   let at = parent.firstChild;
   for (const node of wanted) {
     while (at?.__key !== undefined && !keys.has(at.__key)) at = drop(at);
@@ -29,7 +30,8 @@ export function patch(parent, wanted) {
     if (element === at) at = at.nextSibling;
     else parent.insertBefore(element, at);
     const old = element.__attrs;
-    for (const name in { ...old, ...node.attrs }) if (name === "style" || old[name] !== node.attrs[name]) set(element, name, node.attrs[name]);
+    for (const name in old) if (!(name in node.attrs)) set(element, name, null);
+    for (const name in node.attrs) if (old[name] !== node.attrs[name]) set(element, name, node.attrs[name]);
     element.__attrs = node.attrs;
     patch(element, node.children);
   }
@@ -54,8 +56,9 @@ function create(parent, { tag, attrs }) {
 function set(element, name, value) {
   if (name === "key" || name === "ref") return;
   if (name.startsWith("on") || name === "value" || name === "checked") element[name] = value;
-  else if (name === "style") for (const part in value) element.style.setProperty(part, value[part]);
-  else if (value === null || value === undefined || value === false) element.removeAttribute(name);
+  else if (name === "style") {
+    for (const part in value) if (element.style[part] !== value[part]) element.style[part] = value[part];
+  } else if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else element.setAttribute(name, value === true ? "" : value);
 }
 
@@ -81,6 +84,7 @@ export function redraw() {
   isDue = true;
   requestAnimationFrame(() => {
     isDue = false;
+    textSize = parseFloat(getComputedStyle(document.documentElement).fontSize) || 16;
     draw();
   });
 }
@@ -105,4 +109,5 @@ export const measure = (key) => (element) => {
 };
 
 // The size of the text in pixels, to leave room for it.
-export const em = () => parseFloat(getComputedStyle(document.documentElement).fontSize) || 16;
+let textSize = 16;
+export const em = () => textSize;

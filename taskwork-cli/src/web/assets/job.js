@@ -35,11 +35,11 @@ function axis({ about, points }) {
   return [from, Math.max(points.at(-1)?.at_ms ?? from, from + 5_000)];
 }
 
-function numbersOf({ about, points, detail }) {
+function numbersOf({ about, points }) {
   const { stage, figures: done, pool, record, open_tasks: open, parked_tasks: parked } = about;
   const over = isOver(stage);
   const end = ending(about, points);
-  const went = spent(done, detail?.where_time_went);
+  const went = spent(done);
   return head([
     [over ? "Took" : "Elapsed", maybe(times(about).seconds, duration, WHY.span), over && record?.finished_ms && ["until ", moment(record.finished_ms, now())]],
     ["Share done", maybe(about.share, (share) => [percent(share), meter(share)], WHY.share)],
@@ -89,11 +89,11 @@ function convergence(one) {
     layers: isLog ? [{ kind: "line", cls: "c5", points: at([gaps.map((gap) => gap || null)]) }]
       : [{ kind: "band", isStep: true, cls: "c1", points: at([bound, best]) }, { kind: "line", cls: "c2 dashed", points: at([bound]) }, { kind: "step", cls: "c1", points: at([best]) }],
     columns: [column("best", "c1 line", best, exact), column("bound", "c2 line dashed", bound, exact), column("gap", isLog ? "c5 line" : "c1", gaps, percent)],
-    marks: improvements.map(({ at_ms: when, value, node }) => ({ x: when, kind: "best", text: `${clock(when, x[1])}: ${known(value) ? exact(value) : "better"}${node ? ` by ${node}` : ""}` })).filter((mark) => mark.x >= x[0]),
+    marks: improvements.map(({ at_ms: when, value, node }) => ({ x: when, kind: "best", text: () => `${clock(when, x[1])}: ${known(value) ? exact(value) : "better"}${node ? ` by ${node}` : ""}` })).filter((mark) => mark.x >= x[0]),
   }));
 }
 
-const marksOf = ({ moments, x }) => moments.filter(({ what, at_ms: at }) => at >= x[0] && !what.startsWith("job")).map(({ at_ms: at, what, name }) => ({ x: at, kind: what, text: `${clock(at, x[1])}: ${name} ${happened(what)}` }));
+const marksOf = ({ moments, x }) => moments.filter(({ what, at_ms: at }) => at >= x[0] && !what.startsWith("job")).map(({ at_ms: at, what, name }) => ({ x: at, kind: what, text: () => `${clock(at, x[1])}: ${name} ${happened(what)}` }));
 
 function workersOverTime(one) {
   const { points, about, moments } = one;
@@ -149,12 +149,12 @@ function shareDone(one) {
 
 const SPENT = [["searching", "searching", "c1"], ["handling", "beginning and ending tasks", "c5"], ["looking", "looking for work", "c2"], ["starting", "starting", "c7"]];
 
-function timeSpent({ about, detail }) {
-  const [title, went] = ["Where the time went", spent(about.figures, detail?.where_time_went)];
+function timeSpent({ about }) {
+  const [title, went] = ["Where the time went", spent(about.figures)];
   if (!went) return panel(title, nothing("No node reports where the time of its workers went."));
   return h("section", { class: "panel", key: title, "aria-label": title }, parts({
     id: "spent", level: "h2", title, caption: `${duration(went.all)} of the workers' time, of which ${percent(went.searching / went.all)} went into the search.`, format: duration,
-    of: SPENT.filter(([kind]) => known(went[kind])).map(([kind, name, cls]) => ({ name, cls: `${cls} strong`, value: went[kind] })),
+    of: SPENT.map(([kind, name, cls]) => ({ name, cls: `${cls} strong`, value: went[kind] })),
   }));
 }
 

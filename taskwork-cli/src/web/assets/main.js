@@ -1,6 +1,6 @@
 // Shows the page that the address names, and keeps it current.
 
-import { data, now, open, stale, watch } from "./data.js";
+import { data, isMoving, now, open, stale, watch } from "./data.js";
 import { drawBy, h, patch, redraw } from "./dom.js";
 import { jobPage } from "./job.js";
 import { historyPage, nodePage, nodesPage, overviewPage, queuePage, serversPage } from "./pages.js";
@@ -27,9 +27,9 @@ function route() {
 
 function drawPage() {
   const [page, name] = route();
-  watch(page === "job" ? name : null);
-  const missing = () => ({ title: "No such page", content: [h("p", null, "There is no such page. ", h("a", { href: "#/" }, "Overview"))] });
-  const made = data.snapshot ? (PAGES[page] ?? missing)(name) : { title: "taskwork", content: [nothing(data.why ? "" : "Reading the cluster …")] };
+  if (page === "job") watch(name, data.snapshot?.jobs[name]?.about.best);
+  else watch(null);
+  const made = make(page, name);
   const here = `${page}/${name}`;
   patch(byId("main"), [
     h("header", { class: "title", key: `title ${here}` }, h("h1", { tabindex: "-1" }, made.title), made.lead && h("p", { class: "lead" }, made.lead)),
@@ -48,17 +48,47 @@ function drawPage() {
   shown = here;
 }
 
+function make(page, name) {
+  if (!data.snapshot) return { title: "taskwork", content: [nothing(data.why ? "" : "Reading the cluster …")] };
+  if (!PAGES[page]) return { title: "No such page", content: [h("p", null, "There is no such page. ", h("a", { href: "#/" }, "Overview"))] };
+  try {
+    return PAGES[page](name);
+  } catch (error) {
+    console.error(error);
+    return { title: "taskwork", content: [nothing(`This cannot be shown: ${error.message}`)] };
+  }
+}
+
 function drawStatus() {
   const old = stale();
-  const { view, isLive } = data;
+  const { view } = data;
   const at = clock(now());
   patch(byId("cluster"), [view?.cluster ?? ""]);
-  patch(byId("state"), [sign(old ? "✕" : "●", old ? "bad" : view ? "good" : ""), old ? "not current" : !view ? "connecting" : `${isLive && view.source !== "replay" ? "live" : "recorded"}, ${at}`]);
+  patch(byId("state"), [sign(old ? "✕" : "●", old ? "bad" : view ? "good" : ""), old ? "not current" : !view ? "connecting" : `${isMoving() ? "live" : "recorded"}, ${at}`]);
   const since = old && `${old.why} since ${clock(old.since, now(), false)}`;
   byId("banner").hidden = !old;
   patch(byId("banner"), old ? [h("p", null, sign("▲"), view ? `Data is ${duration(Math.floor((now() - old.since) / 1000))} old: ${since}.` : `Nothing is known yet: ${since}.`)] : []);
   // It is said once, not each second.
   patch(byId("announcer"), old ? [`The data is old: ${since}.`] : []);
+}
+
+const BUSY_SHARE_MAX = 0.008;
+const DRAW_MS_MAX = 2_000;
+let [cost, drawnAt, timer] = [0, 0, 0];
+
+// Draws what has come, but spends no more than a small share of the time on that, unless it would be late.
+function redrawInTime() {
+  timer ||= setTimeout(() => {
+    timer = 0;
+    redraw();
+  }, Math.max(0, drawnAt + Math.min(DRAW_MS_MAX, cost / BUSY_SHARE_MAX) - performance.now()));
+}
+
+function drawTimed() {
+  const from = performance.now();
+  drawPage();
+  drawnAt = performance.now();
+  cost = drawnAt - from;
 }
 
 // The theme is the system's, or the one that was chosen, which is remembered.
@@ -83,9 +113,9 @@ byId("skip").onclick = (event) => {
   byId("main").focus();
 };
 offerThemes();
-drawBy(drawPage);
+drawBy(drawTimed);
 window.addEventListener("hashchange", redraw);
-open(redraw);
+open(redrawInTime);
 redraw();
 // Ages grow also when nothing comes.
 setInterval(() => document.hidden || drawStatus(), 1_000);

@@ -7,13 +7,23 @@ const orNull = (value) => (known(value) ? value : null);
 
 export const jobName = (id, about) => about?.record?.name || id;
 export const release = (of) => `${of.program} ${of.program_version}`;
-export const members = () => Object.entries(data.snapshot.members).map(([name, now]) => ({ ...now, ...now.member, name, key: name }));
+
+// What `make` makes of the snapshot, once for each tick.
+function ofTick(make) {
+  let [snapshot, seq, made] = [null, null, null];
+  return () => {
+    if (data.snapshot !== snapshot || data.snapshot.seq !== seq) [snapshot, seq, made] = [data.snapshot, data.snapshot.seq, make(data.snapshot)];
+    return made;
+  };
+}
+
+export const members = ofTick((snapshot) => Object.entries(snapshot.members).map(([name, now]) => ({ ...now, ...now.member, name, key: name })));
 
 // The jobs, the first submission first.
-export function jobs() {
-  const all = Object.entries(data.snapshot.jobs).map(([id, job]) => ({ ...job, id, key: id }));
+export const jobs = ofTick((snapshot) => {
+  const all = Object.entries(snapshot.jobs).map(([id, job]) => ({ ...job, id, key: id }));
   return all.sort((a, b) => (a.about.record?.submitted_ms ?? 0) - (b.about.record?.submitted_ms ?? 0) || (a.id < b.id ? -1 : 1));
-}
+});
 
 export const openJobs = () => jobs().filter(({ about }) => !isOver(about.stage));
 
@@ -41,11 +51,8 @@ export function programs() {
 }
 
 // Where the time of workers went, in seconds, and all of it; null if nobody says.
-export function spent(figures, told) {
-  const { times: of, busy_ns: busyNs = 0, idle_ns: idleNs = 0 } = figures ?? {};
-  const went = told ? { searching: told.searching_s, handling: told.handling_s ?? told.ending_s, looking: told.looking_s, starting: told.starting_s }
-    : of ? { searching: of.searching_ns / 1e9, handling: (of.handling_ns ?? of.ending_ns) / 1e9, looking: of.looking_ns / 1e9, starting: of.starting_ns / 1e9 }
-      : { searching: busyNs / 1e9, looking: idleNs / 1e9 };
+export function spent({ times: of }) {
+  const went = Object.fromEntries(["searching", "handling", "looking", "starting"].map((kind) => [kind, (of?.[`${kind}_ns`] ?? 0) / 1e9]));
   const all = total(Object.values(went));
   return all > 0 ? { ...went, all } : null;
 }
@@ -74,26 +81,33 @@ export function ending({ share, eta_seconds: likely }, points) {
   return { likely, least: fast > 0 ? Math.min(likely, (1 - share) / fast) : likely, most: slow > 0 ? Math.max(likely, (1 - share) / slow) : null };
 }
 
-// Everything of a job, from its details if a server sends them, and from the snapshot; null if it is not known.
+// Everything of a job; null if it is not known. Who found what, and a picture, are in its details only.
 export function job(id) {
   const detail = data.details.get(id);
-  const own = data.snapshot.jobs[id] ?? detail?.job;
+  const own = data.snapshot.jobs[id];
   if (!own) return null;
-  const about = own.about ?? own;
-  const points = (data.snapshot.jobs[id]?.series?.points?.length > 0 ? own : (detail ?? own)).series?.points ?? [];
-  const given = Array.isArray(detail?.nodes) ? detail.nodes.map((node) => [node.node ?? node.name, node]) : Object.entries(detail?.nodes ?? own.nodes ?? {});
-  const nodes = given.map(([name, node]) => nodeOf(name, node));
+  const { about, series: { points } } = own;
+  const nodes = Object.entries(own.nodes).map(([name, node]) => nodeOf(name, node));
   const names = new Set([id, ...nodes.map((node) => node.name)]);
   const { from, to } = times(about);
-  const moments = (detail?.moments ?? data.snapshot.moments).filter(({ at_ms: at, name }) => at >= (from ?? 0) && at <= (to ?? Infinity) && names.has(name));
-  const told = (detail?.improvements ?? []).map((one) => ({ ...one, value: one.value ?? one.best }));
-  const better = points.filter((point, at) => known(point.best) && point.best !== points[at - 1]?.best).map((point) => ({ at_ms: point.at_ms, value: point.best }));
-  return { id, about, points, nodes, moments, improvements: told.length > 0 ? told : better, detail };
+  const moments = data.snapshot.moments.filter(({ at_ms: at, name }) => at >= (from ?? 0) && at <= (to ?? Infinity) && names.has(name));
+  const finders = new Map(detail?.improvements?.map(({ value, node }) => [value, node]));
+  const better = points.filter((point, at) => known(point.best) && point.best !== points[at - 1]?.best);
+  const improvements = better.map(({ at_ms, best }) => ({ at_ms, value: best, node: finders.get(best) }));
+  return { id, about, points, nodes, moments, improvements, detail };
 }
 
-function nodeOf(name, { state, report }) {
-  const { figures = {}, timeline = [], at_ms: reported } = report ?? {};
+// What was made of nodes. Those of which nothing was reported since are the same objects as before.
+const made = new WeakMap();
+
+function nodeOf(name, node) {
   const member = data.snapshot.members[name];
+  if (!made.has(node) || made.get(node).member !== member) made.set(node, { ...readNode(name, node, member), member });
+  return made.get(node);
+}
+
+function readNode(name, { state, report }, member) {
+  const { figures = {}, timeline = [], at_ms: reported } = report ?? {};
   const from = timeline[0]?.at_ms ?? null;
   const to = timeline.find(({ kind }) => kind === "left" || kind === "abandoned")?.at_ms ?? reported ?? null;
   const seconds = from !== null && to > from ? (to - from) / 1000 : null;
