@@ -102,6 +102,7 @@ async function connect() {
   } catch (error) {
     if (stream !== mine) return;
     close();
+    if (error.cause === 401) return location.assign("sign-in");
     data.brokenSince ??= now() || Date.now();
     data.why = error.cause ? error.message : "the dashboard's server has not answered";
     retryTimer = setTimeout(connect, retryMs);
@@ -120,6 +121,8 @@ async function ask(path, { signal }, headers = {}) {
 async function follow(mine) {
   const answer = await ask("events?topics=view", mine, { accept: "text/event-stream", "last-event-id": String(data.snapshot.seq) });
   [data.brokenSince, retryMs] = [null, RETRY_MS_MIN];
+  // A stream begins with it if ZooKeeper does not answer.
+  data.view.stale_since_ms = null;
   changed();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
