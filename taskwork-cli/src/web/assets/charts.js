@@ -38,7 +38,7 @@ function frame({ id, title, caption, level = "h3", tools, size, at, move, text, 
 }
 
 // Round numbers, about `wanted` of them, between two.
-export function ticks(from, to, wanted) {
+function ticks(from, to, wanted) {
   const raw = (to - from) / Math.max(1, wanted);
   if (!(raw > 0)) return [from];
   const unit = 10 ** Math.floor(Math.log10(raw));
@@ -152,7 +152,7 @@ function together(marks, px) {
 }
 
 // Shares in tenths of a per cent that add up to 100 %: what rounding takes away goes to those that lose most by it.
-export function shares(values) {
+function shares(values) {
   const tenths = values.map((value) => (value / total(values)) * 1000);
   const whole = tenths.map(Math.floor);
   const order = tenths.map((_, at) => at).sort((a, b) => tenths[b] - whole[b] - (tenths[a] - whole[a]));

@@ -46,7 +46,10 @@ async function fetchDetail() {
   detailTimer = 0;
   const { job, mark } = watched;
   if (job === null || !stream) return;
-  detailTimer = setTimeout(() => (detailTimer = 0) || watched.job !== job || watched.mark === mark || fetchDetail(), DETAIL_MS_MIN);
+  detailTimer = setTimeout(() => {
+    detailTimer = 0;
+    if (watched.job === job && watched.mark !== mark) fetchDetail();
+  }, DETAIL_MS_MIN);
   // Without them the page shows what the snapshot says.
   const answer = await ask(`api/job/${encodeURIComponent(job)}`, stream).catch(() => null);
   if (!answer) return;

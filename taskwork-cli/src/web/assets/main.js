@@ -1,4 +1,8 @@
 // Shows the page that the address names, and keeps it current.
+//
+// The modules can also stand one after the other in one script, as in a report that is a single file, in the order
+// dom, text, data, model, charts, parts, job, pages, main: each import is a line of its own, which is left out there
+// with the word `export`, and no name stands at the top of two modules.
 
 import { data, isMoving, now, open, stale, watch } from "./data.js";
 import { drawBy, h, patch, redraw } from "./dom.js";
