@@ -7,6 +7,7 @@ import { clock, known, moment, total, whole } from "./text.js";
 const MINUTE = 60_000, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 const STEPS = [[1_000, [1, 2, 5, 10, 15, 30]], [MINUTE, [1, 2, 5, 10, 15, 30]], [HOUR, [1, 2, 3, 6, 12]], [DAY, [1, 2, 7, 14, 28, 91, 182, 365]]];
 const TIME_STEPS = STEPS.flatMap(([unit, steps]) => steps.map((n) => n * unit));
+const TICKS_MAX = 40;
 const KEYS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
 
 // The frame of every chart, around a cursor over `size` values, which `text(index)` tells. It is a slider to those who
@@ -37,7 +38,7 @@ function frame({ id, title, caption, level = "h3", tools, size, at, move, text, 
 }
 
 // Round numbers, about `wanted` of them, between two.
-export function ticks(from, to, wanted) {
+function ticks(from, to, wanted) {
   const raw = (to - from) / Math.max(1, wanted);
   if (!(raw > 0)) return [from];
   const unit = 10 ** Math.floor(Math.log10(raw));
@@ -45,9 +46,9 @@ export function ticks(from, to, wanted) {
 }
 
 function multiples(step, from, to, shift = 0) {
-  const found = [];
-  for (let at = Math.ceil((from - shift) / step - 1e-9); at * step + shift <= to + step * 1e-9; at += 1) found.push(Number((at * step + shift).toPrecision(14)));
-  return found;
+  const first = Math.ceil((from - shift) / step - 1e-9);
+  const found = Array.from({ length: TICKS_MAX }, (_, at) => Number(((first + at) * step + shift).toPrecision(14)));
+  return found.filter((value) => value <= to + step * 1e-9);
 }
 
 const round = (value) => Math.round(value * 10) / 10;
@@ -118,7 +119,7 @@ export function chart({ xs, x, y, layers, columns, marks = [], height = 13, name
     const zone = new Date(x[0]).getTimezoneOffset() * MINUTE;
     const across = nameX ? ticks(x[0], x[1], wanted) : multiples(step, x[0], x[1], zone);
     const nameTick = nameX ?? ((value) => (step >= DAY ? clock(value, 0).slice(5, 10) : clock(value, value, step < MINUTE)));
-    const up = y.isLog ? multiples(1, scale(y.from), scale(y.to)).map((power) => 10 ** power) : ticks(y.from, y.to, Math.max(2, full / (size * 3.2)));
+    const up = y.isLog ? multiples(Math.ceil((scale(y.to) - scale(y.from)) / 6) || 1, scale(y.from), scale(y.to)).map((power) => 10 ** power) : ticks(y.from, y.to, Math.max(2, full / (size * 3.2)));
     const point = (event) => move(nearest(x[0] + ((event.clientX - event.currentTarget.getBoundingClientRect().left - left) / (right - left)) * (x[1] - x[0])));
     return h("svg", { width, height: full, "aria-hidden": "true", onpointermove: point, onpointerdown: point },
       up.map((value) => [
@@ -151,7 +152,7 @@ function together(marks, px) {
 }
 
 // Shares in tenths of a per cent that add up to 100 %: what rounding takes away goes to those that lose most by it.
-export function shares(values) {
+function shares(values) {
   const tenths = values.map((value) => (value / total(values)) * 1000);
   const whole = tenths.map(Math.floor);
   const order = tenths.map((_, at) => at).sort((a, b) => tenths[b] - whole[b] - (tenths[a] - whole[a]));

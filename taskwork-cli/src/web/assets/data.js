@@ -46,7 +46,10 @@ async function fetchDetail() {
   detailTimer = 0;
   const { job, mark } = watched;
   if (job === null || !stream) return;
-  detailTimer = setTimeout(() => (detailTimer = 0) || watched.job !== job || watched.mark === mark || fetchDetail(), DETAIL_MS_MIN);
+  detailTimer = setTimeout(() => {
+    detailTimer = 0;
+    if (watched.job === job && watched.mark !== mark) fetchDetail();
+  }, DETAIL_MS_MIN);
   // Without them the page shows what the snapshot says.
   const answer = await ask(`api/job/${encodeURIComponent(job)}`, stream).catch(() => null);
   if (!answer) return;
@@ -102,6 +105,7 @@ async function connect() {
   } catch (error) {
     if (stream !== mine) return;
     close();
+    if (error.cause === 401) return location.assign("sign-in");
     data.brokenSince ??= now() || Date.now();
     data.why = error.cause ? error.message : "the dashboard's server has not answered";
     retryTimer = setTimeout(connect, retryMs);
@@ -120,6 +124,8 @@ async function ask(path, { signal }, headers = {}) {
 async function follow(mine) {
   const answer = await ask("events?topics=view", mine, { accept: "text/event-stream", "last-event-id": String(data.snapshot.seq) });
   [data.brokenSince, retryMs] = [null, RETRY_MS_MIN];
+  // A stream begins with it if ZooKeeper does not answer.
+  data.view.stale_since_ms = null;
   changed();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

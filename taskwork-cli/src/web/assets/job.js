@@ -88,7 +88,7 @@ function convergence(one) {
     y: isLog ? { from: 10 ** Math.floor(Math.log10(Math.min(...open))), to: 10 ** Math.ceil(Math.log10(Math.max(...open))), isLog, format: percent } : { from: least - room, to: most + room, format: exact },
     layers: isLog ? [{ kind: "line", cls: "c5", points: at([gaps.map((gap) => gap || null)]) }]
       : [{ kind: "band", isStep: true, cls: "c1", points: at([bound, best]) }, { kind: "line", cls: "c2 dashed", points: at([bound]) }, { kind: "step", cls: "c1", points: at([best]) }],
-    columns: [column("best", "c1 line", best, exact), column("bound", "c2 line dashed", bound, exact), column("gap", isLog ? "c5 line" : "c1", gaps, percent)],
+    columns: [column("best", isLog ? null : "c1 line", best, exact), column("bound", isLog ? null : "c2 line dashed", bound, exact), column("gap", isLog ? "c5 line" : "c1", gaps, percent)],
     marks: improvements.map(({ at_ms: when, value, node }) => ({ x: when, kind: "best", text: () => `${clock(when, x[1])}: ${known(value) ? exact(value) : "better"}${node ? ` by ${node}` : ""}` })).filter((mark) => mark.x >= x[0]),
   }));
 }
@@ -213,14 +213,17 @@ const ENDED = ["ended", "failed", "cancelled"];
 // The calls of a workflow, by task.
 function workflow(summary) {
   if (!Array.isArray(summary?.tasks)) return null;
-  const calls = (task) => total(["waiting", "ready", "running", ...ENDED], (kind) => task[kind]);
-  const over = (task) => total(ENDED, (kind) => task[kind]);
+  // Only the framework knows what it shows: it may be anything.
+  const tasks = summary.tasks.filter((task) => task && typeof task === "object");
+  const sum = (task, kinds) => total(kinds, (kind) => Number(task[kind]));
+  const over = (task) => sum(task, ENDED);
+  const calls = (task) => sum(task, ["waiting", "ready", "running", ...ENDED]);
   const columns = [
-    words("Task", (task) => task.task, (task) => task.at, "name"),
+    words("Task", (task) => String(task.task), (task) => task.at, "name"),
     words("Over", (task) => [meter(over(task) / calls(task)), `${whole(over(task))} of ${whole(calls(task))}`], (task) => over(task) / calls(task), "wide"),
     ...["running", "ready", "waiting", "failed", "retries"].map((kind) => numbers(kind, (task) => task[kind], whole, WHY.report)),
     numbers("mean time", (task) => (task.runs > 0 ? task.total_ns / task.runs / 1e9 : null), duration, "no call has ended"),
     numbers("moved", (task) => task.moved_bytes, bytes, WHY.report),
   ];
-  return panel("Workflow", grid({ id: "workflow", label: "Calls by task", columns, rows: summary.tasks.map((task, at) => ({ ...task, at, key: at })), search: (task) => task.task }));
+  return panel("Workflow", grid({ id: "workflow", label: "Calls by task", columns, rows: tasks.map((task, at) => ({ ...task, at, key: at })), search: (task) => String(task.task) }));
 }

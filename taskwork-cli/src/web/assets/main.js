@@ -1,4 +1,8 @@
 // Shows the page that the address names, and keeps it current.
+//
+// The modules can also stand one after the other in one script, as in a report that is a single file, in the order
+// dom, text, data, model, charts, parts, job, pages, main: each import is a line of its own, which is left out there
+// with the word `export`, and no name stands at the top of two modules.
 
 import { data, isMoving, now, open, stale, watch } from "./data.js";
 import { drawBy, h, patch, redraw } from "./dom.js";
@@ -74,11 +78,13 @@ function drawStatus() {
 
 const BUSY_SHARE_MAX = 0.008;
 const DRAW_MS_MAX = 2_000;
-let [cost, drawnAt, timer] = [0, 0, 0];
+let [cost, drawnAt, timer, isFirst] = [0, 0, 0, true];
 
 // Draws what has come, but spends no more than a small share of the time on that, unless it would be late.
 function redrawInTime() {
-  timer ||= setTimeout(() => {
+  // The first data are shown at once.
+  if (isFirst) redraw();
+  else timer ||= setTimeout(() => {
     timer = 0;
     redraw();
   }, Math.max(0, drawnAt + Math.min(DRAW_MS_MAX, cost / BUSY_SHARE_MAX) - performance.now()));
@@ -88,7 +94,8 @@ function drawTimed() {
   const from = performance.now();
   drawPage();
   drawnAt = performance.now();
-  cost = drawnAt - from;
+  cost = isFirst ? 0 : drawnAt - from;
+  isFirst = !data.snapshot;
 }
 
 // The theme is the system's, or the one that was chosen, which is remembered.

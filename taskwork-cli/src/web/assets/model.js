@@ -75,6 +75,7 @@ const WINDOWS = 10;
 export function ending({ share, eta_seconds: likely }, points) {
   if (!known(likely) || !known(share)) return null;
   const seen = points.filter((point) => known(point.share));
+  if (seen.length < 2) return null;
   const at = (part) => seen[Math.floor((part * (seen.length - 1)) / WINDOWS)];
   const pace = Array.from({ length: WINDOWS }, (_, part) => ((at(part + 1).share - at(part).share) / (at(part + 1).at_ms - at(part).at_ms)) * 1000);
   const [slow, fast] = pace.sort((a, b) => a - b).filter((_, place) => place === 1 || place === WINDOWS - 2);

@@ -50,7 +50,7 @@ function programLine({ id, about, points }) {
 }
 
 const REASONS = { queued: "its nodes work on earlier jobs", suspended: "an operator has suspended it", submitting: "its data is being written", abandoned: "its submitter is gone", unreadable: WHY.record };
-const why = ({ about: { stage, missing, record } }) => missing ?? (stage === "waiting" ? ["after ", links(record.after)] : REASONS[stage] ?? "");
+const why = ({ about: { stage, missing, record } }) => missing ?? (stage === "waiting" ? ["after ", links(record?.after ?? [])] : REASONS[stage] ?? "");
 const searchJob = ({ id, about }) => [id, about.stage, ...Object.values(about.record ?? {})].join(" ");
 
 const listed = (title, rows, columns, sorted) => ({ title, lead: [count(rows.length, "job")], content: [h("div", { class: "panel", key: title }, grid({ id: title, label: title, columns, rows, search: searchJob, sorted }))] });
@@ -120,7 +120,7 @@ export function serversPage() {
   const { cluster: { silent_since_ms: silent, outages, events: seen }, warnings: unreadable } = data.snapshot;
   const all = jobs();
   const asked = (kind) => number(total(all, ({ about }) => about.requests[kind]));
-  const took = (kind) => Array.from({ length: 32 }, (_, at) => total(all, ({ about }) => about.latencies[kind][at]));
+  const took = (kind) => Array.from({ length: 32 }, (_, at) => total(all, ({ about }) => about.latencies?.[kind][at]));
   const rows = Object.entries(unreadable).map(([key, text]) => ({ key, text }));
   return {
     title: "ZooKeeper",

@@ -5,7 +5,9 @@ import { h } from "./dom.js";
 const THIN = "\u202f";
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
-export const known = (value) => typeof value === "number" && Number.isFinite(value);
+// Larger numbers could not be drawn.
+const NUMBER_MAX = 1e300;
+export const known = (value) => typeof value === "number" && Math.abs(value) < NUMBER_MAX;
 export const total = (list, of = (one) => one) => list.reduce((sum, one) => sum + (of(one) || 0), 0);
 export const whole = (value) => grouped.format(value).replaceAll(",", THIN);
 export const count = (value, one, many = `${one}s`) => `${whole(value)} ${value === 1 ? one : many}`;
@@ -55,15 +57,19 @@ export function duration(seconds) {
   return `${Math.floor(s / unit)}${THIN}${name}${rest > 0 ? ` ${rest}${THIN}${nextName}` : ""}`;
 }
 
+// A node may say anything of its clock.
+const isTime = (ms) => Math.abs(ms) < 8e15;
 const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString();
 
 // A time of day; with the day if it is not that of `now`.
 export function clock(ms, now = ms, seconds = true) {
+  if (!isTime(ms) || !isTime(now)) return "–";
   const [day, time] = local(ms).split("T");
   return `${day === local(now).slice(0, 10) ? "" : `${day} `}${time.slice(0, seconds ? 8 : 5)}`;
 }
 
 export function moment(ms, now, seconds) {
+  if (!isTime(ms)) return unknown("its clock says what is no time");
   const utc = new Date(ms).toISOString();
   return h("time", { datetime: utc, title: `${utc.slice(0, 19).replace("T", " ")} UTC` }, clock(ms, now, seconds));
 }
