@@ -17,6 +17,7 @@ mod labels;
 mod large_data;
 mod ledger;
 mod models;
+mod notices;
 mod partitions;
 mod published;
 mod published_on_a_cluster;
