@@ -12,6 +12,7 @@ mod install;
 #[cfg(test)]
 mod manifests;
 mod mutants;
+mod schemas;
 mod sim;
 mod step;
 mod test;
