@@ -131,7 +131,7 @@ fn nodes_leave_by_themselves() {
     cluster.start_nodes("tree", 1, &[&one[..], &short].concat()).unwrap();
     let job = begin(&mut cluster, 2);
     cluster
-        .start_nodes("tree", 1, &[&one[..], &["--idle-exit", "1s", "--label", "gpu=yes"]].concat())
+        .start_nodes("tree", 1, &[&one[..], &["--idle-exit", "5s", "--label", "gpu=yes"]].concat())
         .unwrap();
     cluster.wait_for_log(2, "the node takes part").unwrap();
     assert!(cluster.nodes[1].wait().unwrap().success(), "{}", cluster.log(1));
