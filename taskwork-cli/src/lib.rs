@@ -82,6 +82,7 @@ mod manual;
 mod version;
 mod picture;
 mod solve;
+mod notice;
 mod node;
 mod submit;
 #[cfg(feature = "web")]
@@ -102,5 +103,7 @@ pub use taskwork::Kinds;
 pub fn check_arguments(text: &str) {
     let _ = target::seconds(text);
     let _ = course::interval(text);
+    let _ = target::time(text);
+    notice::check(text);
     let _ = text.parse::<taskwork::Address>();
 }

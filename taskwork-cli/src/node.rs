@@ -1,17 +1,21 @@
 //! `node`: runs a node of a cluster until it is told to leave.
 
-use std::{net::SocketAddr, process::ExitCode, time::Duration};
+use std::{net::SocketAddr, pin::pin, process::ExitCode, time::Duration};
 
 use clap::Args;
 use taskwork::{Address, Kinds, Labels, Node, NodeBuilder};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::Instant,
+};
 
 use crate::{
     Failure,
     build::BuildArguments,
     course::interval,
     log::{Level, LogArguments},
-    target::{ClusterArguments, merged, runtime, seconds},
+    notice::{self, Notice, Notices, Source},
+    target::{ClusterArguments, merged, runtime, seconds, time},
 };
 
 #[derive(Debug, Args)]
@@ -33,7 +37,8 @@ pub(crate) struct Arguments {
     /// The address to listen on for other nodes; port 0 takes any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// The address at which other nodes reach this one, if it differs: an address, or an address and a port.
+    /// The address at which other nodes reach this one, if it differs: an IP address or the name of a host, with or
+    /// without a port. A name is looked up here, whenever the node joins.
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     advertise: Option<Address>,
     /// Time to leave after a signal, in seconds. In the last third of it, tasks that no other node has taken
@@ -46,6 +51,24 @@ pub(crate) struct Arguments {
     #[cfg(feature = "web")]
     #[arg(long, value_name = "ADDR")]
     health: Option<SocketAddr>,
+    /// Where the node learns that its machine will be taken away: aws, gcp or azure (their metadata services), slurm
+    /// (the time limit of the job), file:PATH (a file that appears, with the seconds that are left, a time, or
+    /// nothing in it), or none. It then leaves in the time that is left, and never takes longer than the drain
+    /// deadline. May be repeated.
+    #[arg(
+        long = "notice",
+        value_name = "SOURCE",
+        env = "TASKWORK_NOTICE",
+        value_delimiter = ',',
+        value_parser = str::parse::<Source>
+    )]
+    notices: Vec<Source>,
+    /// Leave when there has been no job for the node for so long, for example 10m. It need not be told by anybody.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    idle_exit: Option<Duration>,
+    /// Leave so early that the node is gone after this time, for example 12h.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    max_lifetime: Option<Duration>,
     /// Log what the node does in each of its jobs every so many seconds; with 0 never.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = interval)]
     log_every: Duration,
@@ -77,41 +100,64 @@ pub(crate) fn run(
     if let Some(workers) = arguments.workers {
         node = node.workers(workers);
     }
-    if let Some(address) = arguments.advertise {
+    if let Some(address) = arguments.advertise.clone() {
         node = node.advertise(address);
     }
     if arguments.cluster.is_insecure() {
         node = node.insecure();
     }
     let runtime = runtime()?;
-    #[cfg(feature = "web")]
-    let health = arguments.health;
-    #[cfg(not(feature = "web"))]
-    let health = None;
-    let served = runtime.block_on(serve(node, health));
+    let served = runtime.block_on(serve(node, arguments));
     // A task that never checks whether it should stop would keep its thread, and this process, for ever.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// Runs the node until it has left. Each SIGTERM and each Ctrl-C asks it to leave.
-async fn serve(node: NodeBuilder, health: Option<SocketAddr>) -> Result<(), Failure> {
+/// Runs the node until it has left. Each SIGTERM and each Ctrl-C asks it to leave, and so does a notice.
+async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<(), Failure> {
     let refused = |error| Failure::failed(format!("signals cannot be listened for: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
-    let listener = match health {
+    let lead = notice::lead(arguments.drain_deadline);
+    let mut notices = Notices::watch(&arguments.notices, lead)?;
+    if let Some(lifetime) = arguments.max_lifetime {
+        notices.end_after(lifetime, lead);
+    }
+    #[cfg(feature = "web")]
+    let address = arguments.health;
+    #[cfg(not(feature = "web"))]
+    let address = None;
+    let listener = match address {
         Some(address) => Some(health::listen(address)?),
         None => None,
     };
     let mut node = node.serve()?;
-    let health = health::serve(listener, &node);
-    tokio::pin!(health);
+    let mut health = pin!(health::serve(listener, &node));
+    let mut idle = pin!(or_never(arguments.idle_exit.map(|time| node.idle_for(time))));
+    let (mut is_idle, mut leaves_by) = (false, None);
     loop {
         tokio::select! {
             never = &mut health => match never {},
             ended = node.ended() => return Ok(ended?),
             _ = terminate.recv() => node.drain(),
             _ = interrupt.recv() => node.drain(),
+            Notice { why, gone_at } = notices.next() => {
+                let left = gone_at.saturating_duration_since(Instant::now());
+                let deadline = notice::deadline(left, arguments.drain_deadline);
+                if shortens(&mut leaves_by, Instant::now() + deadline) {
+                    tracing::warn!(
+                        why, left_s = left.as_secs(), deadline_s = deadline.as_secs_f64(), "the node is to leave"
+                    );
+                    node.drain_within(deadline);
+                } else {
+                    tracing::info!(why, left_s = left.as_secs(), "the node is leaving already, and in time");
+                }
+            }
+            () = &mut idle, if !is_idle => {
+                is_idle = true;
+                tracing::info!("there has been no job for the node for long; it leaves");
+                node.drain();
+            }
         }
     }
 }
@@ -163,5 +209,38 @@ mod health {
 
     pub(super) fn serve(_: Option<Infallible>, _: &Node) -> impl Future<Output = Infallible> + use<> {
         std::future::pending()
+    }
+}
+
+/// Waits for what there may be; for ever if there is nothing.
+async fn or_never(waits: Option<impl Future<Output = ()>>) {
+    match waits {
+        Some(waits) => waits.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Notes by when a node is to have left. Returns whether it has to hurry for that: a second request to leave makes it
+/// park its tasks instead of handing them on.
+fn shortens(leaves_by: &mut Option<Instant>, at: Instant) -> bool {
+    let shortens = leaves_by.is_none_or(|before| at < before);
+    if shortens {
+        *leaves_by = Some(at);
+    }
+    shortens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_notice_with_less_time_hurries_a_node_that_leaves() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut leaves_by = None;
+        assert!(shortens(&mut leaves_by, now + 30 * second));
+        assert!(!shortens(&mut leaves_by, now + 31 * second));
+        assert!(shortens(&mut leaves_by, now + 5 * second));
+        assert!(!shortens(&mut leaves_by, now + 29 * second));
     }
 }

@@ -79,7 +79,8 @@ struct DataArguments {
     /// process. Port 0 takes any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// The address at which nodes reach this process, if it differs: an address, or an address and a port.
+    /// The address at which nodes reach this process, if it differs: an IP address or the name of a host, with or
+    /// without a port.
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     advertise: Option<Address>,
     /// The number of nodes that must have such data before this process ends, without --wait. The job waits for ever

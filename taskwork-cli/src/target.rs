@@ -20,7 +20,8 @@ pub(crate) struct ClusterArguments {
     /// The name of the cluster; several can share a ZooKeeper.
     #[arg(long, value_name = "NAME", default_value = "default", env = "TASKWORK_CLUSTER")]
     cluster: String,
-    /// A file with one line user:password, the credentials for ZooKeeper; only its owner may read it.
+    /// A file with one line user:password, the credentials for ZooKeeper; only its owner may read it, or a group to
+    /// which root has given it.
     #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_AUTH")]
     zk_auth: Option<PathBuf>,
     /// Use TLS to ZooKeeper; a PEM file with the certificates of the authorities that signed the servers'.
@@ -153,10 +154,37 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The longest time that an option takes.
+const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
+
+/// Parses a time of up to a year, in seconds or with units.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let expected = || "expected a time of up to a year, such as 90s, 10m or 1h 30m".to_owned();
+    let time = match text.parse::<u32>() {
+        Ok(seconds) => Duration::from_secs(seconds.into()),
+        Err(_) => humantime::parse_duration(text).map_err(|_| expected())?,
+    };
+    if time.is_zero() || time > TIME_MAX { Err(expected()) } else { Ok(time) }
+}
+
 /// Creates the runtime for a command's connections.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("no thread could be started: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_units_or_is_in_seconds() {
+        assert_eq!(time("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(time("1h 30m"), Ok(Duration::from_secs(5400)));
+        for wrong in ["", "0", "0s", "-1", "ten", "1.5", "2years", "99999999999999999999h"] {
+            assert!(time(wrong).unwrap_err().contains("10m"), "{wrong:?}");
+        }
+    }
 }

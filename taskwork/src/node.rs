@@ -1,7 +1,7 @@
 //! Running a node of a cluster in any process.
 
 use std::{
-    fmt,
+    fmt, future,
     net::{IpAddr, SocketAddr},
     num::NonZeroUsize,
     str::FromStr,
@@ -11,7 +11,11 @@ use std::{
 };
 
 use thiserror::Error;
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time,
+};
 use zk::{ClusterPaths, Connect, Labels};
 
 use crate::{
@@ -23,7 +27,7 @@ use crate::{
     shell::{
         kinds::Kinds,
         memory,
-        platform::{Advertise, Machine},
+        platform::{Advertise, HostName, Machine},
         pulse::{Health, Pulse},
         seat::SeatError,
         serve::{Brought, ServeError, ServeSetup, serve},
@@ -58,15 +62,20 @@ pub struct NodeBuilder {
 /// Dropping it aborts it, which to the other nodes is the same as the loss of its machine: the job that it
 /// worked on begins another attempt.
 pub struct Node {
-    leave: mpsc::Sender<()>,
+    leave: mpsc::Sender<Option<Duration>>,
+    /// The number of jobs at hand.
+    jobs: watch::Receiver<usize>,
     /// `None` once its end has been reported.
     serving: Option<JoinHandle<Result<(), ServeError>>>,
     pulse: Arc<Pulse>,
 }
 
-/// The address at which other nodes reach a node: an IP address, with or without a port. Without one, the
-/// port is the one that the node listens on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The address at which other nodes reach a node: an IP address or a host's name, with or without a port. Without
+/// one, the port is the one that the node listens on.
+///
+/// A name is looked up by the node itself whenever it joins, and the others are told the IP address. Of several
+/// addresses, one of the kind that the node listens on is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address(Advertise);
 
 /// The reasons for which a node did not start, or ended other than by leaving.
@@ -250,13 +259,18 @@ impl NodeBuilder {
         }
         let advertise = self.advertise.map(|Address(advertise)| advertise);
         let beyond = |ip: IpAddr| !ip.is_loopback();
-        let reached = beyond(self.listen.ip()) || advertise.is_some_and(|at| beyond(at.ip));
+        let advertises_beyond = advertise.as_ref().is_some_and(|at| match &at.host {
+            HostName::Ip(ip) => beyond(*ip),
+            // Where it leads is known only later.
+            HostName::Name(_) => true,
+        });
+        let reached = beyond(self.listen.ip()) || advertises_beyond;
         if reached && self.connect.credentials.is_none() && !self.trusts_network {
             return Err(NodeError::Open { listen: self.listen });
         }
         let pulse = Arc::<Pulse>::default();
         let setup = ServeSetup {
-            platform: Box::new(Machine { connect: self.connect, listen: self.listen, advertise }),
+            platform: Box::new(Machine::new(self.connect, self.listen, advertise)),
             cluster: self.cluster,
             release,
             kinds: self.kinds,
@@ -268,11 +282,13 @@ impl NodeBuilder {
             brought: self.brought,
             pulse: Arc::clone(&pulse),
             report_every: self.report_every,
+            jobs: watch::Sender::default(),
         };
+        let jobs = setup.jobs.subscribe();
         // Further requests would have no effect, so a small capacity suffices.
         let (leave, told) = mpsc::channel(8);
         let serving = tokio::spawn(async move { serve(&setup, told).await });
-        Ok(Node { leave, serving: Some(serving), pulse })
+        Ok(Node { leave, jobs, serving: Some(serving), pulse })
     }
 }
 
@@ -297,7 +313,36 @@ impl Node {
     /// them.
     pub fn drain(&self) {
         // If the channel is full, enough requests are pending already.
-        let _ = self.leave.try_send(());
+        let _ = self.leave.try_send(None);
+    }
+
+    /// The same, for a node whose machine will soon be gone: within this time, if that is less than the
+    /// [deadline](NodeBuilder::drain_deadline).
+    pub fn drain_within(&self, left: Duration) {
+        let _ = self.leave.try_send(Some(left));
+    }
+
+    /// Waits until the node has had no job at hand for this long, from now on. Jobs that it does not take, such as
+    /// those that require other labels, do not count.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future has no effect; a new one waits anew.
+    pub fn idle_for(&self, time: Duration) -> impl Future<Output = ()> + Send + use<> {
+        let mut jobs = self.jobs.clone();
+        async move {
+            loop {
+                let ended = jobs.wait_for(|jobs| *jobs == 0).await.is_err();
+                if ended {
+                    return future::pending().await;
+                }
+                // Any change: a short job may be over before anybody looks.
+                tokio::select! {
+                    biased;
+                    changed = jobs.changed() => if changed.is_err() { return future::pending().await },
+                    () = time::sleep(time) => return,
+                }
+            }
+        }
     }
 
     /// Waits until the node has ended. The reason is reported only once: later calls return `Ok` at once.
@@ -360,20 +405,24 @@ impl From<ServeError> for NodeError {
 }
 
 impl Address {
-    pub(crate) fn ip(self) -> IpAddr {
-        self.0.ip
+    /// Returns the IP address, unless it is yet to be looked up.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        match self.0.host {
+            HostName::Ip(ip) => Some(ip),
+            HostName::Name(_) => None,
+        }
     }
 }
 
 impl From<IpAddr> for Address {
     fn from(ip: IpAddr) -> Self {
-        Self(Advertise { ip, port: None })
+        Self(Advertise { host: HostName::Ip(ip), port: None })
     }
 }
 
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Self {
-        Self(Advertise { ip: address.ip(), port: Some(address.port()) })
+        Self(Advertise { host: HostName::Ip(address.ip()), port: Some(address.port()) })
     }
 }
 
@@ -384,10 +433,38 @@ impl FromStr for Address {
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(address.into());
         }
-        let ip: IpAddr =
-            text.parse().map_err(|_| "expected an IP address, or an IP address and a port".to_owned())?;
-        Ok(ip.into())
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(ip.into());
+        }
+        let expected = || "expected an IP address or the name of a host, with or without :PORT".to_owned();
+        let (name, port) = match text.rsplit_once(':') {
+            Some((name, port)) => (name, Some(port.parse().map_err(|_| expected())?)),
+            None => (text, None),
+        };
+        if !is_host_name(name) {
+            return Err(expected());
+        }
+        Ok(Self(Advertise { host: HostName::Name(name.to_owned()), port }))
     }
+}
+
+/// The maximum length of a host's name.
+const HOST_NAME_MAX: usize = 253;
+
+/// Returns whether a text may be the name of a host. One that ends with a number is none: it is a mistyped address.
+fn is_host_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        label.len() <= 63
+            && ends(label.chars().next())
+            && ends(label.chars().next_back())
+            && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+    };
+    let relative = text.strip_suffix('.').unwrap_or(text);
+    let last = relative.rsplit('.').next().unwrap_or_default();
+    text.len() <= HOST_NAME_MAX
+        && relative.split('.').all(is_label)
+        && !last.chars().all(|c| c.is_ascii_digit())
 }
 
 impl fmt::Debug for NodeBuilder {
@@ -402,5 +479,52 @@ impl fmt::Debug for NodeBuilder {
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node").field("has_ended", &self.has_ended()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Advertise, String> {
+        text.parse().map(|Address(advertise)| advertise)
+    }
+
+    fn named(name: &str, port: Option<u16>) -> Result<Advertise, String> {
+        Ok(Advertise { host: HostName::Name(name.to_owned()), port })
+    }
+
+    fn at(ip: &str, port: Option<u16>) -> Result<Advertise, String> {
+        Ok(Advertise { host: HostName::Ip(ip.parse().unwrap()), port })
+    }
+
+    #[test]
+    fn an_address_is_an_ip_address_or_a_name() {
+        assert_eq!(parsed("192.0.2.17"), at("192.0.2.17", None));
+        assert_eq!(parsed("192.0.2.17:7420"), at("192.0.2.17", Some(7420)));
+        assert_eq!(parsed("2001:db8::1"), at("2001:db8::1", None));
+        assert_eq!(parsed("[2001:db8::1]:7420"), at("2001:db8::1", Some(7420)));
+        assert_eq!(parsed("node-3.nodes.tsp.svc"), named("node-3.nodes.tsp.svc", None));
+        assert_eq!(parsed("localhost:7420"), named("localhost", Some(7420)));
+    }
+
+    #[test]
+    fn what_is_no_address_is_rejected() {
+        let long = "a.".repeat(200);
+        for text in ["", ":1", "a b", "host:", "host:70000", "192.0.2.300", "-a", "a..b", "http://a", &long] {
+            assert!(parsed(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn idle_is_without_a_job_for_long() {
+        let (leave, _told) = mpsc::channel(1);
+        let jobs = watch::Sender::new(1);
+        let node = Node { leave, jobs: jobs.subscribe(), serving: None, pulse: Arc::default() };
+        let mut idle = std::pin::pin!(node.idle_for(Duration::ZERO));
+        // It is polled once.
+        assert!(time::timeout(Duration::ZERO, idle.as_mut()).await.is_err(), "there is a job");
+        jobs.send_replace(0);
+        time::timeout(Duration::from_secs(30), idle).await.expect("there is none any more");
     }
 }

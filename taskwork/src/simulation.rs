@@ -11,9 +11,13 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     pin::Pin,
     sync::Arc,
+    time::Duration,
 };
 
-use tokio::{sync::mpsc, time};
+use tokio::{
+    sync::{mpsc, watch},
+    time,
+};
 use zk::{ClusterPaths, Labels, Release, Store, job::Share};
 
 pub use crate::pool::Pace;
@@ -195,7 +199,8 @@ pub struct Setup {
 /// The kind of the simulated type of task in job records.
 const KIND: &str = "simulated";
 
-/// Runs a node until it is told to leave by a message on `leave`, possibly repeated, or ends with an error.
+/// Runs a node until it is told to leave by a message on `leave`, possibly repeated, or ends with an error. The
+/// message is the time that is left, if it is less than the limits say.
 ///
 /// # Errors
 /// As for a node process.
@@ -203,7 +208,7 @@ pub async fn run_node<T: Task>(
     world: Arc<dyn World>,
     pace: Arc<dyn Pace>,
     setup: Setup,
-    leave: mpsc::Receiver<()>,
+    leave: mpsc::Receiver<Option<Duration>>,
 ) -> Result<(), String> {
     let mut kinds = Kinds::default();
     kinds.add_kind(KIND, Sliced::<T> { pace, tasks: std::marker::PhantomData });
@@ -220,6 +225,7 @@ pub async fn run_node<T: Task>(
         brought: Brought::default(),
         pulse: Arc::default(),
         report_every: None,
+        jobs: watch::Sender::default(),
     };
     serve(&setup, leave).await.map_err(|error: ServeError| error.to_string())
 }

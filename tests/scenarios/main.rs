@@ -17,6 +17,7 @@ mod labels;
 mod large_data;
 mod ledger;
 mod models;
+mod notices;
 mod observe;
 mod partitions;
 mod published;

@@ -1,18 +1,20 @@
-//! `cargo xtask check`: formatting, lints, documentation and the rules for dependencies.
+//! `cargo xtask check`: formatting, lints, documentation, the rules for dependencies, and manifests.
 
 use anyhow::Result;
 
 use crate::{
-    install,
+    install, schemas,
     step::{self, Step},
 };
 
 /// Runs every check; none of them changes a file of the project.
 ///
 /// # Errors
-/// A check failed.
+/// A check failed, or could not be prepared.
 pub(crate) fn run() -> Result<()> {
-    step::run_all(&steps(install::cargo_deny()))
+    let mut steps = steps(install::cargo_deny());
+    steps.extend(schemas::steps()?);
+    step::run_all(&steps)
 }
 
 fn steps(install_deny: Option<Step>) -> Vec<Step> {

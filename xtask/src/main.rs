@@ -1,14 +1,18 @@
-//! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim`, `fuzz`, `mutants` and
-//! `bench`.
+//! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim`, `fuzz`, `mutants`, `bench` and
+//! `chart`.
 
 mod bench;
+mod chart;
 mod check;
 mod cluster;
 mod data;
 mod fix;
 mod fuzz;
 mod install;
+#[cfg(test)]
+mod manifests;
 mod mutants;
+mod schemas;
 mod sim;
 mod step;
 mod test;
@@ -60,6 +64,8 @@ enum Command {
     },
     /// Run benchmarks
     Bench(bench::Bench),
+    /// Generate the Helm chart from the manifests for Kubernetes
+    Chart,
     /// Start a cluster on this machine, ZooKeeper and nodes, until Ctrl-C
     Cluster(cluster::Arguments),
 }
@@ -72,6 +78,7 @@ fn main() -> ExitCode {
         Command::Sim { arguments } => sim::run(&arguments),
         Command::Fuzz { seconds, only } => fuzz::run(seconds, only.as_deref()),
         Command::Mutants { only } => mutants::run(only.as_deref()),
+        Command::Chart => chart::run(),
         Command::Bench(bench) => bench::run(&bench),
         Command::Cluster(arguments) => cluster::run(&arguments),
     };

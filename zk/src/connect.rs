@@ -268,9 +268,9 @@ impl Credentials {
     pub fn from_file(path: &Path) -> Result<Self, CredentialsError> {
         let file = || path.display().to_string();
         let read = |cause| CredentialsError::Read { file: file(), cause };
-        let mode = mode_of(&fs::metadata(path).map_err(read)?);
-        if mode & 0o077 != 0 {
-            return Err(CredentialsError::Exposed { file: file(), mode });
+        let access = Access::of(&fs::metadata(path).map_err(read)?);
+        if access.is_exposed() {
+            return Err(CredentialsError::Exposed { file: file(), mode: access.mode });
         }
         let text = fs::read_to_string(path).map_err(read)?;
         Self::parse(&text).ok_or_else(|| CredentialsError::Malformed { file: file() })
@@ -285,15 +285,32 @@ impl Credentials {
     }
 }
 
-#[cfg(unix)]
-fn mode_of(metadata: &fs::Metadata) -> u32 {
-    use std::os::unix::fs::PermissionsExt as _;
-    metadata.permissions().mode() & 0o777
+/// Who may read a file.
+#[derive(Debug, Clone, Copy)]
+struct Access {
+    owner: u32,
+    group: u32,
+    mode: u32,
 }
 
-#[cfg(not(unix))]
-fn mode_of(_: &fs::Metadata) -> u32 {
-    0
+impl Access {
+    #[cfg(unix)]
+    fn of(metadata: &fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        Self { owner: metadata.uid(), group: metadata.gid(), mode: metadata.mode() & 0o777 }
+    }
+
+    #[cfg(not(unix))]
+    fn of(_: &fs::Metadata) -> Self {
+        Self { owner: 0, group: 0, mode: 0 }
+    }
+
+    /// Returns whether others than its owner may read it. Root may let a group read it that is not its own: so services
+    /// get their secrets that do not run as root, in Kubernetes for example.
+    fn is_exposed(self) -> bool {
+        let given_to_a_group = self.owner == 0 && self.group != 0 && self.mode & 0o037 == 0;
+        self.mode & 0o077 != 0 && !given_to_a_group
+    }
 }
 
 impl Tls {
@@ -397,5 +414,15 @@ mod tests {
         assert!(error.contains("640") && error.contains("chmod 600") && !error.contains("secret"), "{error}");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(Credentials::from_file(&file).is_ok());
+    }
+
+    #[test]
+    fn root_may_give_a_file_to_a_group() {
+        let exposed = |owner, group, mode| Access { owner, group, mode }.is_exposed();
+        assert!(!exposed(0, 65532, 0o440) && !exposed(0, 65532, 0o640));
+        assert!(exposed(0, 0, 0o440), "everybody's first group at root");
+        assert!(exposed(1000, 1000, 0o440), "a user's own group may have others");
+        assert!(exposed(0, 65532, 0o444) && exposed(0, 65532, 0o460) && exposed(0, 65532, 0o644));
+        assert!(!exposed(1000, 1000, 0o600) && !exposed(0, 0, 0o400));
     }
 }

@@ -47,7 +47,7 @@ impl Client {
         }
         self.check_reach().await?;
         let mut node = Node::builder(self).listen(self.listen);
-        if let Some(address) = self.advertise {
+        if let Some(address) = self.advertise.clone() {
             node = node.advertise(address);
         }
         let pieces = shared.to_vec();
@@ -62,10 +62,9 @@ impl Client {
 
     /// Checks that the nodes that are there could reach this process.
     async fn check_reach(&self) -> Result<(), ClientError> {
-        let here = self.advertise.map_or(self.listen.ip(), Address::ip);
-        if !here.is_loopback() {
-            return Ok(());
-        }
+        let here = self.advertise.as_ref().map_or(Some(self.listen.ip()), Address::ip);
+        // Where a name leads is known only later.
+        let Some(here) = here.filter(IpAddr::is_loopback) else { return Ok(()) };
         let release = self.release()?.inner();
         let elsewhere = |member: &Member| {
             let address = member.address.filter(|address| !address.ip().is_loopback());

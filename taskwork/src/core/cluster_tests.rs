@@ -559,7 +559,7 @@ impl Cluster {
             let pick = self.random.random_range(0..self.nodes.len().max(1));
             if let Some((&node, member)) = self.nodes.iter_mut().nth(pick) {
                 member.draining = true;
-                self.handle(node, Event::Drain { ms_ago: 0 });
+                self.handle(node, Event::Drain { ms_ago: 0, deadline_ms: 6_000 });
             }
         }
         if !self.calm() {

@@ -7,8 +7,8 @@ use crate::{config::Limits, envelope::Envelope, holdings::Basis, id::NodeId};
 /// How a node is told to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DrainKind {
-    /// By a deadline.
-    Drain,
+    /// By a deadline, which counts from when somebody asked for it.
+    Drain { ms_ago: u64, deadline_ms: u64 },
     /// However long it takes.
     Retire,
     /// However long it takes; and no node takes tasks now, so they are parked at once.
@@ -31,19 +31,21 @@ pub(super) struct Drain {
 }
 
 /// Returns the time reserved for parking: a third of the time to leave.
-fn parking_ms(limits: &Limits) -> u64 {
-    limits.drain_deadline_ms / 3
+fn parking_ms(deadline_ms: u64) -> u64 {
+    deadline_ms / 3
 }
 
 impl Drain {
-    /// Begins to leave. The node was told so `ms_ago`, since when the deadline counts.
-    pub(super) fn begin(now: u64, kind: DrainKind, ms_ago: u64, limits: &Limits) -> Self {
-        let deadline_ms = limits.drain_deadline_ms.saturating_sub(ms_ago);
-        let handing_ms =
-            if kind == DrainKind::Rest { 0 } else { deadline_ms.saturating_sub(parking_ms(limits)) };
+    /// Begins to leave.
+    pub(super) fn begin(now: u64, kind: DrainKind, limits: &Limits) -> Self {
+        let (all_ms, left_ms) = match kind {
+            DrainKind::Drain { ms_ago, deadline_ms } => (deadline_ms, deadline_ms.saturating_sub(ms_ago)),
+            DrainKind::Retire => (limits.drain_deadline_ms, limits.drain_deadline_ms),
+            DrainKind::Rest => (0, 0),
+        };
         Self {
-            park_at: now + handing_ms,
-            abandon_at: (kind == DrainKind::Drain).then_some(now + deadline_ms),
+            park_at: now + left_ms.saturating_sub(parking_ms(all_ms)),
+            abandon_at: matches!(kind, DrainKind::Drain { .. }).then_some(now + left_ms),
             pile: Vec::new(),
             refusing: BTreeSet::new(),
             remind_at: now + limits.grant_retry_ms,
@@ -51,12 +53,12 @@ impl Drain {
     }
 
     /// Leaves as soon as possible, on a further request.
-    pub(super) fn hurry(&mut self, now: u64, kind: DrainKind, ms_ago: u64, limits: &Limits) {
+    pub(super) fn hurry(&mut self, now: u64, kind: DrainKind) {
         self.park_at = self.park_at.min(now);
-        if kind == DrainKind::Drain {
+        if let DrainKind::Drain { ms_ago, deadline_ms } = kind {
             // The first request with a deadline gets all of the time: until now there was none.
-            let all_ms = limits.drain_deadline_ms.saturating_sub(ms_ago);
-            let last = self.abandon_at.map_or(now + all_ms, |at| at.min(now + parking_ms(limits)));
+            let left_ms = deadline_ms.saturating_sub(ms_ago);
+            let last = self.abandon_at.map_or(now + left_ms, |at| at.min(now + parking_ms(deadline_ms)));
             self.abandon_at = Some(last);
         }
     }

@@ -117,7 +117,7 @@ fn leaving(node: &mut Node, word: Event) -> Transaction {
 #[test]
 fn a_task_that_does_not_stop_holds_nobody_beyond_the_deadline() {
     let mut node = at_work(0);
-    node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0 });
+    node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     assert_eq!(departure(&node.handle(ms(DEADLINE_MS - 1), SILENT, Event::Tick)), None);
     assert_eq!(node.deadline(), Some(DEADLINE_MS));
     assert_eq!(departure(&node.handle(ms(DEADLINE_MS), SILENT, Event::Tick)), Some(Departure::Abandoned));
@@ -126,7 +126,7 @@ fn a_task_that_does_not_stop_holds_nobody_beyond_the_deadline() {
 #[test]
 fn a_leave_that_is_never_answered_holds_nobody_beyond_the_deadline() {
     let mut node = at_work(0);
-    let leave = leaving(&mut node, Event::Drain { ms_ago: 0 });
+    let leave = leaving(&mut node, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     let unknown = Event::Transacted { txn: leave.txn, result: TransactionResult::Unknown };
     assert_eq!(departure(&node.handle(ms(2), QUIET, unknown)), None);
     let again = node.handle(ms(DEADLINE_MS - 1), QUIET, Event::Tick);
@@ -137,7 +137,7 @@ fn a_leave_that_is_never_answered_holds_nobody_beyond_the_deadline() {
 #[test]
 fn an_enrolment_that_is_never_answered_holds_nobody_beyond_the_deadline() {
     let mut node = enrolling();
-    let actions = node.handle(ms(0), QUIET, Event::Drain { ms_ago: 0 });
+    let actions = node.handle(ms(0), QUIET, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     let refusal = Action::Send { to: NodeId(2), attempt: ATTEMPT, message: Message::Refuse { grant: 0 } };
     let actions = [actions, node.handle(ms(0), QUIET, Event::Look)].concat();
     assert!(actions.contains(&refusal), "it gives back what it has not begun: {actions:?}");
@@ -166,7 +166,7 @@ fn what_cannot_be_begun_in_time_is_given_back() {
 #[test]
 fn who_has_no_part_in_the_attempt_leaves_at_once() {
     let mut node = attempting(1);
-    let actions = node.handle(ms(0), QUIET, Event::Drain { ms_ago: 0 });
+    let actions = node.handle(ms(0), QUIET, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     let actions = [actions, node.handle(ms(0), QUIET, Event::Look)].concat();
     assert_eq!(departure(&actions), Some(Departure::Clean));
 }
@@ -177,7 +177,7 @@ fn where_nobody_presses_it_waits_until_a_signal_does() {
         let mut node = at_work(0);
         node.handle(ms(0), AT_WORK, word);
         assert_eq!(departure(&node.handle(ms(FAR_MS), SILENT, Event::Tick)), None);
-        node.handle(ms(FAR_MS), SILENT, Event::Drain { ms_ago: 0 });
+        node.handle(ms(FAR_MS), SILENT, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
         assert_eq!(departure(&node.handle(ms(FAR_MS + DEADLINE_MS - 1), SILENT, Event::Tick)), None);
         let actions = node.handle(ms(FAR_MS + DEADLINE_MS), SILENT, Event::Tick);
         assert_eq!(departure(&actions), Some(Departure::Abandoned));
@@ -192,8 +192,8 @@ fn where_nobody_presses_it_waits_until_a_signal_does() {
 #[test]
 fn told_again_it_has_a_third_of_the_time() {
     let mut node = at_work(0);
-    node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0 });
-    node.handle(ms(100), SILENT, Event::Drain { ms_ago: 0 });
+    node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
+    node.handle(ms(100), SILENT, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     assert_eq!(departure(&node.handle(ms(1_099), SILENT, Event::Tick)), None);
     assert_eq!(departure(&node.handle(ms(1_100), SILENT, Event::Tick)), Some(Departure::Abandoned));
 }
@@ -201,7 +201,7 @@ fn told_again_it_has_a_third_of_the_time() {
 #[test]
 fn what_is_queued_is_handed_on_while_a_task_does_not_stop() {
     let mut node = at_work(1);
-    node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0 });
+    node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     let loaded = PoolView { queued: 2, ..SILENT };
     assert_eq!(node.handle(ms(1), loaded, Event::Look), [Action::Unload]);
     let actions = node.handle(
@@ -227,7 +227,7 @@ fn what_is_queued_is_handed_on_while_a_task_does_not_stop() {
 #[test]
 fn when_the_last_that_could_take_tasks_refuses_they_are_parked_at_once() {
     let mut node = at_work(2);
-    node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0 });
+    node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     let loaded = PoolView { queued: 1, ..QUIET };
     assert_eq!(node.handle(ms(1), loaded, Event::Look), [Action::Unload]);
     let mut actions = node.handle(ms(1), QUIET, Event::Unloaded { tasks: vec![(Basis::FIRM, sealed(7))] });
@@ -255,4 +255,23 @@ fn a_member_that_was_never_heard_of_is_given_nothing() {
     let mut node = at_work_unheard(1);
     node.handle(ms(0), AT_WORK, said_by(NodeId(2), Message::Deny { request: 0 }));
     leaving(&mut node, Event::Retire);
+}
+
+#[test]
+fn a_notice_may_leave_less_time_than_the_limits() {
+    let mut node = at_work(1);
+    node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0, deadline_ms: 900 });
+    let until = |at: u64, node: &mut Node| departure(&node.handle(ms(at), SILENT, Event::Tick));
+    assert_eq!(until(899, &mut node), None);
+    assert_eq!(until(900, &mut node), Some(Departure::Abandoned));
+}
+
+#[test]
+fn a_second_notice_with_less_time_shortens_the_deadline() {
+    let mut node = at_work(1);
+    node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
+    node.handle(ms(100), SILENT, Event::Drain { ms_ago: 0, deadline_ms: 300 });
+    let until = |at: u64, node: &mut Node| departure(&node.handle(ms(at), SILENT, Event::Tick));
+    assert_eq!(until(199, &mut node), None);
+    assert_eq!(until(200, &mut node), Some(Departure::Abandoned), "a third of the new time");
 }

@@ -66,7 +66,7 @@ pub(crate) enum Event {
     Transacted { txn: u64, result: TransactionResult },
     /// Leave by a deadline, and hand on unfinished tasks. The second time: park them at once. The deadline counts
     /// from the first time at which somebody asked for it, `ms_ago`.
-    Drain { ms_ago: u64 },
+    Drain { ms_ago: u64, deadline_ms: u64 },
     /// Leave, and hand on unfinished tasks, however long that takes. The second time: park them as soon as
     /// they have stopped.
     Retire,

@@ -33,13 +33,13 @@ use crate::{envelope::Envelope, holdings::Basis, id::NodeId};
 
 impl Node {
     /// Begins to leave; on a further request, leaves as soon as possible and parks all tasks still here.
-    pub(super) fn begin_drain(&mut self, kind: DrainKind, ms_ago: u64) {
+    pub(super) fn begin_drain(&mut self, kind: DrainKind) {
         let Surroundings { now, drain, limits, .. } = &mut self.around;
         let now = *now;
         if let Some(drain) = drain {
-            return drain.hurry(now, kind, ms_ago, limits);
+            return drain.hurry(now, kind);
         }
-        *drain = Some(Drain::begin(now, kind, ms_ago, limits));
+        *drain = Some(Drain::begin(now, kind, limits));
         if let Phase::Active(run) = &mut self.phase {
             run.held_back_until = now;
             run.victim.hurry(now, &self.around.limits);

@@ -171,9 +171,11 @@ impl Node {
                 }
             }
             Event::Transacted { txn, result } => self.transacted(txn, result),
-            Event::Drain { ms_ago } => self.begin_drain(DrainKind::Drain, ms_ago),
-            Event::Retire => self.begin_drain(DrainKind::Retire, 0),
-            Event::Rest => self.begin_drain(DrainKind::Rest, 0),
+            Event::Drain { ms_ago, deadline_ms } => {
+                self.begin_drain(DrainKind::Drain { ms_ago, deadline_ms });
+            }
+            Event::Retire => self.begin_drain(DrainKind::Retire),
+            Event::Rest => self.begin_drain(DrainKind::Rest),
             Event::Expired => self.depart(Departure::Expelled),
         }
     }

@@ -269,7 +269,7 @@ impl Bench {
             }
             Step::Answered(answer) => self.answer(answer),
             Step::Begin | Step::Split | Step::Complete => self.work(&step),
-            Step::Drain => self.handle(Event::Drain { ms_ago: 0 }),
+            Step::Drain => self.handle(Event::Drain { ms_ago: 0, deadline_ms: 500 }),
         }
     }
 

@@ -15,7 +15,7 @@ use zk::figures::EventKind;
 
 use super::{
     clock::Clock,
-    coordination::{ORDERS_MAX, Order},
+    coordination::{Deadline, ORDERS_MAX, Order},
     dispatch::{Delivery, Line},
     givers::Givers,
     mail::Mail,
@@ -53,9 +53,8 @@ pub(crate) struct Driver {
     /// `None` for a single node within one process, which has no peers.
     pub(crate) line: Option<Line>,
     pub(crate) shutdown: oneshot::Receiver<()>,
-    /// Asks the node to leave and to hand on its unfinished tasks: when somebody asked for that, on the clock of the
-    /// node, in milliseconds.
-    pub(crate) drain: mpsc::Receiver<u64>,
+    /// Asks the node to leave by a deadline, and to hand on its unfinished tasks.
+    pub(crate) drain: mpsc::Receiver<Deadline>,
     /// The node's figures, for observers.
     pub(crate) figures: Arc<Mutex<Figures>>,
     /// What stands in `ZooKeeper` of what the node holds, for observers.
@@ -162,8 +161,8 @@ impl Driver {
         tokio::select! {
             biased;
             _ = &mut self.shutdown => Input::ShutDown,
-            Some(told) = self.drain.recv() => {
-                Input::Event(Event::Drain { ms_ago: self.clock.now_ms().saturating_sub(told) })
+            Some(Deadline { at_ms, deadline_ms }) = self.drain.recv() => {
+                Input::Event(Event::Drain { ms_ago: self.clock.now_ms().saturating_sub(at_ms), deadline_ms })
             },
             event = self.events.recv() => event.map_or(Input::ShutDown, Input::Event),
             Some(delivery) = receive(inbox) => Input::Delivery(delivery),

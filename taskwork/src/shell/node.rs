@@ -22,7 +22,7 @@ use zk::{
 use super::{
     clock::{Clock, unix_ms},
     companion::Host,
-    coordination::{Coordination, LEAVINGS_MAX, LOOKS_MAX, Leaving, ORDERS_MAX, Told, Visibility},
+    coordination::{Coordination, Deadline, LEAVINGS_MAX, LOOKS_MAX, Leaving, ORDERS_MAX, Told, Visibility},
     driver::{Driver, Ended},
     mail::Mail,
     seat::Seat,
@@ -219,11 +219,14 @@ impl RunningNode {
         self.coordination.sight()
     }
 
-    /// Asks the node to leave by its deadline, handing on its unfinished tasks. On a second request it
-    /// parks them.
-    pub(crate) fn drain(&self) {
+    /// Asks the node to leave by its deadline, or within a shorter time, handing on its unfinished tasks. On a second
+    /// request it parks them.
+    pub(crate) fn drain(&self, within: Option<Duration>) {
         self.coordination.timeline.note(EventKind::ToldToLeave, "");
-        self.coordination.leave(Leaving::Drain);
+        let within_ms =
+            within.map_or(u64::MAX, |within| u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
+        let deadline_ms = self.coordination.drain_deadline_ms.min(within_ms);
+        self.coordination.leave(Leaving::Drain { deadline_ms });
     }
 
     /// Returns whether the job was suspended.
@@ -312,7 +315,7 @@ struct Said {
     events: mpsc::Sender<Event>,
     letters: mpsc::Sender<(NodeId, Parcel)>,
     leavings: mpsc::Sender<Told>,
-    drain: mpsc::Sender<u64>,
+    drain: mpsc::Sender<Deadline>,
     orphans_wanted: watch::Receiver<u64>,
     companion: Option<Arc<Host>>,
 }

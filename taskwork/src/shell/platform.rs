@@ -6,11 +6,12 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use rand::Rng as _;
-use tokio::sync::mpsc;
+use tokio::{net, sync::mpsc, time};
 use zk::{Connect, Store};
 
 use super::{
@@ -60,10 +61,17 @@ pub(crate) struct Endpoint {
     pub(crate) bulk: Option<Bulk>,
 }
 
+/// A host, by its address or its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum HostName {
+    Ip(IpAddr),
+    Name(String),
+}
+
 /// The address at which others reach a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Advertise {
-    pub(crate) ip: IpAddr,
+    pub(crate) host: HostName,
     /// `None` means the port that the node listens on.
     pub(crate) port: Option<u16>,
 }
@@ -75,7 +83,7 @@ pub(crate) const ARRIVALS_MAX: usize = 1024;
 pub(crate) fn listen(
     node: NodeId,
     listen: SocketAddr,
-    advertise: Option<Advertise>,
+    advertise: Option<(IpAddr, Option<u16>)>,
 ) -> Result<Endpoint, SeatError> {
     if listen.ip().is_unspecified() && advertise.is_none() {
         return Err(SeatError::NoAddress { listen });
@@ -87,24 +95,66 @@ pub(crate) fn listen(
     let limits = TransportLimits::default();
     let transport = Transport::bind(node, identity, listen, Arc::clone(&peers), sender, limits)?;
     let local = transport.local_address();
-    let found = |at: Advertise| SocketAddr::new(at.ip, at.port.unwrap_or(local.port()));
+    let found = |(ip, port): (IpAddr, Option<u16>)| SocketAddr::new(ip, port.unwrap_or(local.port()));
     let address = advertise.map_or(local, found);
     let bulk = Some(transport.bulk());
     let network = Network { carrier: Box::new(transport), arrivals };
     Ok(Endpoint { network, address, fingerprint, peers, bulk })
 }
 
+/// The time limit for looking up the name at which others reach a node.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A machine: ZooKeeper and QUIC.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    pub(crate) connect: Connect,
-    pub(crate) listen: SocketAddr,
-    pub(crate) advertise: Option<Advertise>,
+    connect: Connect,
+    listen: SocketAddr,
+    advertise: Option<Advertise>,
+    /// The address that the advertised name had when it was last looked up.
+    found: Mutex<Option<IpAddr>>,
+}
+
+impl Machine {
+    pub(crate) fn new(connect: Connect, listen: SocketAddr, advertise: Option<Advertise>) -> Self {
+        Self { connect, listen, advertise, found: Mutex::default() }
+    }
+
+    /// Looks up the address at which others reach the node.
+    async fn find(&self) -> Result<(), SeatError> {
+        let ip = match self.advertise.as_ref().map(|at| &at.host) {
+            None => return Ok(()),
+            Some(HostName::Ip(ip)) => *ip,
+            Some(HostName::Name(name)) => {
+                let unknown = |why: String| SeatError::UnknownName { name: name.clone(), why };
+                let lookup = time::timeout(LOOKUP_TIMEOUT, net::lookup_host((name.as_str(), 0))).await;
+                let lookup = lookup.map_err(|_| unknown("no name server answers".to_owned()))?;
+                let all: Vec<IpAddr> =
+                    lookup.map_err(|error| unknown(error.to_string()))?.map(|at| at.ip()).collect();
+                self.best_of(&all).map_err(unknown)?
+            }
+        };
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(ip);
+        Ok(())
+    }
+
+    /// Chooses among the addresses of a name. On many machines, their own name stands for a loopback address.
+    fn best_of(&self, all: &[IpAddr]) -> Result<IpAddr, String> {
+        let first = all.first().ok_or("the name server knows none")?;
+        let is_reached = |ip: &&IpAddr| self.listen.ip().is_loopback() || !ip.is_loopback();
+        let reached = || all.iter().filter(is_reached);
+        let best = reached().find(|ip| ip.is_ipv4() == self.listen.is_ipv4()).or(reached().next());
+        best.copied().ok_or_else(|| format!("here it is {first}, at which no other machine reaches this one"))
+    }
 }
 
 impl Platform for Machine {
     fn connect(&self) -> Connecting<'_> {
-        Box::pin(async { Ok(self.connect.open().await? as Arc<dyn Store>) })
+        Box::pin(async {
+            // Before there is a session, which would have to be kept meanwhile.
+            self.find().await?;
+            Ok(self.connect.open().await? as Arc<dyn Store>)
+        })
     }
 
     fn chance(&self) -> u64 {
@@ -116,6 +166,46 @@ impl Platform for Machine {
     }
 
     fn open_endpoint(&self, node: NodeId) -> Result<Endpoint, SeatError> {
-        listen(node, self.listen, self.advertise)
+        let found = *self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        listen(node, self.listen, found.map(|ip| (ip, self.advertise.as_ref().and_then(|at| at.port))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(name: &str, listen: &str) -> Machine {
+        let advertise = Advertise { host: HostName::Name(name.to_owned()), port: None };
+        Machine::new(Connect::new("127.0.0.1:1"), listen.parse().unwrap(), Some(advertise))
+    }
+
+    #[tokio::test]
+    async fn a_name_is_looked_up_and_the_others_are_told_the_address() {
+        let machine = machine("localhost", "127.0.0.1:0");
+        machine.find().await.unwrap();
+        let endpoint = machine.open_endpoint(NodeId(7)).unwrap();
+        assert_eq!(endpoint.address.ip(), IpAddr::from([127, 0, 0, 1]));
+        assert_ne!(endpoint.address.port(), 0);
+    }
+
+    #[test]
+    fn others_are_told_an_address_that_they_reach() {
+        let best = |listen: &str, all: &[&str]| {
+            let all: Vec<IpAddr> = all.iter().map(|ip| ip.parse().unwrap()).collect();
+            machine("name", listen).best_of(&all).map(|ip| ip.to_string())
+        };
+        assert_eq!(best("0.0.0.0:0", &["127.0.1.1", "2001:db8::1", "192.0.2.1"]), Ok("192.0.2.1".to_owned()));
+        assert_eq!(best("[::]:0", &["192.0.2.1", "2001:db8::1"]), Ok("2001:db8::1".to_owned()));
+        assert_eq!(best("0.0.0.0:0", &["2001:db8::1"]), Ok("2001:db8::1".to_owned()));
+        assert_eq!(best("127.0.0.1:0", &["127.0.1.1"]), Ok("127.0.1.1".to_owned()));
+        assert!(best("0.0.0.0:0", &["127.0.1.1"]).unwrap_err().contains("127.0.1.1"));
+        assert!(best("0.0.0.0:0", &[]).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_name_that_nobody_knows_is_named() {
+        let error = machine("no-such-host.invalid", "127.0.0.1:0").find().await.unwrap_err().to_string();
+        assert!(error.contains("no-such-host.invalid") && error.contains("--advertise"), "{error}");
     }
 }

@@ -113,6 +113,8 @@ pub(crate) enum SeatError {
          theirs, by --advertise"
     )]
     NoAddress { listen: SocketAddr },
+    #[error("{name}, at which others are to reach this node (--advertise), has no address: {why}")]
+    UnknownName { name: String, why: String },
 }
 
 impl Seat {

@@ -50,6 +50,8 @@ pub(crate) struct ServeSetup {
     pub(crate) pulse: Arc<Pulse>,
     /// The interval at which the node logs what it does; `None` for never.
     pub(crate) report_every: Option<Duration>,
+    /// The number of jobs at hand, at any time.
+    pub(crate) jobs: watch::Sender<usize>,
 }
 
 /// What a node brings along for others.
@@ -61,8 +63,8 @@ pub(crate) struct Brought {
     pub(crate) seated: watch::Sender<Option<NodeId>>,
 }
 
-/// Receives each request to leave.
-pub(crate) type Leave = mpsc::Receiver<()>;
+/// Receives each request to leave, with the time that is left for it if that is less than the limits say.
+pub(crate) type Leave = mpsc::Receiver<Option<Duration>>;
 
 /// The reasons for which a node process has ended other than by leaving.
 #[derive(Debug, Error)]
@@ -117,6 +119,7 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
     };
     while let Some(mut seat) = taken {
         let fate = work(setup, &mut seat, &mut leave).await;
+        setup.jobs.send_if_modified(|jobs| std::mem::take(jobs) != 0);
         let node = seat.node;
         setup.pulse.unseated();
         if matches!(fate, Ok(Fate::Stuck)) {

@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime, sync::mpsc, time};
+use tokio::{
+    runtime,
+    sync::{mpsc, watch},
+    time,
+};
 use zk::{ClusterPaths, CreateMode, Fate, Faults, MemoryTree, Release, Store, tree::SessionId};
 
 use super::{
@@ -83,6 +87,7 @@ fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeErro
         brought: Brought::default(),
         pulse: Arc::default(),
         report_every: None,
+        jobs: watch::Sender::default(),
     };
     let (tell, leave) = mpsc::channel(1);
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -98,7 +103,7 @@ fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeErro
             ended = &mut serving => return ended,
             member = time::timeout(SOON, member) => member.expect("it becomes a member"),
         }
-        tell.send(()).await.unwrap();
+        tell.send(None).await.unwrap();
         time::timeout(SOON, serving).await.expect("it leaves")
     })
 }

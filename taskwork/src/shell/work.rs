@@ -83,6 +83,8 @@ pub(super) async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave)
         if let Some(fate) = desk.handle(input).await {
             return fate;
         }
+        let jobs = desk.jobs_at_hand();
+        setup.jobs.send_if_modified(|before| std::mem::replace(before, jobs) != jobs);
     }
 }
 
@@ -165,7 +167,8 @@ struct Closing {
 
 /// What a seat has been waiting for.
 enum Input {
-    ToldToLeave,
+    /// Within this time, if it is less than the limits say.
+    ToldToLeave(Option<Duration>),
     /// By an operator.
     Asked,
     /// The session is over.
@@ -216,6 +219,11 @@ impl Desk<'_> {
         }
     }
 
+    /// Returns the number of jobs that the node works on, is about to, or whose workers still run.
+    fn jobs_at_hand(&self) -> usize {
+        self.active.len() + self.closing.len() + usize::from(self.opening.is_some())
+    }
+
     /// Returns whether another job may begin.
     fn may_begin(&self) -> bool {
         let is_exclusive = self.active.iter().any(|active| active.share.exclusive);
@@ -260,7 +268,7 @@ impl Desk<'_> {
         let expired = Arc::clone(&self.seat.expired);
         tokio::select! {
             biased;
-            Some(()) = leave.recv() => Input::ToldToLeave,
+            Some(within) = leave.recv() => Input::ToldToLeave(within),
             () = asked.notified() => Input::Asked,
             () = expired.wait(), if looks_at_session => Input::Expired,
             place = next_ended(&mut self.active) => Input::Ended(place),
@@ -279,7 +287,7 @@ impl Desk<'_> {
 
     async fn handle(&mut self, input: Input) -> Option<Result<Fate, ServeError>> {
         match input {
-            Input::ToldToLeave => {
+            Input::ToldToLeave(within) => {
                 let node = self.seat.node;
                 if self.active.is_empty() {
                     tracing::info!(%node, "told to leave; there is no job at hand");
@@ -287,7 +295,7 @@ impl Desk<'_> {
                     tracing::info!(%node, "told to leave; what is unfinished is handed on");
                 }
                 self.begin_to(Intent::Leave);
-                self.active.iter().for_each(|active| active.running.drain());
+                self.active.iter().for_each(|active| active.running.drain(within));
             }
             Input::Asked => {
                 self.begin_to(Intent::Leave);

@@ -559,7 +559,7 @@ impl<'a> Stage<'a> {
             let it = state.machines.get(machine);
             it.process = Process::Leaves;
             if let Some(leave) = &it.leave {
-                let _ = leave.try_send(());
+                let _ = leave.try_send(None);
             }
             if let Some(node) = it.node {
                 state.see(&Seen::ToldToLeave { node });

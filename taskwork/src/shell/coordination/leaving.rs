@@ -13,8 +13,8 @@ use crate::core::Event;
 /// How the node is told to leave the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// By its deadline; a second time, at once.
-    Drain,
+    /// By a deadline; a second time, at once.
+    Drain { deadline_ms: u64 },
     /// However long it takes.
     Retire,
     /// The same, but another job does not wait for long.
@@ -28,6 +28,13 @@ pub(crate) enum Leaving {
 pub(crate) struct Told {
     pub(crate) leaving: Leaving,
     pub(crate) at_ms: u64,
+}
+
+/// A request to leave by a deadline, which counts from `at_ms` on the clock of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    pub(crate) at_ms: u64,
+    pub(crate) deadline_ms: u64,
 }
 
 /// The maximum number of requests to leave that wait. Further ones say nothing new.
@@ -48,9 +55,9 @@ impl Coordination {
             }
             for Told { leaving, at_ms } in all {
                 match leaving {
-                    Leaving::Drain => {
+                    Leaving::Drain { deadline_ms } => {
                         // If there is no room, the driver has been told often enough.
-                        let _ = self.drain.try_send(at_ms);
+                        let _ = self.drain.try_send(Deadline { at_ms, deadline_ms });
                     }
                     Leaving::Retire | Leaving::GiveWay => self.tell(Event::Retire).await,
                     Leaving::Rest => self.tell(Event::Rest).await,
@@ -75,7 +82,7 @@ impl Coordination {
                 }
                 Some(further) = leavings.recv() => further,
             };
-            let drains = |told: &Told| told.leaving == Leaving::Drain;
+            let drains = |told: &Told| matches!(told.leaving, Leaving::Drain { .. });
             let is_second = drains(&further) && all.iter().any(drains);
             until = until.min(Instant::now() + self.rescue_time(further.leaving));
             all.push(further);
@@ -88,7 +95,8 @@ impl Coordination {
     /// Returns the time that a companion has: half of that until a deadline, if there is one.
     fn rescue_time(&self, leaving: Leaving) -> Duration {
         let rescue_ms = match leaving {
-            Leaving::Drain | Leaving::GiveWay => self.rescue_ms.min(self.drain_deadline_ms / 2),
+            Leaving::Drain { deadline_ms } => self.rescue_ms.min(deadline_ms / 2),
+            Leaving::GiveWay => self.rescue_ms.min(self.drain_deadline_ms / 2),
             Leaving::Retire | Leaving::Rest => self.rescue_ms,
         };
         Duration::from_millis(rescue_ms)

@@ -62,7 +62,7 @@ use zk::{
 
 pub(crate) use self::{
     leader::Standing,
-    leaving::{LEAVINGS_MAX, Leaving, Told},
+    leaving::{Deadline, LEAVINGS_MAX, Leaving, Told},
     orders::{ORDERS_MAX, Order},
     suggestions::LOOKS_MAX,
 };
@@ -150,8 +150,8 @@ pub(crate) struct Coordination {
     pub(crate) companion: Option<Arc<Host>>,
     /// Requests to leave the job, for the loop that passes them on.
     pub(crate) leavings: mpsc::Sender<Told>,
-    /// Tells the driver to leave by its deadline, and when the node was asked to, on its clock, in milliseconds.
-    pub(crate) drain: mpsc::Sender<u64>,
+    /// Tells the driver to leave by a deadline.
+    pub(crate) drain: mpsc::Sender<Deadline>,
     /// As in [`Limits`](crate::Limits).
     pub(crate) drain_deadline_ms: u64,
     /// As in [`Limits`](crate::Limits).

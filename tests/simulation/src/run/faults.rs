@@ -77,7 +77,7 @@ impl Stage<'_> {
                 self.world.with(|state| {
                     let leave = state.machines.get(machine).leave.clone();
                     state.after(ms, move |_| {
-                        let _ = leave.map(|leave| leave.try_send(()));
+                        let _ = leave.map(|leave| leave.try_send(None));
                     });
                 });
             }
@@ -256,7 +256,7 @@ impl Stage<'_> {
             // Tried only once. If it fails, the operator would end the process instead.
             let ask = Op::Create { path, data: Vec::new(), mode: CreateMode::Persistent };
             if store.multi(vec![member, ask]).await.is_err() {
-                let _ = leave.map(|leave| leave.try_send(()));
+                let _ = leave.map(|leave| leave.try_send(None));
             }
         });
     }

@@ -3,7 +3,7 @@
 //! A frozen machine's processes send and receive nothing: everything to and from it waits until it thaws, and
 //! then arrives in order. Its workers stand still.
 
-use std::{cell::Cell, collections::BTreeMap, fmt, future::Future};
+use std::{cell::Cell, collections::BTreeMap, fmt, future::Future, time::Duration};
 
 use taskwork::NodeId;
 use tokio::sync::{mpsc, oneshot};
@@ -41,7 +41,7 @@ pub(crate) struct Machine {
     held: Vec<Event>,
     thawing: Vec<oneshot::Sender<()>>,
     /// Tells its process to leave.
-    pub(crate) leave: Option<mpsc::Sender<()>>,
+    pub(crate) leave: Option<mpsc::Sender<Option<Duration>>>,
     /// Whether the network between it and the servers is cut.
     pub(crate) cut_off: bool,
     /// How much longer the next slice of a worker takes, in milliseconds.
@@ -78,7 +78,7 @@ impl Machines {
     }
 
     /// Starts a process on a machine, unless the machine is dead or was told to leave.
-    pub(crate) fn start(&mut self, machine: MachineId, leave: mpsc::Sender<()>) -> bool {
+    pub(crate) fn start(&mut self, machine: MachineId, leave: mpsc::Sender<Option<Duration>>) -> bool {
         let it = self.get(machine);
         it.leave = Some(leave);
         if it.process == Process::Leaves {

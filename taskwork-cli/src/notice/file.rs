@@ -1,0 +1,53 @@
+//! A file that is a notice as soon as it is there: for whatever else knows that a machine will go.
+
+use std::{
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::time::{self, Instant};
+
+use super::{Notice, answer, policy::Clock};
+
+/// The interval at which the file is looked for.
+pub(super) const EVERY: Duration = Duration::from_millis(500);
+
+/// The number of bytes of it that are read.
+const READ_MAX: u64 = 256;
+
+/// Waits for the file.
+pub(super) async fn watch(path: PathBuf, every: Duration) -> Notice {
+    let mut told = false;
+    loop {
+        match read(&path) {
+            Ok(Some(content)) => {
+                let left = Clock::ours().left(answer::file(&content));
+                let why = format!("{} is there", path.display());
+                return Notice { why, gone_at: Instant::now() + left };
+            }
+            Ok(None) => {}
+            Err(error) if !std::mem::replace(&mut told, true) => {
+                tracing::warn!(%error, path = %path.display(), "the file of notices cannot be read; it is tried again");
+            }
+            Err(_) => {}
+        }
+        time::sleep(every).await;
+    }
+}
+
+/// Reads the beginning of the file, if it is there. One that is no regular file is there, and says nothing: reading it
+/// could take for ever.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    let opened = std::fs::metadata(path)
+        .and_then(|meta| meta.is_file().then(|| std::fs::File::open(path)).transpose());
+    let file = match opened {
+        Ok(None) => return Ok(Some(String::new())),
+        Ok(Some(file)) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut content = Vec::new();
+    file.take(READ_MAX).read_to_end(&mut content)?;
+    Ok(Some(String::from_utf8_lossy(&content).into_owned()))
+}

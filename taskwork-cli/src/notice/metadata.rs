@@ -1,0 +1,127 @@
+//! Requests to the metadata service of a cloud: HTTP/1.1 in the clear to an address of the machine's own link, never
+//! through a proxy. Everything that it does has a bound, whatever it answers.
+
+use std::{
+    io,
+    time::{Duration, SystemTime},
+};
+
+use http_body_util::{BodyExt as _, Limited};
+use hyper::{Method, Request, client::conn::http1, header};
+use hyper_util::rt::TokioIo;
+use thiserror::Error;
+use tokio::{net::TcpStream, pin, time};
+
+use super::answer::Garbled;
+
+/// A metadata service.
+#[derive(Debug, Clone)]
+pub(super) struct Service {
+    /// Its host and port.
+    host: String,
+    /// The time limit of a request.
+    timeout: Duration,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// The time by the clock of the service.
+    pub(super) date: Option<SystemTime>,
+    /// The header by which Google's service tells itself from others.
+    pub(super) flavor: Option<String>,
+    pub(super) body: String,
+}
+
+/// Why there is no answer that can be used.
+#[derive(Debug, Error)]
+pub(super) enum Trouble {
+    #[error("it does not answer within {} ms", .0.as_millis())]
+    Late(Duration),
+    #[error("it cannot be reached: {0}")]
+    Unreached(#[source] io::Error),
+    #[error("this is no HTTP: {0}")]
+    Http(#[from] hyper::Error),
+    #[error("its answer is longer than {BODY_BYTES_MAX} bytes, or breaks off")]
+    Body,
+    #[error("it answers with status {0}")]
+    Status(u16),
+    #[error("this is not the metadata service of {0}")]
+    Foreign(&'static str),
+    #[error("{0}")]
+    Garbled(#[from] Garbled),
+    #[error("the request cannot be made: {0}")]
+    Request(#[from] hyper::http::Error),
+}
+
+/// The time limit of a request: the service is on the machine's own link.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The maximum size of an answer.
+const BODY_BYTES_MAX: usize = 256 << 10;
+
+/// The maximum size of what is read at a time, and so of an answer's headers.
+const BUFFER_BYTES: usize = 16 << 10;
+
+impl Service {
+    pub(super) fn of(host: String) -> Self {
+        Self { host, timeout: TIMEOUT }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_timeout(host: String, timeout: Duration) -> Self {
+        Self { host, timeout }
+    }
+
+    pub(super) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Answer, Trouble> {
+        self.ask(Method::GET, path, headers).await
+    }
+
+    pub(super) async fn put(&self, path: &str, headers: &[(&str, &str)]) -> Result<Answer, Trouble> {
+        self.ask(Method::PUT, path, headers).await
+    }
+
+    async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Result<Answer, Trouble> {
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, &self.host);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.header(header::CONNECTION, "close").body(String::new())?;
+        match time::timeout(self.timeout, self.exchange(request)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Trouble::Late(self.timeout)),
+        }
+    }
+
+    /// Each request has a connection of its own: there is one a second, and a connection that lasts may break.
+    async fn exchange(&self, request: Request<String>) -> Result<Answer, Trouble> {
+        let stream = TcpStream::connect(&self.host).await.map_err(Trouble::Unreached)?;
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(BUFFER_BYTES);
+        let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+        let talk = async move {
+            let response = sender.send_request(request).await?;
+            let header = |name: &str| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+            let (date, flavor) = (header("date"), header("metadata-flavor"));
+            let status = response.status().as_u16();
+            let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
+            let body = body.map_err(|_| Trouble::Body)?.to_bytes();
+            let date = date.and_then(|date| httpdate::parse_http_date(&date).ok());
+            Ok(Answer { status, date, flavor, body: String::from_utf8_lossy(&body).into_owned() })
+        };
+        pin!(talk, connection);
+        tokio::select! {
+            answer = &mut talk => answer,
+            // What has arrived is still to be read; what has not is missed by it.
+            _ = &mut connection => talk.await,
+        }
+    }
+}
+
+impl Answer {
+    /// Checks that there is what was asked for.
+    pub(super) fn found(self) -> Result<Self, Trouble> {
+        if self.status == 200 { Ok(self) } else { Err(Trouble::Status(self.status)) }
+    }
+}

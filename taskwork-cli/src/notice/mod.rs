@@ -1,0 +1,138 @@
+//! Notices: how a node learns that its machine will be taken away, and how much time is left then.
+//!
+//! ```text
+//!   metadata of a cloud ─▶ answer.rs: what does it say? ─▶ policy.rs: how long is that? ─▶ the node leaves
+//!   a file              ─▶            (pure)                         (pure)
+//!   a planned end       ───────────────────────────────▶ when does the node have to begin?
+//! ```
+//!
+//! Whatever a source answers, or does not, the node works on: without a notice, a signal still lets it leave, and
+//! without one of those it is lost, which costs about a second of its work.
+
+mod answer;
+mod cloud;
+mod file;
+mod metadata;
+mod policy;
+mod source;
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
+use std::{path::PathBuf, time::Duration};
+
+use tokio::{task::JoinSet, time::Instant};
+
+use self::{
+    cloud::Cloud,
+    metadata::Service,
+    policy::{Clock, Ends},
+};
+pub(crate) use self::{
+    policy::{deadline, lead},
+    source::Source,
+};
+use crate::Failure;
+
+/// What a node is told once by each of its sources.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Notice {
+    /// Why the machine goes, or the node is to.
+    pub(crate) why: String,
+    /// The time at which it is gone.
+    pub(crate) gone_at: Instant,
+}
+
+/// The sources of a node's notices, each with a task of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    watching: JoinSet<Notice>,
+}
+
+impl Notices {
+    /// Begins to watch these sources. `lead` is the time that a node wants to have for leaving a planned end.
+    ///
+    /// # Errors
+    /// If a source cannot be there, such as Slurm outside of a Slurm job.
+    pub(crate) fn watch(sources: &[Source], lead: Duration) -> Result<Self, Failure> {
+        let mut notices = Self::default();
+        for source in sources {
+            match source {
+                Source::None => {}
+                Source::Aws => notices.cloud(Cloud::aws())?,
+                Source::Gcp => notices.cloud(Cloud::gcp())?,
+                Source::Azure => notices.cloud(Cloud::azure())?,
+                Source::File(path) => notices.file(path.clone()),
+                Source::Slurm => notices.slurm(lead)?,
+            }
+        }
+        Ok(notices)
+    }
+
+    /// Also watches for the end of the node's own time.
+    pub(crate) fn end_after(&mut self, lifetime: Duration, lead: Duration) {
+        let why = format!("it has lived for its {}", humantime::format_duration(lifetime));
+        self.planned(why, lifetime, lead);
+    }
+
+    fn cloud(&mut self, cloud: Cloud) -> Result<(), Failure> {
+        let service = Service::of(cloud.host().map_err(Failure::usage)?);
+        self.watching.spawn(cloud.watch(service));
+        Ok(())
+    }
+
+    fn file(&mut self, path: PathBuf) {
+        self.watching.spawn(file::watch(path, file::EVERY));
+    }
+
+    fn slurm(&mut self, lead: Duration) -> Result<(), Failure> {
+        let end = std::env::var(answer::SLURM_END).map_err(|_| {
+            Failure::usage(format!(
+                "--notice slurm: {} is not set: is this a job of Slurm, of version 22.05 or later?",
+                answer::SLURM_END
+            ))
+        })?;
+        match answer::slurm(&end).map(|at| Clock::ours().planned(at)) {
+            Ok(Ends::In(left)) => self.planned("its time at Slurm is over".to_owned(), left, lead),
+            Ok(Ends::Never) => tracing::info!("the job of Slurm has no end; its signals are heeded"),
+            Ok(Ends::Unclear) => tracing::warn!(
+                end,
+                "by the clock of this machine the job of Slurm is over; its end is not heeded, only its signals"
+            ),
+            Err(error) => {
+                tracing::warn!(%error, end, "the end of the job of Slurm is not heeded, only its signals")
+            }
+        }
+        Ok(())
+    }
+
+    fn planned(&mut self, why: String, left: Duration, lead: Duration) {
+        let now = Instant::now();
+        let gone_at = now + left;
+        self.watching.spawn(async move {
+            tokio::time::sleep_until(now + policy::begins_in(left, lead)).await;
+            Notice { why, gone_at }
+        });
+    }
+
+    /// Waits for the next notice; for ever if there is no further source.
+    ///
+    /// # Cancellation safety
+    /// Dropping the future loses no notice.
+    pub(crate) async fn next(&mut self) -> Notice {
+        loop {
+            match self.watching.join_next().await {
+                Some(Ok(notice)) => return notice,
+                Some(Err(error)) => tracing::error!(%error, "a source of notices is not watched any more"),
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// Reads a text as everything that a source may say. For the fuzzer: it must not panic.
+pub(crate) fn check(text: &str) {
+    let _ = text.parse::<Source>();
+    answer::check(text);
+}

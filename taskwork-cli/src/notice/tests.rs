@@ -1,0 +1,198 @@
+//! Notices from metadata services that answer, hang, lie and send garbage, and from files.
+
+use std::{future::Future, time::Duration};
+
+use tokio::time;
+
+use super::{
+    Notice, Notices, Source,
+    cloud::Cloud,
+    fake::{Asked, Fake, Reply, answer},
+    file,
+    metadata::{Service, Trouble},
+    policy::UNSAID,
+};
+
+/// The maximum duration of any step before a test fails.
+const SOON: Duration = Duration::from_secs(30);
+/// The interval of requests in tests.
+const EVERY: Duration = Duration::from_millis(1);
+
+const DATE: &str = "date: Mon, 18 Sep 2017 08:20:30 GMT\r\n";
+const GOING: &str = r#"{"action": "terminate", "time": "2017-09-18T08:22:00Z"}"#;
+const GOOGLE: &str = "metadata-flavor: Google\r\n";
+
+async fn soon<T>(doing: impl Future<Output = T>) -> T {
+    time::timeout(SOON, doing).await.expect("it happens within the time limit")
+}
+
+fn service(fake: &Fake) -> Service {
+    Service::with_timeout(fake.host.clone(), SOON)
+}
+
+/// Returns the time that is left, once the service says that the machine goes.
+async fn left(cloud: &mut Cloud, fake: &Fake) -> Option<Duration> {
+    let said = soon(cloud.look(&service(fake))).await.unwrap();
+    said.map(|(clock, going)| clock.left(going.when))
+}
+
+/// AWS: answers with tokens t0, t1 and so on, of which the first `expired` are not accepted.
+fn aws(asked: &Asked<'_>, expired: usize, action: impl Fn() -> Reply) -> Reply {
+    match asked.line {
+        "PUT /latest/api/token" if asked.headers.contains("token-ttl-seconds: ") => {
+            answer(200, "", &format!("t{}", asked.number))
+        }
+        "GET /latest/meta-data/spot/instance-action" => {
+            let is_valid = |number: &usize| asked.headers.contains(&format!("metadata-token: t{number}\r\n"));
+            let token = (0..100).find(is_valid);
+            if token.is_some_and(|number| number >= expired) { action() } else { answer(401, "", "") }
+        }
+        _ => answer(400, "", ""),
+    }
+}
+
+#[tokio::test]
+async fn aws_says_by_its_own_clock_how_long_the_machine_has() {
+    let fake = Fake::start(|asked| {
+        aws(asked, 0, || if asked.number < 3 { answer(404, "", "<html>") } else { answer(200, DATE, GOING) })
+    })
+    .await;
+    let mut cloud = Cloud::aws();
+    assert_eq!(left(&mut cloud, &fake).await, None);
+    assert_eq!(left(&mut cloud, &fake).await, None);
+    assert_eq!(left(&mut cloud, &fake).await, Some(Duration::from_secs(90)));
+    let tokens = fake.asked().iter().filter(|line| line.starts_with("PUT")).count();
+    assert_eq!(tokens, 1, "one token does for all: {:?}", fake.asked());
+}
+
+#[tokio::test]
+async fn a_token_of_aws_that_is_too_old_is_replaced() {
+    let fake = Fake::start(|asked| aws(asked, 1, || answer(404, "", ""))).await;
+    let mut cloud = Cloud::aws();
+    assert_eq!(left(&mut cloud, &fake).await, None);
+    assert_eq!(fake.asked().len(), 4, "{:?}", fake.asked());
+    let never = Fake::start(|asked| aws(asked, 100, || answer(404, "", ""))).await;
+    let refused = soon(cloud.look(&service(&never))).await;
+    assert!(matches!(refused, Err(Trouble::Status(401))), "{refused:?}");
+    assert!(never.asked().len() <= 4, "it does not ask for ever: {:?}", never.asked());
+}
+
+#[tokio::test]
+async fn google_is_asked_until_it_says_yes() {
+    let fake = Fake::start(|asked| {
+        let asks = asked.line == "GET /computeMetadata/v1/instance/preempted";
+        match asked.number {
+            _ if !asks || !asked.headers.contains("metadata-flavor: google\r\n") => answer(403, "", ""),
+            0..3 => answer(200, GOOGLE, "FALSE"),
+            _ => answer(200, GOOGLE, "TRUE"),
+        }
+    })
+    .await;
+    let notice = soon(Cloud::gcp().every(EVERY).watch(service(&fake))).await;
+    assert!(notice.why.contains("Google"), "{notice:?}");
+    assert!(notice.gone_at <= time::Instant::now() + UNSAID);
+    assert_eq!(fake.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn another_server_at_the_address_of_google_is_not_believed() {
+    let fake = Fake::start(|_| answer(200, "", "TRUE")).await;
+    let said = soon(Cloud::gcp().look(&service(&fake))).await;
+    assert!(matches!(said, Err(Trouble::Foreign(_))), "{said:?}");
+}
+
+#[tokio::test]
+async fn azure_speaks_of_several_machines() {
+    const EVENTS: &str = r#"{"DocumentIncarnation": 1, "Events": [
+        {"EventType": "Preempt", "Resources": ["vm-1"], "NotBefore": "Mon, 18 Sep 2017 08:20:31 GMT"},
+        {"EventType": "Preempt", "Resources": ["vm-0", "vm-2"], "NotBefore": "Mon, 18 Sep 2017 08:21:00 GMT"}]}"#;
+    let fake = Fake::start(|asked| match asked.line {
+        _ if !asked.headers.contains("metadata: true\r\n") => answer(400, "", ""),
+        line if line.starts_with("GET /metadata/instance/compute/name?") => answer(200, "", "vm-2"),
+        line if line.starts_with("GET /metadata/scheduledevents?") && asked.number < 2 => {
+            answer(200, DATE, r#"{"DocumentIncarnation": 0, "Events": []}"#)
+        }
+        _ => answer(200, DATE, EVENTS),
+    })
+    .await;
+    let mut cloud = Cloud::azure();
+    assert_eq!(left(&mut cloud, &fake).await, None);
+    assert_eq!(left(&mut cloud, &fake).await, Some(Duration::from_secs(30)));
+    assert_eq!(fake.asked().len(), 3, "it asks for its name once: {:?}", fake.asked());
+}
+
+/// What a service should not answer.
+const WRONG: [fn() -> Reply; 8] = [
+    || answer(500, "", "internal error"),
+    || answer(302, "location: http://192.0.2.1/\r\n", ""),
+    || answer(200, GOOGLE, "<html>Please sign in</html>"),
+    || Reply::Send(Vec::new()),
+    || Reply::Send(vec![0; 1000]),
+    || Reply::Send(format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(1 << 20)).into_bytes()),
+    || Reply::Send(format!("HTTP/1.1 200 OK\r\n{GOOGLE}\r\n{}", "T".repeat(1 << 20)).into_bytes()),
+    || Reply::Send(format!("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n{GOOGLE}\r\nTR").into_bytes()),
+];
+
+#[tokio::test]
+async fn what_a_service_should_not_answer_is_an_error_each_time() {
+    let fake = Fake::start(|asked| WRONG[asked.number]()).await;
+    let mut cloud = Cloud::gcp();
+    for number in 0..WRONG.len() {
+        let said = soon(cloud.look(&service(&fake))).await;
+        let error = said.expect_err(&format!("wrong answer {number}")).to_string();
+        assert!(error.len() < 300, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_hangs_is_given_up_and_asked_again() {
+    let fake = Fake::start(|asked| match asked.number {
+        0 => Reply::Hang,
+        number => WRONG.get(number - 1).map_or_else(|| answer(200, GOOGLE, "TRUE"), |wrong| wrong()),
+    })
+    .await;
+    let hurried = Service::with_timeout(fake.host.clone(), Duration::from_millis(500));
+    let notice = soon(Cloud::gcp().every(EVERY).watch(hurried)).await;
+    assert!(notice.why.contains("Google"), "{notice:?}");
+    assert!(fake.asked().len() > WRONG.len() + 1);
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_there_is_no_notice() {
+    // A port that nobody listens at, held so that nobody will.
+    let nobody = tokio::net::TcpSocket::new_v4().unwrap();
+    nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let host = nobody.local_addr().unwrap().to_string();
+    for mut cloud in [Cloud::aws(), Cloud::gcp(), Cloud::azure()] {
+        let said = soon(cloud.look(&Service::of(host.clone()))).await;
+        assert!(matches!(said, Err(Trouble::Unreached(_))), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_a_notice_once_it_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leave");
+    let mut watching = tokio::spawn(file::watch(path.clone(), EVERY));
+    let early = time::timeout(EVERY * 20, &mut watching).await;
+    assert!(early.is_err(), "there is no file yet");
+    std::fs::write(&path, "7").unwrap();
+    let Notice { why, gone_at } = soon(watching).await.unwrap();
+    assert!(why.contains("leave"), "{why}");
+    assert!(gone_at <= time::Instant::now() + UNSAID);
+    let folder = soon(file::watch(folder.path().to_owned(), EVERY)).await;
+    assert!(folder.gone_at > gone_at, "a folder is there, and says nothing");
+}
+
+#[tokio::test]
+async fn all_sources_are_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leave");
+    std::fs::write(&path, "").unwrap();
+    let mut notices = Notices::watch(&[Source::None, Source::File(path)], SOON).unwrap();
+    notices.end_after(Duration::from_millis(2), SOON);
+    let mut why = [soon(notices.next()).await.why, soon(notices.next()).await.why];
+    why.sort();
+    assert!(why[0].ends_with("leave is there") && why[1] == "it has lived for its 2ms", "{why:?}");
+    assert!(time::timeout(EVERY, notices.next()).await.is_err(), "there is no further one");
+}

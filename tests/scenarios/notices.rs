@@ -1,0 +1,158 @@
+//! Nodes whose machine is about to go, or that leave by themselves: they hand on what they have, and the count is
+//! exact.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use serde_json::Value;
+use taskwork_tests::{
+    cluster::{Cluster, Running},
+    tree::Tree,
+};
+use zk_server::Setup;
+
+/// How deep the tree is that the jobs count.
+const DEPTH: &str = "16";
+const DEPTH_NUMBER: u32 = 16;
+
+/// Begins a job that takes a while, and waits until these nodes take part.
+fn begin(cluster: &mut Cluster, nodes: usize) -> Running {
+    let job = cluster.begin("tree", &["submit", DEPTH, "--spin", "300", "--wait", "--json"]).unwrap();
+    for node in 0..nodes {
+        cluster.wait_for_log(node, "the node takes part").unwrap();
+    }
+    job
+}
+
+/// Waits for the end of the job: the count is exact, and no node was lost.
+fn ends_exactly(cluster: &Cluster, job: Running) {
+    let said = job.end().unwrap();
+    assert_eq!(said.code, 0, "{said:?}\n{}", cluster.logs());
+    let said: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(said["states"], Tree::sequential(DEPTH_NUMBER).0, "{said}\n{}", cluster.logs());
+    let job = cluster.json("taskwork", &["job", said["job"].as_str().unwrap()]).unwrap();
+    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{}", cluster.logs());
+}
+
+/// A metadata service of AWS, which answers nonsense for some time and hangs once.
+struct Metadata {
+    host: String,
+    goes: Arc<AtomicBool>,
+}
+
+impl Metadata {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let goes = Arc::<AtomicBool>::default();
+        let will = Arc::clone(&goes);
+        // Ends with the process.
+        thread::spawn(move || {
+            let mut hanging = Vec::new();
+            for (number, stream) in listener.incoming().enumerate() {
+                let stream = stream.unwrap();
+                match number {
+                    0 => hanging.push(stream),
+                    1 => answer(stream, "500 Internal Server Error", "", "<html>"),
+                    _ => serve(stream, will.load(Relaxed)),
+                }
+            }
+        });
+        Self { host, goes }
+    }
+}
+
+fn serve(mut stream: TcpStream, goes: bool) {
+    let mut request = Vec::new();
+    let mut byte = [0];
+    while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+        request.push(byte[0]);
+    }
+    // The clock of the service is years behind: what counts is how long it is until then.
+    let date = "date: Mon, 18 Sep 2017 08:20:30 GMT\r\n";
+    if request.starts_with(b"PUT /latest/api/token ") {
+        answer(stream, "200 OK", date, "token");
+    } else if goes {
+        answer(stream, "200 OK", date, r#"{"action": "terminate", "time": "2017-09-18T08:22:30Z"}"#);
+    } else {
+        answer(stream, "404 Not Found", date, "");
+    }
+}
+
+fn answer(mut stream: TcpStream, status: &str, headers: &str, body: &str) {
+    let length = body.len();
+    // The client may be gone.
+    let _ = write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
+}
+
+#[test]
+fn nodes_leave_in_time_when_their_machines_are_taken_away() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let (file, metadata) = (cluster.folder().join("leave"), Metadata::start());
+    let notice = format!("file:{}", file.display());
+    cluster
+        .environment
+        .push(("AWS_EC2_METADATA_SERVICE_ENDPOINT".to_owned(), format!("http://{}/", metadata.host)));
+    let one = ["--workers", "1"];
+    cluster.start_nodes("tree", 1, &[&one[..], &["--notice", &notice]].concat()).unwrap();
+    cluster.start_nodes("tree", 1, &[&one[..], &["--notice", "aws"]].concat()).unwrap();
+    cluster
+        .start_nodes("tree", 1, &[&one[..], &["--advertise", "localhost", "--insecure"]].concat())
+        .unwrap();
+    let mut job = begin(&mut cluster, 3);
+    cluster.wait_for_log(1, "the metadata service answers again").unwrap();
+    fs::write(&file, "15").unwrap();
+    metadata.goes.store(true, Relaxed);
+    for (node, deadline) in [(0, "deadline_s=1"), (1, "deadline_s=30.0")] {
+        assert!(cluster.nodes[node].wait().unwrap().success(), "{}", cluster.log(node));
+        let log = cluster.log(node);
+        assert!(log.contains("the node is to leave") && log.contains("the node has left"), "{log}");
+        assert!(log.contains(deadline), "{log}");
+    }
+    assert!(!job.has_ended().unwrap(), "the job has ended before anything could go wrong");
+    ends_exactly(&cluster, job);
+}
+
+#[test]
+fn nodes_leave_by_themselves() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let one = ["--workers", "1"];
+    cluster.start_nodes("tree", 1, &one).unwrap();
+    // Its drain takes at most a second, so it begins to leave after eight of twelve seconds.
+    let short = ["--max-lifetime", "12s", "--drain-deadline", "1"];
+    cluster.start_nodes("tree", 1, &[&one[..], &short].concat()).unwrap();
+    let job = begin(&mut cluster, 2);
+    cluster
+        .start_nodes("tree", 1, &[&one[..], &["--idle-exit", "5s", "--label", "gpu=yes"]].concat())
+        .unwrap();
+    cluster.wait_for_log(2, "the node takes part").unwrap();
+    assert!(cluster.nodes[1].wait().unwrap().success(), "{}", cluster.log(1));
+    assert!(cluster.log(1).contains("it has lived for its 12s"), "{}", cluster.log(1));
+    ends_exactly(&cluster, job);
+    assert!(cluster.nodes[2].wait().unwrap().success(), "{}", cluster.log(2));
+    assert!(cluster.log(2).contains("there has been no job for the node"), "{}", cluster.log(2));
+    assert!(!cluster.nodes[0].has_ended().unwrap(), "nobody has told it to leave");
+}
+
+#[test]
+fn what_cannot_be_a_notice_is_said_at_once() {
+    let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    for (arguments, part) in [
+        (&["--notice", "slurm"][..], "SLURM_JOB_END_TIME"),
+        (&["--notice", "ftp"], "file:PATH"),
+        (&["--idle-exit", "soon"], "10m"),
+        (&["--advertise", "no-such-host.invalid", "--insecure"], "no-such-host.invalid"),
+    ] {
+        let said = cluster.run("tree", &[&["node"], arguments].concat()).unwrap();
+        assert_eq!(said.code, 2, "{said:?}");
+        assert!(said.err.contains(part), "no {part:?} in {said:?}");
+    }
+}

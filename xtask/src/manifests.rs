@@ -1,0 +1,272 @@
+//! Tests of what is in `deploy/`: that the manifests agree with each other, and with how a node behaves.
+
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command};
+
+use serde_json::Value;
+
+use crate::workspace;
+
+/// The longest that a process takes to end after its drain deadline, in seconds.
+const FAREWELL_S: u64 = 9;
+
+fn folder() -> PathBuf {
+    workspace::root().join("deploy/kubernetes")
+}
+
+fn parsed(text: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(text).expect("it is YAML")
+}
+
+/// Returns the manifests of these folders as they are.
+fn plain(folders: &[&str]) -> Vec<Value> {
+    let mut all = Vec::new();
+    for name in folders {
+        for entry in fs::read_dir(folder().join(name)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|end| end == "yaml") && !path.ends_with("kustomization.yaml") {
+                all.extend(parsed(&fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    all
+}
+
+/// Returns the manifests of an overlay; nothing where there is no kubectl to make them.
+fn rendered(overlay: &str) -> Option<Vec<Value>> {
+    let place = folder().join("overlays").join(overlay);
+    let Ok(output) = Command::new("kubectl").arg("kustomize").arg(place).output() else {
+        eprintln!("kubectl is not installed: the overlay {overlay} is not tested");
+        return None;
+    };
+    assert!(output.status.success(), "{overlay}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(parsed(&String::from_utf8(output.stdout).unwrap()))
+}
+
+fn find<'a>(all: &'a [Value], kind: &str, name: &str) -> Option<&'a Value> {
+    all.iter().find(|one| one["kind"] == kind && one["metadata"]["name"] == name)
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn each<'a>(list: &'a Value) -> impl Iterator<Item = &'a Value> {
+    list.as_array().into_iter().flatten()
+}
+
+/// Returns whether a selector has labels, and a pod has all of them.
+fn selects(selector: &Value, pod: &Value) -> bool {
+    let labels = selector["matchLabels"].as_object();
+    labels.is_some_and(|labels| {
+        !labels.is_empty() && labels.iter().all(|(name, value)| pod["metadata"]["labels"][name] == *value)
+    })
+}
+
+/// Returns the protocols and ports of some rules of a network policy.
+fn ports(rules: &Value) -> Vec<(String, u64)> {
+    let ports = each(rules).flat_map(|rule| each(&rule["ports"]));
+    ports.filter_map(|port| Some((port["protocol"].as_str()?.to_owned(), port["port"].as_u64()?))).collect()
+}
+
+/// Returns everything that is wrong with the nodes.
+fn wrong_with_nodes(all: &[Value]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut must = |holds: bool, what: &str| {
+        if !holds {
+            wrong.push(what.to_owned());
+        }
+    };
+    let (Some(nodes), Some(budget), Some(network)) = (
+        find(all, "Deployment", "taskwork-node"),
+        find(all, "PodDisruptionBudget", "taskwork-node"),
+        find(all, "NetworkPolicy", "taskwork-node"),
+    ) else {
+        return vec!["a manifest is missing".to_owned()];
+    };
+    let pod = &nodes["spec"]["template"];
+    let container = &pod["spec"]["containers"][0];
+    let args = texts(&container["args"]);
+    let option = |name: &str| args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='));
+    let env: BTreeMap<&str, &Value> =
+        each(&container["env"]).filter_map(|one| Some((one["name"].as_str()?, one))).collect();
+    let variable = |name: &str| env.get(name).and_then(|one| one["value"].as_str());
+
+    let deadline: Option<u64> = option("--drain-deadline").and_then(|text| text.parse().ok());
+    let grace = pod["spec"]["terminationGracePeriodSeconds"].as_u64();
+    must(
+        deadline.zip(grace).is_some_and(|(deadline, grace)| grace >= deadline + FAREWELL_S),
+        "a node is killed before its drain is over",
+    );
+    let port: Option<u64> = option("--listen").and_then(|at| at.rsplit_once(':')?.1.parse().ok());
+    let offered = ("UDP".to_owned(), port.unwrap_or_default());
+    let container_port = &container["ports"][0];
+    must(
+        container_port["containerPort"].as_u64() == port && container_port["protocol"] == "UDP",
+        "the port of the container is another one",
+    );
+    must(ports(&network["spec"]["ingress"]).contains(&offered), "no node is reached by others");
+    must(ports(&network["spec"]["egress"]).contains(&offered), "no node reaches others");
+    must(ports(&network["spec"]["egress"]).contains(&("UDP".to_owned(), 53)), "no name can be looked up");
+    let servers: Vec<&str> = variable("TASKWORK_ZK").unwrap_or_default().split(',').collect();
+    let is_let_through = |server: &&str| {
+        let port = server.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        port.is_some_and(|port| ports(&network["spec"]["egress"]).contains(&("TCP".to_owned(), port)))
+    };
+    must(servers.iter().all(is_let_through), "ZooKeeper is not reached");
+    must(option("--advertise") == Some("$(POD_IP)") && env.contains_key("POD_IP"), "no address for others");
+    must(
+        args.contains(&"--insecure") != env.contains_key("TASKWORK_ZK_TLS_CA"),
+        "credentials go in the clear without a word, or over TLS with one too many",
+    );
+    let mounts: Vec<&str> =
+        each(&container["volumeMounts"]).filter_map(|mount| mount["mountPath"].as_str()).collect();
+    for file in ["TASKWORK_ZK_AUTH", "TASKWORK_ZK_TLS_CA", "TASKWORK_ZK_TLS_CERT", "TASKWORK_ZK_TLS_KEY"] {
+        let place = variable(file).and_then(|file| file.rsplit_once('/')).map(|(place, _)| place);
+        let is_needed = file == "TASKWORK_ZK_AUTH";
+        must(place.map_or(!is_needed, |place| mounts.contains(&place)), "a file of secrets is not there");
+    }
+    must(pod["spec"]["securityContext"]["fsGroup"].is_u64(), "the program cannot read its secrets");
+    must(container["resources"]["limits"]["cpu"].is_string(), "the number of workers is not known");
+    must(container["livenessProbe"].is_null(), "a node is ended because of something else");
+    for selector in [&nodes["spec"]["selector"], &budget["spec"]["selector"], &network["spec"]["podSelector"]]
+    {
+        must(selects(selector, pod), "something is for other pods than these");
+    }
+    wrong
+}
+
+/// Returns everything that is wrong with ZooKeeper.
+fn wrong_with_zookeeper(all: &[Value]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut must = |holds: bool, what: &str| {
+        if !holds {
+            wrong.push(what.to_owned());
+        }
+    };
+    let (Some(servers), Some(network), Some(nodes), Some(service), Some(configuration)) = (
+        find(all, "StatefulSet", "zookeeper"),
+        find(all, "NetworkPolicy", "zookeeper"),
+        find(all, "Deployment", "taskwork-node"),
+        find(all, "Service", "zookeeper"),
+        find(all, "ConfigMap", "zookeeper"),
+    ) else {
+        return vec!["a manifest is missing".to_owned()];
+    };
+    let pod = &servers["spec"]["template"];
+    let count = servers["spec"]["replicas"].as_u64().unwrap_or_default();
+    let lines = configuration["data"]["zoo.cfg"].as_str().unwrap_or_default();
+    let named = |server: u64| {
+        lines.contains(&format!("server.{server}=zookeeper-{}.zookeeper:2888:3888", server - 1))
+    };
+    let names = lines.lines().filter(|line| line.starts_with("server.")).count() as u64;
+    must(
+        if count == 1 { names == 0 } else { names == count && (1..=count).all(named) },
+        "the servers do not know each other",
+    );
+    let all_hosts: Vec<String> =
+        (0..count).map(|number| format!("zookeeper-{number}.zookeeper:2181")).collect();
+    let env = each(&nodes["spec"]["template"]["spec"]["containers"][0]["env"]);
+    let hosts = env.into_iter().find(|one| one["name"] == "TASKWORK_ZK").map(|one| one["value"].clone());
+    must(hosts == Some(Value::from(all_hosts.join(","))), "the nodes know other servers");
+    let client = &network["spec"]["ingress"][0];
+    must(selects(&client["from"][0]["podSelector"], &nodes["spec"]["template"]), "nodes are kept out");
+    must(ports(&network["spec"]["ingress"]).contains(&("TCP".to_owned(), 2181)), "clients are kept out");
+    must(service["spec"]["publishNotReadyAddresses"] == true, "servers do not find each other at the start");
+    must(service["spec"]["selector"]["app.kubernetes.io/name"] == "zookeeper", "the service is for others");
+    let container = &pod["spec"]["containers"][0];
+    must(container["readinessProbe"].is_object(), "a server is ready before it is");
+    must(container["livenessProbe"]["exec"].is_null(), "a server without its peers is ended");
+    must(selects(&servers["spec"]["selector"], pod), "the servers are others");
+    wrong
+}
+
+#[test]
+fn the_manifests_agree_with_each_other() {
+    let all = plain(&["base", "zookeeper"]);
+    assert_eq!(wrong_with_nodes(&all), Vec::<String>::new());
+    assert_eq!(wrong_with_zookeeper(&all), Vec::<String>::new());
+}
+
+#[test]
+fn the_overlays_agree_with_themselves() {
+    for (overlay, has_zookeeper) in [("dev", true), ("production", false), ("spot", true)] {
+        let Some(all) = rendered(overlay) else { continue };
+        assert_eq!(wrong_with_nodes(&all), Vec::<String>::new(), "{overlay}");
+        assert_eq!(find(&all, "StatefulSet", "zookeeper").is_some(), has_zookeeper);
+        if has_zookeeper {
+            assert_eq!(wrong_with_zookeeper(&all), Vec::<String>::new(), "{overlay}");
+        }
+    }
+}
+
+/// A check that cannot fail would be worth nothing.
+#[test]
+fn what_is_wrong_is_noticed() {
+    let cases: [(&str, &str, Value, &str); 5] = [
+        ("Deployment", "/spec/template/spec/terminationGracePeriodSeconds", 38.into(), "killed"),
+        ("Deployment", "/spec/template/spec/containers/0/args/1", "--listen=0.0.0.0:7421".into(), "port"),
+        ("PodDisruptionBudget", "/spec/selector/matchLabels", serde_json::json!({"a": "b"}), "other pods"),
+        ("NetworkPolicy", "/spec/egress/1/ports", Value::Array(Vec::new()), "ZooKeeper"),
+        ("Deployment", "/spec/template/spec/containers/0/volumeMounts", Value::Null, "secrets"),
+    ];
+    for (kind, path, value, says) in cases {
+        let mut all = plain(&["base"]);
+        let one = all.iter_mut().find(|one| one["kind"] == kind).unwrap();
+        *one.pointer_mut(path).unwrap() = value;
+        let wrong = wrong_with_nodes(&all);
+        assert!(wrong.iter().any(|what| what.contains(says)), "{path}: {wrong:?}");
+    }
+    let mut all = plain(&["base", "zookeeper"]);
+    let servers = all.iter_mut().find(|one| one["kind"] == "StatefulSet").unwrap();
+    servers["spec"]["replicas"] = 5.into();
+    assert_eq!(wrong_with_zookeeper(&all).len(), 2);
+}
+
+/// Runs the batch script with a program that says how it was called, and under which process id.
+fn batch(environment: &[(&str, &str)]) -> (bool, String) {
+    let bin = tempfile::tempdir().unwrap();
+    let program = bin.path().join("program");
+    fs::write(&program, "#!/bin/sh\necho \"$PPID $*\"\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = workspace::root().join("deploy/slurm/nodes.sbatch");
+    let mut command = Command::new("bash");
+    command.arg(script).args(["--label", "site=a b"]).env("TASKWORK_PROGRAM", &program);
+    for name in ["TASKWORK_ZK", "SLURM_JOB_END_TIME", "SLURMD_NODENAME", "SLURM_CPUS_PER_TASK"] {
+        command.env_remove(name);
+    }
+    let output = command.envs(environment.iter().copied()).output().unwrap();
+    (
+        output.status.success(),
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[test]
+fn the_batch_script_becomes_a_node_that_knows_its_end() {
+    let here = std::process::id().to_string();
+    let zk = ("TASKWORK_ZK", "zk:2181");
+    let (ok, said) =
+        batch(&[zk, ("SLURMD_NODENAME", "cn7"), ("SLURM_CPUS_PER_TASK", "16"), ("SLURM_JOB_END_TIME", "1")]);
+    assert!(ok, "{said}");
+    // The parent of the program is this process: there is no shell in between that keeps signals.
+    assert!(said.starts_with(&format!("{here} node ")), "{said}");
+    for part in ["--advertise cn7 ", "--workers 16 ", "--notice slurm", "--label site=a b"] {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+    let (ok, said) = batch(&[zk, ("SLURMD_NODENAME", "cn7")]);
+    assert!(ok && !said.contains("--notice") && said.contains("--workers 1 "), "{said}");
+    let (ok, said) = batch(&[]);
+    assert!(!ok && said.contains("TASKWORK_ZK"), "{said}");
+}
+
+#[test]
+fn the_unit_waits_for_a_drain() {
+    let unit = workspace::root().join("deploy/systemd/taskwork-node@.service");
+    let unit = fs::read_to_string(unit).unwrap();
+    let after = |text: &str| {
+        let rest = unit.split_once(text).map(|(_, rest)| rest).unwrap_or_default();
+        rest.split_whitespace().next().and_then(|word| word.parse::<u64>().ok())
+    };
+    let (deadline, timeout) = (after("--drain-deadline ").unwrap(), after("TimeoutStopSec=").unwrap());
+    assert!(timeout >= deadline + FAREWELL_S, "{timeout} s for a drain of {deadline} s");
+}
