@@ -14,7 +14,7 @@ const VALIDATOR: &str = "kubernetes-validate==1.37.0";
 const VERSIONS: [&str; 3] = ["1.28", "1.31", "1.35"];
 
 /// The folders of manifests, as users give them to kubectl.
-const FOLDERS: [&str; 5] = ["base", "zookeeper", "overlays/dev", "overlays/production", "overlays/spot"];
+const FOLDERS: [&str; 5] = ["base", "overlays/dev", "overlays/production", "overlays/spot", "zookeeper"];
 
 /// Where the validator is installed and the manifests are written, in the workspace.
 const PLACE: &str = "target/manifests";
