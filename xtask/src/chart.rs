@@ -42,7 +42,8 @@ fn chart(root: &Path) -> Result<Chart> {
             .with_context(|| format!("cannot read {}", from.display()))?
             .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
             .collect::<Result<_>>()?;
-        names.retain(|name| name.ends_with(".yaml") && name != "kustomization.yaml");
+        let is_yaml = |name: &str| Path::new(name).extension().is_some_and(|extension| extension == "yaml");
+        names.retain(|name| is_yaml(name) && name != "kustomization.yaml");
         names.sort();
         for name in names {
             let manifest = fs::read_to_string(from.join(&name))?;

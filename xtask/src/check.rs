@@ -5,6 +5,7 @@ use anyhow::Result;
 use crate::{
     install, schemas,
     step::{self, Step},
+    workspace,
 };
 
 /// Runs every check; none of them changes a file of the project.
@@ -12,6 +13,9 @@ use crate::{
 /// # Errors
 /// A check failed, or could not be prepared.
 pub(crate) fn run() -> Result<()> {
+    if workspace::in_ci() {
+        install::debian_packages(schemas::PACKAGES)?;
+    }
     let mut steps = steps(install::cargo_deny());
     steps.extend(schemas::steps()?);
     step::run_all(&steps)

@@ -308,7 +308,8 @@ impl Access {
     /// Returns whether others than its owner may read it. Root may let a group read it that is not its own: so services
     /// get their secrets that do not run as root, in Kubernetes for example.
     fn is_exposed(self) -> bool {
-        let given_to_a_group = self.owner == 0 && self.group != 0 && self.mode & 0o037 == 0;
+        let at_most_read_by_group = self.mode & !0o740 == 0;
+        let given_to_a_group = self.owner == 0 && self.group != 0 && at_most_read_by_group;
         self.mode & 0o077 != 0 && !given_to_a_group
     }
 }

@@ -126,7 +126,7 @@ fn open_tasks(at_work: &[&Report], attempt: &RawAttempt, stage: Stage) -> Option
     }
     let parked = u64::from(attempt.parked?);
     let told = at_work.iter().map(|report| report.figures.open_tasks);
-    told.fold(Some(parked), |sum, open| Some(sum?.saturating_add(open?)))
+    told.try_fold(parked, |sum: u64, open| Some(sum.saturating_add(open?)))
 }
 
 fn pools(at_work: &[&Report]) -> Option<PoolSum> {
