@@ -12,8 +12,9 @@ use zk_server::Setup;
 /// Somewhat more than what ZooKeeper is given, in MiB.
 const BALLAST: &str = "70";
 
-/// The work in a state, so that a job lasts until everything has happened.
-const SPIN: &str = "30000";
+/// The work in a state, so that a job lasts until everything has happened; but not so long that it ends too late on a
+/// slow machine with other work.
+const SPIN: &str = "12000";
 
 const DEPTH: u32 = 14;
 

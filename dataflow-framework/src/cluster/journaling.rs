@@ -43,19 +43,30 @@ const STOP_LOOK: Duration = Duration::from_millis(100);
 /// How far the journal of a run is.
 #[derive(Debug, Default)]
 pub(super) struct Writing {
-    is_taken: bool,
+    stage: Stage,
     /// How often something was written.
     writes: u64,
     /// When something was last written, and the marks.
     last_ms: u64,
     noted_ms: u64,
     is_long: bool,
-    /// Whether another run writes the journal now, or none does any more.
-    is_over: bool,
     /// When the journal may be taken.
     take_ms: u64,
+    /// Whether it was said that another node writes it.
+    is_told: bool,
     /// Why the program cannot go on.
     trouble: Option<String>,
+}
+
+/// Who writes the journal.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// This run, when it has taken it.
+    #[default]
+    NotTaken,
+    Taken,
+    /// Another run, or none any more.
+    Over,
 }
 
 /// Something that is to be written.
@@ -135,7 +146,7 @@ impl Leading {
     pub(super) fn wait_until_taken(&self) {
         loop {
             let locked = self.writing();
-            let is_taken = |writing: &Writing| writing.is_taken;
+            let is_taken = |writing: &Writing| writing.stage == Stage::Taken;
             let writing =
                 self.is_taken.wait_while(&self.writing, locked, STOP_LOOK, |writing| !is_taken(writing));
             let may_begin = is_taken(&writing);
@@ -154,10 +165,10 @@ impl Leading {
 
     fn next_write(&self, now_ms: u64) -> Option<Write> {
         let mut writing = self.writing();
-        if writing.is_over || writing.trouble.is_some() {
+        if writing.stage == Stage::Over || writing.trouble.is_some() {
             return None;
         }
-        if !writing.is_taken {
+        if writing.stage == Stage::NotTaken {
             return writing.tries_to_take(now_ms).then_some(Write::Take(self.run.generation));
         }
         if std::mem::take(&mut writing.is_long) {
@@ -182,9 +193,11 @@ impl Leading {
         match done {
             Done::Taken(Ok(written)) => self.taken(&written),
             Done::Taken(Err(JournalError::Replaced)) => {
-                tracing::warn!(
-                    "another node writes the journal of the program, and is still there; this one waits"
-                );
+                if !std::mem::replace(&mut self.writing().is_told, true) {
+                    tracing::warn!(
+                        "another node writes the journal of the program, and is still there; this one waits"
+                    );
+                }
             }
             Done::Appended(Ok(entries)) => {
                 self.writing().is_long |= entries > ENTRIES_MAX;
@@ -196,7 +209,7 @@ impl Leading {
             | Done::Appended(Err(JournalError::Over | JournalError::Replaced))
             | Done::Replaced(Err(JournalError::Over | JournalError::Replaced))
             | Done::Noted(Err(JournalError::Over | JournalError::Replaced)) => {
-                self.writing().is_over = true;
+                self.writing().stage = Stage::Over;
                 self.engine.stop();
             }
             Done::Taken(Err(error))
@@ -235,7 +248,7 @@ impl Leading {
         };
         self.engine.recalls(half(0) << 64 | half(1), facts, marks.unwrap_or_default());
         let mut writing = self.writing();
-        writing.is_taken = true;
+        writing.stage = Stage::Taken;
         let bytes: usize = entries.iter().map(Vec::len).sum();
         writing.is_long = entries.len() > ENTRIES_MAX / 2 || bytes > ENTRIES_BYTES_MAX;
         drop(writing);

@@ -336,9 +336,11 @@ impl Station {
                 state.program = Progress::Deposed { waker: waker(), since_ms };
                 Told::Waits
             }
-            // The task may be here twice for a while, and of the two only one counts.
             Progress::Returned(result) => {
-                state.program = Progress::Returned(result.clone());
+                // The task may be here twice for a while, and of the two only one counts. What has failed is tried again.
+                if result.is_ok() {
+                    state.program = Progress::Returned(result.clone());
+                }
                 Told::Returned(result)
             }
         }
@@ -520,3 +522,7 @@ impl Role {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "station_tests.rs"]
+mod tests;

@@ -38,6 +38,8 @@ mod faults_tests;
 mod stress;
 #[cfg(test)]
 mod waiting_tests;
+#[cfg(test)]
+mod waking_tests;
 #[cfg(all(test, feature = "loom"))]
 mod interleavings;
 

@@ -13,7 +13,7 @@ use std::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use serde::{Deserialize, Serialize};
 
-use super::{Claim, Crew, Entry, Pool, PoolFault, PoolLimits, Waker, Work, Workplace, merge};
+use super::{Claim, Crew, Entry, Pool, PoolFault, PoolLimits, Work, Workplace, merge};
 use crate::{
     context::Context,
     core::Cut,
@@ -21,7 +21,7 @@ use crate::{
     holdings::Basis,
     id::{NodeId, TaskId},
     output::Output,
-    scope::{self, Mark, Scope, Spawned},
+    scope::{self, Mark, Scope},
     task::{Outcome, Task},
     wire::codec,
 };
@@ -377,7 +377,7 @@ impl Task for Wide {
 }
 
 /// Runs a task to its end in a pool with one worker, and returns the pool.
-fn run<T: Task<Shared = ()>>(root: T) -> (Arc<Pool<T>>, Crew) {
+pub(super) fn run<T: Task<Shared = ()>>(root: T) -> (Arc<Pool<T>>, Crew) {
     let pool = Arc::new(Pool::new(NodeId(1), Arc::new(()), 1, LIMITS));
     let crew = Crew::start(1).unwrap();
     crew.add(Claim::default(), Arc::clone(&pool) as Arc<dyn Workplace>);
@@ -385,7 +385,7 @@ fn run<T: Task<Shared = ()>>(root: T) -> (Arc<Pool<T>>, Crew) {
     (pool, crew)
 }
 
-fn wait_for<T: Task>(pool: &Arc<Pool<T>>, what: &str, mut holds: impl FnMut(&Pool<T>) -> bool) {
+pub(super) fn wait_for<T: Task>(pool: &Arc<Pool<T>>, what: &str, mut holds: impl FnMut(&Pool<T>) -> bool) {
     let give_up = Instant::now() + PATIENCE;
     while !holds(pool) {
         assert!(Instant::now() < give_up, "waited in vain for {what}: {:?}", pool.view());
@@ -444,84 +444,6 @@ fn who_waits_for_nothing_is_told_so() {
     assert_eq!(pool.fault(), Some(PoolFault::WaitsForNothing { task: TaskId::ROOT }));
     pool.close();
     crew.join();
-}
-
-/// Where the tasks that wait for something outside leave their wakers.
-static DOORBELLS: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
-
-/// A task that waits for something outside a few times; the first of its wakers it uses itself.
-#[derive(Debug, Serialize, Deserialize)]
-struct Guest {
-    calls: u64,
-}
-
-impl Task for Guest {
-    type Shared = ();
-    type Output = u64;
-
-    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
-        self.calls += 1;
-        if self.calls > 3 {
-            *cx.output() += self.calls;
-            return Outcome::Complete;
-        }
-        let waker = cx.waker();
-        if self.calls == 1 {
-            waker.wake();
-        }
-        DOORBELLS.lock().unwrap().push(waker);
-        Outcome::Wait
-    }
-
-    fn split(&mut self, (): &()) -> Option<Self> {
-        None
-    }
-}
-
-#[test]
-fn a_task_that_waits_for_something_outside_goes_on_when_it_is_woken_before_or_after() {
-    let (pool, crew) = run(Guest { calls: 0 });
-    let first_two = || DOORBELLS.lock().unwrap().len() == 2;
-    wait_for(&pool, "the second call", |pool| {
-        pool.wake_rung();
-        // It gives its worker back a moment after.
-        first_two() && pool.view().waiting == 1 && pool.view().is_idle()
-    });
-    // It is written as one that can be called at once: whoever claims it knows none of its wakers.
-    pool.begin_cut(&[]).unwrap();
-    let cut = Arc::clone(&pool).ready_cut().unwrap().unwrap();
-    assert_eq!((cut.tasks.len(), &cut.tasks[0].spawned), (1, &Spawned::Nothing));
-    assert_eq!(cut.waiting_outside, BTreeSet::from([TaskId::ROOT]), "it can kill nobody now");
-    let (old, new) = {
-        let bells = DOORBELLS.lock().unwrap();
-        (bells[0].clone(), bells[1].clone())
-    };
-    old.wake();
-    pool.wake_rung();
-    assert_eq!(pool.view().waiting, 1, "that was for the first time");
-    let outside = std::thread::spawn(move || {
-        new.wake();
-        new.wake();
-    });
-    outside.join().unwrap();
-    pool.wake_rung();
-    wait_for(&pool, "the third call", |pool| pool.view().waiting == 1);
-    // On another node it is called again without a wake-up.
-    pool.stop();
-    let moved: Vec<_> = pool.unload().unwrap().into_iter().map(|(_, task)| task).collect();
-    assert_eq!((moved.len(), pool.view().waiting), (1, 0));
-    let last = DOORBELLS.lock().unwrap().pop().unwrap();
-    last.wake();
-    pool.wake_rung();
-    let (other, others) = run(Guest { calls: 9 });
-    other.put(moved, Basis::FIRM, None).unwrap();
-    wait_for(&other, "the end", |pool| pool.view().is_idle());
-    assert_eq!(other.view().waiting, 0);
-    for (pool, crew) in [(pool, crew), (other, others)] {
-        pool.close();
-        crew.join();
-    }
-    last.wake();
 }
 
 /// A task that is woken at once, and then complete.
@@ -635,55 +557,4 @@ fn a_spawner_is_not_complete_in_a_cut_in_which_what_it_has_spawned_is_not() {
     pool.run(again, 0);
     let view = pool.queue.view();
     assert_eq!((view.queued, view.waiting), (0, 0), "everything is complete");
-}
-
-/// What [`Twofold`] waits for.
-static IS_OVER: AtomicBool = AtomicBool::new(false);
-static GIVEN: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
-
-/// A task that waits for something outside, which knows the last waker only.
-#[derive(Debug, Serialize, Deserialize)]
-struct Twofold;
-
-impl Task for Twofold {
-    type Shared = ();
-    type Output = u64;
-
-    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
-        if IS_OVER.load(Relaxed) {
-            *cx.output() += 1;
-            return Outcome::Complete;
-        }
-        GIVEN.lock().unwrap().push(cx.waker());
-        Outcome::Wait
-    }
-
-    fn split(&mut self, (): &()) -> Option<Self> {
-        None
-    }
-}
-
-/// It is handed over to the node on which it waits already, and then that does not count.
-#[test]
-fn a_task_that_waits_twice_is_woken_although_the_second_one_is_void() {
-    const TENTATIVE: Basis = Basis(7);
-    let (pool, crew) = run(Twofold);
-    let wait_for_calls = |calls| {
-        wait_for(&pool, "the calls", |pool| {
-            GIVEN.lock().unwrap().len() == calls && pool.view().waiting == calls && pool.view().is_idle()
-        });
-    };
-    wait_for_calls(1);
-    let again = Entry::new(TaskId::ROOT, Twofold).seal().unwrap();
-    pool.put(vec![again], TENTATIVE, None).unwrap();
-    wait_for_calls(2);
-    pool.void(&[TENTATIVE]);
-    assert_eq!(pool.view().waiting, 1);
-    IS_OVER.store(true, Relaxed);
-    let last = GIVEN.lock().unwrap().pop().unwrap();
-    last.wake();
-    pool.wake_rung();
-    wait_for(&pool, "the end", |pool| pool.view().waiting == 0 && pool.view().is_idle());
-    pool.close();
-    crew.join();
 }

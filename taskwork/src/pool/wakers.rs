@@ -18,9 +18,11 @@ use crate::id::TaskId;
 
 /// Wakes a task that waits for something outside; see [`Context::waker`](crate::Context::waker).
 ///
-/// A wake-up before the task waits lets it go on at once. A task that was handed over may for a while be twice on a
-/// node, until it is known which of the two counts: each takes a waker, and the later one wakes both. A wake-up after the task has gone on, has moved to another
+/// A wake-up before the task waits lets it go on at once. One after the task has gone on, has moved to another
 /// node or is complete, or after the end of the job, has no effect.
+///
+/// A task that was handed over may for a while be twice on a node, until it is known which of the two counts. Each
+/// takes a waker, and the later one wakes both.
 #[derive(Clone)]
 pub struct Waker(Arc<Bell>);
 

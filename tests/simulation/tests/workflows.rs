@@ -32,8 +32,8 @@ const REGRESSIONS: &[(u64, &str)] = &[
         "a node was let go with what it had before the program had come to that; a call ran twice at a time",
     ),
     (7_060_884, "a head waited for ever for the journal of a later one that was gone"),
-    (8_042_784, "a head went on to write after the journal was another's"),
     (7_061_705, "the task of a program was twice on a node, and only the one was woken that did not count"),
+    (8_042_784, "a head went on to write after the journal was another's"),
 ];
 
 #[test]

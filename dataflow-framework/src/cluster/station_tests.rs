@@ -1,0 +1,30 @@
+//! What a node tells the task of a program.
+
+use super::{Progress, Station, Told};
+use crate::task::Tasks;
+
+/// Returns a station on which the program has returned this.
+fn returned(result: Result<Vec<u8>, String>) -> Station {
+    let station = Station::new(Tasks::default());
+    station.lock().program = Progress::Returned(result);
+    station
+}
+
+fn tell(station: &Station) -> Told {
+    station.tell(|| unreachable!("there is nothing to wait for"))
+}
+
+#[test]
+fn a_result_is_told_to_each_of_two_tasks_of_which_one_counts() {
+    let station = returned(Ok(vec![1]));
+    for _ in 0..2 {
+        assert!(matches!(tell(&station), Told::Returned(Ok(result)) if result == [1]));
+    }
+}
+
+#[test]
+fn what_has_failed_begins_anew_when_it_is_asked_for_again() {
+    let station = returned(Err("there is no disk".to_owned()));
+    assert!(matches!(tell(&station), Told::Returned(Err(_))));
+    assert!(matches!(tell(&station), Told::Begin));
+}
