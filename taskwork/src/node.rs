@@ -490,22 +490,22 @@ mod tests {
         text.parse().map(|Address(advertise)| advertise)
     }
 
-    fn named(name: &str, port: Option<u16>) -> Result<Advertise, String> {
-        Ok(Advertise { host: HostName::Name(name.to_owned()), port })
+    fn named(name: &str, port: Option<u16>) -> Advertise {
+        Advertise { host: HostName::Name(name.to_owned()), port }
     }
 
-    fn at(ip: &str, port: Option<u16>) -> Result<Advertise, String> {
-        Ok(Advertise { host: HostName::Ip(ip.parse().unwrap()), port })
+    fn at(ip: &str, port: Option<u16>) -> Advertise {
+        Advertise { host: HostName::Ip(ip.parse().unwrap()), port }
     }
 
     #[test]
     fn an_address_is_an_ip_address_or_a_name() {
-        assert_eq!(parsed("192.0.2.17"), at("192.0.2.17", None));
-        assert_eq!(parsed("192.0.2.17:7420"), at("192.0.2.17", Some(7420)));
-        assert_eq!(parsed("2001:db8::1"), at("2001:db8::1", None));
-        assert_eq!(parsed("[2001:db8::1]:7420"), at("2001:db8::1", Some(7420)));
-        assert_eq!(parsed("node-3.nodes.tsp.svc"), named("node-3.nodes.tsp.svc", None));
-        assert_eq!(parsed("localhost:7420"), named("localhost", Some(7420)));
+        assert_eq!(parsed("192.0.2.17"), Ok(at("192.0.2.17", None)));
+        assert_eq!(parsed("192.0.2.17:7420"), Ok(at("192.0.2.17", Some(7420))));
+        assert_eq!(parsed("2001:db8::1"), Ok(at("2001:db8::1", None)));
+        assert_eq!(parsed("[2001:db8::1]:7420"), Ok(at("2001:db8::1", Some(7420))));
+        assert_eq!(parsed("node-3.nodes.tsp.svc"), Ok(named("node-3.nodes.tsp.svc", None)));
+        assert_eq!(parsed("localhost:7420"), Ok(named("localhost", Some(7420))));
     }
 
     #[test]

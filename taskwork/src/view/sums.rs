@@ -125,7 +125,7 @@ fn open_tasks(at_work: &[&Report], attempt: &RawAttempt, stage: Stage) -> Option
         return None;
     }
     let parked = u64::from(attempt.parked?);
-    let told = at_work.iter().map(|report| report.figures.open_tasks);
+    let mut told = at_work.iter().map(|report| report.figures.open_tasks);
     told.try_fold(parked, |sum: u64, open| Some(sum.saturating_add(open?)))
 }
 
