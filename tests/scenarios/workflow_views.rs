@@ -33,7 +33,12 @@ fn calls(cluster: &Cluster, id: &str, task: &str, state: &str) -> u64 {
 fn wait_for_calls(cluster: &Cluster, id: &str, (task, state): (&str, &str), number: u64) {
     let deadline = Instant::now() + SOON;
     while calls(cluster, id, task, state) != number {
-        assert!(Instant::now() < deadline, "{number} calls of {task} are not {state}\n{}", cluster.logs());
+        assert!(
+            Instant::now() < deadline,
+            "{number} calls of {task} are not {state}\n{}\n{}",
+            cluster.json("taskwork", &["job", id]).unwrap()["calls_by_task"],
+            cluster.logs()
+        );
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -41,7 +46,8 @@ fn wait_for_calls(cluster: &Cluster, id: &str, (task, state): (&str, &str), numb
 #[test]
 fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
-    cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
+    // A worker for each chain: a link that waits at the gate keeps its worker, and may begin before the last chain does.
+    cluster.start_nodes("mesh", 2, &["--workers", &(WIDTH / 2).to_string()]).unwrap();
     let (gate, file) = (cluster.folder().join("gate"), |name: &str| cluster.folder().join(name));
     mesh::open_gate(&gate, 0).unwrap();
     let (trace, graph) = (file("trace.json"), file("graph.svg"));
