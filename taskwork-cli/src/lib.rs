@@ -66,8 +66,8 @@
 //! # assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::SUCCESS));
 //! ```
 //!
-//! The exit code is 0 for success, 1 if the job has failed or was stopped, 2 for wrong usage or input, and 3
-//! if the cluster could not be reached.
+//! The exit code is 0 for success, 1 if the job has failed or was stopped, 2 for wrong usage or input, 3 if the cluster
+//! could not be reached, and 4 if a node was to leave, and its time was up before it had handed on everything.
 
 mod failure;
 mod program;

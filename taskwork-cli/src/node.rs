@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, pin::pin, process::ExitCode, time::Duration};
 
 use clap::Args;
-use taskwork::{Address, Kinds, Labels, Node, NodeBuilder};
+use taskwork::{Address, Kinds, Labels, Node, NodeBuilder, NodeError};
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::Instant,
@@ -13,12 +13,19 @@ use crate::{
     Failure,
     build::BuildArguments,
     course::interval,
+    failure::tell,
     log::{Level, LogArguments},
     notice::{self, Notice, Notices, Source},
     target::{ClusterArguments, merged, runtime, seconds, time},
 };
 
+/// The exit code of a node that was to leave, and whose time was up before it had handed on everything. It differs from
+/// that of a breakdown, so that whoever starts nodes again need not do so on a machine that goes.
+const LATE: u8 = 4;
+
+// The last of several counts: scripts set options, and their users may set others after them.
 #[derive(Debug, Args)]
+#[command(args_override_self = true)]
 #[group(skip)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -52,15 +59,15 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDR")]
     health: Option<SocketAddr>,
     /// Where the node learns that its machine will be taken away: aws, gcp or azure (their metadata services), slurm
-    /// (the time limit of the job), file:PATH (a file that appears, with the seconds that are left, a time, or
-    /// nothing in it), or none. It then leaves in the time that is left, and never takes longer than the drain
-    /// deadline. May be repeated.
+    /// (the time limit of the job), `file:PATH` (a file that appears, with the seconds that are left, a time, or
+    /// nothing in it: write it elsewhere and rename it, and remove it before the next start), or none. It then leaves
+    /// in the time that is left, and never takes longer than the drain deadline. May be repeated.
     #[arg(
         long = "notice",
         value_name = "SOURCE",
         env = "TASKWORK_NOTICE",
         value_delimiter = ',',
-        value_parser = str::parse::<Source>
+        value_parser = notice::source
     )]
     notices: Vec<Source>,
     /// Leave when there has been no job for the node for so long, for example 10m. It need not be told by anybody.
@@ -110,11 +117,11 @@ pub(crate) fn run(
     let served = runtime.block_on(serve(node, arguments));
     // A task that never checks whether it should stop would keep its thread, and this process, for ever.
     runtime.shutdown_background();
-    served.map(|()| ExitCode::SUCCESS)
+    served
 }
 
-/// Runs the node until it has left. Each SIGTERM and each Ctrl-C asks it to leave, and so does a notice.
-async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<(), Failure> {
+/// Runs the node until it has left, and returns the exit code. SIGTERM and Ctrl-C ask it to leave, and so does a notice.
+async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<ExitCode, Failure> {
     let refused = |error| Failure::failed(format!("signals cannot be listened for: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
@@ -134,17 +141,17 @@ async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<(), Failure> 
     let mut node = node.serve()?;
     let mut health = pin!(health::serve(listener, &node));
     let mut idle = pin!(or_never(arguments.idle_exit.map(|time| node.idle_for(time))));
-    let (mut is_idle, mut leaves_by) = (false, None);
+    let (mut is_idle, mut leaving) = (false, Leaving::default());
     loop {
         tokio::select! {
             never = &mut health => match never {},
-            ended = node.ended() => return Ok(ended?),
-            _ = terminate.recv() => node.drain(),
-            _ = interrupt.recv() => node.drain(),
+            ended = node.ended() => return exit_code(ended),
+            _ = terminate.recv() => signalled(&node, &mut leaving, arguments.drain_deadline),
+            _ = interrupt.recv() => signalled(&node, &mut leaving, arguments.drain_deadline),
             Notice { why, gone_at } = notices.next() => {
                 let left = gone_at.saturating_duration_since(Instant::now());
                 let deadline = notice::deadline(left, arguments.drain_deadline);
-                if shortens(&mut leaves_by, Instant::now() + deadline) {
+                if leaving.shortens(Instant::now() + deadline) {
                     tracing::warn!(
                         why, left_s = left.as_secs(), deadline_s = deadline.as_secs_f64(), "the node is to leave"
                     );
@@ -155,6 +162,7 @@ async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<(), Failure> 
             }
             () = &mut idle, if !is_idle => {
                 is_idle = true;
+                leaving.shortens(Instant::now() + arguments.drain_deadline);
                 tracing::info!("there has been no job for the node for long; it leaves");
                 node.drain();
             }
@@ -220,27 +228,155 @@ async fn or_never(waits: Option<impl Future<Output = ()>>) {
     }
 }
 
-/// Notes by when a node is to have left. Returns whether it has to hurry for that: a second request to leave makes it
-/// park its tasks instead of handing them on.
-fn shortens(leaves_by: &mut Option<Instant>, at: Instant) -> bool {
-    let shortens = leaves_by.is_none_or(|before| at < before);
-    if shortens {
-        *leaves_by = Some(at);
+/// Lets a node leave that has got a signal, in so much time.
+fn signalled(node: &Node, leaving: &mut Leaving, most: Duration) {
+    if leaving.is_signalled(Instant::now(), most) {
+        node.drain();
+    } else {
+        tracing::info!("the node is leaving already, and in time; a further signal makes it hurry");
     }
-    shortens
+}
+
+/// Returns the exit code of a node that has ended like this.
+fn exit_code(ended: Result<(), NodeError>) -> Result<ExitCode, Failure> {
+    match ended {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error @ NodeError::Abandoned { .. }) => {
+            tell(format_args!("error: {error}"));
+            Ok(ExitCode::from(LATE))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What has told the node to leave so far. A further request makes it park its tasks instead of handing them on, so
+/// only those are passed on that leave it less time, or by which somebody insists.
+#[derive(Debug, Default)]
+struct Leaving {
+    /// The time by which it is to have left.
+    by: Option<Instant>,
+    was_signalled: bool,
+}
+
+impl Leaving {
+    /// Notes a request to have left by a time. Returns whether the node is to be told.
+    fn shortens(&mut self, at: Instant) -> bool {
+        let shortens = self.by.is_none_or(|by| at < by);
+        if shortens {
+            self.by = Some(at);
+        }
+        shortens
+    }
+
+    /// Notes a signal, which leaves the node so much time. Returns whether the node is to be told: a machine that shuts
+    /// down after a notice also sends a signal, but nobody sends two without wanting it to hurry.
+    fn is_signalled(&mut self, now: Instant, most: Duration) -> bool {
+        if std::mem::replace(&mut self.was_signalled, true) {
+            // What a node takes that is told again.
+            self.shortens(now + most / 3);
+            return true;
+        }
+        self.shortens(now + most)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    const MOST: Duration = Duration::from_secs(30);
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
 
     #[test]
     fn only_a_notice_with_less_time_hurries_a_node_that_leaves() {
-        let (now, second) = (Instant::now(), Duration::from_secs(1));
-        let mut leaves_by = None;
-        assert!(shortens(&mut leaves_by, now + 30 * second));
-        assert!(!shortens(&mut leaves_by, now + 31 * second));
-        assert!(shortens(&mut leaves_by, now + 5 * second));
-        assert!(!shortens(&mut leaves_by, now + 29 * second));
+        let (now, mut leaving) = (Instant::now(), Leaving::default());
+        assert!(leaving.shortens(now + s(30)));
+        assert!(!leaving.shortens(now + s(31)));
+        assert!(leaving.shortens(now + s(5)));
+        assert!(!leaving.shortens(now + s(29)));
+    }
+
+    #[test]
+    fn a_notice_after_a_signal_hurries_the_node_only_if_it_leaves_less_time() {
+        let (now, mut leaving) = (Instant::now(), Leaving::default());
+        assert!(leaving.is_signalled(now, MOST));
+        assert!(!leaving.shortens(now + s(1) + MOST), "the signal has left it less");
+        assert!(leaving.shortens(now + s(12)));
+    }
+
+    #[test]
+    fn the_signal_of_a_shutdown_after_a_notice_does_not_hurry_the_node_but_a_second_one_does() {
+        let (now, mut leaving) = (Instant::now(), Leaving::default());
+        assert!(leaving.shortens(now + s(27)));
+        assert!(!leaving.is_signalled(now + s(2), MOST));
+        assert!(leaving.is_signalled(now + s(3), MOST), "somebody insists");
+        assert!(!leaving.shortens(now + s(14)), "it hurries already");
+        assert!(leaving.shortens(now + s(5)));
+    }
+
+    #[test]
+    fn a_second_signal_hurries_a_node() {
+        let (now, mut leaving) = (Instant::now(), Leaving::default());
+        assert!(leaving.is_signalled(now, MOST) && leaving.is_signalled(now, MOST));
+    }
+
+    #[test]
+    fn a_node_whose_time_was_up_is_told_from_one_that_broke_down() {
+        let code = |ended| exit_code(ended).map(|code| format!("{code:?}"));
+        let expected = |code: u8| format!("{:?}", ExitCode::from(code));
+        assert_eq!(code(Ok(())).unwrap(), expected(0));
+        let late = NodeError::Abandoned { reason: "its time was up".to_owned() };
+        assert_eq!(code(Err(late)).unwrap(), expected(4));
+        let broken = NodeError::BrokenDown { reason: "a defect".to_owned() };
+        assert_eq!(format!("{:?}", code(Err(broken)).unwrap_err().exit_code()), expected(1));
+    }
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn the_last_of_an_option_counts_and_labels_add_up() {
+        let line = [
+            "node",
+            "--workers",
+            "1",
+            "--label",
+            "a=1",
+            "--drain-deadline",
+            "30",
+            "--insecure",
+            "--workers",
+            "2",
+            "--insecure",
+            "--label",
+            "b=2",
+            "--drain-deadline",
+            "5",
+            "--notice",
+            "aws",
+            "--notice",
+            "gcp",
+        ];
+        let Line { arguments } = Line::try_parse_from(line).unwrap();
+        assert_eq!((arguments.workers, arguments.drain_deadline), (Some(2), s(5)));
+        let labels = merged("--label", &arguments.labels).unwrap();
+        assert_eq!((labels.get("a"), labels.get("b")), (Some("1"), Some("2")));
+        assert_eq!(arguments.notices, [Source::Aws, Source::Gcp]);
+    }
+
+    #[test]
+    fn an_empty_source_of_notices_is_none() {
+        // As of a variable that is set to nothing.
+        let Line { arguments } = Line::try_parse_from(["node", "--notice", ""]).unwrap();
+        assert_eq!(arguments.notices, [Source::None]);
+        assert!(Line::try_parse_from(["node", "--notice", "ftp"]).is_err());
     }
 }

@@ -14,9 +14,10 @@ use crate::{Failure, interrupts::Notes};
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub(crate) struct ClusterArguments {
-    /// The ZooKeeper servers: host:port,host:port/chroot.
+    /// The ZooKeeper servers, which must be given: host:port,host:port/chroot.
+    // Not required while the line is parsed: what shows a record has no servers.
     #[arg(long, value_name = "HOSTS", env = "TASKWORK_ZK")]
-    zk: String,
+    zk: Option<String>,
     /// The name of the cluster; several can share a ZooKeeper.
     #[arg(long, value_name = "NAME", default_value = "default", env = "TASKWORK_CLUSTER")]
     cluster: String,
@@ -95,7 +96,10 @@ impl Patience {
 impl ClusterArguments {
     /// Returns the connection settings.
     pub(crate) fn connect(&self) -> Result<Connect, Failure> {
-        let mut connect = Connect::new(&self.zk);
+        let Some(servers) = &self.zk else {
+            return Err(Failure::usage("give the servers: --zk HOSTS, or set TASKWORK_ZK"));
+        };
+        let mut connect = Connect::new(servers);
         connect.connect_timeout = self.zk_connect_timeout;
         connect.session_timeout = self.zk_session_timeout;
         // A request that is not answered within half a session timeout should be sent to another server.
@@ -177,7 +181,28 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        cluster: ClusterArguments,
+    }
+
+    #[test]
+    fn without_servers_it_is_said_how_to_give_them() {
+        let Line { mut cluster } = Line::try_parse_from(["test"]).unwrap();
+        // The variable may be set where this runs.
+        cluster.zk = None;
+        let refused = cluster.connect().unwrap_err();
+        assert_eq!(format!("{:?}", refused.exit_code()), format!("{:?}", std::process::ExitCode::from(2)));
+        let refused = refused.to_string();
+        assert!(refused.contains("--zk HOSTS") && refused.contains("TASKWORK_ZK"), "{refused}");
+        let Line { cluster } = Line::try_parse_from(["test", "--zk", "a:1"]).unwrap();
+        assert_eq!(cluster.connect().unwrap().hosts, "a:1");
+    }
 
     #[test]
     fn a_time_has_units_or_is_in_seconds() {

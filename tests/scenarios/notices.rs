@@ -10,11 +10,12 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 use taskwork_tests::{
-    cluster::{Cluster, Running},
+    cluster::{Cluster, Running, SOON},
     tree::Tree,
 };
 use zk_server::Setup;
@@ -23,18 +24,51 @@ use zk_server::Setup;
 const DEPTH: &str = "16";
 const DEPTH_NUMBER: u32 = 16;
 
-/// Begins a job that takes a while, and waits until these nodes take part.
-fn begin(cluster: &mut Cluster, nodes: usize) -> Running {
-    let job = cluster.begin("tree", &["submit", DEPTH, "--spin", "300", "--wait", "--json"]).unwrap();
-    for node in 0..nodes {
-        cluster.wait_for_log(node, "the node takes part").unwrap();
+/// How often a scenario is played with longer jobs.
+const ROUNDS: u32 = 4;
+
+/// The maximum time for the end of a job from which nodes have left.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The interval at which conditions are checked.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Plays a scenario with jobs whose states take longer and longer, until it returns that its job has outlasted the nodes
+/// that leave it: one that is over before says nothing, and how long one takes depends on the machine.
+fn until_a_job_is_long_enough(spin: u32, play: impl Fn(u32) -> bool) {
+    let was_long_enough = (0..ROUNDS).any(|round| play(spin * 4_u32.pow(round)));
+    assert!(was_long_enough, "every job was over before the nodes had left");
+}
+
+/// Begins a job, of which each state takes so long.
+fn begin(cluster: &Cluster, spin: u32) -> Running {
+    cluster.begin("tree", &["submit", DEPTH, "--spin", &spin.to_string(), "--wait", "--json"]).unwrap()
+}
+
+/// Waits until a node takes part in the job. Returns whether it did before the job was over.
+fn takes_part(cluster: &mut Cluster, node: usize, job: &mut Running) -> bool {
+    let deadline = Instant::now() + SOON;
+    while !cluster.log(node).contains("the node takes part") {
+        if job.has_ended().unwrap() {
+            return false;
+        }
+        assert!(!cluster.nodes[node].has_ended().unwrap(), "{}", cluster.log(node));
+        assert!(Instant::now() < deadline, "node {node} does not take part:\n{}", cluster.logs());
+        thread::sleep(LOOK_EVERY);
     }
-    job
+    true
+}
+
+/// Waits until a node has ended, which has left in time.
+fn leaves(cluster: &mut Cluster, node: usize, why: &str) {
+    let ended = cluster.nodes[node].wait().unwrap();
+    let log = cluster.log(node);
+    assert!(ended.success() && log.contains(why) && log.contains("the node has left"), "{ended:?}\n{log}");
 }
 
 /// Waits for the end of the job: the count is exact, and no node was lost.
 fn ends_exactly(cluster: &Cluster, job: Running) {
-    let said = job.end().unwrap();
+    let said = job.end_within(PATIENCE).unwrap();
     assert_eq!(said.code, 0, "{said:?}\n{}", cluster.logs());
     let said: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(said["states"], Tree::sequential(DEPTH_NUMBER).0, "{said}\n{}", cluster.logs());
@@ -95,51 +129,59 @@ fn answer(mut stream: TcpStream, status: &str, headers: &str, body: &str) {
 
 #[test]
 fn nodes_leave_in_time_when_their_machines_are_taken_away() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
-    let (file, metadata) = (cluster.folder().join("leave"), Metadata::start());
-    let notice = format!("file:{}", file.display());
-    cluster
-        .environment
-        .push(("AWS_EC2_METADATA_SERVICE_ENDPOINT".to_owned(), format!("http://{}/", metadata.host)));
-    let one = ["--workers", "1"];
-    cluster.start_nodes("tree", 1, &[&one[..], &["--notice", &notice]].concat()).unwrap();
-    cluster.start_nodes("tree", 1, &[&one[..], &["--notice", "aws"]].concat()).unwrap();
-    cluster
-        .start_nodes("tree", 1, &[&one[..], &["--advertise", "localhost", "--insecure"]].concat())
-        .unwrap();
-    let mut job = begin(&mut cluster, 3);
-    cluster.wait_for_log(1, "the metadata service answers again").unwrap();
-    fs::write(&file, "15").unwrap();
-    metadata.goes.store(true, Relaxed);
-    for (node, deadline) in [(0, "deadline_s=1"), (1, "deadline_s=30.0")] {
-        assert!(cluster.nodes[node].wait().unwrap().success(), "{}", cluster.log(node));
-        let log = cluster.log(node);
-        assert!(log.contains("the node is to leave") && log.contains("the node has left"), "{log}");
-        assert!(log.contains(deadline), "{log}");
-    }
-    assert!(!job.has_ended().unwrap(), "the job has ended before anything could go wrong");
-    ends_exactly(&cluster, job);
+    until_a_job_is_long_enough(1500, |spin| {
+        let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+        let (file, metadata) = (cluster.folder().join("leave"), Metadata::start());
+        let notice = format!("file:{}", file.display());
+        cluster
+            .environment
+            .push(("AWS_EC2_METADATA_SERVICE_ENDPOINT".to_owned(), format!("http://{}/", metadata.host)));
+        let one = ["--workers", "1"];
+        cluster.start_nodes("tree", 1, &[&one[..], &["--notice", &notice]].concat()).unwrap();
+        cluster.start_nodes("tree", 1, &[&one[..], &["--notice", "aws"]].concat()).unwrap();
+        cluster
+            .start_nodes("tree", 1, &[&one[..], &["--advertise", "localhost", "--insecure"]].concat())
+            .unwrap();
+        cluster.wait_for_log(1, "the metadata service answers again").unwrap();
+        let mut job = begin(&cluster, spin);
+        let all = (0..3).all(|node| takes_part(&mut cluster, node, &mut job));
+        // Written elsewhere and renamed, so that it is never there without its content.
+        let new = file.with_extension("new");
+        fs::write(&new, "15").unwrap();
+        fs::rename(&new, &file).unwrap();
+        metadata.goes.store(true, Relaxed);
+        for (node, deadline) in [(0, "deadline_s=1"), (1, "deadline_s=30.0")] {
+            leaves(&mut cluster, node, "the node is to leave");
+            assert!(cluster.log(node).contains(deadline), "{}", cluster.log(node));
+        }
+        let was_long_enough = all && !job.has_ended().unwrap();
+        ends_exactly(&cluster, job);
+        was_long_enough
+    });
 }
 
 #[test]
 fn nodes_leave_by_themselves() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
-    let one = ["--workers", "1"];
-    cluster.start_nodes("tree", 1, &one).unwrap();
-    // Its drain takes at most a second, so it begins to leave after eight of twelve seconds.
-    let short = ["--max-lifetime", "12s", "--drain-deadline", "1"];
-    cluster.start_nodes("tree", 1, &[&one[..], &short].concat()).unwrap();
-    let job = begin(&mut cluster, 2);
-    cluster
-        .start_nodes("tree", 1, &[&one[..], &["--idle-exit", "5s", "--label", "gpu=yes"]].concat())
-        .unwrap();
-    cluster.wait_for_log(2, "the node takes part").unwrap();
-    assert!(cluster.nodes[1].wait().unwrap().success(), "{}", cluster.log(1));
-    assert!(cluster.log(1).contains("it has lived for its 12s"), "{}", cluster.log(1));
-    ends_exactly(&cluster, job);
-    assert!(cluster.nodes[2].wait().unwrap().success(), "{}", cluster.log(2));
-    assert!(cluster.log(2).contains("there has been no job for the node"), "{}", cluster.log(2));
-    assert!(!cluster.nodes[0].has_ended().unwrap(), "nobody has told it to leave");
+    until_a_job_is_long_enough(4000, |spin| {
+        let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+        let one = ["--workers", "1"];
+        cluster.start_nodes("tree", 1, &one).unwrap();
+        let mut job = begin(&cluster, spin);
+        let first = takes_part(&mut cluster, 0, &mut job);
+        // Its drain takes at most five seconds, so it begins to leave after 12 of 20 seconds. The job has begun, so that
+        // this time is enough to take part.
+        let short = ["--max-lifetime", "20s", "--drain-deadline", "5"];
+        cluster.start_nodes("tree", 1, &[&one[..], &short].concat()).unwrap();
+        let idle = ["--idle-exit", "5s", "--label", "gpu=yes"];
+        cluster.start_nodes("tree", 1, &[&one[..], &idle].concat()).unwrap();
+        let all = first && (1..3).all(|node| takes_part(&mut cluster, node, &mut job));
+        leaves(&mut cluster, 1, "it has lived for its 20s");
+        let was_long_enough = all && !job.has_ended().unwrap();
+        ends_exactly(&cluster, job);
+        leaves(&mut cluster, 2, "there has been no job for the node");
+        assert!(!cluster.nodes[0].has_ended().unwrap(), "nobody has told it to leave");
+        was_long_enough
+    });
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io::{BufReader, Read as _, Write as _},
     net::TcpStream,
+    process::Command,
     sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
@@ -14,7 +15,7 @@ use taskwork::{
     view::{Event, MomentKind, Recorder, Snapshot, View, replay},
 };
 use taskwork_tests::{
-    cluster::{Cluster, Running, SOON},
+    cluster::{Cluster, Running, SOON, program},
     tree::{Shape, Tree},
 };
 use tokio::time::{sleep, timeout};
@@ -166,8 +167,11 @@ fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
     let [file] = &files[..] else { panic!("one start makes one file: {files:?}") };
     let now = replay(BufReader::new(File::open(file).unwrap())).unwrap().snapshot();
     assert_eq!((now.members.len(), now.jobs.len()), (1, 1));
-    let arguments = ["dashboard", "--listen", "127.0.0.1:0", "--replay", file.to_str().unwrap()];
-    let mut replayed = cluster.begin("taskwork", &arguments).unwrap();
+    // A record needs no servers.
+    let mut command = Command::new(program("taskwork").unwrap());
+    command.args(["dashboard", "--listen", "127.0.0.1:0", "--replay", file.to_str().unwrap()]);
+    command.env_remove("TASKWORK_ZK");
+    let mut replayed = Running::begin(command, cluster.folder()).unwrap();
     let address = self::address(&mut replayed);
     let view = wait_for_page(&address, "/api/view", "\"stage\":\"done\"");
     assert!(view.contains("\"source\":\"replay\""), "{view}");

@@ -1,12 +1,17 @@
 //! `cargo xtask chart`: the Helm chart, generated from the manifests of `deploy/kubernetes`.
 //!
-//! A line of a manifest that ends with `# chart: NAME` becomes a setting of the chart: its value is the default.
+//! A line of a manifest that ends with `# chart: NAME` becomes a setting of the chart: its value is the default. One with
+//! `# chart: NAME + NUMBER` follows from another setting. Lines between `# chart if: NAME` and `# chart end` are left out
+//! if a setting is false.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::workspace;
+use crate::{
+    kubernetes::{CHART, MANIFESTS},
+    workspace,
+};
 
 /// The files of the chart, by their paths in its folder.
 type Chart = BTreeMap<String, String>;
@@ -14,10 +19,17 @@ type Chart = BTreeMap<String, String>;
 /// The manifests, and the settings without which they are left out.
 const SOURCES: [(&str, Option<&str>); 2] = [("base", None), ("zookeeper", Some("withZookeeper"))];
 
-const KUBERNETES: &str = "deploy/kubernetes";
-const CHART: &str = "deploy/helm/taskwork";
 const MARK: &str = " # chart: ";
+const IF: &str = "# chart if: ";
+const END: &str = "# chart end";
 const GENERATED: &str = "# Generated from deploy/kubernetes by `cargo xtask chart`: change it there.\n";
+
+/// The template that refuses what cannot work, and how.
+const GUARDED: &str = "templates/base-nodes.yaml";
+const GUARD: &str = "{{- if not (or .Values.withZookeeper .Values.insecure) }}\n\
+    {{- fail \"a ZooKeeper elsewhere would get the credentials in the clear: use deploy/kubernetes/overlays/production, \
+    which has TLS, or set insecure=true if the network is yours alone\" }}\n\
+    {{- end }}\n";
 
 /// Writes the chart.
 ///
@@ -37,7 +49,7 @@ pub(crate) fn run() -> Result<()> {
 fn chart(root: &Path) -> Result<Chart> {
     let (mut chart, mut settings) = (Chart::new(), BTreeMap::new());
     for (folder, condition) in SOURCES {
-        let from = root.join(KUBERNETES).join(folder);
+        let from = root.join(MANIFESTS).join(folder);
         let mut names: Vec<_> = fs::read_dir(&from)
             .with_context(|| format!("cannot read {}", from.display()))?
             .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
@@ -52,7 +64,9 @@ fn chart(root: &Path) -> Result<Chart> {
                 Some(setting) => format!("{{{{- if .Values.{setting} }}}}\n{template}{{{{- end }}}}\n"),
                 None => template,
             };
-            chart.insert(format!("templates/{folder}-{name}"), format!("{GENERATED}{template}"));
+            let file = format!("templates/{folder}-{name}");
+            let guard = if file == GUARDED { GUARD } else { "" };
+            chart.insert(file, format!("{GENERATED}{guard}{template}"));
         }
     }
     chart.insert("values.yaml".to_owned(), values(&settings));
@@ -68,7 +82,16 @@ fn chart(root: &Path) -> Result<Chart> {
 fn template(manifest: &str, settings: &mut BTreeMap<String, String>) -> Result<String> {
     ensure!(!manifest.contains("{{"), "Helm would take {{{{ for its own");
     let mut template = String::new();
+    let mut sums = Vec::new();
     for line in manifest.lines() {
+        if let Some(setting) = line.trim_start().strip_prefix(IF) {
+            writeln!(template, "{{{{- if .Values.{setting} }}}}")?;
+            continue;
+        }
+        if line.trim() == END {
+            template.push_str("{{- end }}\n");
+            continue;
+        }
         let Some((line, setting)) = line.split_once(MARK) else {
             template.push_str(line);
             template.push('\n');
@@ -78,18 +101,33 @@ fn template(manifest: &str, settings: &mut BTreeMap<String, String>) -> Result<S
             bail!("{line:?} has no value for the setting {setting}");
         };
         let (key, value) = line.split_at(at);
+        if let Some((setting, more)) = setting.split_once(" + ") {
+            sums.push((setting, more.parse::<u64>()?, value.parse::<u64>()?));
+            writeln!(template, "{key}{{{{ add .Values.{setting} {more} }}}}")?;
+            continue;
+        }
         let before = settings.insert(setting.to_owned(), value.to_owned());
         ensure!(before.is_none_or(|before| before == value), "{setting} has two defaults");
         let quote = if value.starts_with('"') { " | quote" } else { "" };
         writeln!(template, "{key}{{{{ .Values.{setting}{quote} }}}}")?;
     }
+    for (setting, more, value) in sums {
+        let default = settings.get(setting).and_then(|default| default.parse::<u64>().ok());
+        ensure!(default.is_some_and(|default| default + more == value), "{setting} + {more} is not {value}");
+    }
     Ok(template)
 }
 
+/// The settings that are no value of a manifest.
+const SWITCHES: &str = "\
+# Whether the chart brings ZooKeeper along; otherwise say below where it is, at port 2181 or 2182.
+withZookeeper: true
+# Whether credentials may go in the clear to a ZooKeeper elsewhere.
+insecure: false
+";
+
 fn values(settings: &BTreeMap<String, String>) -> String {
-    let mut values =
-        format!("{GENERATED}# Whether the chart brings ZooKeeper along; otherwise say below where it is.\n");
-    values.push_str("withZookeeper: true\n");
+    let mut values = format!("{GENERATED}{SWITCHES}");
     for (name, default) in settings {
         let _infallible = writeln!(values, "{name}: {default}");
     }
@@ -112,9 +150,12 @@ mod tests {
     #[test]
     fn with_its_defaults_the_chart_is_the_manifests() {
         let mut settings = BTreeMap::new();
-        let manifest =
-            fs::read_to_string(workspace::root().join(KUBERNETES).join("base/nodes.yaml")).unwrap();
+        let manifest = fs::read_to_string(workspace::root().join(MANIFESTS).join("base/nodes.yaml")).unwrap();
         let mut filled = template(&manifest, &mut settings).unwrap();
+        let deadline: u64 = settings["drainDeadlineSeconds"].parse().unwrap();
+        let grace = "{{ add .Values.drainDeadlineSeconds 10 }}";
+        assert!(filled.contains(grace), "{filled}");
+        filled = filled.replace(grace, &(deadline + 10).to_string());
         for (name, default) in &settings {
             for quote in ["", " | quote"] {
                 filled = filled.replace(&format!("{{{{ .Values.{name}{quote} }}}}"), default);
@@ -122,9 +163,21 @@ mod tests {
         }
         let unmarked = manifest.lines().map(|line| line.split(MARK).next().unwrap_or(line));
         assert_eq!(filled.lines().collect::<Vec<_>>(), unmarked.collect::<Vec<_>>());
-        for setting in ["replicas", "image", "zookeeper", "drainDeadlineSeconds", "gracePeriodSeconds"] {
+        for setting in ["replicas", "image", "zookeeper", "drainDeadlineSeconds"] {
             assert!(settings.contains_key(setting), "{setting} is not among {settings:?}");
         }
+    }
+
+    #[test]
+    fn what_follows_from_a_setting_and_what_is_left_out_without_one() {
+        let mut settings = BTreeMap::new();
+        let manifest =
+            "a: 40 # chart: time + 10\n  # chart if: on\n  b: 1\n  # chart end\n- --c=30 # chart: time\n";
+        let made = template(manifest, &mut settings).unwrap();
+        let expected = "a: {{ add .Values.time 10 }}\n{{- if .Values.on }}\n  b: 1\n{{- end }}\n- --c={{ .Values.time }}\n";
+        assert_eq!(made, expected);
+        assert_eq!(values(&settings).lines().last(), Some("time: 30"));
+        assert!(template("a: 41 # chart: time + 10\n", &mut settings).is_err(), "it is another default");
     }
 
     #[test]

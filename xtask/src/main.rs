@@ -9,6 +9,7 @@ mod data;
 mod fix;
 mod fuzz;
 mod install;
+mod kubernetes;
 #[cfg(test)]
 mod manifests;
 mod mutants;

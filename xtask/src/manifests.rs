@@ -1,10 +1,18 @@
 //! Tests of what is in `deploy/`: that the manifests agree with each other, and with how a node behaves.
 
-use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    process::Command,
+};
 
+use anyhow::Result;
 use serde_json::Value;
 
-use crate::workspace;
+use crate::{kubernetes::Tools, workspace};
 
 /// The longest that a process takes to end after its drain deadline, in seconds.
 const FAREWELL_S: u64 = 9;
@@ -31,15 +39,16 @@ fn plain(folders: &[&str]) -> Vec<Value> {
     all
 }
 
-/// Returns the manifests of an overlay; nothing where there is no kubectl to make them.
-fn rendered(overlay: &str) -> Option<Vec<Value>> {
-    let place = folder().join("overlays").join(overlay);
-    let Ok(output) = Command::new("kubectl").arg("kustomize").arg(place).output() else {
-        eprintln!("kubectl is not installed: the overlay {overlay} is not tested");
+/// Returns what was made of an overlay or the chart; nothing where there is no program to make it.
+fn made(what: &str, made: Result<Option<Vec<u8>>>) -> Option<Vec<Value>> {
+    let Some(made) = made.unwrap() else {
+        let word = format!("{what} is NOT TESTED: `cargo xtask check` installs what it needs");
+        assert!(!workspace::in_ci(), "{word}");
+        // Not by a macro, whose words are kept back if the test passes.
+        let _ = writeln!(io::stderr(), "\n!!! WARNING: {word}");
         return None;
     };
-    assert!(output.status.success(), "{overlay}: {}", String::from_utf8_lossy(&output.stderr));
-    Some(parsed(&String::from_utf8(output.stdout).unwrap()))
+    Some(parsed(&String::from_utf8(made).unwrap()))
 }
 
 fn find<'a>(all: &'a [Value], kind: &str, name: &str) -> Option<&'a Value> {
@@ -189,14 +198,51 @@ fn the_manifests_agree_with_each_other() {
 
 #[test]
 fn the_overlays_agree_with_themselves() {
+    let tools = Tools::find();
     for (overlay, has_zookeeper) in [("dev", true), ("production", false), ("spot", true)] {
-        let Some(all) = rendered(overlay) else { continue };
+        let made = made(&format!("the overlay {overlay}"), tools.overlay(&format!("overlays/{overlay}")));
+        let Some(all) = made else { return };
         assert_eq!(wrong_with_nodes(&all), Vec::<String>::new(), "{overlay}");
         assert_eq!(find(&all, "StatefulSet", "zookeeper").is_some(), has_zookeeper);
         if has_zookeeper {
             assert_eq!(wrong_with_zookeeper(&all), Vec::<String>::new(), "{overlay}");
         }
+        if overlay == "spot" {
+            let servers = &find(&all, "StatefulSet", "zookeeper").unwrap()["spec"]["template"]["spec"];
+            let where_they_may_be = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+            let terms = &servers.pointer(where_they_may_be).unwrap()["nodeSelectorTerms"];
+            // Any term is enough, so that there must be one that says it all.
+            assert_eq!((each(terms).count(), each(&terms[0]["matchExpressions"]).count()), (1, 3));
+            assert!(
+                servers["affinity"]["podAntiAffinity"].is_object(),
+                "each server is on a machine of its own"
+            );
+        }
     }
+}
+
+#[test]
+fn the_chart_agrees_with_itself_and_refuses_what_cannot_work() {
+    let tools = Tools::find();
+    let chart = |settings: &[&str]| made("the chart", tools.chart(settings));
+    let Some(all) = chart(&[]) else { return };
+    assert_eq!(wrong_with_nodes(&all), Vec::<String>::new());
+    assert_eq!(wrong_with_zookeeper(&all), Vec::<String>::new());
+    let grace = |all: &[Value]| {
+        let nodes = find(all, "Deployment", "taskwork-node").unwrap();
+        nodes.pointer("/spec/template/spec/terminationGracePeriodSeconds").and_then(Value::as_u64)
+    };
+    let spot = chart(&["drainDeadlineSeconds=5"]).unwrap();
+    assert_eq!((wrong_with_nodes(&spot), grace(&spot)), (Vec::new(), Some(15)));
+
+    let elsewhere = ["withZookeeper=false", "zookeeper=zk1.example.org:2181"];
+    let refused = tools.chart(&elsewhere).unwrap_err().to_string();
+    assert!(refused.contains("overlays/production") && refused.contains("insecure=true"), "{refused}");
+    let all = chart(&[&elsewhere[..], &["insecure=true"]].concat()).unwrap();
+    assert_eq!(wrong_with_nodes(&all), Vec::<String>::new());
+    assert!(find(&all, "StatefulSet", "zookeeper").is_none());
+    let network = find(&all, "NetworkPolicy", "taskwork-node").unwrap();
+    assert!(network["spec"]["egress"][1]["to"].is_null(), "ZooKeeper is not among the pods");
 }
 
 /// A check that cannot fail would be worth nothing.
@@ -269,4 +315,9 @@ fn the_unit_waits_for_a_drain() {
     };
     let (deadline, timeout) = (after("--drain-deadline ").unwrap(), after("TimeoutStopSec=").unwrap());
     assert!(timeout >= deadline + FAREWELL_S, "{timeout} s for a drain of {deadline} s");
+    // What node --help calls wrong usage, and the end of the time to leave.
+    assert!(
+        unit.contains("\nRestartPreventExitStatus=2 4\n"),
+        "a node is started again on a machine that goes"
+    );
 }

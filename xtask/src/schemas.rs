@@ -1,11 +1,15 @@
 //! Checks the manifests for Kubernetes against the schemas of several of its versions, strictly: a field that is
 //! mistyped is an error, and not passed over as a server would.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, process::Command};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, ensure};
 
-use crate::{step::Step, workspace};
+use crate::{
+    kubernetes::{MANIFESTS, Tools},
+    step::Step,
+    workspace,
+};
 
 /// The program that has the schemas, a package of `PyPI`, with its version.
 const VALIDATOR: &str = "kubernetes-validate==1.37.0";
@@ -16,74 +20,69 @@ pub(crate) const PACKAGES: &[&str] = &["python3-pip"];
 /// The versions of Kubernetes: an old one that is still met, and newer ones.
 const VERSIONS: [&str; 3] = ["1.28", "1.31", "1.35"];
 
-const KUBERNETES: &str = "deploy/kubernetes";
-
 /// The folders of manifests, as users give them to kubectl.
 const FOLDERS: [&str; 5] = ["base", "overlays/dev", "overlays/production", "overlays/spot", "zookeeper"];
+
+/// The settings of the chart with which it is checked, and the names for what it makes of them.
+const CHARTS: [(&str, &[&str]); 2] =
+    [("chart", &[]), ("chart-elsewhere", &["withZookeeper=false", "insecure=true", "zookeeper=zk1:2181"])];
 
 /// Where the validator is installed and the manifests are written, in the workspace.
 const PLACE: &str = "target/manifests";
 
 /// Returns the steps; none, with a word about it, where pip is missing.
 ///
-/// Debian's kubectl is too old for the overlays, so where there is no newer one only what they are made of is checked.
+/// Where there is no kubectl that is new enough for the overlays, and none can be installed, only what they are made of
+/// is checked.
 ///
 /// # Errors
 /// The manifests cannot be made, or pip is missing in CI.
 pub(crate) fn steps() -> Result<Vec<Step>> {
-    if !succeeds(Command::new("python3").args(["-m", "pip", "--version"])) {
-        let what = "there is no pip: the manifests for Kubernetes are not checked";
+    if !Command::new("python3").args(["-m", "pip", "--version"]).output().is_ok_and(|it| it.status.success())
+    {
+        let what = "there is no pip: the manifests for Kubernetes are NOT CHECKED";
         ensure!(!workspace::in_ci(), what);
-        eprintln!("warning: {what}");
+        eprintln!("\n!!! WARNING: {what}");
         return Ok(Vec::new());
     }
-    let overlay = workspace::root().join(KUBERNETES).join("overlays/dev");
-    let files = if succeeds(Command::new("kubectl").arg("kustomize").arg(overlay)) {
-        render()?
-    } else {
-        eprintln!(
-            "warning: there is no kubectl that is new enough: the overlays are not checked, but their bases are"
-        );
-        bases()?
-    };
+    let files = files(&Tools::prepare()?)?;
     let installed = workspace::root().join(PLACE).join("python/kubernetes_validate").is_dir();
     Ok(steps_for(&files, installed))
 }
 
-fn succeeds(command: &mut Command) -> bool {
-    command.output().is_ok_and(|output| output.status.success())
+/// Writes what is made of each folder and of the chart, and returns the files; where nothing is made of the folders, the
+/// manifests themselves.
+fn files(tools: &Tools) -> Result<Vec<String>> {
+    let place = workspace::root().join(PLACE);
+    fs::create_dir_all(&place)?;
+    let mut made = Vec::new();
+    for folder in FOLDERS {
+        made.extend(tools.overlay(folder)?.map(|made| (folder.replace('/', "-"), made)));
+    }
+    let mut files = if made.is_empty() { bases()? } else { Vec::new() };
+    for (name, settings) in CHARTS {
+        made.extend(tools.chart(settings)?.map(|made| (name.to_owned(), made)));
+    }
+    for (name, made) in made {
+        fs::write(place.join(format!("{name}.yaml")), made)?;
+        files.push(format!("{PLACE}/{name}.yaml"));
+    }
+    Ok(files)
 }
 
 /// Returns the manifests that need no kubectl to be read.
 fn bases() -> Result<Vec<String>> {
     let mut files = Vec::new();
     for folder in ["base", "zookeeper"] {
-        for entry in fs::read_dir(workspace::root().join(KUBERNETES).join(folder))? {
+        for entry in fs::read_dir(workspace::root().join(MANIFESTS).join(folder))? {
             let name = entry?.file_name().to_string_lossy().into_owned();
             if name != "kustomization.yaml" {
-                files.push(format!("{KUBERNETES}/{folder}/{name}"));
+                files.push(format!("{MANIFESTS}/{folder}/{name}"));
             }
         }
     }
     files.sort();
     Ok(files)
-}
-
-/// Writes what kubectl makes of each folder, and returns the files.
-fn render() -> Result<Vec<String>> {
-    let place = workspace::root().join(PLACE);
-    fs::create_dir_all(&place)?;
-    let rendered = FOLDERS.iter().map(|folder| {
-        let from: PathBuf = workspace::root().join(KUBERNETES).join(folder);
-        let output = Command::new("kubectl").arg("kustomize").arg(from).output().context("kubectl")?;
-        if !output.status.success() {
-            bail!("kubectl kustomize {folder}: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        let name = format!("{}.yaml", folder.replace('/', "-"));
-        fs::write(place.join(&name), output.stdout)?;
-        Ok(format!("{PLACE}/{name}"))
-    });
-    rendered.collect()
 }
 
 fn steps_for(files: &[String], installed: bool) -> Vec<Step> {
@@ -103,6 +102,8 @@ fn steps_for(files: &[String], installed: bool) -> Vec<Step> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn every_folder_of_manifests_is_checked() {
-        let kubernetes = workspace::root().join(KUBERNETES);
+        let kubernetes = workspace::root().join(MANIFESTS);
         let folders = |place: PathBuf, prefix: &str| {
             let entries = fs::read_dir(place).unwrap().map(Result::unwrap);
             let folders = entries.filter(|entry| entry.path().join("kustomization.yaml").is_file());

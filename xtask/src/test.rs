@@ -17,6 +17,9 @@ const NETWORK_PACKAGES: &[&str] = &["iproute2", "nftables"];
 /// The packages that check the models.
 const MODEL_PACKAGES: &[&str] = &["gcc", "libc6-dev", "spin"];
 
+/// The packages that the tests of the dashboard's pages need.
+const BROWSER_PACKAGES: &[&str] = &["chromium", "chromium-driver"];
+
 /// Runs the unit, integration and documentation tests of the whole workspace.
 ///
 /// # Errors
@@ -24,6 +27,9 @@ const MODEL_PACKAGES: &[&str] = &["gcc", "libc6-dev", "spin"];
 pub(crate) fn run(long: bool) -> Result<()> {
     // The programs that tests start besides those of the workspace.
     install::debian_packages(&[zk_server::PACKAGES, NETWORK_PACKAGES, MODEL_PACKAGES].concat())?;
+    if long {
+        install::debian_packages(BROWSER_PACKAGES)?;
+    }
     let data = Data::locate();
     data.require(workspace::in_ci())?;
     let outcome = step::run_all(&steps(&data, long));
@@ -34,7 +40,7 @@ pub(crate) fn run(long: bool) -> Result<()> {
 
 fn steps(data: &Data, long: bool) -> Vec<Step> {
     // One failing crate must not hide the results of the others.
-    let steps = [
+    let mut steps = vec![
         // Scenarios start programs of other crates too, which the tests below would build only as tests of
         // their own. All targets at once: a build of the programs alone has other features of the
         // dependencies, and half of everything would be built twice.
@@ -53,6 +59,9 @@ fn steps(data: &Data, long: bool) -> Vec<Step> {
              interleavings",
         ),
     ];
+    if long {
+        steps.push(Step::cargo("pages", "test -p taskwork-tests --test pages -- --ignored"));
+    }
     steps.into_iter().map(|step| with_environment(step, data, long)).collect()
 }
 

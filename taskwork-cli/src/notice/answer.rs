@@ -63,7 +63,8 @@ pub(super) fn azure(body: &str, machine: &str) -> Result<Option<Going>, Garbled>
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
     struct Event {
-        event_type: String,
+        #[serde(rename = "EventType")]
+        kind: String,
         #[serde(default)]
         resources: Vec<String>,
         #[serde(default)]
@@ -72,12 +73,12 @@ pub(super) fn azure(body: &str, machine: &str) -> Result<Option<Going>, Garbled>
     let Document { events } =
         serde_json::from_str(body).map_err(|_| Garbled("a document of scheduled events"))?;
     let ends_this = |event: &Event| {
-        AZURE_ENDS.contains(&event.event_type.as_str())
+        AZURE_ENDS.contains(&event.kind.as_str())
             && event.resources.iter().any(|resource| resource.eq_ignore_ascii_case(machine))
     };
     let going = events.into_iter().filter(ends_this).map(|event| {
         let when = httpdate::parse_http_date(event.not_before.trim()).map_or(When::Unsaid, When::At);
-        Going { when, why: format!("Azure has announced a {} of the machine", word(&event.event_type)) }
+        Going { when, why: format!("Azure has announced a {} of the machine", word(&event.kind)) }
     });
     // One without a time has begun.
     Ok(going.min_by_key(|going| match going.when {
@@ -119,7 +120,7 @@ pub(super) fn slurm(end: &str) -> Result<SystemTime, Garbled> {
 
 /// Returns a word that others have sent, fit for a log.
 fn word(text: &str) -> String {
-    text.chars().filter(|c| c.is_ascii_graphic()).take(WORD_MAX).collect()
+    text.chars().filter(char::is_ascii_graphic).take(WORD_MAX).collect()
 }
 
 /// Reads a text as everything. For the fuzzer.

@@ -124,12 +124,11 @@ impl Cloud {
 async fn aws(service: &Service, known: &mut Option<String>) -> Result<Option<(Clock, Going)>, Trouble> {
     // The second time with a new token, if the first was too old.
     for is_last in [false, true] {
-        let token = match known.take() {
-            Some(token) => token,
-            None => {
-                let ttl = [("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_S)];
-                answer::aws_token(&service.put(AWS_TOKEN, &ttl).await?.found()?.body)?
-            }
+        let token = if let Some(token) = known.take() {
+            token
+        } else {
+            let ttl = [("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_S)];
+            answer::aws_token(&service.put(AWS_TOKEN, &ttl).await?.found()?.body)?
         };
         let answer = service.get(AWS_ACTION, &[("x-aws-ec2-metadata-token", &token)]).await?;
         if answer.status == 401 && !is_last {

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{self, Instant};
+use tokio::{
+    task,
+    time::{self, Instant},
+};
 
 use super::{Notice, answer, policy::Clock};
 
@@ -18,15 +21,29 @@ const READ_MAX: u64 = 256;
 
 /// Waits for the file.
 pub(super) async fn watch(path: PathBuf, every: Duration) -> Notice {
-    let mut told = false;
+    watch_by(read, path, every).await
+}
+
+/// Waits for the file, which is read by `read` on a thread of its own, once at a time: a file system that hangs must
+/// not keep the node from its session.
+pub(super) async fn watch_by(
+    read: impl Fn(&Path) -> io::Result<Option<String>> + Clone + Send + 'static,
+    path: PathBuf,
+    every: Duration,
+) -> Notice {
+    let (mut told, mut was_empty) = (false, false);
     loop {
-        match read(&path) {
+        let (read, its) = (read.clone(), path.clone());
+        let found = task::spawn_blocking(move || read(&its)).await.unwrap_or_else(|error| Err(error.into()));
+        match found {
+            // Whoever writes into it may have created it just now.
+            Ok(Some(content)) if content.trim().is_empty() && !was_empty => was_empty = true,
             Ok(Some(content)) => {
                 let left = Clock::ours().left(answer::file(&content));
                 let why = format!("{} is there", path.display());
                 return Notice { why, gone_at: Instant::now() + left };
             }
-            Ok(None) => {}
+            Ok(None) => was_empty = false,
             Err(error) if !std::mem::replace(&mut told, true) => {
                 tracing::warn!(%error, path = %path.display(), "the file of notices cannot be read; it is tried again");
             }

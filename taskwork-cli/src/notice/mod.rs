@@ -31,7 +31,7 @@ use self::{
 };
 pub(crate) use self::{
     policy::{deadline, lead},
-    source::Source,
+    source::{Source, source},
 };
 use crate::Failure;
 
@@ -101,7 +101,7 @@ impl Notices {
                 "by the clock of this machine the job of Slurm is over; its end is not heeded, only its signals"
             ),
             Err(error) => {
-                tracing::warn!(%error, end, "the end of the job of Slurm is not heeded, only its signals")
+                tracing::warn!(%error, end, "the end of the job of Slurm is not heeded, only its signals");
             }
         }
         Ok(())

@@ -37,6 +37,11 @@ impl FromStr for Source {
     }
 }
 
+/// Parses a source of an option or a variable. A variable that is set to nothing is as good as unset.
+pub(crate) fn source(text: &str) -> Result<Source, String> {
+    if text.is_empty() { Ok(Source::None) } else { text.parse() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

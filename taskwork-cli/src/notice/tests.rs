@@ -1,6 +1,15 @@
 //! Notices from metadata services that answer, hang, lie and send garbage, and from files.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc,
+    },
+    time::Duration,
+};
 
 use tokio::time;
 
@@ -182,6 +191,37 @@ async fn a_file_is_a_notice_once_it_is_there() {
     assert!(gone_at <= time::Instant::now() + UNSAID);
     let folder = soon(file::watch(folder.path().to_owned(), EVERY)).await;
     assert!(folder.gone_at > gone_at, "a folder is there, and says nothing");
+}
+
+#[tokio::test]
+async fn a_file_that_is_empty_at_first_is_looked_at_again() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let read = move |_: &Path| match looks.fetch_add(1, Relaxed) {
+        0 => Ok(None),
+        1 => Ok(Some(String::new())),
+        _ => Ok(Some("86400\n".to_owned())),
+    };
+    let early = time::Instant::now() + UNSAID;
+    let notice = soon(file::watch_by(read, "leave".into(), EVERY)).await;
+    assert!(notice.gone_at > early + UNSAID, "it has a day, and not what is assumed of an empty file");
+    let empty = soon(file::watch_by(|_: &Path| Ok(Some("\n".to_owned())), "leave".into(), EVERY)).await;
+    assert!(empty.gone_at <= time::Instant::now() + UNSAID, "nothing more came");
+}
+
+#[tokio::test]
+async fn a_file_system_that_hangs_does_not_stop_the_node() {
+    let (release, held) = mpsc::channel();
+    let held = Arc::new(Mutex::new(held));
+    let read = move |_: &Path| {
+        let released = held.lock().unwrap().recv_timeout(SOON);
+        Ok(Some(if released.is_ok() { "7" } else { "86400" }.to_owned()))
+    };
+    let watching = tokio::spawn(file::watch_by(read, "leave".into(), EVERY));
+    // There is one thread for both: this goes on only if the file is read on another one.
+    tokio::task::yield_now().await;
+    release.send(()).unwrap();
+    let notice = soon(watching).await.unwrap();
+    assert!(notice.gone_at <= time::Instant::now() + UNSAID, "nobody was let through in time");
 }
 
 #[tokio::test]

@@ -215,7 +215,13 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         #[cfg(feature = "dashboard")]
         Command::Dashboard(Dashboard { served, common }) if served.replays() => {
             common.log.start(Level::Warn);
-            return runtime()?.block_on(interruptible(served.replay())).map(|never| match never {});
+            let runtime = runtime()?;
+            // Before Ctrl-C is listened for: reading a record takes long, and must end by it.
+            let replayed = {
+                let _here = runtime.enter();
+                served.replayed()?
+            };
+            return runtime.block_on(interruptible(replayed.serve())).map(|never| match never {});
         }
         Command::Status(common)
         | Command::Doctor(common)
@@ -307,5 +313,17 @@ impl Desk {
     fn say(&self, json: impl FnOnce() -> serde_json::Value, text: impl FnOnce() -> String) {
         let text = if self.json { json().to_string() } else { text() };
         print(&format!("{}\n", text.trim_end_matches('\n')));
+    }
+}
+
+#[cfg(all(test, feature = "dashboard"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_shown_without_servers() {
+        let line = CommandLine::try_parse_from([NAME, "dashboard", "--replay", "record.jsonl"]);
+        let line = line.unwrap_or_else(|error| panic!("{error}"));
+        assert!(matches!(line.command, Command::Dashboard(Dashboard { served, .. }) if served.replays()));
     }
 }

@@ -5,10 +5,9 @@
 //! token ends all sign-ins.
 
 use std::{
-    fs,
     path::Path,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use axum::{
@@ -22,7 +21,8 @@ use blake3::Hash;
 
 use super::{
     assets,
-    guard::{Refusal, SIGN_IN},
+    guard::{Names, Refusal, SIGN_IN},
+    secret,
 };
 use crate::Failure;
 
@@ -34,7 +34,8 @@ const TOKEN_BYTES_MAX: usize = 4 << 10;
 const FORM_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for which a browser may read after the form.
 const SESSION_S: u64 = 12 * 60 * 60;
-const COOKIE: &str = "taskwork";
+/// The time in which wrong tokens are told of once in the log.
+const TRIES_INTERVAL: Duration = Duration::from_secs(60);
 /// What is served to everybody: whether the process is well, and what a browser needs to show the form.
 const FOR_ALL: [&str; 4] = ["/livez", "/readyz", "/style.css", "/icon.svg"];
 
@@ -43,33 +44,65 @@ pub(crate) struct Token {
     hash: Hash,
     /// What cookies are signed with.
     key: [u8; 32],
+    /// The name of the cookie. Browsers send cookies to all ports of a host, so each token has one of its own.
+    cookie: String,
+}
+
+/// What lets requests in that know the token.
+pub(super) struct Door {
+    token: Token,
+    /// The names by which this is reached.
+    names: Arc<Names>,
+    /// Whether browsers speak TLS with this process.
+    has_tls: bool,
+    tries: Mutex<Tries>,
+}
+
+/// Attempts to sign in with a wrong token.
+#[derive(Debug, Default)]
+struct Tries {
+    told_at: Option<Instant>,
+    untold: u64,
+}
+
+impl Tries {
+    /// Counts one. Returns the number of those that were not told of, if it is time to tell.
+    fn count(&mut self, now: Instant) -> Option<u64> {
+        self.untold += 1;
+        let is_due = self.told_at.is_none_or(|at| now.saturating_duration_since(at) >= TRIES_INTERVAL);
+        is_due.then(|| {
+            self.told_at = Some(now);
+            std::mem::take(&mut self.untold)
+        })
+    }
 }
 
 impl Token {
     /// Reads a token from a file.
     ///
     /// # Errors
-    /// If it cannot be read, or can be guessed.
+    /// If it cannot be read, or others can read it, or it can be guessed.
     pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
         let refused = |why: String| {
             Failure::usage(format!(
-                "--token-file {}: {why}.\n  Make one with: head -c 24 /dev/urandom | base64 > FILE; chmod 600 FILE",
+                "--token-file {}: {why}.\n  Make one with: (umask 077; head -c 24 /dev/urandom | base64 > FILE)",
                 file.display()
             ))
         };
-        let text = fs::read_to_string(file).map_err(|error| refused(error.to_string()))?;
+        let text = secret::read(file, TOKEN_BYTES_MAX as u64).map_err(refused)?;
         Self::of(text.trim()).map_err(|why| refused(why.to_owned()))
     }
 
     fn of(text: &str) -> Result<Self, &'static str> {
-        if text.len() > TOKEN_BYTES_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("it does not hold one line of printable characters");
         }
         if text.len() < TOKEN_CHARS_MIN {
             return Err("its token has less than 20 characters, and could be guessed");
         }
         let key = blake3::derive_key("taskwork 2025 dashboard cookie", text.as_bytes());
-        Ok(Self { hash: blake3::hash(text.as_bytes()), key })
+        let mark = blake3::keyed_hash(&key, b"name of the cookie").to_hex();
+        Ok(Self { hash: blake3::hash(text.as_bytes()), key, cookie: format!("taskwork-{}", &mark[..8]) })
     }
 
     /// Returns whether this is the token. Hashes are compared in constant time.
@@ -81,11 +114,19 @@ impl Token {
         blake3::keyed_hash(&self.key, &until_s.to_le_bytes())
     }
 
-    fn cookie(&self, now_s: u64) -> String {
+    #[cfg(test)]
+    pub(super) fn cookie_name(&self) -> &str {
+        &self.cookie
+    }
+
+    /// Returns a cookie. If it is secure, browsers send it by TLS only.
+    fn cookie(&self, now_s: u64, is_secure: bool) -> String {
         let until_s = now_s + SESSION_S;
         let signature = self.signature(until_s).to_hex();
+        let secure = if is_secure { "; Secure" } else { "" };
         format!(
-            "{COOKIE}={until_s}.{signature}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Strict; Secure"
+            "{}={until_s}.{signature}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Strict{secure}",
+            self.cookie
         )
     }
 
@@ -99,13 +140,16 @@ impl Token {
 
     fn lets(&self, headers: &HeaderMap, now_s: u64) -> bool {
         let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        if let Some((scheme, token)) = bearer.and_then(|value| value.split_once(' ')) {
-            return scheme.eq_ignore_ascii_case("bearer") && self.is(token.trim());
+        if let Some((scheme, token)) = bearer.and_then(|value| value.split_once(' '))
+            && scheme.eq_ignore_ascii_case("bearer")
+        {
+            return self.is(token.trim());
         }
+        // Another scheme is that of a proxy in front: browsers send what they have signed in to it with.
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let mut pairs =
             cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs.any(|(name, value)| name == COOKIE && self.is_cookie(value, now_s))
+        pairs.any(|(name, value)| name == self.cookie && self.is_cookie(value, now_s))
     }
 }
 
@@ -113,16 +157,45 @@ fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
+impl Door {
+    pub(super) fn new(token: Token, names: Arc<Names>, has_tls: bool) -> Self {
+        Self { token, names, has_tls, tries: Mutex::default() }
+    }
+
+    /// Returns whether a form was not sent by a page of another site. A proxy may ask by another name than browsers.
+    fn is_own(&self, headers: &HeaderMap) -> bool {
+        let Some(origin) = text(headers, header::ORIGIN) else { return true };
+        let Some((_, host)) = origin.split_once("://") else { return false };
+        Some(host) == text(headers, header::HOST) || self.names.contain(host)
+    }
+
+    /// Returns whether the browser that has sent a form speaks TLS, with this process or with a proxy.
+    fn is_secure(&self, headers: &HeaderMap) -> bool {
+        self.has_tls || text(headers, header::ORIGIN).is_some_and(|origin| origin.starts_with("https://"))
+    }
+
+    fn note_try(&self) {
+        let untold = self.tries.lock().unwrap_or_else(PoisonError::into_inner).count(Instant::now());
+        if let Some(tries) = untold {
+            tracing::warn!(tries, "somebody has tried to sign in with another token");
+        }
+    }
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
 /// Passes on the requests of those who know the token.
-pub(super) async fn check(State(token): State<Arc<Token>>, request: Request, next: Next) -> Response {
+pub(super) async fn check(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     if path == SIGN_IN {
         return match *request.method() {
-            Method::POST => sign_in(&token, request).await,
+            Method::POST => sign_in(&door, request).await,
             _ => form(StatusCode::OK, ""),
         };
     }
-    if FOR_ALL.contains(&path) || token.lets(request.headers(), now_s()) {
+    if FOR_ALL.contains(&path) || door.token.lets(request.headers(), now_s()) {
         return next.run(request).await;
     }
     if path == "/" {
@@ -133,8 +206,9 @@ pub(super) async fn check(State(token): State<Arc<Token>>, request: Request, nex
     (StatusCode::UNAUTHORIZED, challenge, what).into_response()
 }
 
-async fn sign_in(token: &Token, request: Request) -> Response {
-    if !is_own(request.headers()) {
+async fn sign_in(door: &Door, request: Request) -> Response {
+    let is_secure = door.is_secure(request.headers());
+    if !door.is_own(request.headers()) {
         return Refusal(StatusCode::FORBIDDEN, "the form is that of another site".to_owned()).into_response();
     }
     let reading = body::to_bytes(request.into_body(), TOKEN_BYTES_MAX);
@@ -148,22 +222,15 @@ async fn sign_in(token: &Token, request: Request) -> Response {
         }
     };
     let given = form_urlencoded::parse(&sent).find(|(name, _)| name == "token");
-    if !given.is_some_and(|(_, given)| token.is(given.trim())) {
-        tracing::warn!("somebody has tried to sign in with another token");
+    if !given.is_some_and(|(_, given)| door.token.is(given.trim())) {
+        door.note_try();
         return form(StatusCode::UNAUTHORIZED, "<p role=\"alert\">That is not the token.</p>");
     }
     let mut answer = see_other("/");
-    if let Ok(cookie) = HeaderValue::from_str(&token.cookie(now_s())) {
+    if let Ok(cookie) = HeaderValue::from_str(&door.token.cookie(now_s(), is_secure)) {
         answer.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     answer
-}
-
-/// Returns whether a form was not sent by a page of another site.
-fn is_own(headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let Some(origin) = text(header::ORIGIN) else { return true };
-    origin.split_once("://").map(|(_, host)| host) == text(header::HOST)
 }
 
 fn see_other(path: &'static str) -> Response {
@@ -184,7 +251,10 @@ impl std::fmt::Debug for Token {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::web::secret::tests::write;
 
     pub(in crate::web) const TOKEN: &str = "a-token-that-nobody-guesses";
 
@@ -199,19 +269,59 @@ pub(super) mod tests {
         for (content, says) in
             [("short", "guessed"), ("two lines of\nprintable characters", "one line"), ("", "guessed")]
         {
-            fs::write(&file, content).unwrap();
+            write(&file, content);
             let refused = Token::read(&file).unwrap_err().to_string();
             assert!(refused.contains(says) && refused.contains("/dev/urandom"), "{refused}");
         }
         assert!(Token::read(&folder.path().join("none")).is_err());
-        fs::write(&file, format!("{TOKEN}\n")).unwrap();
+        write(&file, &format!("{TOKEN}\n"));
         assert!(Token::read(&file).unwrap().is(TOKEN));
+        write(&file, &"x".repeat(TOKEN_BYTES_MAX + 1));
+        assert!(Token::read(&file).unwrap_err().to_string().contains("bytes"));
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, TOKEN).unwrap();
+        fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        let refused = Token::read(&file).unwrap_err().to_string();
+        assert!(refused.contains("other users") && refused.contains("chmod 600"), "{refused}");
+    }
+
+    #[test]
+    fn a_form_may_come_by_each_of_the_names() {
+        let door = |has_tls| {
+            let names = Names::of([127, 0, 0, 1].into(), &["board.example".to_owned()]);
+            Door::new(token(), Arc::new(names), has_tls)
+        };
+        let from = |origin: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static("127.0.0.1:8787"));
+            headers.insert(header::ORIGIN, HeaderValue::from_static(origin));
+            headers
+        };
+        for own in ["http://127.0.0.1:8787", "https://board.example", "https://board.example:8443"] {
+            assert!(door(false).is_own(&from(own)), "{own}");
+        }
+        for other in ["null", "https://evil.example", "https://board.example.evil.example", "board.example"] {
+            assert!(!door(false).is_own(&from(other)), "{other}");
+        }
+        let secure = |has_tls, origin| door(has_tls).is_secure(&from(origin));
+        assert!(secure(false, "https://board.example") && secure(true, "http://localhost"));
+        assert!(!secure(false, "http://localhost:8787") && !door(false).is_secure(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn wrong_tokens_are_told_of_once_in_a_time() {
+        let mut tries = Tries::default();
+        let begin = Instant::now();
+        let at = |tries: &mut Tries, seconds| tries.count(begin + Duration::from_secs(seconds));
+        assert_eq!(at(&mut tries, 0), Some(1));
+        assert!((1..60).all(|second| at(&mut tries, second).is_none()));
+        assert_eq!((at(&mut tries, 60), at(&mut tries, 61)), (Some(60), None));
     }
 
     #[test]
     fn a_cookie_lasts_for_a_time_and_cannot_be_made_up() {
         let token = token();
-        let cookie = token.cookie(1_000);
+        let cookie = token.cookie(1_000, true);
         let value = cookie.split_once('=').unwrap().1.split_once(';').unwrap().0;
         assert!(token.is_cookie(value, 1_000) && token.is_cookie(value, 1_000 + SESSION_S - 1));
         assert!(!token.is_cookie(value, 1_000 + SESSION_S));
@@ -224,6 +334,10 @@ pub(super) mod tests {
             assert!(!token.is_cookie(made_up, 1_000), "{made_up}");
         }
         assert!(cookie.ends_with("HttpOnly; SameSite=Strict; Secure"));
+        assert!(token.cookie(1_000, false).ends_with("HttpOnly; SameSite=Strict"));
+        // Two dashboards on one host do not take each other's.
+        assert!(token.cookie.starts_with("taskwork-") && token.cookie.len() == "taskwork-".len() + 8);
+        assert!(token.cookie != other.cookie && token.cookie == Token::of(TOKEN).unwrap().cookie);
     }
 
     #[test]
@@ -237,10 +351,18 @@ pub(super) mod tests {
         assert!(lets(header::AUTHORIZATION, &format!("Bearer {TOKEN}")));
         assert!(!lets(header::AUTHORIZATION, &format!("Basic {TOKEN}")));
         assert!(!lets(header::AUTHORIZATION, "Bearer "));
-        let cookie = token.cookie(1_000);
+        let cookie = token.cookie(1_000, false);
         let (cookie, _) = cookie.split_once(';').unwrap();
         assert!(lets(header::COOKIE, cookie) && lets(header::COOKIE, &format!("a=b; {cookie}")));
         assert!(!lets(header::COOKIE, &format!("other{cookie}")));
         assert!(!token.lets(&HeaderMap::new(), 1_000));
+        // A proxy in front has a sign-in of its own.
+        let with = |scheme: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, scheme.parse().unwrap());
+            headers.insert(header::COOKIE, cookie.parse().unwrap());
+            token.lets(&headers, 1_000)
+        };
+        assert!(with("Basic dXNlcjpwYXNzd29yZA==") && !with("Bearer another-token-nobody-guesses"));
     }
 }

@@ -3,7 +3,7 @@
 //! Each tick of the view is written as text once, however many follow it. Who does not read is dropped, and may come again.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -21,6 +21,8 @@ use super::{detail, server::Deadline, topics::Topics};
 
 /// The number of messages that may wait for a browser to read them: one comes in a second.
 const WAITING_MAX: usize = 16;
+/// The number of messages that a stream begins with.
+const FIRST_MESSAGES: usize = 3;
 
 /// The view of a cluster, as it is shown.
 pub(crate) struct Board {
@@ -174,7 +176,9 @@ impl Board {
         let job = shown.view.job(id)?;
         let moments = shown.view.moments().filter(|moment| detail::concerns(moment, id, &job));
         let mut moments: Vec<_> = moments.cloned().collect();
-        moments.iter_mut().for_each(|moment| moment.seq += self.base);
+        for moment in &mut moments {
+            moment.seq += self.base;
+        }
         Some(detail::of(self.base + shown.seq, id, &job, &moments))
     }
 
@@ -185,18 +189,20 @@ impl Board {
         since: Option<u64>,
         deadline: Deadline,
     ) -> mpsc::Receiver<Bytes> {
-        let (to, from) = mpsc::channel(WAITING_MAX);
+        let (to, from) = mpsc::channel(WAITING_MAX + FIRST_MESSAGES);
         let mut shown = self.shown();
         let known = since.and_then(|since| since.checked_sub(self.base));
         let delta = known.and_then(|since| shown.view.delta_since(since));
-        let mut first = b"retry: 2000\n\n".to_vec();
+        let (mut first, mut whole, mut rest) = (b"retry: 2000\n\n".to_vec(), None, Vec::new());
         if topics.view {
             match &delta {
                 Some(delta) if delta.seq == delta.since => {}
                 Some(delta) => first.extend(self.change(delta)),
                 None => {
-                    let whole = self.text_of(&mut shown);
-                    first.extend(event("view", self.base + shown.seq, &whole));
+                    // It may be large: all share the same text.
+                    whole = Some(self.text_of(&mut shown));
+                    first.extend(head("view", self.base + shown.seq));
+                    rest.extend(EVENT_END);
                 }
             }
         }
@@ -204,12 +210,17 @@ impl Board {
             if delta.as_ref().is_none_or(|delta| concerns(delta, id))
                 && let Some(job) = self.job_of(&shown, id)
             {
-                first.extend(event("job", self.base + shown.seq, job.to_string().as_bytes()));
+                rest.extend(event("job", self.base + shown.seq, job.to_string().as_bytes()));
             }
         }
-        first.extend(self.silence(&shown));
-        // The channel is empty.
-        let _ = to.try_send(Bytes::from(first));
+        rest.extend(self.silence(&shown));
+        let rest = (!rest.is_empty()).then(|| Bytes::from(rest));
+        for message in [Some(Bytes::from(first)), whole, rest].into_iter().flatten() {
+            // The channel is empty, and has room for all of them.
+            let _ = to.try_send(message);
+        }
+        // Of a record nothing more is told, so that this is the only time to notice who has gone.
+        shown.followers.retain(|follower| !follower.to.is_closed());
         shown.followers.push(Follower { topics, to, deadline });
         from
     }
@@ -222,19 +233,22 @@ impl Board {
         }
         let Some(delta) = shown.view.delta_since(before) else { return };
         let change = Bytes::from(self.change(&delta));
-        let wanted = shown.followers.iter().flat_map(|follower| &follower.topics.jobs);
-        let wanted: BTreeMap<&str, Option<Bytes>> = wanted
-            .map(|id| {
-                let job = concerns(&delta, id).then(|| self.job_of(shown, id)).flatten();
-                let text = job.map(|job| event("job", self.base + delta.seq, job.to_string().as_bytes()));
-                (id.as_str(), text.map(Bytes::from))
+        // Each is written once, however many follow it.
+        let wanted: BTreeSet<&str> =
+            shown.followers.iter().flat_map(|follower| &follower.topics.jobs).map(String::as_str).collect();
+        let wanted: BTreeMap<&str, Bytes> = wanted
+            .into_iter()
+            .filter(|id| concerns(&delta, id))
+            .filter_map(|id| {
+                let job = self.job_of(shown, id)?;
+                Some((id, Bytes::from(event("job", self.base + delta.seq, job.to_string().as_bytes()))))
             })
             .collect();
         let told: Vec<Vec<Bytes>> = shown
             .followers
             .iter()
             .map(|Follower { topics, .. }| {
-                let of_jobs = topics.jobs.iter().filter_map(|id| wanted.get(id.as_str())?.clone());
+                let of_jobs = topics.jobs.iter().filter_map(|id| wanted.get(id.as_str()).cloned());
                 topics.view.then(|| change.clone()).into_iter().chain(of_jobs).collect()
             })
             .collect();
@@ -266,7 +280,9 @@ impl Board {
         let mut delta = delta.clone();
         delta.since += self.base;
         delta.seq += self.base;
-        delta.moments.iter_mut().for_each(|moment| moment.seq += self.base);
+        for moment in &mut delta.moments {
+            moment.seq += self.base;
+        }
         event("view", delta.seq, &to_json(&delta))
     }
 }
@@ -303,12 +319,54 @@ fn concerns(delta: &Delta, job: &str) -> bool {
     delta.jobs.contains_key(job)
 }
 
+/// What stands at the end of each event of a stream.
+const EVENT_END: &[u8] = b"\n\n";
+
 /// Returns an event of a stream: the content is one line.
 fn event(kind: &str, seq: u64, content: &[u8]) -> Vec<u8> {
-    [format!("event: {kind}\nid: {seq}\ndata: ").as_bytes(), content, b"\n\n"].concat()
+    [&head(kind, seq), content, EVENT_END].concat()
+}
+
+/// Returns what stands before the content of an event.
+fn head(kind: &str, seq: u64) -> Vec<u8> {
+    format!("event: {kind}\nid: {seq}\ndata: ").into_bytes()
 }
 
 fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn follow(board: &Board) -> mpsc::Receiver<Bytes> {
+        let topics = Topics { view: true, jobs: Vec::new() };
+        board.follow(topics, None, Deadline::new())
+    }
+
+    #[test]
+    fn those_who_have_gone_are_forgotten_also_if_nothing_changes() {
+        let board = Board::replayed("record.jsonl".to_owned(), View::default());
+        let stays = follow(&board);
+        for _ in 0..100 {
+            drop(follow(&board));
+        }
+        assert!(board.followers() <= 2, "{}", board.followers());
+        assert!(!stays.is_closed());
+    }
+
+    #[test]
+    fn the_whole_is_written_once_for_all() {
+        let board = Board::replayed("record.jsonl".to_owned(), View::default());
+        let whole = board.text();
+        let mut from = follow(&board);
+        let sent: Vec<Bytes> = std::iter::from_fn(|| from.try_recv().ok()).collect();
+        assert!(sent.len() <= FIRST_MESSAGES, "{}", sent.len());
+        assert!(sent.iter().any(|message| message.as_ptr() == whole.as_ptr()));
+        let text = String::from_utf8(sent.concat()).unwrap();
+        let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+        assert_eq!((data.as_bytes(), text.ends_with("\n\n")), (&whole[..], true));
+    }
 }

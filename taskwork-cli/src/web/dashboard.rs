@@ -22,11 +22,11 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{
     Pages,
-    access::{self, Token},
+    access::{self, Door, Token},
     assets,
     board::Board,
     events::{self, STREAMS_MAX},
-    guard::{Names, Refusal, guard},
+    guard::{Names, Refusal, guard, host_name},
     server, tls,
 };
 use crate::Failure;
@@ -37,18 +37,19 @@ pub(crate) struct Offer {
     /// The address to serve on. If other machines can reach it, --tls-cert, --tls-key and --token-file are required.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
     pub(crate) listen: SocketAddr,
-    /// A further name by which browsers may ask for the pages, such as that of this machine or of a proxy; several times
-    /// for several. Its own address, and localhost, are always accepted.
-    #[arg(long, value_name = "NAME")]
+    /// A further name or address by which browsers may ask for the pages, such as that of this machine or of a proxy,
+    /// without a port; several times for several. Its own address, and localhost, are always accepted.
+    #[arg(long, value_name = "NAME", value_parser = host_name)]
     host_name: Vec<String>,
     /// The certificate to serve with, in PEM, followed by those that lead to its root.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// The key of the certificate, in PEM.
+    /// The key of the certificate, in PEM; only its owner may read it, or a group to which root has given it.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// A file with a token of at least 20 characters, without which nothing can be read: programs send it as
-    /// "Authorization: Bearer TOKEN", browsers by a form.
+    /// "Authorization: Bearer TOKEN", browsers by a form. Only its owner may read it, or a group to which root has given
+    /// it.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -72,7 +73,7 @@ impl Offer {
             return Err(Failure::usage(format!(
                 "--listen {listen} could be reached by other machines, so it needs TLS and a token:\n  \
                  --tls-cert FILE --tls-key FILE, a certificate and its key in PEM;\n  \
-                 --token-file FILE, made with: head -c 24 /dev/urandom | base64 > FILE; chmod 600 FILE\n  \
+                 --token-file FILE, made with: (umask 077; head -c 24 /dev/urandom | base64 > FILE)\n  \
                  Or listen on this machine alone, as in --listen 127.0.0.1:{port}, and let a proxy with TLS and a \
                  sign-in, or a tunnel (ssh -L {port}:127.0.0.1:{port}), lead there",
                 port = listen.port(),
@@ -105,11 +106,13 @@ impl Site {
     /// Serves what a board shows, for ever.
     pub(crate) async fn serve(self, board: Arc<Board>) -> Infallible {
         let Self { listener, tls, token, names } = self;
-        server::serve(listener, tls, TowerToHyperService::new(router(board, token, names))).await
+        let names = Arc::new(names);
+        let door = token.map(|token| Door::new(token, Arc::clone(&names), tls.is_some()));
+        server::serve(listener, tls, TowerToHyperService::new(router(board, door, names))).await
     }
 }
 
-fn router(board: Arc<Board>, token: Option<Token>, names: Names) -> Router {
+fn router(board: Arc<Board>, door: Option<Door>, names: Arc<Names>) -> Router {
     let (its, ready) = (Arc::clone(&board), Arc::clone(&board));
     let pages = Pages::of_cluster(move || its.snapshot(), move || ready.ready());
     let served = Served { board, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
@@ -122,11 +125,11 @@ fn router(board: Arc<Board>, token: Option<Token>, names: Names) -> Router {
         .with_state(served)
         .merge(pages.routes())
         .fallback(|| async { Refusal(StatusCode::NOT_FOUND, "there is no such page".to_owned()) });
-    let router = match token {
-        Some(token) => router.layer(middleware::from_fn_with_state(Arc::new(token), access::check)),
+    let router = match door {
+        Some(door) => router.layer(middleware::from_fn_with_state(Arc::new(door), access::check)),
         None => router,
     };
-    router.layer(middleware::from_fn_with_state(Arc::new(names), guard))
+    router.layer(middleware::from_fn_with_state(names, guard))
 }
 
 async fn view(State(served): State<Served>) -> Response {

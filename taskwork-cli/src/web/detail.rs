@@ -17,7 +17,7 @@ pub(super) fn concerns(moment: &Moment, id: &str, job: &JobNow) -> bool {
     moment.name == id || job.nodes.contains_key(&moment.name)
 }
 
-/// Returns the details of a job.
+/// Returns the details of a job. What nodes would have to report is null as long as none has.
 pub(super) fn of(seq: u64, id: &str, job: &JobNow, moments: &[Moment]) -> Value {
     let about = &job.about;
     let nodes = job.nodes.iter().map(|(name, node)| {
@@ -36,15 +36,15 @@ pub(super) fn of(seq: u64, id: &str, job: &JobNow, moments: &[Moment]) -> Value 
         "nodes": nodes.collect::<Vec<_>>(),
         "improvements": improvements(job),
         "moments": moments,
-        "steals": steals(job),
-        "zookeeper": {
+        "steals": about.reported.then(|| steals(job)),
+        "zookeeper": about.reported.then(|| json!({
             "requests": about.requests,
             "reads": times(&about.latencies.reads),
             "writes": times(&about.latencies.writes),
             "transactions": about.figures.transactions,
             "retries": about.figures.retries,
             "transactions_per_thousand_tasks": per_thousand_tasks(&about.figures),
-        },
+        })),
         "where_time_went": went(about.figures.times),
         // Nothing that an observer reads has one.
         "picture": null,
@@ -113,11 +113,11 @@ fn improvements(job: &JobNow) -> Vec<Value> {
 }
 
 /// Returns the only node that has found something better within a time.
-fn finder<'a, N: std::ops::Deref<Target = NodeNow>>(
-    nodes: &'a BTreeMap<String, N>,
+fn finder<N: std::ops::Deref<Target = NodeNow>>(
+    nodes: &BTreeMap<String, N>,
     from_ms: u64,
     to_ms: u64,
-) -> Option<&'a str> {
+) -> Option<&str> {
     let mut finders = nodes.iter().filter(|(_, node)| {
         let mut timeline = node.report.timeline.iter();
         timeline.any(|event| event.kind == EventKind::Improved && (from_ms..=to_ms).contains(&event.at_ms))

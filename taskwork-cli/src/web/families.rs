@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use taskwork::{
     Figures, Histogram,
-    view::{JobAbout, Snapshot},
+    view::{JobAbout, Snapshot, Stage},
 };
 
 /// Metrics of one name.
@@ -24,6 +24,10 @@ pub(super) enum Kind {
     Histogram,
 }
 
+/// What `handling_seconds` are.
+pub(super) const HANDLING: &str =
+    "Time in which workers had a task and ran the runtime's code: it had ended, or was written.";
+
 pub(super) type Labels = Vec<(&'static str, String)>;
 
 #[derive(Debug)]
@@ -34,8 +38,24 @@ pub(super) enum Value {
 
 /// The number of the latest jobs that are over that have metrics; all that are not over do, up to [`JOBS_MAX`].
 const OVER_MAX: usize = 20;
-/// The maximum number of jobs that have metrics.
+/// The maximum number of jobs that have metrics: those that run come first, then those that are over, then those that
+/// wait, the latest of each first.
 const JOBS_MAX: usize = 200;
+/// The stages of jobs. Each has a number of jobs, also if that is 0.
+const STAGES: [Stage; 12] = [
+    Stage::Submitting,
+    Stage::Abandoned,
+    Stage::Running,
+    Stage::Queued,
+    Stage::Waiting,
+    Stage::NoNodes,
+    Stage::Suspended,
+    Stage::Done,
+    Stage::Incomplete,
+    Stage::Failed,
+    Stage::Cancelled,
+    Stage::Unreadable,
+];
 
 /// The families of a cluster, as they are gathered.
 #[derive(Debug, Default)]
@@ -78,22 +98,32 @@ fn one(number: f64) -> [(Labels, Value); 1] {
 pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Family> {
     let mut families = Families::default();
     members(snapshot, &mut families);
-    let mut states: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut states: BTreeMap<Stage, u64> = STAGES.into_iter().map(|stage| (stage, 0)).collect();
     for job in snapshot.jobs.values() {
-        *states.entry(job.about.stage.text()).or_default() += 1;
+        *states.entry(job.about.stage).or_default() += 1;
     }
     let states = states.into_iter();
-    let states = states.map(|(state, jobs)| (vec![("state", state.to_owned())], Value::Number(jobs as f64)));
+    let states = states.map(|(stage, jobs)| (vec![("state", name_of(stage))], Value::Number(jobs as f64)));
     families.add(Kind::Gauge, "jobs", "Jobs, by their states.", states);
     let all = || snapshot.jobs.iter().rev().map(|(id, job)| (id.as_str(), &*job.about));
-    let open = all().filter(|(_, job)| job.stage.is_open());
+    let is_running = |job: &JobAbout| job.stage == Stage::Running;
+    let running = all().filter(|(_, job)| is_running(job));
     let over = all().filter(|(_, job)| !job.stage.is_open()).take(OVER_MAX);
-    let jobs: Vec<_> = open.chain(over).take(JOBS_MAX).collect();
+    let waiting = all().filter(|(_, job)| job.stage.is_open() && !is_running(job));
+    let jobs: Vec<_> = running.chain(over).chain(waiting).take(JOBS_MAX).collect();
     progress(&jobs, &mut families);
-    work(&jobs, &mut families);
-    zookeeper(&jobs, &mut families);
+    // What no node has said is not 0.
+    let reported: Vec<_> = jobs.into_iter().filter(|(_, job)| job.reported).collect();
+    work(&reported, &mut families);
+    zookeeper(&reported, &mut families);
     observation(snapshot, &mut families);
     families.0
+}
+
+/// Returns the name of a stage, as it stands in `/api/view`.
+fn name_of(stage: Stage) -> String {
+    let name = serde_json::to_value(stage).unwrap_or_default();
+    name.as_str().unwrap_or(stage.text()).to_owned()
 }
 
 fn members(snapshot: &Snapshot, families: &mut Families) {
@@ -133,7 +163,8 @@ fn progress(jobs: &[(&str, &JobAbout)], families: &mut Families) {
     let attempts = (Gauge, "job_attempts", "The present attempt, from 1.");
     families.of_jobs(attempts, jobs, |j| j.record.as_ref().map(|record| f64::from(record.attempt)));
     let nodes = (Gauge, "job_nodes", "Nodes at work.");
-    families.of_jobs(nodes, jobs, |j| f64::from(j.nodes_at_work));
+    let has_none = |job: &JobAbout| job.record.is_some() && job.stage != Stage::Running;
+    families.of_jobs(nodes, jobs, |j| (j.reported || has_none(j)).then(|| f64::from(j.nodes_at_work)));
     let workers = (Gauge, "job_workers", "Workers of the nodes at work.");
     families.of_jobs(workers, jobs, |j| j.pool.map(|pool| f64::from(pool.workers)));
     let busy = (Gauge, "job_busy_workers", "Workers that have a task.");
@@ -155,6 +186,7 @@ fn work(jobs: &[(&str, &JobAbout)], families: &mut Families) {
     count("stolen_tasks", "Tasks received from other nodes.", |f| f.stolen_tasks as f64);
     let busy = "Time in which workers ran the program's code.";
     count("busy_seconds", busy, |f| f.times.searching_ns as f64 / 1e9);
+    count("handling_seconds", HANDLING, |f| f.times.handling_ns as f64 / 1e9);
     count("idle_seconds", "Time of workers without a task.", |f| f.times.idle_ns() as f64 / 1e9);
     let times = jobs.iter().map(|(id, job)| (of_job(id), Value::Times(job.figures.steal_times)));
     let help = "Times from a request to the beginning of a stolen task. The sum is an estimate.";
@@ -211,38 +243,142 @@ fn observation(snapshot: &Snapshot, families: &mut Families) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value as Json, json};
     use taskwork::view::{Content, Event, View};
 
     use super::*;
+
+    fn put(view: &mut View, path: &str, content: &Json) {
+        view.apply(&Event::of(1, path, Content::Data(content.to_string().into_bytes())));
+    }
+
+    fn put_job(view: &mut View, number: u32, state: &str) {
+        let record = json!({
+            "format": 2, "program": "tree", "program_version": "1", "kind": "tree", "name": "", "submitter": "a",
+            "state": state, "attempt": 1, "attempts_max": 3, "root": "", "shared_chunks": 0,
+            "submitted_ms": number, "finished_ms": null, "reason": null, "lost": [],
+        });
+        put(view, &format!("jobs/j-{number:010}"), &record);
+    }
+
+    fn put_member(view: &mut View) {
+        let member = json!({
+            "format": 2, "node": "n1", "address": "127.0.0.1:7", "fingerprint": "", "workers": 2,
+            "program": "tree", "program_version": "1", "started_ms": 1,
+        });
+        put(view, "members/n1", &member);
+    }
+
+    /// What was gathered of a view.
+    struct Gathered(Vec<Family>);
+
+    impl Gathered {
+        fn of(mut view: View) -> Self {
+            view.apply(&Event::tick(2));
+            Self(of_cluster(&view.snapshot()))
+        }
+
+        fn samples(&self, name: &str) -> &[(Labels, Value)] {
+            &self.0.iter().find(|family| family.name == name).unwrap().samples
+        }
+
+        /// Returns the values of a label.
+        fn labels(&self, name: &str, label: &str) -> Vec<&str> {
+            let labels = self.samples(name).iter().flat_map(|(labels, _)| labels);
+            labels.filter(|(name, _)| *name == label).map(|(_, value)| value.as_str()).collect()
+        }
+    }
+
+    const OF_REPORTS: [&str; 10] = [
+        "work_units",
+        "tasks",
+        "steals",
+        "busy_seconds",
+        "handling_seconds",
+        "idle_seconds",
+        "steal_seconds",
+        "zk_requests",
+        "zk_request_seconds",
+        "zk_transactions",
+    ];
 
     #[test]
     fn what_is_not_known_has_no_sample() {
         let mut view = View::default();
         view.apply(&Event::of(1, "jobs/j-0000000001", Content::Data(b"garbage".to_vec())));
-        view.apply(&Event::tick(2));
-        let families = of_cluster(&view.snapshot());
-        let family = |name: &str| families.iter().find(|family| family.name == name).unwrap();
-        for name in ["job_share", "job_gap", "job_best", "job_bound", "job_eta_seconds", "job_workers"] {
-            assert!(family(name).samples.is_empty(), "{name}");
+        let found = Gathered::of(view);
+        for name in
+            ["job_share", "job_gap", "job_best", "job_bound", "job_eta_seconds", "job_workers", "job_nodes"]
+        {
+            assert!(found.samples(name).is_empty(), "{name}");
         }
-        assert_eq!(family("jobs").samples[0].0, [("state", "unreadable".to_owned())]);
-        assert_eq!(family("tasks").samples[0].0, [("job", "j-0000000001".to_owned())]);
+        for name in OF_REPORTS {
+            assert!(found.samples(name).is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_no_node_has_reported_is_not_0() {
+        let mut view = View::default();
+        put_member(&mut view);
+        put_job(&mut view, 1, "running");
+        put_job(&mut view, 2, "suspended");
+        let report = json!({
+            "format": 2, "attempt": 1, "last": false, "at_ms": 9, "figures": { "tasks": 2 },
+            "requests": { "reads": 1, "writes": 2, "multis": 3, "failed_multis": 4 },
+        });
+        put(&mut view, "jobs/j-0000000002/figures/n1", &report);
+        let found = Gathered::of(view);
+        for name in OF_REPORTS {
+            let jobs = found.labels(name, "job");
+            assert!(!jobs.is_empty() && jobs.iter().all(|job| *job == "j-0000000002"), "{name}: {jobs:?}");
+        }
+        assert_eq!(found.labels("job_attempts", "job").len(), 2);
+        assert_eq!(found.labels("job_nodes", "job"), ["j-0000000002"]);
+    }
+
+    #[test]
+    fn each_state_has_a_number_under_the_name_of_the_api() {
+        let mut view = View::default();
+        put_job(&mut view, 1, "running");
+        let found = Gathered::of(view);
+        let states = found.labels("jobs", "state");
+        assert_eq!(states.len(), STAGES.len());
+        let number = |state: &str| {
+            let (_, value) = &found.samples("jobs")[states.iter().position(|it| *it == state).unwrap()];
+            if let Value::Number(number) = value { *number } else { f64::NAN }
+        };
+        assert_eq!((number("no_nodes"), number("waiting"), number("unreadable")), (1.0, 0.0, 0.0));
     }
 
     #[test]
     fn names_are_unique_and_their_number_of_jobs_is_bounded() {
         let mut view = View::default();
-        for job in 0..1_000 {
-            let path = format!("jobs/j-{job:010}");
-            view.apply(&Event::of(1, path, Content::Data(b"garbage".to_vec())));
+        for number in 0..1_000 {
+            put_job(&mut view, number, "done");
         }
-        view.apply(&Event::tick(2));
-        let families = of_cluster(&view.snapshot());
-        let mut names: Vec<_> = families.iter().map(|family| family.name).collect();
+        let found = Gathered::of(view);
+        let mut names: Vec<_> = found.0.iter().map(|family| family.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), families.len());
-        let tasks = families.iter().find(|family| family.name == "tasks").unwrap();
-        assert_eq!(tasks.samples.len(), OVER_MAX);
+        assert_eq!(names.len(), found.0.len());
+        assert_eq!(found.samples("job_attempts").len(), OVER_MAX);
+    }
+
+    #[test]
+    fn jobs_that_run_have_metrics_however_many_wait() {
+        let mut view = View::default();
+        put_member(&mut view);
+        for number in 0..250 {
+            put_job(&mut view, number, "running");
+        }
+        for number in 250..280 {
+            put_job(&mut view, number, "done");
+        }
+        let found = Gathered::of(view);
+        let jobs = found.labels("job_attempts", "job");
+        assert_eq!(jobs.len(), JOBS_MAX);
+        assert_eq!((jobs[0], jobs[1]), ("j-0000000000", "j-0000000279"), "it runs, and is the oldest");
+        assert_eq!(jobs[1 + OVER_MAX], "j-0000000249");
     }
 }

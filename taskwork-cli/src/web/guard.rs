@@ -40,7 +40,7 @@ impl Names {
     }
 
     /// Returns whether a host with its port, or without, is one of them.
-    fn contain(&self, host: &str) -> bool {
+    pub(super) fn contain(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
             None => host.split_once(':').map_or(host, |(name, _)| name),
@@ -49,7 +49,9 @@ impl Names {
         match name.parse::<IpAddr>() {
             // Who has typed an address was not led astray by a name.
             Ok(address) => {
-                address.is_loopback() || self.listens.is_some_and(|at| at == address || at.is_unspecified())
+                address.is_loopback()
+                    || self.listens.is_some_and(|at| at == address || at.is_unspecified())
+                    || self.others.contains(&address.to_string())
             }
             Err(_) => name == "localhost" || self.others.contains(&name),
         }
@@ -73,6 +75,26 @@ impl Names {
             ),
         ))
     }
+}
+
+/// Parses a name, or an address, by which requests may come: as [`Names`] compare them.
+///
+/// # Errors
+/// If it could never be that of a request.
+#[cfg(feature = "dashboard")]
+pub(super) fn host_name(text: &str) -> Result<String, String> {
+    let address = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = address.parse::<IpAddr>() {
+        return Ok(address.to_string());
+    }
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_clean = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_clean) {
+        return Err(
+            "expected a name such as board.example.org, or an address, without https:// and port".to_owned()
+        );
+    }
+    Ok(name.to_ascii_lowercase())
 }
 
 /// Why a request is refused.
@@ -109,6 +131,7 @@ pub(super) async fn guard(State(names): State<Arc<Names>>, request: Request, nex
     response
 }
 
+#[expect(clippy::result_large_err, reason = "a request is answered with it at once")]
 fn check(names: &Names, request: &Request<Body>) -> Result<(), Response> {
     names.check(request.uri(), request.headers()).map_err(IntoResponse::into_response)?;
     let signs_in = request.method() == Method::POST && request.uri().path() == SIGN_IN;
@@ -165,6 +188,31 @@ mod tests {
         );
         let anywhere = Names::of([0, 0, 0, 0].into(), &[]);
         assert!(anywhere.contain("192.0.2.2:8787") && !anywhere.contain("evil.example"));
+    }
+
+    #[test]
+    #[cfg(feature = "dashboard")]
+    fn names_and_addresses_that_are_given_count() {
+        let given =
+            ["Board.example.", "192.0.2.9", "[2001:DB8::1]", "2001:db8:0::2", "xn--bcher-kva.example"];
+        let given: Vec<String> = given.into_iter().map(|name| host_name(name).unwrap()).collect();
+        let names = Names::of([127, 0, 0, 1].into(), &given);
+        for host in [
+            "board.example:443",
+            "192.0.2.9:8787",
+            "192.0.2.9",
+            "[2001:db8::1]:8787",
+            "[2001:db8::2]",
+            "xn--bcher-kva.example",
+        ] {
+            assert!(names.contain(host), "{host}");
+        }
+        assert!(!names.contain("192.0.2.8") && !names.contain("[2001:db8::3]"));
+        for wrong in
+            ["", ".", "board.example:443", "https://board.example", "board.example/", "a b", "192.0.2.9:443"]
+        {
+            assert!(host_name(wrong).unwrap_err().contains("port"), "{wrong}");
+        }
     }
 
     #[test]

@@ -37,12 +37,15 @@ mod exposition;
 mod families;
 mod guard;
 mod node;
+#[cfg(feature = "dashboard")]
+mod secret;
 mod server;
 #[cfg(feature = "dashboard")]
 mod tls;
 #[cfg(feature = "dashboard")]
 mod topics;
-#[cfg(all(test, feature = "dashboard"))]
+#[cfg(test)]
+#[cfg(feature = "dashboard")]
 mod tests;
 
 use std::{convert::Infallible, fmt, net::SocketAddr, sync::Arc};

@@ -2,7 +2,7 @@
 
 use taskwork::{Figures, Health, JobId, client::NodeFigures};
 
-use super::families::{Family, Kind, Labels, Value};
+use super::families::{Family, HANDLING, Kind, Labels, Value};
 
 /// Returns the metrics of a node.
 pub(super) fn of_node(health: &Health) -> Vec<Family> {
@@ -40,6 +40,8 @@ pub(super) fn of_node(health: &Health) -> Vec<Family> {
     add(count, "steals", "Grants of tasks in answer to a request.", figures(|f| f.steals as f64));
     let searching = figures(|f| f.times.searching_ns as f64 / 1e9);
     add(count, "busy_seconds", "Time in which workers ran the program's code.", searching);
+    let handling = figures(|f| f.times.handling_ns as f64 / 1e9);
+    add(count, "handling_seconds", HANDLING, handling);
     let idle = figures(|f| f.times.idle_ns() as f64 / 1e9);
     add(count, "idle_seconds", "Time of workers without a task.", idle);
     add(count, "zk_retries", "Coordination transactions repeated.", figures(|f| f.retries as f64));
@@ -59,5 +61,6 @@ mod tests {
         let samples = |name: &str| &families.iter().find(|family| family.name == name).unwrap().samples;
         assert!(matches!(samples("node_is_member")[..], [(_, Value::Number(0.0))]));
         assert!(samples("job_workers").is_empty() && samples("node_resident_bytes").is_empty());
+        assert!(samples("handling_seconds").is_empty());
     }
 }

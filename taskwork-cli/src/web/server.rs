@@ -1,7 +1,14 @@
 //! A small HTTP server, for those who look at a cluster or a node: bounded in everything that others can send, and in
 //! how long they take.
 
-use std::{convert::Infallible, error::Error, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    error::Error,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use hyper::{
     Request, Response,
@@ -23,6 +30,9 @@ use crate::Failure;
 /// The maximum number of connections; further ones wait. More than there are streams of events, so that those who
 /// follow something do not keep others from looking.
 const CONNECTIONS_MAX: usize = 256;
+/// The maximum number of connections from one address, so that one machine does not keep all others from looking.
+/// Those from this machine are not limited: they are a proxy's, which is for many.
+const CONNECTIONS_OF_ADDRESS_MAX: usize = 32;
 /// The maximum size of the head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The maximum number of headers of a request.
@@ -44,7 +54,7 @@ const BACKLOG: u32 = 256;
 pub(super) struct Deadline(Arc<watch::Sender<Option<Instant>>>);
 
 impl Deadline {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Arc::new(watch::Sender::new(Some(Instant::now() + CONNECTION_TIMEOUT))))
     }
 
@@ -133,19 +143,24 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let peers = Peers::default();
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { continue };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok((stream, peer)) => (stream, peer.ip()),
             Err(error) => {
                 tracing::debug!(%error, "a connection was not accepted");
                 time::sleep(REFUSED_PAUSE).await;
                 continue;
             }
         };
+        let Some(of_peer) = peers.enter(peer) else {
+            tracing::debug!(%peer, "a connection was refused: there are too many from its address");
+            continue;
+        };
         let (tls, service) = (tls.clone(), service.clone());
         tokio::spawn(async move {
-            let _place = place;
+            let (_place, _of_peer) = (place, of_peer);
             let Some(tls) = tls else { return converse(stream, service).await };
             match time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
                 Ok(Ok(stream)) => converse(stream, service).await,
@@ -153,6 +168,49 @@ where
                 Err(_) => tracing::debug!("a connection took too long to begin TLS"),
             }
         });
+    }
+}
+
+/// The numbers of connections from other machines, by their addresses.
+#[derive(Debug, Clone, Default)]
+struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// A connection that is counted until this is dropped.
+#[derive(Debug)]
+struct OfPeer {
+    peers: Peers,
+    address: IpAddr,
+}
+
+impl Peers {
+    fn numbers(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a connection; `None` if there are too many from its address.
+    fn enter(&self, address: IpAddr) -> Option<OfPeer> {
+        let address = address.to_canonical();
+        if !address.is_loopback() {
+            let mut numbers = self.numbers();
+            let number = numbers.entry(address).or_default();
+            if *number >= CONNECTIONS_OF_ADDRESS_MAX {
+                return None;
+            }
+            *number += 1;
+        }
+        Some(OfPeer { peers: self.clone(), address })
+    }
+}
+
+impl Drop for OfPeer {
+    fn drop(&mut self) {
+        let mut numbers = self.peers.numbers();
+        if let Some(number) = numbers.get_mut(&self.address) {
+            *number -= 1;
+            if *number == 0 {
+                numbers.remove(&self.address);
+            }
+        }
     }
 }
 
@@ -180,5 +238,26 @@ where
             tracing::debug!(%error, "a connection has ended");
         },
         () = deadline.passed() => tracing::debug!("a connection was ended"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_does_not_get_all_connections() {
+        let peers = Peers::default();
+        let enter = |address: &str| peers.enter(address.parse().unwrap());
+        let mut all: Vec<_> = (0..CONNECTIONS_OF_ADDRESS_MAX).map(|_| enter("192.0.2.1").unwrap()).collect();
+        assert!(enter("192.0.2.1").is_none() && enter("::ffff:192.0.2.1").is_none());
+        let others = [enter("192.0.2.2"), enter("2001:db8::1")];
+        assert!(others.iter().all(Option::is_some));
+        all.pop();
+        assert!(enter("192.0.2.1").is_some());
+        let own: Vec<_> = (0..CONNECTIONS_MAX).map(|_| enter("127.0.0.1")).collect();
+        assert!(own.iter().all(Option::is_some));
+        drop((all, others, own));
+        assert!(peers.numbers().is_empty());
     }
 }

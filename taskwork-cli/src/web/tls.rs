@@ -11,19 +11,25 @@ use tokio_rustls::{
     },
 };
 
+use super::secret;
 use crate::Failure;
+
+/// The maximum size of a key, in bytes.
+const KEY_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a certificate, with those that lead to its root, and its key: both in PEM.
 ///
 /// # Errors
-/// If one cannot be read, or they do not belong together.
+/// If one cannot be read, or others can read the key, or they do not belong together.
 pub(crate) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, Failure> {
     let refused = |option: &str, file: &Path, why: &dyn std::fmt::Display| {
         Failure::usage(format!("{option} {}: {why}", file.display()))
     };
     let chain = CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| refused("--tls-cert", certificates, &error))?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| refused("--tls-key", key, &error))?;
+    let private = secret::read(key, KEY_BYTES_MAX).map_err(|why| refused("--tls-key", key, &why))?;
+    let private = PrivateKeyDer::from_pem_slice(private.as_bytes());
+    let private = private.map_err(|error| refused("--tls-key", key, &error))?;
     if chain.is_empty() {
         return Err(refused("--tls-cert", certificates, &"it holds no certificate"));
     }

@@ -62,6 +62,7 @@ impl Node {
             roster: 0,
             drain: None,
             figures: Figures::default(),
+            received: Vec::new(),
             clock: Duration::ZERO,
             now: 0,
             pool: PoolView::default(),
@@ -113,6 +114,11 @@ impl Node {
     /// Returns the node's figures, except those that its pool counts.
     pub(crate) fn figures(&self) -> Figures {
         self.around.figures
+    }
+
+    /// Returns from which nodes tasks came since the last call, and how many.
+    pub(crate) fn take_received(&mut self) -> Vec<(NodeId, u64)> {
+        std::mem::take(&mut self.around.received)
     }
 
     /// Returns what stands in `ZooKeeper` of what this node holds, while it works on an attempt.

@@ -90,6 +90,7 @@ impl Run {
                 let asked = self.thief.granted(request).then_some(self.asked_at);
                 around.figures.steals += u64::from(asked.is_some());
                 around.figures.stolen_tasks += tasks.len() as u64;
+                around.received.push((from, tasks.len() as u64));
                 let transit = Transit::grant(from, grant, around.id);
                 let basis = self.bases.granted(around.now, transit, &around.limits);
                 around.actions.push(Action::Put { tasks, basis, asked });

@@ -66,3 +66,24 @@ fn a_parked_task_that_is_claimed_was_not_stolen() {
     let claimed = TransactionResult::Claimed(Holdings::of(vec![sealed(7)]));
     assert_eq!(put(&node.handle(far, HUNGRY, Event::Transacted { txn: 0, result: claimed })), None);
 }
+
+#[test]
+fn tasks_that_were_held_back_have_come_from_whoever_granted_them() {
+    let mut node = Node::new(NodeId(1), Limits::default(), 1);
+    let stopped = PoolView { stopped: true, ..HUNGRY };
+    node.handle(Duration::ZERO, stopped, Event::Joined { node: OTHER });
+    node.handle(Duration::ZERO, stopped, Event::Attempt { attempt: ATTEMPT });
+    node.handle(Duration::ZERO, stopped, Event::Look);
+    let grant = |grant, number| {
+        let message = Message::Grant { grant, request: None, settled_below: 0, tasks: vec![sealed(number)] };
+        Event::Message { from: OTHER, attempt: ATTEMPT, message }
+    };
+    node.handle(LATER, stopped, grant(0, 7));
+    assert_eq!(node.take_received(), [], "it must not hold any task before it is enrolled");
+    node.handle(LATER, HUNGRY, Event::Enrolled { attempt: ATTEMPT });
+    assert_eq!(node.take_received(), [(OTHER, 1)]);
+    node.handle(LATER, HUNGRY, grant(1, 8));
+    node.handle(LATER, HUNGRY, grant(1, 8));
+    assert_eq!(node.take_received(), [(OTHER, 1)], "a repeated grant brings nothing");
+    assert_eq!(node.take_received(), []);
+}

@@ -32,6 +32,8 @@ pub(super) struct Surroundings {
     /// Set when the node is leaving.
     pub(super) drain: Option<Drain>,
     pub(super) figures: Figures,
+    /// From which nodes tasks came since this was last asked for, and how many.
+    pub(super) received: Vec<(NodeId, u64)>,
     /// The time of the current event, on the node's clock.
     pub(super) clock: Duration,
     /// The same in whole milliseconds, which all deadlines use.

@@ -218,11 +218,10 @@ impl Driver {
         if let Event::Left { node, .. } = &event {
             self.mail.left(*node);
         }
-        let giver = if let Event::Message { from, .. } = &event { Some(*from) } else { None };
-        let stolen_before = self.core.figures().stolen_tasks;
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let actions = self.core.handle(self.clock.now(), self.pool.view(), event);
+            self.note_givers();
             let look_again = actions.iter().any(Action::touches_pool);
             for action in actions {
                 match self.perform(action) {
@@ -236,15 +235,23 @@ impl Driver {
                 events.push_back(Event::Look);
             }
         }
-        let stolen = self.core.figures().stolen_tasks - stolen_before;
-        if let Some(giver) = giver.filter(|_| stolen > 0) {
-            self.givers.lock().unwrap_or_else(PoisonError::into_inner).note(giver, stolen);
-        }
         if self.pool.view().waiting > 0 {
             self.waits.notify_one();
         }
         self.show_figures();
         None
+    }
+
+    /// Notes from which nodes tasks have just come.
+    fn note_givers(&mut self) {
+        let received = self.core.take_received();
+        if received.is_empty() {
+            return;
+        }
+        let mut givers = self.givers.lock().unwrap_or_else(PoisonError::into_inner);
+        for (giver, tasks) in received {
+            givers.note(giver, tasks);
+        }
     }
 
     /// Performs an action. Returns the event that answers it, if any.

@@ -30,6 +30,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// The number of reads that may be unanswered.
 const UNANSWERED_MAX: usize = 4 * READS_AT_ONCE;
 
+/// What stands for the content of a znode that may not be read: it is no record.
+const FORBIDDEN: &[u8] = b"ZooKeeper does not permit this observer to read it";
+
 /// The pause before the watch is set again after an error.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -47,11 +50,35 @@ enum Read {
 pub(crate) async fn look(store: &dyn Store, cluster: &ClusterPaths, scope: Scope) -> zk::Result<Snapshot> {
     // What nodes have committed before the call is seen.
     store.sync(&cluster.base()).await?;
-    let mut view = View::default();
+    let mut view = View::keeping(match &scope {
+        Scope::Job(job) => Some(job.clone()),
+        Scope::Current | Scope::Records => None,
+    });
     let mut tell = |event: Event| view.apply(&event);
-    Observation::of(scope, cluster.clone(), &mut tell).read_all(store).await?;
-    view.apply(&Event::tick(unix_ms()));
+    let mut observation = Observation::of(scope, cluster.clone(), &mut tell);
+    observation.read_all(store).await?;
+    observation.tick();
     Ok(view.snapshot())
+}
+
+/// The time as people know it, which never goes back: when the machine's clock is set back, time goes on from where it
+/// was. When the clock leaps ahead, as it does after the machine has slept, it is followed.
+#[derive(Debug, Clone, Copy)]
+struct WallClock {
+    ms: u64,
+    at: Instant,
+}
+
+impl WallClock {
+    /// Returns the time in milliseconds since 1970. `wall_ms` is what the machine's clock says.
+    fn now(&mut self, wall_ms: u64, at: Instant) -> u64 {
+        let passed = at.saturating_duration_since(self.at);
+        let steady = self.ms.saturating_add(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX));
+        if wall_ms > steady {
+            *self = Self { ms: wall_ms, at };
+        }
+        wall_ms.max(steady)
+    }
 }
 
 /// What a read has found; `None` if the znode does not exist.
@@ -70,6 +97,9 @@ pub(crate) struct Observation<'a> {
     is_lost: bool,
     /// Whether everything has been read since the watch was set.
     is_whole: bool,
+    clock: WallClock,
+    /// When the next tick is due.
+    due: Instant,
 }
 
 impl<'a> Observation<'a> {
@@ -78,7 +108,9 @@ impl<'a> Observation<'a> {
     }
 
     fn of(scope: Scope, cluster: ClusterPaths, tell: &'a mut (dyn FnMut(Event) + Send)) -> Self {
-        Self { cluster, reading: Reading::of(scope), tell, is_lost: false, is_whole: false }
+        let (reading, due) = (Reading::of(scope), Instant::now());
+        let clock = WallClock { ms: unix_ms(), at: due };
+        Self { cluster, reading, tell, is_lost: false, is_whole: false, clock, due }
     }
 
     /// Observes in a session until that ends, or ZooKeeper refuses something.
@@ -97,11 +129,12 @@ impl<'a> Observation<'a> {
         }
     }
 
-    /// Says that ZooKeeper does not answer.
+    /// Says that ZooKeeper does not answer, which is shown at once.
     pub(crate) fn lose(&mut self) {
         if !self.is_lost {
             self.is_lost = true;
             self.say("", Content::Lost);
+            self.tick();
         }
     }
 
@@ -109,36 +142,40 @@ impl<'a> Observation<'a> {
     pub(crate) async fn meanwhile<T>(&mut self, doing: impl Future<Output = T>) -> T {
         tokio::pin!(doing);
         loop {
-            (self.tell)(Event::tick(unix_ms()));
-            if let Ok(done) = time::timeout(TICK, &mut doing).await {
-                return done;
+            tokio::select! {
+                biased;
+                done = &mut doing => return done,
+                () = time::sleep_until(self.due) => self.tick(),
             }
         }
+    }
+
+    /// Lets what was seen before count.
+    fn tick(&mut self) {
+        self.due = Instant::now() + TICK;
+        self.say("", Content::Tick);
     }
 
     /// Observes until the watch has to be set again.
     async fn follow_one_watch(&mut self, store: &Arc<dyn Store>) -> zk::Result<()> {
         let base = self.cluster.base();
         // Set before the first read, so that no change is missed.
-        let mut events: Box<dyn Events> = store.watch_tree(&base).await?;
+        let mut events: Box<dyn Events> = self.meanwhile(store.watch_tree(&base)).await?;
         // This server may be behind the one that answered before.
-        store.sync(&base).await?;
+        self.meanwhile(store.sync(&base)).await?;
         self.reading.begin();
         self.is_whole = false;
         let mut session = store.session();
-        let mut ticks = time::interval_at(Instant::now() + TICK, TICK);
         let mut pace = time::interval(PACE);
-        for interval in [&mut ticks, &mut pace] {
-            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        }
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut unanswered: VecDeque<(Work, Read)> = VecDeque::new();
         loop {
             // Ticks and reads come first, so that they do not starve if there are events all the time.
             tokio::select! {
                 biased;
-                _ = ticks.tick() => {
+                () = time::sleep_until(self.due) => {
                     self.reading.tick();
-                    (self.tell)(Event::tick(unix_ms()));
+                    self.tick();
                 }
                 changed = session.changed() => {
                     let state = *session.borrow_and_update();
@@ -172,7 +209,7 @@ impl<'a> Observation<'a> {
             if is_idle && !self.reading.advance() && !self.is_whole {
                 (self.is_whole, self.is_lost) = (true, false);
                 self.say("", Content::Found);
-                (self.tell)(Event::tick(unix_ms()));
+                self.tick();
             }
         }
     }
@@ -265,7 +302,8 @@ impl<'a> Observation<'a> {
     }
 
     fn say(&mut self, path: &str, content: Content) {
-        (self.tell)(Event::of(unix_ms(), path, content));
+        let now_ms = self.clock.now(unix_ms(), Instant::now());
+        (self.tell)(Event::of(now_ms, path, content));
     }
 }
 
@@ -276,7 +314,11 @@ impl<'a> Observation<'a> {
 async fn answer(unanswered: &mut VecDeque<(Work, Read)>) -> (Work, zk::Result<Found>) {
     let Some((_, read)) = unanswered.front_mut() else { return std::future::pending().await };
     let found = match read {
-        Read::Data(answer) => missing(answer.await.map(|(content, _)| content)).map(Found::Data),
+        Read::Data(answer) => match missing(answer.await.map(|(content, _)| content)) {
+            // It is something else than what was written there: the view warns of that, and shows the rest.
+            Err(zk::Error::NoAuth { .. }) => Ok(Found::Data(Some(FORBIDDEN.to_vec()))),
+            found => found.map(Found::Data),
+        },
         Read::Stat(answer) => answer.await.map(|stat| Found::Children(stat.map(|stat| stat.children))),
         Read::Names(answer) => missing(answer.await).map(|names| Found::Names(names.unwrap_or_default())),
     };
@@ -292,5 +334,39 @@ fn missing<T>(answer: zk::Result<T>) -> zk::Result<Option<T>> {
         Ok(found) => Ok(Some(found)),
         Err(zk::Error::NoNode { .. }) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_on_when_the_clock_is_set_back_and_follows_it_ahead() {
+        let begin = Instant::now();
+        let after = |s| begin + Duration::from_secs(s);
+        let mut clock = WallClock { ms: 10_000_000, at: begin };
+        assert_eq!(clock.now(10_005_000, after(5)), 10_005_000);
+        assert_eq!(clock.now(6_406_000, after(6)), 10_006_000, "an hour back");
+        assert_eq!(clock.now(6_409_000, after(9)), 10_009_000);
+        assert_eq!(clock.now(10_500_000, after(10)), 10_500_000, "ahead");
+        assert_eq!(clock.now(10_400_000, after(11)), 10_501_000);
+    }
+
+    #[tokio::test]
+    async fn a_znode_that_may_not_be_read_is_no_record_and_hinders_nobody() {
+        let path = "jobs/j-0000000001";
+        let refusal: Answer<(Vec<u8>, Stat)> =
+            Box::pin(std::future::ready(Err(zk::Error::NoAuth { path: path.to_owned() })));
+        let mut unanswered = VecDeque::from([(Work::Read(path.to_owned()), Read::Data(refusal))]);
+        let (work, found) = answer(&mut unanswered).await;
+        let mut view = View::default();
+        let mut tell = |event: Event| view.apply(&event);
+        let mut observation = Observation::new(ClusterPaths::new("seen").unwrap(), &mut tell);
+        observation.take(work, found.unwrap());
+        observation.tick();
+        let snapshot = view.snapshot();
+        assert_eq!(snapshot.warnings.keys().collect::<Vec<_>>(), [path]);
+        assert_eq!(snapshot.jobs["j-0000000001"].about.stage, crate::view::Stage::Unreadable);
     }
 }

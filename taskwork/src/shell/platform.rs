@@ -126,12 +126,10 @@ impl Machine {
             None => return Ok(()),
             Some(HostName::Ip(ip)) => *ip,
             Some(HostName::Name(name)) => {
-                let unknown = |why: String| SeatError::UnknownName { name: name.clone(), why };
                 let lookup = time::timeout(LOOKUP_TIMEOUT, net::lookup_host((name.as_str(), 0))).await;
-                let lookup = lookup.map_err(|_| unknown("no name server answers".to_owned()))?;
-                let all: Vec<IpAddr> =
-                    lookup.map_err(|error| unknown(error.to_string()))?.map(|at| at.ip()).collect();
-                self.best_of(&all).map_err(unknown)?
+                let lookup = lookup.map(|found| found.map(|all| all.map(|at| at.ip()).collect()));
+                let all: Vec<IpAddr> = looked_up(name, lookup.ok())?;
+                self.best_of(&all).map_err(|why| SeatError::UnknownName { name: name.clone(), why })?
             }
         };
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(ip);
@@ -142,9 +140,41 @@ impl Machine {
     fn best_of(&self, all: &[IpAddr]) -> Result<IpAddr, String> {
         let first = all.first().ok_or("the name server knows none")?;
         let is_reached = |ip: &&IpAddr| self.listen.ip().is_loopback() || !ip.is_loopback();
-        let reached = || all.iter().filter(is_reached);
-        let best = reached().find(|ip| ip.is_ipv4() == self.listen.is_ipv4()).or(reached().next());
-        best.copied().ok_or_else(|| format!("here it is {first}, at which no other machine reaches this one"))
+        let mut reached = all.iter().filter(is_reached).peekable();
+        let Some(&&first_reached) = reached.peek() else {
+            return Err(format!("here it is {first}, at which no other machine reaches this one"));
+        };
+        match reached.find(|ip| ip.is_ipv4() == self.listen.is_ipv4()) {
+            Some(best) => Ok(*best),
+            // A socket for IPv6 usually takes IPv4 too.
+            None if self.listen.is_ipv6() => Ok(first_reached),
+            None => Err(format!(
+                "here it is {first_reached}, an IPv6 address, and the node listens on {}, an IPv4 address: let it \
+                 listen on an IPv6 address, such as [::] (--listen), or name a host that has an IPv4 address",
+                self.listen.ip()
+            )),
+        }
+    }
+}
+
+/// What the standard library reports when the name service may answer later. It has no kind of error for that.
+const LATER: [&str; 2] = ["Temporary failure", "Try again"];
+
+/// Returns the addresses that were found for a name; `found` is `None` if there was no answer in time.
+fn looked_up(name: &str, found: Option<io::Result<Vec<IpAddr>>>) -> Result<Vec<IpAddr>, SeatError> {
+    let name = name.to_owned();
+    match found {
+        Some(Ok(all)) => Ok(all),
+        None => Err(SeatError::NoNameService { name, why: "no name server answers".to_owned() }),
+        Some(Err(error)) => {
+            let why = error.to_string();
+            let is_timeout = error.kind() == io::ErrorKind::TimedOut;
+            if is_timeout || LATER.iter().any(|later| why.contains(later)) {
+                Err(SeatError::NoNameService { name, why })
+            } else {
+                Err(SeatError::UnknownName { name, why })
+            }
+        }
     }
 }
 
@@ -197,7 +227,12 @@ mod tests {
         };
         assert_eq!(best("0.0.0.0:0", &["127.0.1.1", "2001:db8::1", "192.0.2.1"]), Ok("192.0.2.1".to_owned()));
         assert_eq!(best("[::]:0", &["192.0.2.1", "2001:db8::1"]), Ok("2001:db8::1".to_owned()));
-        assert_eq!(best("0.0.0.0:0", &["2001:db8::1"]), Ok("2001:db8::1".to_owned()));
+        assert_eq!(best("[::]:0", &["192.0.2.1"]), Ok("192.0.2.1".to_owned()));
+        let other_kind = best("0.0.0.0:0", &["::1", "2001:db8::1"]).unwrap_err();
+        assert!(
+            other_kind.contains("2001:db8::1, an IPv6 address") && other_kind.contains("--listen"),
+            "{other_kind}"
+        );
         assert_eq!(best("127.0.0.1:0", &["127.0.1.1"]), Ok("127.0.1.1".to_owned()));
         assert!(best("0.0.0.0:0", &["127.0.1.1"]).unwrap_err().contains("127.0.1.1"));
         assert!(best("0.0.0.0:0", &[]).is_err());
@@ -207,5 +242,16 @@ mod tests {
     async fn a_name_that_nobody_knows_is_named() {
         let error = machine("no-such-host.invalid", "127.0.0.1:0").find().await.unwrap_err().to_string();
         assert!(error.contains("no-such-host.invalid") && error.contains("--advertise"), "{error}");
+    }
+
+    #[test]
+    fn a_name_service_that_does_not_answer_is_waited_for() {
+        let passes = |found| ServeError::from(looked_up("name", found).unwrap_err()).passes();
+        let said =
+            |text: &str| Some(Err(io::Error::other(format!("failed to lookup address information: {text}"))));
+        assert!(passes(None));
+        assert!(passes(Some(Err(io::ErrorKind::TimedOut.into()))));
+        assert!(passes(said("Temporary failure in name resolution")));
+        assert!(!passes(said("Name or service not known")));
     }
 }

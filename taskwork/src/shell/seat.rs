@@ -115,6 +115,8 @@ pub(crate) enum SeatError {
     NoAddress { listen: SocketAddr },
     #[error("{name}, at which others are to reach this node (--advertise), has no address: {why}")]
     UnknownName { name: String, why: String },
+    #[error("{name}, at which others are to reach this node (--advertise), cannot be looked up now: {why}")]
+    NoNameService { name: String, why: String },
 }
 
 impl Seat {

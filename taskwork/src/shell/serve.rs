@@ -226,8 +226,9 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
 
 impl ServeError {
     /// Returns whether the same operation may succeed later without any change.
-    fn passes(&self) -> bool {
+    pub(super) fn passes(&self) -> bool {
         match self {
+            Self::Seat(SeatError::NoNameService { .. }) => true,
             Self::Store(error) | Self::Seat(SeatError::Store(error)) => {
                 error.is_transient() || *error == zk::Error::SessionExpired
             }

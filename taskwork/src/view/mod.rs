@@ -56,11 +56,16 @@ use self::{raw::Raw, series::TrackedSeries, tracked::Tracked};
 pub struct View {
     raw: Raw,
     seq: u64,
+    /// Whether everything that was there at the beginning has been read, and whether it is shown.
+    is_whole: bool,
+    is_whole_shown: bool,
     /// As events have made it, and as it is shown since the last tick.
     cluster: ClusterNow,
     cluster_shown: ClusterNow,
     members: Tracked<Frozen<MemberNow>>,
     jobs: BTreeMap<String, Shown>,
+    /// The job of which nothing is forgotten, if any.
+    kept: Option<String>,
     /// Jobs that are gone, each with the tick at which it went.
     jobs_gone: VecDeque<(u64, String)>,
     /// The last tick of which jobs that went were forgotten.
@@ -74,6 +79,9 @@ pub struct View {
 #[derive(Debug, Default)]
 struct Shown {
     about: (u64, Frozen<JobAbout>),
+    /// When two parts of that last changed.
+    record_at: u64,
+    sight_at: u64,
     nodes: Tracked<Frozen<NodeNow>>,
     series: TrackedSeries,
 }
@@ -82,9 +90,42 @@ impl Shown {
     fn job(&self) -> JobNow {
         JobNow { about: self.about.1.clone(), nodes: self.nodes.all(), series: self.series.series.clone() }
     }
+
+    /// Shows the job as a whole.
+    fn set_about(&mut self, tick: u64, about: JobAbout) {
+        let (since, known) = &self.about;
+        if *since > 0 && **known == about {
+            return;
+        }
+        if *since == 0 || known.record != about.record {
+            self.record_at = tick;
+        }
+        if *since == 0 || known.sight != about.sight {
+            self.sight_at = tick;
+        }
+        self.about = (tick, Frozen::new(about));
+    }
+
+    /// Returns what has changed after a tick, except for the nodes.
+    fn since(&self, tick: u64) -> JobDelta {
+        let (changed, about) = &self.about;
+        let without = || Frozen::new(JobAbout { record: None, sight: None, ..(**about).clone() });
+        JobDelta {
+            about: (*changed > tick).then(without),
+            record: (self.record_at > tick).then(|| about.record.clone()),
+            sight: (self.sight_at > tick).then(|| about.sight.clone()),
+            series: self.series.since(tick),
+            ..JobDelta::default()
+        }
+    }
 }
 
 impl View {
+    /// Creates a view that forgets nothing of a job, however long that has been over.
+    pub(crate) fn keeping(job: Option<String>) -> Self {
+        Self { kept: job, ..Self::default() }
+    }
+
     /// Takes what an observer has seen. What is shown changes only when it is a [tick](Content::Tick).
     pub fn apply(&mut self, event: &Event) {
         self.cluster.events += 1;
@@ -94,7 +135,7 @@ impl View {
                 self.cluster.outages += u64::from(self.cluster.silent_since_ms.is_none());
                 self.cluster.silent_since_ms.get_or_insert(event.at_ms);
             }
-            Content::Found => self.cluster.silent_since_ms = None,
+            Content::Found => (self.is_whole, self.cluster.silent_since_ms) = (true, None),
             content @ (Content::Data(_) | Content::Children(_) | Content::Gone) => {
                 self.raw.take(event.at_ms, &event.path, content);
             }
@@ -141,8 +182,7 @@ impl View {
         }
         let mut jobs = BTreeMap::new();
         for (id, shown) in &self.jobs {
-            let about = (shown.about.0 > seq).then(|| shown.about.1.clone());
-            let delta = JobDelta { about, nodes: shown.nodes.since(seq)?, series: shown.series.since(seq) };
+            let delta = JobDelta { nodes: shown.nodes.since(seq)?, ..shown.since(seq) };
             if delta.about.is_some() || !delta.nodes.is_empty() || delta.series.is_some() {
                 jobs.insert(id.clone(), delta);
             }

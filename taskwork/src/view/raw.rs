@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
 use zk::{
     figures::{self, NodeFigures, Sight},
     job::{self, JobRecord},
@@ -41,6 +42,9 @@ const EVENTS_MAX: usize = 64;
 const SILENT_MAX: usize = 16;
 /// The maximum length of a text in a report, in characters.
 const TEXT_CHARS_MAX: usize = 1_000;
+/// The maximum number of levels of what a companion shows. It is shown inside of a snapshot, and the whole must have
+/// fewer levels than the 128 that are read as JSON.
+const SIGHT_LEVELS_MAX: usize = 100;
 
 #[derive(Debug, Default)]
 pub(super) struct Raw {
@@ -79,9 +83,11 @@ pub(super) struct RawJob {
     pub(super) reports: BTreeMap<String, Frozen<Report>>,
     pub(super) attempts: BTreeMap<u32, RawAttempt>,
     /// What companions show, by their ranks and nodes: that of the highest rank counts.
-    pub(super) sights: BTreeMap<(u64, String), Frozen<serde_json::Value>>,
+    pub(super) sights: BTreeMap<(u64, String), Frozen<Value>>,
     /// Whether anything has changed since the last tick.
     pub(super) dirty: bool,
+    /// Whether what its nodes have said is forgotten, because it has been over for long.
+    pub(super) forgotten: bool,
 }
 
 #[derive(Debug, Default)]
@@ -193,7 +199,7 @@ impl RawJob {
                 self.record = None;
                 self.record = Some(Frozen::new(job::decode(path, bytes)?));
             }
-            (Place::Job { .. }, _) => (self.exists, self.record) = (false, None),
+            (Place::Job { .. }, _) => (self.exists, self.record, self.forgotten) = (false, None, false),
             (Place::Figures { node, .. }, Content::Data(bytes)) => {
                 let mut report = figures::decode::<Figures>(path, bytes)?;
                 self.sights.retain(|(_, by), _| by != node);
@@ -243,8 +249,9 @@ impl RawJob {
         self.record.as_ref().is_some_and(|record| record.state.is_over())
     }
 
-    /// Forgets what its nodes have said, because it has been over for long.
+    /// Forgets what its nodes have said, because it has been over for long. It cannot be summed up again.
     pub(super) fn forget_nodes(&mut self) {
+        self.forgotten = true;
         self.reports.clear();
         self.sights.clear();
         for attempt in self.attempts.values_mut() {
@@ -324,7 +331,19 @@ fn bound(report: &mut Report) -> Option<Sight> {
             shorten(&mut giver.node);
         }
     }
-    report.sight.take()
+    let mut sight = report.sight.take()?;
+    flatten(&mut sight.content, SIGHT_LEVELS_MAX);
+    Some(sight)
+}
+
+/// Leaves out of a value what is deeper than so many levels.
+fn flatten(value: &mut Value, levels: usize) {
+    match value {
+        Value::Array(_) | Value::Object(_) if levels == 0 => *value = Value::Null,
+        Value::Array(values) => values.iter_mut().for_each(|value| flatten(value, levels - 1)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| flatten(value, levels - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 fn shorten(text: &mut String) {

@@ -143,6 +143,8 @@ pub(super) struct TrackedSeries {
     pub(super) series: Series,
     /// The tick at which each point last changed; no point has a later one than those after it.
     changed: Vec<u64>,
+    /// The tick at which all points were last forgotten.
+    cleared: u64,
 }
 
 impl TrackedSeries {
@@ -152,11 +154,19 @@ impl TrackedSeries {
         self.changed.resize(self.series.points.len(), tick);
     }
 
+    /// Forgets all points, if there are any.
+    pub(super) fn clear(&mut self, tick: u64) {
+        if !self.series.points.is_empty() {
+            *self = Self { cleared: tick, ..Self::default() };
+        }
+    }
+
     /// Returns what has changed after a tick; `None` if nothing has.
     pub(super) fn since(&self, tick: u64) -> Option<SeriesDelta> {
         let kept = self.changed.partition_point(|&at| at <= tick);
         let points = self.series.points[kept..].to_vec();
-        (!points.is_empty()).then_some(SeriesDelta { step_ms: self.series.step_ms, kept, points })
+        let has_changed = !points.is_empty() || self.cleared > tick;
+        has_changed.then_some(SeriesDelta { step_ms: self.series.step_ms, kept, points })
     }
 }
 
@@ -189,6 +199,26 @@ mod tests {
         series.push(at(10));
         series.push(at(3));
         assert_eq!((series.points.len(), series.points[0].at_ms, series.points[0].worked), (1, 10_001, 3));
+    }
+
+    #[test]
+    fn that_points_were_forgotten_is_a_change_like_others() {
+        let mut tracked = TrackedSeries::default();
+        for tick in 1..=2_000 {
+            tracked.push(tick, at(tick));
+        }
+        let then = tracked.series.clone();
+        let follow = |tracked: &TrackedSeries| {
+            let mut followed = then.clone();
+            followed.apply(tracked.since(2_000).unwrap());
+            followed
+        };
+        tracked.clear(2_001);
+        assert_eq!((follow(&tracked), &tracked.series), (Series::default(), &Series::default()));
+        tracked.clear(2_002);
+        assert_eq!(tracked.since(2_001), None, "there was nothing left to forget");
+        tracked.push(2_003, at(2_003));
+        assert_eq!((follow(&tracked), tracked.series.points.len()), (tracked.series.clone(), 1));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use zk::{Latencies, Requests, figures::NodeFigures, job::JobRecord, membership::Member};
 
 use super::{
@@ -90,6 +90,9 @@ pub struct JobAbout {
     pub record: Option<Frozen<JobRecord>>,
     /// What is missing if no node takes it.
     pub missing: Option<String>,
+    /// Whether any node has reported; otherwise the figures, requests and latencies are unknown.
+    #[serde(default)]
+    pub reported: bool,
     /// The node that leads it.
     pub leader: Option<String>,
     /// What its nodes have done, together.
@@ -222,12 +225,23 @@ pub struct Delta {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JobDelta {
-    /// The job as a whole, if it has changed.
+    /// The job as a whole, if it has changed, without its record and what its companion shows.
     pub about: Option<Frozen<JobAbout>>,
+    /// Its record, if that has changed: it is larger than the rest, and seldom another.
+    #[serde(default, deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    pub record: Option<Option<Frozen<JobRecord>>>,
+    /// What its companion shows, if that has changed.
+    #[serde(default, deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    pub sight: Option<Option<Frozen<serde_json::Value>>>,
     /// Its nodes.
     pub nodes: Changes<Frozen<NodeNow>>,
     /// The job over time, if there is more of it.
     pub series: Option<SeriesDelta>,
+}
+
+/// Reads something that is told: `null` says that there is none, and what is absent is as it was.
+fn told<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 impl Snapshot {
@@ -241,7 +255,9 @@ impl Snapshot {
         for (id, change) in delta.jobs {
             let job = self.jobs.entry(id).or_default();
             if let Some(about) = change.about {
-                job.about = about;
+                let record = change.record.unwrap_or_else(|| job.about.record.clone());
+                let sight = change.sight.unwrap_or_else(|| job.about.sight.clone());
+                job.about = Frozen::new(JobAbout { record, sight, ..(*about).clone() });
             }
             change.nodes.apply(&mut job.nodes);
             if let Some(series) = change.series {
@@ -263,6 +279,7 @@ impl Default for JobAbout {
             stage: Stage::Unreadable,
             record: None,
             missing: None,
+            reported: false,
             leader: None,
             figures: Figures::default(),
             requests: Requests::default(),

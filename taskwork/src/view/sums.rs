@@ -33,10 +33,14 @@ impl RawJob {
         enrolled.filter(|node| !raw.members.contains_key(*node) && !left(node)).cloned().collect()
     }
 
+    /// Returns the names of the nodes whose loss has ended an attempt, and maybe the job.
+    pub(super) fn lost_before(&self) -> impl Iterator<Item = &str> {
+        self.record.iter().flat_map(|record| &record.lost).map(|lost| lost.node.as_str())
+    }
+
     /// Returns what has become of a node.
     pub(super) fn state_of(&self, node: &str, raw: &Raw, lost: &BTreeSet<String>) -> NodeState {
-        let ended_attempt =
-            self.record.as_ref().is_some_and(|record| record.lost.iter().any(|lost| lost.node == node));
+        let ended_attempt = self.lost_before().any(|lost| lost == node);
         if ended_attempt || lost.contains(node) {
             NodeState::Lost
         } else if raw.members.contains_key(node) {
@@ -69,14 +73,19 @@ impl RawJob {
         let mut figures = sum(self.reports.values().map(|report| (report.attempt, report.figures)));
         let at_work: Vec<&Report> =
             if stage == Stage::Running { self.at_work(raw).collect() } else { vec![] };
-        let (best, bound) = best_and_bound(self.reports.values().map(|report| &**report), &figures, stage);
         let attempt = self.attempt().filter(|_| !self.is_over());
+        // Parked tasks, and those that were set aside, are at no node: none says what may be found in them.
+        if attempt.is_some_and(|attempt| attempt.parked != Some(0) || !attempt.set_aside.is_empty()) {
+            figures.outlook = Outlook::Unknown;
+        }
+        let (best, bound) = best_and_bound(self.reports.values().map(|report| &**report), &figures, stage);
         figures.open_tasks = attempt.and_then(|attempt| open_tasks(&at_work, attempt, stage));
         let set_aside = self.attempt().into_iter().flat_map(|attempt| &attempt.set_aside);
         JobAbout {
             stage,
             record: self.record.clone(),
             missing,
+            reported: !self.reports.is_empty(),
             leader,
             figures,
             requests,
@@ -96,6 +105,23 @@ impl RawJob {
                 .collect(),
             lost: self.lost(raw).into_iter().collect(),
             sight: self.sights.last_key_value().map(|(_, content)| content.clone()),
+        }
+    }
+}
+
+impl RawJob {
+    /// Returns a job that has been over for long as a whole: what its nodes had said together stays.
+    pub(super) fn about_forgotten(&self, standing: Standing, known: &JobAbout) -> JobAbout {
+        let Standing { stage, missing, leader } = standing;
+        JobAbout {
+            stage,
+            record: self.record.clone(),
+            missing,
+            leader,
+            pool: None,
+            nodes_at_work: 0,
+            eta_seconds: None,
+            ..known.clone()
         }
     }
 }
@@ -182,16 +208,30 @@ const SHARE_MIN: f64 = 0.02;
 /// The time that must be observed before that, in milliseconds.
 const OBSERVED_MS_MIN: u64 = 20_000;
 
-/// Returns the time until the end of a job, if what is left is done as fast as what was observed.
+/// The number of steps between two points after which the job, or whoever observed it, has paused between them.
+const STEPS_MAX: u64 = 5;
+
+/// Returns the time until the end of a job, if what is left is done as fast as what was observed of its present
+/// attempt, except for pauses.
 fn eta_seconds(series: &Series) -> Option<f64> {
-    let mut known = series.points.iter().filter_map(|point| Some((point.at_ms, point.share?)));
-    let first = known.next()?;
-    let last = known.next_back()?;
-    let (observed_ms, done) = (last.0.checked_sub(first.0)?, last.1 - first.1);
-    if observed_ms < OBSERVED_MS_MIN || last.1 < SHARE_MIN || done <= 0.0 {
+    let known = series.points.iter().filter_map(|point| Some((point.at_ms, point.share?)));
+    let (mut observed_ms, mut done, mut last) = (0_u64, 0.0, None);
+    for (at_ms, share) in known {
+        let (before_ms, before) = last.replace((at_ms, share)).unwrap_or((at_ms, share));
+        let passed_ms = at_ms.saturating_sub(before_ms);
+        if share < before {
+            // Another attempt has begun, which does the work again.
+            (observed_ms, done) = (0, 0.0);
+        } else if passed_ms <= series.step_ms.saturating_mul(STEPS_MAX) {
+            observed_ms = observed_ms.saturating_add(passed_ms);
+            done += share - before;
+        }
+    }
+    let (_, share) = last?;
+    if observed_ms < OBSERVED_MS_MIN || share < SHARE_MIN || done <= 0.0 {
         return None;
     }
-    Some((1.0 - last.1) / done * observed_ms as f64 / 1e3).filter(|eta| eta.is_finite() && *eta >= 0.0)
+    Some((1.0 - share) / done * observed_ms as f64 / 1e3).filter(|eta| eta.is_finite() && *eta >= 0.0)
 }
 
 #[cfg(test)]
@@ -234,15 +274,31 @@ mod tests {
         assert!(gap(0.0, 1.0).unwrap() > 1.0);
     }
 
+    /// Returns a series of steps of a minute, each with its second and share.
+    fn series(points: &[(u64, f64)]) -> Series {
+        let point =
+            |&(s, share): &(u64, f64)| Point { at_ms: s * 1_000, share: Some(share), ..Point::default() };
+        Series { step_ms: 60_000, points: points.iter().map(point).collect() }
+    }
+
+    #[test]
+    fn the_end_follows_from_the_present_attempt_alone() {
+        let begun_again = [(0, 0.0), (60, 0.4), (120, 0.8), (180, 0.25), (240, 0.5)];
+        assert_eq!(eta_seconds(&series(&begun_again)), Some(120.0));
+        assert_eq!(eta_seconds(&series(&begun_again[..4])), None, "nothing was seen of it yet");
+    }
+
+    #[test]
+    fn the_end_does_not_depend_on_how_long_a_job_has_paused() {
+        for pause in [0, 1_000, 100_000] {
+            let points = [(0, 0.1), (60, 0.2), (120 + pause, 0.3), (180 + pause, 0.4)];
+            let eta = eta_seconds(&series(&points)).unwrap();
+            assert!((eta - 360.0).abs() < 1e-6, "{eta} s after a pause of {pause} s");
+        }
+    }
+
     #[test]
     fn the_end_is_told_only_when_enough_was_seen() {
-        let series = |points: &[(u64, f64)]| Series {
-            points: points
-                .iter()
-                .map(|&(s, share)| Point { at_ms: s * 1_000, share: Some(share), ..Point::default() })
-                .collect(),
-            ..Series::default()
-        };
         assert_eq!(eta_seconds(&series(&[])), None);
         assert_eq!(eta_seconds(&series(&[(0, 0.1)])), None);
         assert_eq!(eta_seconds(&series(&[(0, 0.0), (10, 0.5)])), None, "too short");

@@ -1,12 +1,13 @@
 //! Properties of the view, on random histories of a cluster.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde::Serialize;
+use serde_json::Value;
 use zk::{
     figures::{Best, EventKind, NodeFigures, PoolNow, Sense, Sight, TimelineEvent},
-    job::{JobRecord, JobState},
+    job::{JobRecord, JobState, Lost},
     quarantine::AboutTask,
 };
 
@@ -154,7 +155,12 @@ proptest! {
             if place % every == 0 {
                 let delta = view.delta_since(followed.seq).unwrap();
                 let line = serde_json::to_string(&delta).unwrap();
-                prop_assert!(serde_json::from_str::<Delta>(&line).is_ok(), "{}", line);
+                let read = serde_json::from_str::<Delta>(&line);
+                prop_assert!(read.is_ok(), "{}", line);
+                let told = |delta: &Delta| {
+                    delta.jobs.values().map(|job| (job.record.clone(), job.sight.clone())).collect::<Vec<_>>()
+                };
+                prop_assert_eq!(told(&read.unwrap()), told(&delta));
                 followed.apply(delta);
                 prop_assert_eq!(&followed, &view.snapshot());
             }
@@ -221,7 +227,7 @@ fn a_job_is_shown_with_what_its_nodes_say_together() {
     let snapshot = view.snapshot();
     let JobNow { about, nodes, series } = &snapshot.jobs[JOB];
     assert_eq!((about.stage, about.leader.as_deref()), (Stage::Running, Some("n2")));
-    assert_eq!((about.figures.worked, about.best, about.bound), (13, Some(33.0), Some(10.0)));
+    assert_eq!((about.figures.worked, about.best, about.reported), (13, Some(33.0), true));
     assert_eq!((about.nodes_at_work, about.pool.unwrap().busy), (2, 2), "n0 is no member");
     assert_eq!(
         (about.open_tasks, about.listed_tasks, about.parked_tasks),
@@ -231,8 +237,43 @@ fn a_job_is_shown_with_what_its_nodes_say_together() {
     assert_eq!((series.points.len(), series.points[0].busy.last), (1, 2));
     assert_eq!(snapshot.members["n2"].leads, [JOB]);
     let moments: Vec<_> = snapshot.moments.iter().map(|moment| (moment.what, moment.name.as_str())).collect();
-    let (joined, runs) = (MomentKind::Joined, MomentKind::JobRuns);
-    assert_eq!(moments, [(joined, "n1"), (joined, "n2"), (runs, JOB)]);
+    assert_eq!(moments, [(MomentKind::Joined, "n1"), (MomentKind::Joined, "n2")], "it ran before");
+}
+
+#[test]
+fn a_job_begins_to_run_when_it_is_new_and_not_when_it_is_seen_first() {
+    let mut view = view([("members/n1", member("n1")), ("jobs/j-0000000001", job(JobState::Running, 2))]);
+    view.apply(&Event::of(2_000, "", Content::Found));
+    view.apply(&Event::tick(2_000));
+    view.apply(&Event::of(3_000, "jobs/j-0000000002", job(JobState::Running, 2)));
+    view.apply(&Event::of(3_000, "election/j-0000000002~n1~0000000000", name()));
+    view.apply(&Event::tick(4_000));
+    let runs = view.moments().filter(|moment| moment.what == MomentKind::JobRuns);
+    let runs: Vec<_> = runs.map(|moment| (moment.at_ms, moment.name.as_str())).collect();
+    assert_eq!(runs, [(4_000, "j-0000000002")]);
+}
+
+#[test]
+fn a_bound_is_told_only_of_tasks_that_are_at_nodes() {
+    let bound = |parked: Option<u32>, set_aside: bool, state| {
+        let seen = [
+            ("members/n1", member("n1")),
+            ("jobs/j-0000000001", job(state, 2)),
+            ("jobs/j-0000000001/figures/n1", content(&report(5, false))),
+            ("jobs/j-0000000001/attempts/2/list", Content::Children(4)),
+        ];
+        let parked = parked.map(|parked| ("jobs/j-0000000001/attempts/2/parked", Content::Children(parked)));
+        let about = content(&AboutTask { deaths: 3, reason: "why".to_owned(), at_ms: 0 });
+        let set_aside = set_aside.then_some(("jobs/j-0000000001/attempts/2/quarantine/n1-0/about", about));
+        let about = view(seen.into_iter().chain(parked).chain(set_aside)).job(JOB).unwrap().about;
+        (about.bound, about.gap.is_some())
+    };
+    let runs = JobState::Running;
+    assert_eq!(bound(Some(0), false, runs), (Some(10.0), true));
+    assert_eq!(bound(Some(1), false, runs), (None, false), "something better may be parked");
+    assert_eq!(bound(Some(0), true, runs), (None, false), "or have been set aside");
+    assert_eq!(bound(None, false, runs), (None, false), "nobody knows yet");
+    assert_eq!(bound(Some(1), false, JobState::Done), (Some(10.0), true), "it is over");
 }
 
 #[test]
@@ -258,6 +299,28 @@ fn a_node_that_goes_was_lost_unless_it_had_left() {
         (jobs[JOB].nodes["n2"].state, &jobs[JOB].about.lost[..]),
         (NodeState::Lost, &["n2".to_owned()][..])
     );
+}
+
+#[test]
+fn a_node_whose_loss_began_another_attempt_or_ended_the_job_was_lost() {
+    for state in [JobState::Running, JobState::Failed] {
+        let mut view = view([
+            ("members/n1", member("n1")),
+            ("members/n2", member("n2")),
+            ("jobs/j-0000000001", job(JobState::Running, 2)),
+            ("jobs/j-0000000001/attempts/2/outputs/n1", name()),
+            ("jobs/j-0000000001/attempts/2/outputs/n2", name()),
+        ]);
+        view.apply(&Event::of(2_000, "members/n2", Content::Gone));
+        let lost = vec![Lost { node: "n2".to_owned(), attempt: 2, at_ms: 2_000 }];
+        let record = JobRecord { state, attempt: 3, lost, ..fixtures::record() };
+        view.apply(&Event::of(2_000, "jobs/j-0000000001", content(&record)));
+        for second in 2..5 {
+            view.apply(&Event::tick(second * 1_000));
+        }
+        let cluster = view.snapshot().cluster;
+        assert_eq!((cluster.nodes_left, cluster.nodes_lost), (0, 1), "{state:?}");
+    }
 }
 
 #[test]
@@ -291,6 +354,9 @@ fn it_is_said_since_when_nothing_is_heard() {
 #[test]
 fn the_nodes_of_jobs_that_have_been_over_for_long_are_forgotten() {
     let mut view = View::default();
+    view.apply(&Event::of(0, "members/n1", member("n1")));
+    view.apply(&Event::tick(0));
+    let mut followed = view.snapshot();
     for number in 0..200 {
         let job_path = format!("jobs/j-{number:010}");
         view.apply(&Event::of(1, &*job_path, job(JobState::Running, 2)));
@@ -298,11 +364,112 @@ fn the_nodes_of_jobs_that_have_been_over_for_long_are_forgotten() {
         view.apply(&Event::tick(number * 10_000));
         view.apply(&Event::of(1, &*job_path, job(JobState::Done, 2)));
         view.apply(&Event::tick(number * 10_000 + 5_000));
+        followed.apply(view.delta_since(followed.seq).unwrap());
+        assert_eq!(followed, view.snapshot());
     }
     let snapshot = view.snapshot();
     let with_nodes = snapshot.jobs.values().filter(|job| !job.nodes.is_empty()).count();
     assert_eq!((snapshot.jobs.len(), with_nodes), (200, 10));
     assert!(snapshot.jobs.values().all(|job| job.about.figures.worked == 5), "the sums stay");
+    let with_series = snapshot.jobs.values().filter(|job| !job.series.points.is_empty()).count();
+    assert_eq!(with_series, 50);
+}
+
+fn path_of(number: u64) -> String {
+    format!("jobs/j-{number:010}")
+}
+
+/// Returns a view in which jobs run, each with the report of a node.
+fn with_jobs(mut view: View, numbers: Range<u64>) -> View {
+    view.apply(&Event::of(1, "members/n1", member("n1")));
+    for number in numbers {
+        view.apply(&Event::of(1, path_of(number), job(JobState::Running, 2)));
+        let led = format!("election/j-{number:010}~n1~0000000000");
+        view.apply(&Event::of(1, led, name()));
+        view.apply(&Event::of(1, format!("{}/figures/n1", path_of(number)), content(&report(5, true))));
+    }
+    view.apply(&Event::tick(1_000));
+    view
+}
+
+/// Lets jobs end in a tick.
+fn end(view: &mut View, numbers: Range<u64>) {
+    for number in numbers {
+        view.apply(&Event::of(1, path_of(number), job(JobState::Done, 2)));
+    }
+    let now_ms = view.snapshot().cluster.at_ms;
+    view.apply(&Event::tick(now_ms + 1_000));
+}
+
+#[test]
+fn nothing_is_forgotten_of_a_job_that_is_asked_for() {
+    let first = "j-0000000000";
+    for (kept, nodes) in [(None, 0), (Some(first.to_owned()), 1)] {
+        let mut view = with_jobs(View::keeping(kept), 0..12);
+        end(&mut view, 0..12);
+        assert_eq!(view.job(first).unwrap().nodes.len(), nodes);
+    }
+}
+
+#[test]
+fn a_job_that_ends_after_many_later_ones_is_shown_as_over() {
+    let mut view = with_jobs(View::default(), 0..12);
+    end(&mut view, 1..12);
+    assert_eq!(view.job("j-0000000000").unwrap().about.stage, Stage::Running);
+    end(&mut view, 0..1);
+    let JobNow { about, nodes, .. } = view.job("j-0000000000").unwrap();
+    assert_eq!((about.stage, about.figures.worked, nodes.len()), (Stage::Done, 5, 0));
+    let last = view.moments().last().unwrap();
+    assert_eq!((last.what, last.name.as_str()), (MomentKind::JobOver, "j-0000000000"));
+}
+
+#[test]
+fn what_was_summed_up_stays_when_everything_is_read_again() {
+    let mut view = with_jobs(View::default(), 0..12);
+    end(&mut view, 0..12);
+    end(&mut view, 0..12);
+    let about = view.job("j-0000000000").unwrap().about;
+    assert_eq!((about.stage, about.figures.worked, about.best), (Stage::Done, 5, Some(35.0)));
+    assert!(about.reported && about.record.is_some());
+    // A job that is set going again is another matter.
+    view.apply(&Event::of(1, path_of(0), job(JobState::Running, 3)));
+    view.apply(&Event::tick(9_000));
+    let about = view.job("j-0000000000").unwrap().about;
+    assert_eq!((about.stage, about.reported, about.figures.worked), (Stage::Running, false, 0));
+}
+
+#[test]
+fn an_outage_is_not_shown_as_measured() {
+    let mut view = with_jobs(View::default(), 0..1);
+    let points = |view: &View| view.job("j-0000000000").unwrap().series.points.len();
+    assert_eq!(points(&view), 1);
+    view.apply(&Event::of(1_500, "", Content::Lost));
+    view.apply(&Event::tick(2_000));
+    view.apply(&Event::tick(60_000));
+    assert_eq!(points(&view), 1);
+    view.apply(&Event::of(60_500, "", Content::Found));
+    view.apply(&Event::tick(61_000));
+    assert_eq!(points(&view), 2);
+}
+
+#[test]
+fn what_is_nested_too_deeply_is_left_out_of_a_snapshot_that_can_be_read() {
+    // As deep as a report can be read at all.
+    let nested = |levels: usize| (0..levels).fold(Value::from(7), |inner, _| Value::Array(vec![inner]));
+    for levels in [0, 1, 99, 100, 101, 120] {
+        let report =
+            NodeFigures { sight: Some(Sight { rank: 1, content: nested(levels) }), ..report(1, false) };
+        let view = view([
+            ("jobs/j-0000000001", job(JobState::Running, 2)),
+            ("jobs/j-0000000001/figures/n1", content(&report)),
+        ]);
+        let snapshot = view.snapshot();
+        assert!(snapshot.warnings.is_empty(), "{:?}", snapshot.warnings);
+        let sight = snapshot.jobs[JOB].about.sight.as_deref();
+        assert_eq!(sight == Some(&nested(levels)), levels <= 100, "{levels} levels");
+        let written = serde_json::to_string(&snapshot).unwrap();
+        assert_eq!(serde_json::from_str::<Snapshot>(&written).unwrap(), snapshot);
+    }
 }
 
 #[test]
@@ -320,4 +487,26 @@ fn long_texts_in_a_report_are_cut() {
     let snapshot = view.snapshot();
     let timeline = &snapshot.jobs[JOB].nodes["n1"].report.timeline;
     assert_eq!((timeline.len(), timeline[0].detail.chars().count()), (64, 1_000));
+}
+
+#[test]
+fn what_is_large_is_told_only_when_it_changes() {
+    let with_sight = |worked, shown: Option<u64>| {
+        let sight = shown.map(|shown| Sight { rank: 1, content: shown.into() });
+        content(&NodeFigures { sight, ..report(worked, false) })
+    };
+    let figures = "jobs/j-0000000001/figures/n1";
+    let mut view =
+        view([("jobs/j-0000000001", job(JobState::Running, 2)), (figures, with_sight(1, Some(7)))]);
+    let mut told = |content| {
+        let seq = view.seq();
+        view.apply(&Event::of(2, figures, content));
+        view.apply(&Event::tick(1_000 * (seq + 1)));
+        let delta = view.delta_since(seq).unwrap().jobs.remove(JOB).unwrap();
+        assert!(delta.about.is_some_and(|about| about.record.is_none() && about.sight.is_none()));
+        (delta.record.is_some(), delta.sight.map(|sight| sight.map(|sight| (*sight).clone())))
+    };
+    assert_eq!(told(with_sight(2, Some(7))), (false, None));
+    assert_eq!(told(with_sight(3, Some(8))), (false, Some(Some(8.into()))));
+    assert_eq!(told(with_sight(4, None)), (false, Some(None)));
 }

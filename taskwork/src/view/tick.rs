@@ -8,8 +8,7 @@ use std::{
 use super::{
     JobAbout, MOMENTS_MAX, MemberNow, Moment, MomentKind, NodeNow, Shown, Stage, View,
     frozen::Frozen,
-    raw::{JOBS_MAX, Raw},
-    series::TrackedSeries,
+    raw::{JOBS_MAX, Raw, RawJob},
     stages,
     sums::Standing,
 };
@@ -35,6 +34,7 @@ impl View {
         self.show_members();
         self.forget_jobs();
         self.show_jobs(&mut moments);
+        self.forget_nodes();
         if *self.raw.warnings.all() != self.warnings.1 {
             self.warnings = (self.seq, self.raw.warnings.all().clone());
         }
@@ -46,6 +46,7 @@ impl View {
             self.moments.push_back(Moment { seq: self.seq, at_ms, what, name });
         }
         self.cluster_shown = self.cluster.clone();
+        self.is_whole_shown = self.is_whole;
     }
 
     fn arrivals(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
@@ -56,11 +57,13 @@ impl View {
     }
 
     fn departures(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
-        let lost: BTreeSet<String> = if self.raw.departed.is_empty() {
-            BTreeSet::new()
-        } else {
-            self.raw.jobs.values().flat_map(|job| job.lost(&self.raw)).collect()
-        };
+        let mut lost: BTreeSet<String> = BTreeSet::new();
+        if !self.raw.departed.is_empty() {
+            for job in self.raw.jobs.values() {
+                lost.extend(job.lost(&self.raw));
+                lost.extend(job.lost_before().map(str::to_owned));
+            }
+        }
         let mut still = BTreeMap::new();
         for (node, mut departed) in mem::take(&mut self.raw.departed) {
             departed.ticks += 1;
@@ -100,7 +103,7 @@ impl View {
         self.members.retain(self.seq, |name| members.contains_key(name));
     }
 
-    /// Forgets the earliest of too many jobs, and the nodes of jobs that have been over for long.
+    /// Forgets the earliest of too many jobs.
     fn forget_jobs(&mut self) {
         let surplus = self.raw.jobs.len().saturating_sub(JOBS_MAX);
         let over = self.raw.jobs.iter().filter(|(_, job)| job.is_over()).map(|(id, _)| id);
@@ -108,25 +111,31 @@ impl View {
         for id in earliest {
             self.raw.jobs.remove(&id);
         }
+    }
+
+    /// Forgets the nodes of jobs that have been over for long. What was shown of these jobs as a whole stays, so this
+    /// comes after it was shown.
+    fn forget_nodes(&mut self) {
         let over = self.raw.jobs.iter_mut().rev().filter(|(_, job)| job.is_over());
         for (place, (id, job)) in over.enumerate() {
+            let Some(shown) = self.jobs.get_mut(id).filter(|_| self.kept.as_ref() != Some(id)) else {
+                continue;
+            };
             if place >= WITH_NODES_MAX && !job.reports.is_empty() {
                 job.forget_nodes();
-                // What is known of the job as a whole stays.
-                job.dirty = false;
-                if let Some(shown) = self.jobs.get_mut(id) {
-                    shown.nodes.retain(self.seq, |_| false);
-                }
+                shown.nodes.retain(self.seq, |_| false);
             }
-            if place >= WITH_SERIES_MAX
-                && let Some(shown) = self.jobs.get_mut(id)
-            {
-                shown.series = TrackedSeries::default();
+            if place >= WITH_SERIES_MAX {
+                shown.series.clear(self.seq);
             }
         }
     }
 
     fn show_jobs(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
+        for job in self.raw.jobs.values_mut() {
+            // A job that was set going again is summed up anew.
+            job.forgotten &= job.is_over() || job.record.is_none();
+        }
         let jobs: Vec<_> = self.raw.jobs.iter().filter(|(_, job)| job.exists).collect();
         let records: Vec<_> = jobs.iter().map(|(id, job)| (id.as_str(), job.record.as_deref())).collect();
         let members: Vec<_> =
@@ -140,17 +149,21 @@ impl View {
             }
             let leader = leaders.get(id.as_str()).map(|node| (*node).to_owned());
             let standing = Standing { stage, missing, leader };
-            shown.show_nodes(self.seq, job, &self.raw);
-            let about = job.about(&self.raw, standing, &shown.series.series);
-            moments.extend(
-                change_of_stage(&shown.about, stage).map(|what| (self.cluster.at_ms, what, id.clone())),
-            );
-            if stage == Stage::Running || shown.about.1.stage == Stage::Running {
+            let about = if job.forgotten && shown.about.0 > 0 {
+                job.about_forgotten(standing, &shown.about.1)
+            } else {
+                shown.show_nodes(self.seq, job, &self.raw);
+                job.about(&self.raw, standing, &shown.series.series)
+            };
+            let change = change_of_stage(&shown.about, stage, self.is_whole_shown);
+            moments.extend(change.map(|what| (self.cluster.at_ms, what, id.clone())));
+            let has_stopped = stage != Stage::Running && shown.about.1.stage == Stage::Running;
+            // What was last heard before an outage was not measured in it.
+            let is_measured = stage == Stage::Running && self.cluster.silent_since_ms.is_none();
+            if is_measured || has_stopped {
                 shown.series.push(self.seq, about.point(self.cluster.at_ms));
             }
-            if shown.about.0 == 0 || *shown.about.1 != about {
-                shown.about = (self.seq, Frozen::new(about));
-            }
+            shown.set_about(self.seq, about);
         }
         for job in self.raw.jobs.values_mut() {
             job.dirty = false;
@@ -169,13 +182,15 @@ impl View {
     }
 }
 
-/// Returns the event that a change of a job's stage is, if any. `known` is what was shown, and since when.
-fn change_of_stage(known: &(u64, Frozen<JobAbout>), stage: Stage) -> Option<MomentKind> {
+/// Returns the event that a change of a job's stage is, if any. `known` is what was shown, and since when; `is_new` is
+/// whether a job that was not shown is new.
+fn change_of_stage(known: &(u64, Frozen<JobAbout>), stage: Stage, is_new: bool) -> Option<MomentKind> {
     let (since, about) = known;
     // What a job was before it was observed is not known.
     let was = (*since > 0).then_some(about.stage);
     match (was, stage) {
         (Some(was), now) if was == now => None,
+        (None, Stage::Running) if !is_new => None,
         (_, Stage::Running) => Some(MomentKind::JobRuns),
         (Some(was), now) if was.is_open() && !now.is_open() => Some(MomentKind::JobOver),
         _ => None,
@@ -183,7 +198,7 @@ fn change_of_stage(known: &(u64, Frozen<JobAbout>), stage: Stage) -> Option<Mome
 }
 
 impl Shown {
-    fn show_nodes(&mut self, seq: u64, job: &super::raw::RawJob, raw: &Raw) {
+    fn show_nodes(&mut self, seq: u64, job: &RawJob, raw: &Raw) {
         let lost = job.lost(raw);
         for (node, report) in &job.reports {
             let state = job.state_of(node, raw, &lost);

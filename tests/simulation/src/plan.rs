@@ -2,7 +2,7 @@
 
 mod faults;
 
-use std::{collections::BTreeSet, fmt, num::NonZeroU32};
+use std::{collections::BTreeSet, fmt, num::NonZeroU32, time::Duration};
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use taskwork::Limits;
@@ -13,6 +13,12 @@ use crate::{
     shares::WEIGHTS,
     workload::{self, Shape, tour, workflow::Recipe},
 };
+
+/// How soon a node must leave that has less time than its limits give it, in milliseconds: what clouds announce, and
+/// less than that. Most limits here are some hundred milliseconds.
+const LEAVES_MS: [u64; 6] = [120_000, 30_000, 15_000, 1_000, 100, 0];
+/// An odd number without a pattern, which separates these choices from those of other seeds.
+const LEAVES_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Everything that determines a run.
 #[derive(Debug, Clone)]
@@ -266,6 +272,21 @@ impl Plan {
             retries,
             added,
         }
+    }
+
+    /// Returns how soon a node must leave that is told to, `None` if it has the time that its limits give it. The
+    /// machine and the time of the request make the choice. It is drawn apart from all others, which it leaves as they
+    /// are.
+    pub(crate) fn leaves_within(&self, machine: u32, now_ms: u64) -> Option<Duration> {
+        if self.kind == Kind::Leaves {
+            return None;
+        }
+        let salt = now_ms.wrapping_mul(LEAVES_SALT).wrapping_add(u64::from(machine));
+        let mut random = SmallRng::seed_from_u64(self.seed ^ salt.wrapping_mul(LEAVES_SALT));
+        if random.random() {
+            return None;
+        }
+        Some(Duration::from_millis(LEAVES_MS[random.random_range(0..LEAVES_MS.len())]))
     }
 
     /// Returns whether there is a job for a program.

@@ -554,12 +554,17 @@ impl<'a> Stage<'a> {
         }
     }
 
+    fn leaves_within(&self, machine: MachineId) -> Option<Duration> {
+        self.plan.leaves_within(machine.0, self.world.now())
+    }
+
     fn tell_to_leave(&self, machine: MachineId) {
+        let within = self.leaves_within(machine);
         self.world.with(|state| {
             let it = state.machines.get(machine);
             it.process = Process::Leaves;
             if let Some(leave) = &it.leave {
-                let _ = leave.try_send(None);
+                let _ = leave.try_send(within);
             }
             if let Some(node) = it.node {
                 state.see(&Seen::ToldToLeave { node });

@@ -106,7 +106,7 @@ async function connect() {
     if (stream !== mine) return;
     close();
     if (error.cause === 401) return location.assign("sign-in");
-    data.brokenSince ??= now() || Date.now();
+    data.brokenSince ??= data.view ? now() : Date.now();
     data.why = error.cause ? error.message : "the dashboard's server has not answered";
     retryTimer = setTimeout(connect, retryMs);
     retryMs = Math.min(RETRY_MS_MAX, retryMs * 2);
@@ -165,9 +165,10 @@ function apply(snapshot, delta) {
     delete snapshot.jobs[job];
     data.details.delete(job);
   }
-  for (const [id, { about, nodes, series }] of Object.entries(delta.jobs)) {
+  for (const [id, { about, record, sight, nodes, series }] of Object.entries(delta.jobs)) {
     const job = (snapshot.jobs[id] ??= { nodes: bare(), series: { points: [] } });
-    if (about) job.about = about;
+    // These two come only when they have changed; null says that there is none.
+    if (about) job.about = { ...about, record: record === undefined ? (job.about?.record ?? null) : record, sight: sight === undefined ? (job.about?.sight ?? null) : sight };
     applyChanges(job.nodes, nodes);
     if (series) job.series = { step_ms: series.step_ms, points: [...(job.series?.points ?? []).slice(0, series.kept), ...series.points] };
   }

@@ -7,12 +7,13 @@ export function h(tag, attrs, ...children) {
 }
 
 // Makes the children of `parent` those that are described. Elements stay what they are wherever possible, so that
-// focus, scroll positions and selected text survive an update. Those with a `key` keep their identity when moved.
+// focus, scroll positions and selected text survive an update. Those with a `key` keep their identity when moved; several
+// with the same key are taken in their order.
 export function patch(parent, wanted) {
   const keys = new Set();
   for (const { attrs } of wanted) if (attrs?.key !== undefined) keys.add(attrs.key);
   const keyed = new Map();
-  if (keys.size > 0) for (const child of parent.children) if (child.__key !== undefined) keyed.set(child.__key, child);
+  if (keys.size > 0) for (const child of parent.children) if (child.__key !== undefined) keyed.get(child.__key)?.push(child) ?? keyed.set(child.__key, [child]);
   let at = parent.firstChild;
   for (const node of wanted) {
     while (at?.__key !== undefined && !keys.has(at.__key)) at = drop(at);
@@ -25,7 +26,7 @@ export function patch(parent, wanted) {
       continue;
     }
     const { key } = node.attrs;
-    let element = key === undefined ? at : keyed.get(key);
+    let element = key === undefined ? at : keyed.get(key)?.shift();
     if (element?.__tag !== node.tag || element.__key !== key) element = create(parent, node);
     if (element === at) at = at.nextSibling;
     else parent.insertBefore(element, at);

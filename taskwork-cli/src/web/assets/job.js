@@ -47,9 +47,9 @@ function numbersOf({ about, points }) {
     ["Gap", maybe(about.gap, percent, known(about.best) ? WHY.bound : WHY.best)],
     ["Ends in", end ? duration(end.likely) : unknown(stage === "running" ? WHY.end : "it does not run"), end && between(end)],
     ["Workers", maybe(pool?.workers, whole, "no node at work reports its pool"), pool && `${percent(busy(pool) ?? 0)} busy, ${count(about.nodes_at_work, "node")}`],
-    ["Rate", maybe(stage === "running" ? rateNow(points) : null, (rate) => `${number(rate)}/s`, "it does not run, or too little was observed"), `${number(done.worked)} units done`],
+    ["Rate", maybe(stage === "running" ? rateNow(points) : null, (rate) => `${number(rate)}/s`, "it does not run, or too little was observed"), about.reported && `${number(done.worked)} units done`],
     ["Efficiency", maybe(went && went.searching / went.all, percent, "no node reports where its time went"), "of the time was searched"],
-    ["Tasks", number(done.tasks), known(open) && `${whole(open)} open${parked > 0 ? `, ${whole(parked)} parked` : ""}`],
+    ["Tasks", about.reported ? number(done.tasks) : unknown(WHY.reports), known(open) && `${whole(open)} open${parked > 0 ? `, ${whole(parked)} parked` : ""}`],
     ["Attempt", maybe(record?.attempt, whole, WHY.record), record && `of ${whole(record.attempts_max)}`],
   ]);
 }
@@ -81,7 +81,7 @@ function convergence(one) {
     id: "convergence", title: "Convergence", height: 16,
     caption: [
       known(about.best) ? `The best solution known is ${exact(about.best)}` : "No solution is known yet",
-      improvements.length > 1 && `, after ${count(improvements.length, "improvement")}, the last at ${clock(improvements.at(-1).at_ms, x[1])}`,
+      improvements.length > 1 && `, after at least ${count(improvements.length, "improvement")}, the last at ${clock(improvements.at(-1).at_ms, x[1])}`,
       !known(about.bound) ? "; no bound is known." : about.gap === 0 ? "; it is proved that none is better." : `; none can be better than ${exact(about.bound)}. The gap is ${percent(about.gap)}${first > about.gap ? `, down from ${percent(first)}` : ""}.`,
     ].filter(Boolean).join(""),
     tools: open.length > 1 && h("fieldset", { class: "switch" }, h("legend", { class: "hidden" }, "What is shown"), option(false, "Values"), option(true, "Gap, logarithmic")),
@@ -138,7 +138,6 @@ function shareDone(one) {
     id: "share", title: "Share done", height: 10, x: [x[0], to], y: { from: 0, to: 1, format: (value) => `${Math.round(value * 100)}\u202f%` },
     caption: `${percent(about.share)} of the whole is done, as the program estimates it.${left ? ` If it goes on like this it ends in ${duration(left.likely)}; at the pace of its slower and faster parts, ${between(left)}.` : isOver(about.stage) ? "" : " It is too early to say when it ends."}`,
     layers: [
-      { kind: "band", cls: "c3", points: points.map((point) => [point.at_ms, point.share_least, point.share_most]) },
       { kind: "band", cls: "c3", points: ahead.map((at) => [at, by(left.most, at), by(left.least, at)]) },
       { kind: "line", cls: "c3 dashed", points: ahead.map((at) => [at, by(left.likely, at)]) },
       { kind: "line", cls: "c3", points: points.map((point, at) => [point.at_ms, shares[at]]) },
@@ -157,6 +156,8 @@ function timeSpent({ about }) {
     of: SPENT.map(([kind, name, cls]) => ({ name, cls: `${cls} strong`, value: went[kind] })),
   }));
 }
+
+const unknownYet = () => nothing(`Unknown: ${WHY.reports}.`);
 
 const TICKS = { improved: "best", told_to_leave: "told", panicked: "bad", set_aside: "bad", lost: "bad", continues: "other", first_task: "first", leads: "first" };
 
@@ -186,7 +187,8 @@ function nodeRows({ about, nodes }) {
     grid({ id: "job nodes", label: "Nodes of this job", columns, rows: nodes, search: ({ name, state: what, labels }) => [name, what, ...Object.values(labels)].join(" "), empty: "No node has reported, or they are forgotten since the job has been over for long." }));
 }
 
-function steals({ about: { figures: { requests, steals: granted, stolen_tasks: tasks, steal_times: took } }, nodes }) {
+function steals({ about: { reported, figures: { requests, steals: granted, stolen_tasks: tasks, steal_times: took } }, nodes }) {
+  if (!reported) return panel("Steals", unknownYet());
   const gave = gifts(nodes);
   const within = (share) => maybe(quantile(took, share), duration, "no steal was timed");
   const most = gave && Math.max(...gave.cells.flat());
@@ -198,7 +200,8 @@ function steals({ about: { figures: { requests, steals: granted, stolen_tasks: t
     }) : nothing("No node reports from whom its tasks came, or there are too many groups of nodes."));
 }
 
-function zookeeper({ about: { requests, latencies: took, figures: done } }) {
+function zookeeper({ about: { reported, requests, latencies: took, figures: done } }) {
+  if (!reported) return panel("ZooKeeper", unknownYet());
   const { reads, writes, multis } = requests;
   return panel("ZooKeeper", figures([
     ["Requests", number(total(Object.values(requests))), `${number(reads)} reads, ${number(writes)} writes, ${number(multis)} multis`],

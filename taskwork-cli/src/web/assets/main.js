@@ -122,6 +122,8 @@ byId("skip").onclick = (event) => {
 offerThemes();
 drawBy(drawTimed);
 window.addEventListener("hashchange", redraw);
+// Tables have as many rows in the page as the window shows.
+window.addEventListener("resize", redraw);
 open(redrawInTime);
 redraw();
 // Ages grow also when nothing comes.

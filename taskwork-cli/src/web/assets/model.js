@@ -159,7 +159,8 @@ export function warnings() {
     const slow = quantile(latencies?.writes, 0.99);
     if (slow > WRITE_SECONDS_MAX) say("warn", `: one in a hundred writes to ZooKeeper takes ${duration(slow)} or longer`);
     const points = series?.points ?? [];
-    const idle = points.length > 0 ? points.at(-1).at_ms - points.find((point) => point.worked === points.at(-1).worked).at_ms : 0;
+    // Nothing is known of the work since ZooKeeper is silent.
+    const idle = points.length > 0 && !known(data.snapshot.cluster.silent_since_ms) ? points.at(-1).at_ms - points.find((point) => point.worked === points.at(-1).worked).at_ms : 0;
     if (stage === "running" && idle > STUCK_MS_MAX) say("warn", ` has done no work for ${duration(idle / 1000)}`);
     const all = Object.entries(nodes ?? {}).filter(([, node]) => node.state === "member");
     for (const [node, { report }] of all) {

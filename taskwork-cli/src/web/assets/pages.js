@@ -20,7 +20,7 @@ export function overviewPage() {
     lead: [count(nodes.length, "node"), count(total(nodes, (node) => node.workers), "worker"), `${count(open.length - waiting.length, "job")} running`, `${whole(waiting.length)} waiting`].map((text) => h("span", null, text)),
     content: [
       h("section", { class: `panel warnings ${found[0]?.level ?? "none"}`, "aria-label": "Warnings", key: "warnings" }, found.length === 0 ? h("p", null, sign("✓", "good"), "Nothing needs attention.")
-        : h("ul", null, found.slice(0, WARNINGS_MAX).map(({ level, text, href }) => h("li", { key: text }, sign(LEVELS[level][0], level), h("a", { href }, hidden(LEVELS[level][1]), text)))),
+        : h("ul", null, found.slice(0, WARNINGS_MAX).map(({ level, text, href }) => h("li", { key: `${href} ${text}` }, sign(LEVELS[level][0], level), h("a", { href }, hidden(LEVELS[level][1]), text)))),
       found.length > WARNINGS_MAX && nothing(`and ${found.length - WARNINGS_MAX} more`)),
       programs().map(program),
       h("div", { class: "pair", key: "pair" },
@@ -118,15 +118,16 @@ export function nodePage(name) {
 
 export function serversPage() {
   const { cluster: { silent_since_ms: silent, outages, events: seen }, warnings: unreadable } = data.snapshot;
-  const all = jobs();
-  const asked = (kind) => number(total(all, ({ about }) => about.requests[kind]));
+  const all = jobs().filter(({ about }) => about.reported);
+  const sum = (kind) => number(total(all, ({ about }) => about.requests[kind]));
+  const asked = (kind) => (all.length > 0 ? sum(kind) : unknown("no node has reported on any job"));
   const took = (kind) => Array.from({ length: 32 }, (_, at) => total(all, ({ about }) => about.latencies?.[kind][at]));
   const rows = Object.entries(unreadable).map(([key, text]) => ({ key, text }));
   return {
     title: "ZooKeeper",
     lead: [state(known(silent) ? "silent" : "answers"), known(silent) && h("span", null, `since ${clock(silent, now())}`)],
     content: [
-      head([["Outages", whole(outages), "while observed"], ["Events", number(seen), "seen by this observer"], ["Reads", asked("reads"), "of the nodes, for the jobs shown"], ["Writes", asked("writes")], ["Multis", asked("multis"), `${asked("failed_multis")} failed`], ["Servers", unknown("their own figures are not asked for")]]),
+      head([["Outages", whole(outages), "while observed"], ["Events", number(seen), "seen by this observer"], ["Reads", asked("reads"), "of the nodes, for the jobs shown"], ["Writes", asked("writes")], ["Multis", asked("multis"), all.length > 0 && `${sum("failed_multis")} failed`], ["Servers", unknown("their own figures are not asked for")]]),
       h("div", { class: "pair", key: "pair" }, panel("Writes", latencies("How long they took", "all-writes", took("writes"))), panel("Reads", latencies("How long they took", "all-reads", took("reads")))),
       rows.length > 0 && panel("What cannot be read", grid({ id: "unreadable", label: "Znodes that cannot be read", rows, search: ({ key, text }) => key + text, columns: [words("Znode", ({ key }) => key, ({ key }) => key, "name"), words("What is wrong", ({ text }) => text, undefined, "wide")] })),
     ],

@@ -16,6 +16,7 @@ export const WHY = {
   process: "it works on nothing, or its system does not tell",
   record: "what it says of itself cannot be read",
   report: "it has not reported it",
+  reports: "no node has reported on this job, or what nodes reported was not read yet",
   span: "its record does not say when it began and ended",
 };
 
@@ -43,31 +44,36 @@ export const JOB = {
   took: numbers("Took", ({ about }) => times(about).seconds, duration, WHY.span),
   share: numbers("Done", ({ about }) => about.share, percent, WHY.share),
   best: numbers("Best", ({ about }) => about.best, exact, WHY.best),
-  work: numbers("Work done", ({ about }) => about.figures.worked, number, WHY.report),
+  work: numbers("Work done", ({ about }) => (about.reported ? about.figures.worked : null), number, WHY.reports),
   attempt: numbers("Attempts", ({ about }) => about.record?.attempt, whole, WHY.record),
 };
 
 const ROWS_ALL = 60;
-const ROWS_SEEN = 24;
+const ROWS_BESIDE = 8;
+// Tables are at most so high, in parts of the window; the style says so, too.
+const HEIGHT_MAX = 0.75;
+const HEIGHT_EM_MIN = 24;
 
 // A table that can be sorted by columns { name, cell(row), sort(row), cls }, and filtered by the text of a `search(row)`.
 // Rows have a `key`; if there are many, only those in sight are in the page.
 export function grid({ id, label, columns, rows, search, sorted = [0, 1], empty = "There is none." }) {
   const [by, way] = choice(`sort:${id}`, sorted);
-  const asked = choice(`search:${id}`, "").toLowerCase();
+  const typed = choice(`search:${id}`, "");
+  const asked = typed.toLowerCase();
   const found = asked ? rows.filter((row) => search(row).toLowerCase().includes(asked)) : rows;
   const valued = found.map((row) => [columns[by].sort(row), row]);
   // What is not known comes last in either direction.
   valued.sort(([x, a], [y, b]) => (x === null || y === null ? (x === null) - (y === null) : (x < y ? -1 : x > y ? 1 : a.key < b.key ? -1 : 1) * way));
   const size = Math.round(em() * 2.4);
   const isMany = valued.length > ROWS_ALL;
-  const from = isMany ? Math.max(0, Math.min(valued.length - ROWS_SEEN, Math.floor(choice(`scroll:${id}`, 0) / size) - 4)) : 0;
-  const seen = isMany ? valued.slice(from, from + ROWS_SEEN) : valued;
+  const most = Math.ceil(Math.max(HEIGHT_EM_MIN * em(), window.innerHeight * HEIGHT_MAX) / size) + ROWS_BESIDE;
+  const from = isMany ? Math.max(0, Math.min(valued.length - most, Math.floor(choice(`scroll:${id}`, 0) / size) - ROWS_BESIDE / 2)) : 0;
+  const seen = isMany ? valued.slice(from, from + most) : valued;
   const space = (key, count) => count > 0 && h("tr", { key, "aria-hidden": "true", class: "space" }, h("td", { colspan: columns.length, style: { height: `${count * size}px` } }));
   const title = ({ name, sort, cls }, at) => h("th", { scope: "col", class: cls, "aria-sort": at === by ? (way > 0 ? "ascending" : "descending") : null },
     sort ? h("button", { type: "button", class: "sort", onclick: () => choose(`sort:${id}`, [at, at === by ? -way : 1]) }, name, h("span", { "aria-hidden": "true", class: "arrow" }, at === by ? (way > 0 ? "↑" : "↓") : "")) : name);
   return h("div", { class: "grid", key: id },
-    rows.length > 8 && h("label", { class: "search" }, "Filter ", h("input", { type: "search", value: asked, oninput: (event) => choose(`search:${id}`, event.target.value) }), h("span", { class: "muted", role: "status" }, ` ${whole(found.length)} of ${whole(rows.length)}`)),
+    rows.length > 8 && h("label", { class: "search" }, "Filter ", h("input", { type: "search", value: typed, oninput: (event) => choose(`search:${id}`, event.target.value) }), h("span", { class: "muted", role: "status" }, ` ${whole(found.length)} of ${whole(rows.length)}`)),
     found.length === 0 ? nothing(asked ? "Nothing matches." : empty) : h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label, onscroll: (event) => isMany && choose(`scroll:${id}`, event.target.scrollTop) },
       h("table", { "aria-rowcount": found.length + 1 }, h("caption", { class: "hidden" }, label), h("thead", null, h("tr", null, columns.map(title))),
         h("tbody", null, space("before", from),

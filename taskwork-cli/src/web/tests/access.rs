@@ -1,6 +1,6 @@
 //! Who may read what.
 
-use std::{fs, sync::Arc};
+use std::sync::Arc;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
@@ -11,7 +11,10 @@ use tokio_rustls::rustls::{
 };
 
 use super::*;
-use crate::web::access::tests::TOKEN;
+use crate::web::{
+    access::tests::{TOKEN, token},
+    secret::tests::write,
+};
 
 /// The files that a server needs which others can reach.
 struct Files {
@@ -30,7 +33,7 @@ impl Files {
             ("key.pem", &signing_key.serialize_pem()),
             ("token", &TOKEN.to_owned()),
         ] {
-            fs::write(folder.path().join(name), content).unwrap();
+            write(&folder.path().join(name), content);
         }
         Self { folder, certificate }
     }
@@ -44,17 +47,19 @@ impl Files {
 fn with_a_token_everything_but_the_health_needs_it() {
     let files = Files::make();
     let server = Server::replayed(&["--token-file", &files.path("token")]);
-    let signed_in = sign_in(&server, &format!("token={TOKEN}"), "");
+    let plain = sign_in(&server, &format!("token={TOKEN}"), "origin: http://localhost\r\n");
+    assert!(!plain.header("set-cookie").unwrap().contains("Secure"), "it would not come back");
+    let signed_in = sign_in(&server, &format!("token={TOKEN}"), "origin: https://localhost\r\n");
     assert_eq!((signed_in.status(), signed_in.header("location")), (303, Some("/")));
     let cookie = signed_in.header("set-cookie").unwrap();
     for attribute in ["HttpOnly", "SameSite=Strict", "Secure", "Path=/"] {
         assert!(cookie.contains(attribute), "{cookie}");
     }
     assert!(!cookie.contains(TOKEN));
+    let made_up = format!("cookie: {}=9999999999.00\r\n", token().cookie_name());
     let cookie = format!("cookie: {}\r\n", cookie.split_once(';').unwrap().0);
     let bearer = format!("authorization: Bearer {TOKEN}\r\n");
-    let nobody =
-        ["", "authorization: Bearer another-token-nobody-guesses\r\n", "cookie: taskwork=9999999999.00\r\n"];
+    let nobody = ["", "authorization: Bearer another-token-nobody-guesses\r\n", &made_up];
     for (path, without, with) in [
         ("/", 303, 200),
         ("/main.js", 401, 200),
@@ -142,6 +147,12 @@ fn where_others_could_read_there_are_tls_and_a_token() {
     let all = [&["--listen", "0.0.0.0:0", "--token-file", &token][..], &tls].concat();
     assert!(offer(&all).open().unwrap().url().starts_with("https://"));
     let swapped = ["--tls-cert", &key, "--tls-key", &certificate];
+    let open = files.path("open.pem");
+    std::fs::copy(&key, &open).unwrap();
+    std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let exposed = ["--listen", "127.0.0.1:0", "--tls-cert", &certificate, "--tls-key", &open];
+    let refused = offer(&exposed).open().unwrap_err().to_string();
+    assert!(refused.contains("--tls-key") && refused.contains("chmod 600"), "{refused}");
     for wrong in [&swapped[..], &["--tls-cert", "none", "--tls-key", &key], &["--token-file", "none"]] {
         let refused = offer(&[&["--listen", "127.0.0.1:0"], wrong].concat()).open().unwrap_err().to_string();
         assert!(refused.contains("--t"), "{refused}");

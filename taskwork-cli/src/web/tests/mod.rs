@@ -151,6 +151,9 @@ fn report(worked: u64, best: f64, improved_ms: u64) -> Content {
 fn events() -> Vec<Event> {
     let of = |at_ms, path: &str, content| Event::of(at_ms, path, content);
     vec![
+        // When it was first read there was nothing in it.
+        of(1, "", Content::Found),
+        Event::tick(1),
         of(1, "members/n1", member("n1")),
         of(1, "members/n2", member("n2")),
         of(1, &format!("jobs/{JOB}"), job(NAME)),

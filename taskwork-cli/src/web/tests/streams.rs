@@ -48,7 +48,7 @@ impl Follower {
         loop {
             let line = self.line()?;
             match line.split_once(": ") {
-                Some(("event", kind)) => told.kind = kind.to_owned(),
+                Some(("event", kind)) => kind.clone_into(&mut told.kind),
                 Some(("id", id)) => told.id = id.parse().unwrap(),
                 Some(("data", content)) => told.content = serde_json::from_str(content).unwrap(),
                 _ if line.is_empty() && !told.kind.is_empty() => return Some(told),

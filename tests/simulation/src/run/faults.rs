@@ -74,10 +74,11 @@ impl Stage<'_> {
             Fault::Drain => self.tell_to_leave(machine),
             Fault::DrainTwice { ms } => {
                 self.tell_to_leave(machine);
+                let within = self.plan.leaves_within(machine.0, self.world.now() + ms);
                 self.world.with(|state| {
                     let leave = state.machines.get(machine).leave.clone();
                     state.after(ms, move |_| {
-                        let _ = leave.map(|leave| leave.try_send(None));
+                        let _ = leave.map(|leave| leave.try_send(within));
                     });
                 });
             }
@@ -252,11 +253,12 @@ impl Stage<'_> {
         // No process would remove the request to a node that is gone.
         let member = Op::Check { path: self.setup.cluster.member(&node.to_string()), version: None };
         let leave = self.world.with(|state| state.machines.get(machine).leave.clone());
+        let within = self.leaves_within(machine);
         tokio::spawn(async move {
             // Tried only once. If it fails, the operator would end the process instead.
             let ask = Op::Create { path, data: Vec::new(), mode: CreateMode::Persistent };
             if store.multi(vec![member, ask]).await.is_err() {
-                let _ = leave.map(|leave| leave.try_send(None));
+                let _ = leave.map(|leave| leave.try_send(within));
             }
         });
     }

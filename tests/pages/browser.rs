@@ -1,0 +1,131 @@
+//! A Chromium without a window, driven by `chromedriver`.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use fantoccini::{Client, ClientBuilder, key::Key};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use taskwork_tests::cluster::SOON;
+use tokio::time::sleep;
+
+/// The time between two looks at a page.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A browser with one page. It must be ended by [`end`](Self::end); its driver is killed when this is dropped.
+pub(crate) struct Browser {
+    client: Client,
+    driver: Child,
+}
+
+impl Browser {
+    /// Starts a browser, with a window of this size.
+    pub(crate) async fn start(width: u32, height: u32) -> Self {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect(
+                "chromedriver is installed by `cargo xtask test --long`, or as the package chromium-driver",
+            );
+        let port = port(&mut driver);
+        let size = format!("--window-size={width},{height}");
+        // As root, which it is in most containers, Chromium runs without a sandbox only.
+        let arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", &size];
+        let Value::Object(capabilities) = json!({
+            "browserName": "chrome",
+            "goog:chromeOptions": { "args": arguments },
+        }) else {
+            unreachable!("it is an object")
+        };
+        let client = ClientBuilder::new(HttpConnector::new())
+            .capabilities(capabilities)
+            .connect(&format!("http://127.0.0.1:{port}"))
+            .await
+            .expect("a browser is started");
+        Self { client, driver }
+    }
+
+    /// Opens a page.
+    pub(crate) async fn open(&self, url: &str) {
+        self.client.goto(url).await.unwrap();
+    }
+
+    /// Returns the value of an expression in JavaScript.
+    pub(crate) async fn eval(&self, expression: &str) -> Value {
+        self.client.execute(&format!("return {expression}"), Vec::new()).await.unwrap()
+    }
+
+    /// Returns the text of the page.
+    pub(crate) async fn text(&self) -> String {
+        self.eval("document.body.innerText").await.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Waits until an expression in JavaScript is true. Returns how long that took.
+    pub(crate) async fn wait_until(&self, what: &str, expression: &str) -> Duration {
+        let begun = Instant::now();
+        while self.eval(expression).await != Value::Bool(true) {
+            assert!(begun.elapsed() < SOON, "waited in vain: {what}\n{}", self.text().await);
+            sleep(LOOK_EVERY).await;
+        }
+        println!("{what}: {:.2} s", begun.elapsed().as_secs_f64());
+        begun.elapsed()
+    }
+
+    /// Waits until the page contains a text.
+    pub(crate) async fn wait_for(&self, text: &str) -> Duration {
+        self.wait_until(text, &format!("document.body.innerText.includes({})", json!(text))).await
+    }
+
+    /// Presses a key where the focus is.
+    pub(crate) async fn press(&self, key: Key) {
+        let focused = self.client.active_element().await.unwrap();
+        focused.send_keys(&char::from(key).to_string()).await.unwrap();
+    }
+
+    /// Writes a picture of what the window shows.
+    pub(crate) async fn picture(&self, file: &Path) {
+        std::fs::write(file, self.client.screenshot().await.unwrap()).unwrap();
+    }
+
+    /// Ends the browser.
+    pub(crate) async fn end(mut self) {
+        let client = self.client.clone();
+        client.close().await.unwrap();
+        self.driver.kill().unwrap();
+        self.driver.wait().unwrap();
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Of a test that has failed: a browser that is left ends with its driver.
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+/// Returns the port on which a driver listens, which it says when it does.
+fn port(driver: &mut Child) -> u16 {
+    let output = BufReader::new(driver.stdout.take().expect("the output is piped"));
+    let (tell, told) = mpsc::channel();
+    // Its output is read to the end, so that it is never blocked.
+    thread::spawn(move || {
+        for line in output.lines().map_while(Result::ok) {
+            let port =
+                line.rsplit_once("on port ").and_then(|(_, rest)| rest.trim_end_matches('.').parse().ok());
+            if let Some(port) = port {
+                let _ = tell.send(port);
+            }
+        }
+    });
+    told.recv_timeout(SOON).expect("chromedriver says on which port it listens")
+}

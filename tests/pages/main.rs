@@ -1,0 +1,123 @@
+//! The dashboard's pages in a real Chromium, over a real cluster: what happens to it is seen there.
+//!
+//! `cargo xtask test --long` runs this, since the browser is a large package. With `TASKWORK_PICTURES=FOLDER` the pages
+//! are also written there as pictures.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod browser;
+
+use std::{
+    env,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use fantoccini::key::Key;
+use serde_json::Value;
+use taskwork_tests::cluster::{Cluster, Running, SOON};
+use zk_server::Setup;
+
+use crate::browser::Browser;
+
+/// A name of a job as somebody might choose it who means harm.
+const NAME: &str = "<script>document.title='owned'</script>";
+
+/// Returns where a dashboard serves.
+fn url(dashboard: &mut Running) -> String {
+    let deadline = Instant::now() + SOON;
+    loop {
+        if let Some(place) = dashboard.output().split_whitespace().find(|word| word.starts_with("http://")) {
+            return place.to_owned();
+        }
+        assert!(!dashboard.has_ended().unwrap() && Instant::now() < deadline, "{}", dashboard.errors());
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Writes a picture of a page where they are wanted.
+async fn picture(browser: &Browser, name: &str) {
+    if let Some(folder) = env::var_os("TASKWORK_PICTURES") {
+        browser.picture(&PathBuf::from(folder).join(name)).await;
+    }
+}
+
+/// Moves the focus by the keyboard until it is on a link to a page.
+async fn focus_on(browser: &Browser, page: &str) {
+    for _ in 0..100 {
+        browser.press(Key::Tab).await;
+        let focused = browser.eval("document.activeElement.getAttribute('href') ?? ''").await;
+        if focused.as_str().is_some_and(|href| href.contains(page)) {
+            let is_seen = browser.eval("document.activeElement.matches(':focus-visible')").await;
+            assert_eq!(is_seen, Value::Bool(true), "people see where the focus is");
+            return;
+        }
+    }
+    panic!("no link to {page} is reached by the keyboard");
+}
+
+#[tokio::test]
+#[ignore = "it needs Chromium, which `cargo xtask test --long` installs"]
+async fn what_happens_to_a_cluster_is_seen_in_a_browser() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    // A lost node is noticed when its session has expired.
+    let options = ["--workers", "1", "--zk-session-timeout", "2"];
+    cluster.start_nodes("tree", 2, &options).unwrap();
+    let mut dashboard = cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0"]).unwrap();
+    let browser = Browser::start(1400, 1000).await;
+    browser.open(&url(&mut dashboard)).await;
+    browser.wait_for("2 nodes").await;
+
+    let submit = ["submit", "40", "--spin", "100", "--name", NAME];
+    let said = cluster.run("tree", &submit).unwrap();
+    assert_eq!(said.code, 0, "{}", said.err);
+    let id = said.out.trim();
+    browser.wait_for(NAME).await;
+    browser.wait_for("1 job running").await;
+
+    // The keyboard alone leads to the page of the job.
+    focus_on(&browser, &format!("job/{id}")).await;
+    browser.press(Key::Enter).await;
+    browser.wait_until("the page of the job", &format!("location.hash.includes('{id}')")).await;
+    browser.wait_for("Rate of work").await;
+    browser.wait_for("2 nodes").await;
+    assert_ne!(browser.eval("document.title").await, "owned", "a name is a text and nothing else");
+
+    // Nodes come and go.
+    cluster.start_nodes("tree", 1, &options).unwrap();
+    let name = |cluster: &Cluster, node| cluster.name_of(node).unwrap();
+    let third = name(&cluster, 2);
+    browser.wait_for(&format!("Node {third} has joined")).await;
+    cluster.signal_nodes(&[2], "TERM").unwrap();
+    cluster.nodes[2].wait().unwrap();
+    browser.wait_for(&format!("Node {third} has left")).await;
+    cluster.kill_nodes(&[1]).unwrap();
+    browser.wait_for(&format!("Node {} was lost", name(&cluster, 1))).await;
+
+    // The server is away, and comes back.
+    cluster.servers.kill(0).unwrap();
+    browser.wait_for("ZooKeeper has not answered since").await;
+    picture(&browser, "away.png").await;
+    cluster.servers.revive(0).unwrap();
+    cluster.servers.wait_until_serving(0).unwrap();
+    browser.wait_until("it answers again", "!document.body.innerText.includes('has not answered')").await;
+
+    // Both themes, as somebody chooses them.
+    let mut backgrounds = Vec::new();
+    for theme in ["light", "dark"] {
+        let chosen = format!(
+            "(theme => {{ theme.value = '{theme}'; theme.dispatchEvent(new Event('change', {{ bubbles: true }})); return true; \
+             }})(document.querySelector('select'))"
+        );
+        browser.eval(&chosen).await;
+        picture(&browser, &format!("job-{theme}.png")).await;
+        backgrounds.push(browser.eval("getComputedStyle(document.body).backgroundColor").await);
+    }
+    assert_ne!(backgrounds[0], backgrounds[1], "the themes differ");
+
+    let said = cluster.run("taskwork", &["cancel", id]).unwrap();
+    assert_eq!(said.code, 0, "{}", said.err);
+    browser.wait_for("cancelled").await;
+    browser.end().await;
+}
