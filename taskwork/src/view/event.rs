@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Something that an observer has seen. As a line of JSON it is an entry of a [record](super::record).
+/// Something that an observer has seen. As a line of JSON it is an entry of a record ([`Recorder`](super::Recorder)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Line", into = "Line")]
 pub struct Event {
