@@ -20,6 +20,9 @@ enum Code {
     Failed = 1,
     Usage = 2,
     Unreachable = 3,
+    /// A node was to leave, and its time was up before it had handed on everything. Whoever starts nodes again need not
+    /// do so on a machine that goes.
+    Late = 4,
     Interrupted = 130,
 }
 
@@ -91,6 +94,9 @@ impl From<NodeError> for Failure {
                  node and command by --zk-auth FILE, with TLS to ZooKeeper by --zk-tls-ca FILE.\n  Or say \
                  --insecure, if the network is yours alone"
             )),
+            NodeError::Abandoned { .. } => {
+                Self { code: Code::Late, error: error.into(), is_premature: false }
+            }
             _ => Self::failed(error),
         }
     }
@@ -121,4 +127,16 @@ pub(crate) fn tell(text: fmt::Arguments<'_>) {
 pub(crate) fn print(text: &str) {
     use std::io::Write as _;
     let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_whose_time_was_up_is_told_from_one_that_broke_down() {
+        let code = |error: NodeError| Failure::from(error).code;
+        assert_eq!(code(NodeError::Abandoned { reason: "its time was up".to_owned() }), Code::Late);
+        assert_eq!(code(NodeError::BrokenDown { reason: "a defect".to_owned() }), Code::Failed);
+    }
 }

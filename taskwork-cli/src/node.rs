@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, pin::pin, process::ExitCode, time::Duration};
 
 use clap::Args;
-use taskwork::{Address, Kinds, Labels, Node, NodeBuilder, NodeError};
+use taskwork::{Address, Kinds, Labels, Node, NodeBuilder};
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::Instant,
@@ -13,15 +13,10 @@ use crate::{
     Failure,
     build::BuildArguments,
     course::interval,
-    failure::tell,
     log::{Level, LogArguments},
     notice::{self, Notice, Notices, Source},
     target::{ClusterArguments, merged, runtime, seconds, time},
 };
-
-/// The exit code of a node that was to leave, and whose time was up before it had handed on everything. It differs from
-/// that of a breakdown, so that whoever starts nodes again need not do so on a machine that goes.
-const LATE: u8 = 4;
 
 // The last of several counts: scripts set options, and their users may set others after them.
 #[derive(Debug, Args)]
@@ -145,7 +140,7 @@ async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<ExitCode, Fai
     loop {
         tokio::select! {
             never = &mut health => match never {},
-            ended = node.ended() => return exit_code(ended),
+            ended = node.ended() => return Ok(ended.map(|()| ExitCode::SUCCESS)?),
             _ = terminate.recv() => signalled(&node, &mut leaving, arguments.drain_deadline),
             _ = interrupt.recv() => signalled(&node, &mut leaving, arguments.drain_deadline),
             Notice { why, gone_at } = notices.next() => {
@@ -237,18 +232,6 @@ fn signalled(node: &Node, leaving: &mut Leaving, most: Duration) {
     }
 }
 
-/// Returns the exit code of a node that has ended like this.
-fn exit_code(ended: Result<(), NodeError>) -> Result<ExitCode, Failure> {
-    match ended {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error @ NodeError::Abandoned { .. }) => {
-            tell(format_args!("error: {error}"));
-            Ok(ExitCode::from(LATE))
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// What has told the node to leave so far. A further request makes it park its tasks instead of handing them on, so
 /// only those are passed on that leave it less time, or by which somebody insists.
 #[derive(Debug, Default)]
@@ -323,17 +306,6 @@ mod tests {
     fn a_second_signal_hurries_a_node() {
         let (now, mut leaving) = (Instant::now(), Leaving::default());
         assert!(leaving.is_signalled(now, MOST) && leaving.is_signalled(now, MOST));
-    }
-
-    #[test]
-    fn a_node_whose_time_was_up_is_told_from_one_that_broke_down() {
-        let code = |ended| exit_code(ended).map(|code| format!("{code:?}"));
-        let expected = |code: u8| format!("{:?}", ExitCode::from(code));
-        assert_eq!(code(Ok(())).unwrap(), expected(0));
-        let late = NodeError::Abandoned { reason: "its time was up".to_owned() };
-        assert_eq!(code(Err(late)).unwrap(), expected(4));
-        let broken = NodeError::BrokenDown { reason: "a defect".to_owned() };
-        assert_eq!(format!("{:?}", code(Err(broken)).unwrap_err().exit_code()), expected(1));
     }
 
     #[derive(Debug, Parser)]

@@ -17,6 +17,9 @@ use zk_server::Setup;
 /// A state that takes longer than any scenario.
 const FOR_EVER: &str = "600000";
 
+/// The exit code of a node whose time to leave was up before everything was handed on.
+const LATE: Option<i32> = Some(4);
+
 /// Nodes of one worker each, and a job of which one state does not ask for so long; returns when it is at
 /// work on the first.
 fn at_work(silent_ms: &str, nodes: usize, options: &[&str]) -> Cluster {
@@ -121,7 +124,7 @@ fn the_deadline_to_leave_holds_whatever_the_program_does() {
     let mut cluster = at_work(FOR_EVER, 1, &["--drain-deadline", "2"]);
     cluster.nodes[0].signal("TERM").unwrap();
     let status = cluster.nodes[0].wait().unwrap();
-    assert_eq!(status.code(), Some(1), "{}", cluster.log(0));
+    assert_eq!(status.code(), LATE, "{}", cluster.log(0));
     let log = cluster.log(0);
     assert!(
         log.contains("job j-0000000000: task") && log.contains("does not ask whether it is to stop"),
@@ -191,7 +194,7 @@ fn the_operator_is_told_which_task_does_not_stop() {
     assert!(text.contains("does not ask whether it is to stop"), "{text}");
     // A signal presses.
     cluster.nodes[0].signal("TERM").unwrap();
-    assert_eq!(cluster.nodes[0].wait().unwrap().code(), Some(1), "{}", cluster.log(0));
+    assert_eq!(cluster.nodes[0].wait().unwrap().code(), LATE, "{}", cluster.log(0));
 }
 
 /// Gives the node a long job, kills ZooKeeper and tells the node to leave.
@@ -210,7 +213,7 @@ fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
     let mut cluster = at_work("1", 1, &["--drain-deadline", "2", "--zk-session-timeout", "40"]);
     leave_without_zookeeper(&mut cluster);
     let status = cluster.nodes[0].wait().unwrap();
-    assert_eq!(status.code(), Some(1), "{}", cluster.log(0));
+    assert_eq!(status.code(), LATE, "{}", cluster.log(0));
     assert!(cluster.log(0).contains("ZooKeeper does not answer"), "{}", cluster.log(0));
 }
 

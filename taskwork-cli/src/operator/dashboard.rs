@@ -10,9 +10,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use taskwork::view::{Event, Recorder, replay};
+use taskwork::{
+    client::Observer,
+    view::{Event, Recorder, replay},
+};
 
-use super::Desk;
 use crate::{
     Failure,
     failure::print,
@@ -34,23 +36,16 @@ pub(super) struct Arguments {
     replay: Option<PathBuf>,
 }
 
-/// A record that was read, and where it will be shown.
-pub(super) struct Replayed {
-    site: Site,
-    board: Board,
-}
-
 impl Arguments {
-    /// Returns whether no cluster is needed.
-    pub(super) fn replays(&self) -> bool {
-        self.replay.is_some()
+    /// Begins to listen. To be called in the context of a runtime.
+    pub(super) fn open(&self) -> Result<Site, Failure> {
+        self.offer.open()
     }
 
-    /// Begins to listen, then reads the record, which may take long. To be called in the context of a runtime.
-    pub(super) fn replayed(&self) -> Result<Replayed, Failure> {
-        let file = self.replay.as_deref().unwrap_or(Path::new(""));
+    /// Reads the record that is to be shown, which may take long; `None` if a cluster is to be shown.
+    pub(super) fn replayed(&self) -> Result<Option<Board>, Failure> {
+        let Some(file) = self.replay.as_deref() else { return Ok(None) };
         let refused = |why: String| Failure::usage(format!("--replay {}: {why}", file.display()));
-        let site = self.offer.open()?;
         let from = File::open(file).map_err(|error| refused(error.to_string()))?;
         let view = replay(BufReader::new(from)).map_err(|error| refused(error.to_string()))?;
         if view.seq() == 0 {
@@ -61,28 +56,27 @@ impl Arguments {
             )));
         }
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Replayed { site, board: Board::replayed(name, view) })
+        Ok(Some(Board::replayed(name, view)))
     }
 }
 
-impl Replayed {
-    /// Serves it for ever.
-    pub(super) async fn serve(self) -> Result<Infallible, Failure> {
-        announce(&self.site);
-        match self.site.serve(Arc::new(self.board)).await {}
-    }
+/// Shows what was recorded, for ever.
+pub(super) async fn show(site: Site, board: Board) -> Result<Infallible, Failure> {
+    announce(&site);
+    match site.serve(Arc::new(board)).await {}
 }
 
 fn announce(site: &Site) {
     print(&format!("serving {}\n", site.url()));
 }
 
-/// Observes until something is refused.
-pub(super) async fn run(desk: &Desk, arguments: &Arguments, cluster: &str) -> Result<Infallible, Failure> {
-    let observer = desk.client.observer();
-    // It has a session of its own.
-    desk.client.close().await;
-    let site = arguments.offer.open()?;
+/// Shows what is observed, until something is refused.
+pub(super) async fn observe(
+    observer: Observer,
+    site: Site,
+    arguments: &Arguments,
+    cluster: &str,
+) -> Result<Infallible, Failure> {
     announce(&site);
     let mut record = arguments.record.as_deref().map(begin_record).transpose()?;
     let board = Arc::new(Board::live(format!("/taskwork/{cluster}")));
@@ -151,36 +145,30 @@ mod tests {
         arguments: Arguments,
     }
 
-    /// Reads a record that is to be shown at an address.
-    fn replayed(file: &Path, listen: &str) -> Result<Replayed, String> {
-        let runtime = crate::target::runtime().unwrap();
-        let _here = runtime.enter();
-        let line = ["test", "--listen", listen, "--replay", file.to_str().unwrap()];
+    /// Reads a record that is to be shown.
+    fn replayed(file: &Path) -> Result<Board, String> {
+        let line = ["test", "--replay", file.to_str().unwrap()];
         let arguments = Line::try_parse_from(line).unwrap().arguments;
-        arguments.replayed().map_err(|refused| refused.to_string())
+        arguments.replayed().map(Option::unwrap).map_err(|refused| refused.to_string())
     }
 
     #[test]
-    fn what_is_no_record_is_refused_and_where_it_would_be_shown_is_checked_first() {
+    fn what_is_no_record_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("record.jsonl");
-        let refused = |listen| replayed(&file, listen).map(drop).unwrap_err();
-        let here = "127.0.0.1:0";
-        let missing = refused(here);
+        let refused = || replayed(&file).map(drop).unwrap_err();
+        let missing = refused();
         assert!(missing.contains("record.jsonl") && !missing.contains("tick"), "{missing}");
-        assert!(refused("0.0.0.0:0").contains("--token-file"), "the file is not looked at before");
         for content in ["", "anything", "{\"at_ms\":1"] {
             fs::write(&file, content).unwrap();
-            let refused = refused(here);
+            let refused = refused();
             assert!(refused.contains("holds no tick") && refused.contains("--record"), "{refused}");
         }
         fs::write(&file, "no event\n").unwrap();
-        assert!(refused(here).contains("line 1"));
+        assert!(refused().contains("line 1"));
         let mut record = Record::new(File::create(&file).unwrap(), file.clone(), u64::MAX);
         assert_eq!(record.note(&Event::tick(7)), None);
-        let shown = replayed(&file, here).unwrap();
-        assert_eq!(shown.board.snapshot().cluster.at_ms, 7);
-        assert!(shown.site.url().starts_with("http://127.0.0.1:"));
+        assert_eq!(replayed(&file).unwrap().snapshot().cluster.at_ms, 7);
     }
 
     #[test]

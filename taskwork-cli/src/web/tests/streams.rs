@@ -87,7 +87,7 @@ fn what_changes_is_told_once_and_nothing_is_missed_in_between() {
     change(&server, 61_000, "second");
     let second = follower.expect("view");
     assert_eq!((&second.content["since"], second.id), (&json!(whole.id), whole.id + 1));
-    assert_eq!(second.content["jobs"][JOB]["about"]["record"]["name"], "second");
+    assert_eq!(second.content["jobs"][JOB]["record"]["name"], "second");
     drop(follower);
     change(&server, 62_000, "third");
     server.board.apply(&Event::tick(63_000));
@@ -98,7 +98,7 @@ fn what_changes_is_told_once_and_nothing_is_missed_in_between() {
         let mut again = Follower::begin(&server, &path, &headers);
         let missed = again.expect("view");
         assert_eq!((&missed.content["since"], missed.id), (&json!(second.id), second.id + 2));
-        assert_eq!(missed.content["jobs"][JOB]["about"]["record"]["name"], "third");
+        assert_eq!(missed.content["jobs"][JOB]["record"]["name"], "third");
     }
     // What another server has told says nothing of this one.
     for id in ["0", "7", "nonsense", "99999999999999999999", &(second.id + 1_000).to_string()] {
