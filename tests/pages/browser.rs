@@ -120,8 +120,9 @@ fn port(driver: &mut Child) -> u16 {
     // Its output is read to the end, so that it is never blocked.
     thread::spawn(move || {
         for line in output.lines().map_while(Result::ok) {
-            let port =
-                line.rsplit_once("on port ").and_then(|(_, rest)| rest.trim_end_matches('.').parse().ok());
+            let port = line
+                .rsplit_once("successfully on port ")
+                .and_then(|(_, rest)| rest.trim_end_matches('.').parse().ok());
             if let Some(port) = port {
                 let _ = tell.send(port);
             }
