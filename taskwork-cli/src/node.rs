@@ -129,10 +129,7 @@ async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<ExitCode, Fai
     let address = arguments.health;
     #[cfg(not(feature = "web"))]
     let address = None;
-    let listener = match address {
-        Some(address) => Some(health::listen(address)?),
-        None => None,
-    };
+    let listener = address.map(health::listen).transpose()?;
     let mut node = node.serve()?;
     let mut health = pin!(health::serve(listener, &node));
     let mut idle = pin!(or_never(arguments.idle_exit.map(|time| node.idle_for(time))));
@@ -179,7 +176,12 @@ mod health {
     };
 
     pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-        web::listen("--health", address)
+        let listener = web::listen("--health", address)?;
+        // The port may have been chosen by the system.
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!(%address, "health and metrics are served");
+        }
+        Ok(listener)
     }
 
     /// Serves for ever.

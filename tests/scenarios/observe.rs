@@ -195,11 +195,10 @@ fn an_address_that_others_could_reach_is_refused() {
 #[test]
 fn a_node_says_how_it_is() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
-    let address = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap().to_string()
-    };
-    cluster.start_nodes("tree", 1, &["--workers", "1", "--health", &address]).unwrap();
+    cluster.start_nodes("tree", 1, &["--workers", "1", "--health", "127.0.0.1:0"]).unwrap();
+    let log = cluster.log(0);
+    let (_, address) = log.split_once("health and metrics are served address=").unwrap();
+    let address = address.split_whitespace().next().unwrap().to_owned();
     assert!(wait_for_page(&address, "/livez", "alive").contains("200 OK"));
     wait_for_page(&address, "/readyz", "200 OK");
     wait_for_page(&address, "/metrics", "taskwork_node_is_member 1.0");

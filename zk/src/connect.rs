@@ -1,6 +1,6 @@
 //! How to reach a ZooKeeper, and with which credentials.
 
-use std::{fmt, fs, net::IpAddr, path::Path, sync::Arc, time::Duration};
+use std::{fmt, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 use rustls::pki_types::ServerName;
 use thiserror::Error as ThisError;
@@ -10,6 +10,7 @@ use zookeeper_client::{self as zookeeper, Client, Connector, SessionInfo, TlsOpt
 use crate::{
     client::ServerStore,
     retry::{Policy, Retry},
+    secret::{SecretError, read_secret},
     store::Store as _,
     tree::CHROOT_BYTES_MAX,
 };
@@ -257,6 +258,9 @@ fn is_loopback(server: &str) -> bool {
     is_name || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
+/// The maximum size of a file of credentials, in bytes.
+const CREDENTIALS_BYTES_MAX: u64 = 64 << 10;
+
 /// How much of the given hosts an error repeats, in characters.
 const HOSTS_SHOWN_MAX: usize = 200;
 
@@ -267,12 +271,11 @@ impl Credentials {
     /// See [`CredentialsError`].
     pub fn from_file(path: &Path) -> Result<Self, CredentialsError> {
         let file = || path.display().to_string();
-        let read = |cause| CredentialsError::Read { file: file(), cause };
-        let access = Access::of(&fs::metadata(path).map_err(read)?);
-        if access.is_exposed() {
-            return Err(CredentialsError::Exposed { file: file(), mode: access.mode });
-        }
-        let text = fs::read_to_string(path).map_err(read)?;
+        let text = read_secret(path, CREDENTIALS_BYTES_MAX).map_err(|error| match error {
+            SecretError::Read(cause) => CredentialsError::Read { file: file(), cause },
+            SecretError::Exposed { mode } => CredentialsError::Exposed { file: file(), mode },
+            SecretError::TooLarge { .. } => CredentialsError::Malformed { file: file() },
+        })?;
         Self::parse(&text).ok_or_else(|| CredentialsError::Malformed { file: file() })
     }
 
@@ -282,35 +285,6 @@ impl Credentials {
         let (user, password) = line.split_once(':')?;
         let clean = !user.is_empty() && !password.is_empty() && !line.contains(char::is_control);
         clean.then(|| Self(line.to_owned()))
-    }
-}
-
-/// Who may read a file.
-#[derive(Debug, Clone, Copy)]
-struct Access {
-    owner: u32,
-    group: u32,
-    mode: u32,
-}
-
-impl Access {
-    #[cfg(unix)]
-    fn of(metadata: &fs::Metadata) -> Self {
-        use std::os::unix::fs::MetadataExt as _;
-        Self { owner: metadata.uid(), group: metadata.gid(), mode: metadata.mode() & 0o777 }
-    }
-
-    #[cfg(not(unix))]
-    fn of(_: &fs::Metadata) -> Self {
-        Self { owner: 0, group: 0, mode: 0 }
-    }
-
-    /// Returns whether others than its owner may read it. Root may let a group read it that is not its own: so services
-    /// get their secrets that do not run as root, in Kubernetes for example.
-    fn is_exposed(self) -> bool {
-        let at_most_read_by_group = self.mode & !0o740 == 0;
-        let given_to_a_group = self.owner == 0 && self.group != 0 && at_most_read_by_group;
-        self.mode & 0o077 != 0 && !given_to_a_group
     }
 }
 
@@ -406,7 +380,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn credentials_that_others_can_read_are_refused() {
-        use std::os::unix::fs::PermissionsExt as _;
+        use std::{fs, os::unix::fs::PermissionsExt as _};
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("credentials");
         fs::write(&file, "me:secret\n").unwrap();
@@ -415,15 +389,5 @@ mod tests {
         assert!(error.contains("640") && error.contains("chmod 600") && !error.contains("secret"), "{error}");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(Credentials::from_file(&file).is_ok());
-    }
-
-    #[test]
-    fn root_may_give_a_file_to_a_group() {
-        let exposed = |owner, group, mode| Access { owner, group, mode }.is_exposed();
-        assert!(!exposed(0, 65532, 0o440) && !exposed(0, 65532, 0o640));
-        assert!(exposed(0, 0, 0o440), "everybody's first group at root");
-        assert!(exposed(1000, 1000, 0o440), "a user's own group may have others");
-        assert!(exposed(0, 65532, 0o444) && exposed(0, 65532, 0o460) && exposed(0, 65532, 0o644));
-        assert!(!exposed(1000, 1000, 0o600) && !exposed(0, 0, 0o400));
     }
 }

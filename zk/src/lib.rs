@@ -39,6 +39,7 @@ mod counted;
 pub mod tree;
 mod memory;
 pub mod durable;
+mod secret;
 mod connect;
 mod losses;
 mod session;
@@ -77,5 +78,6 @@ pub use crate::{
     },
     release::Release,
     resign::resign,
+    secret::{SecretError, read_secret},
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version, WatchEvent},
 };

@@ -18,11 +18,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use blake3::Hash;
+use taskwork::client::read_secret;
 
 use super::{
     assets,
     guard::{Names, Refusal, SIGN_IN},
-    secret,
 };
 use crate::Failure;
 
@@ -89,7 +89,7 @@ impl Token {
                 file.display()
             ))
         };
-        let text = secret::read(file, TOKEN_BYTES_MAX as u64).map_err(refused)?;
+        let text = read_secret(file, TOKEN_BYTES_MAX as u64).map_err(|why| refused(why.to_string()))?;
         Self::of(text.trim()).map_err(|why| refused(why.to_owned()))
     }
 
@@ -251,10 +251,15 @@ impl std::fmt::Debug for Token {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::fs;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
 
     use super::*;
-    use crate::web::secret::tests::write;
+
+    /// Writes a file that only its owner may read.
+    pub(in crate::web) fn write(file: &Path, content: &str) {
+        fs::write(file, content).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
 
     pub(in crate::web) const TOKEN: &str = "a-token-that-nobody-guesses";
 
@@ -280,7 +285,7 @@ pub(super) mod tests {
         assert!(Token::read(&file).unwrap_err().to_string().contains("bytes"));
         fs::remove_file(&file).unwrap();
         fs::write(&file, TOKEN).unwrap();
-        fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         let refused = Token::read(&file).unwrap_err().to_string();
         assert!(refused.contains("other users") && refused.contains("chmod 600"), "{refused}");
     }

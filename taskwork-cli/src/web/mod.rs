@@ -37,8 +37,6 @@ mod exposition;
 mod families;
 mod guard;
 mod node;
-#[cfg(feature = "dashboard")]
-mod secret;
 mod server;
 #[cfg(feature = "dashboard")]
 mod tls;

@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use taskwork::client::read_secret;
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
@@ -11,7 +12,6 @@ use tokio_rustls::{
     },
 };
 
-use super::secret;
 use crate::Failure;
 
 /// The maximum size of a key, in bytes.
@@ -27,7 +27,7 @@ pub(crate) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, F
     };
     let chain = CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| refused("--tls-cert", certificates, &error))?;
-    let private = secret::read(key, KEY_BYTES_MAX).map_err(|why| refused("--tls-key", key, &why))?;
+    let private = read_secret(key, KEY_BYTES_MAX).map_err(|why| refused("--tls-key", key, &why))?;
     let private = PrivateKeyDer::from_pem_slice(private.as_bytes());
     let private = private.map_err(|error| refused("--tls-key", key, &error))?;
     if chain.is_empty() {

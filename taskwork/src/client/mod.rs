@@ -75,12 +75,13 @@ pub use self::{
 pub use crate::view::Stage;
 /// The records of the cluster in ZooKeeper, as its nodes have written them.
 pub use zk::{
-    Connect, Credentials, CredentialsError, Latencies, Requests, Tls,
+    Connect, Credentials, CredentialsError, Latencies, Requests, SecretError, Tls,
     figures::{
         Best, EventKind, Givers, Ledger, NodeFigures, PoolNow, ProcessNow, Sense, StolenFrom, TimelineEvent,
     },
     job::{JobRecord, JobState, Lost, Share},
     membership::Member,
+    read_secret,
     suggestion::SUGGESTION_BYTES_MAX,
 };
 

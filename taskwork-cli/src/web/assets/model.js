@@ -57,16 +57,20 @@ export function spent({ times: of }) {
   return all > 0 ? { ...went, all } : null;
 }
 
-// The work done in the time up to each point, in units a second.
-export const rates = (points) => points.map((point, at) => {
-  const [from, to] = [points[Math.max(0, at - 1)], at === 0 ? points[1] : point];
-  return to?.at_ms > from.at_ms ? (Math.max(0, to.worked - from.worked) / (to.at_ms - from.at_ms)) * 1000 : null;
-});
+// Nodes report every two seconds, and points are of one: over a shorter time work would seem to come in bursts.
+const RATE_MS = 6000;
 
-export function rateNow(points) {
-  const [first, last] = [points.at(-6) ?? points[0], points.at(-1)];
-  return last?.at_ms > first?.at_ms ? ((last.worked - first.worked) / (last.at_ms - first.at_ms)) * 1000 : null;
+// The work done in the last seconds up to each point, in units a second.
+export function rates(points) {
+  let first = 0;
+  return points.map((point, at) => {
+    while (first + 1 < at && point.at_ms - points[first + 1].at_ms >= RATE_MS) first += 1;
+    const [from, to] = [points[first], at === 0 ? points[1] : point];
+    return to?.at_ms > from.at_ms ? (Math.max(0, to.worked - from.worked) / (to.at_ms - from.at_ms)) * 1000 : null;
+  });
 }
+
+export const rateNow = (points) => rates(points.slice(-1 - RATE_MS / 1000)).at(-1) ?? null;
 
 const WINDOWS = 10;
 

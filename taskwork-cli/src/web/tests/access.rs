@@ -11,10 +11,7 @@ use tokio_rustls::rustls::{
 };
 
 use super::*;
-use crate::web::{
-    access::tests::{TOKEN, token},
-    secret::tests::write,
-};
+use crate::web::access::tests::{TOKEN, token, write};
 
 /// The files that a server needs which others can reach.
 struct Files {
