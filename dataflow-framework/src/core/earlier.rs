@@ -15,12 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     call::{CallId, CallState, Outcome},
-    demand::Demand,
     durable::Early,
     graph::{Action, Graph},
     history::History,
     mark::Mark,
-    members::Member,
+    members::{Claim, Member},
     nested::{NESTED, Origin},
     version::{Copies, Source, State, VersionId},
 };
@@ -95,7 +94,7 @@ impl Graph {
             let earlier = self.earlier(id, mark);
             if earlier.mark == mark && earlier.runs_on.is_none() {
                 earlier.runs_on = Some(member);
-                self.members.assigned(member, Demand::NONE, false);
+                self.members.assigned(member, Claim::UNKNOWN, false);
             }
             return;
         }
@@ -122,7 +121,7 @@ impl Graph {
         };
         earlier.runs_on = None;
         let root = earlier.mark.root;
-        self.members.ended(member, Demand::NONE);
+        self.members.ended(member, Claim::UNKNOWN);
         if self.durable.keeps_early(id, member, outcome, true) {
             return;
         }
@@ -185,7 +184,7 @@ impl Graph {
         for call in self.nests.earlier.remove(&root).into_iter().flatten() {
             if let Some(earlier) = self.earlier.remove(&call) {
                 if let Some(member) = earlier.runs_on {
-                    self.members.ended(member, Demand::NONE);
+                    self.members.ended(member, Claim::UNKNOWN);
                 }
                 self.forget_copies(call, earlier);
             }
@@ -204,7 +203,7 @@ impl Graph {
             && earlier.runs_on == Some(member)
         {
             earlier.runs_on = None;
-            self.members.ended(member, Demand::NONE);
+            self.members.ended(member, Claim::UNKNOWN);
         }
     }
 
@@ -248,7 +247,7 @@ impl Graph {
         while let Some(entry) = self.earlier.first_entry().filter(|entry| *entry.key() < call) {
             let (call, earlier) = entry.remove_entry();
             if let Some(member) = earlier.runs_on {
-                self.members.ended(member, Demand::NONE);
+                self.members.ended(member, Claim::UNKNOWN);
             }
             self.forget_copies(call, earlier);
         }

@@ -16,7 +16,6 @@ use super::{
     call::{Argument, Call, CallId, CallState, Manner, NewCall, Outcome},
     calls::Calls,
     commuting::Chains,
-    demand::Demand,
     durable::Durable,
     earlier::{Divergence, Earlier},
     fact::Fact,
@@ -24,11 +23,11 @@ use super::{
     history::History,
     levels::Levels,
     mark::Mark,
-    members::{Member, Members},
+    members::{Claim, Member, Members},
     nested::{Answer, Execution, NESTED, Nests, Origin},
     observed::Observed,
     placing::Lanes,
-    ready::Ready,
+    ready::{Ready, is_short},
     recalling::Made,
     reducing::Reductions,
     rescue::AllKept,
@@ -250,7 +249,7 @@ impl Graph {
         let runs_on = known.as_ref().and_then(|known| known.runs_on);
         if let Some(member) = runs_on {
             // What it demands was not known before, or it runs for nobody.
-            self.members.ended(member, Demand::NONE);
+            self.members.ended(member, Claim::UNKNOWN);
         }
         let now = self.how_made(id, origin, has_failed, runs_on);
         let is_over = now == Made::Over;
@@ -411,7 +410,7 @@ impl Graph {
     /// Notes how long a call has taken.
     pub(super) fn has_taken(&mut self, id: CallId, ns: u64) {
         let task = self.calls[&id].task;
-        self.members.took(ns);
+        self.members.took(task, ns);
         self.levels.ended(task, ns);
         self.observed.of(task).ran(ns);
     }
@@ -641,8 +640,15 @@ impl Graph {
             return self.assign(id, member);
         }
         let key = self.ready.next_for(member).expect("some are ready");
-        let (_, id) = key;
-        let member = self.calls.get(&id).map_or(member, |call| self.choose(&call.arguments, member));
+        let (urgency, id) = key;
+        let member = self.calls.get(&id).map_or(member, |call| {
+            if is_short(urgency) {
+                let (_, with) = self.whereabouts(&call.arguments);
+                self.members.choose_for_short(&with, member)
+            } else {
+                self.choose(&call.arguments, member)
+            }
+        });
         self.ready.take(key, member);
         self.assign(id, member);
     }

@@ -70,7 +70,7 @@ impl Graph {
             self.nest_ends(id);
             return self.failed(id, &failure);
         }
-        self.members.took(ns);
+        self.members.took(self.calls[&id].task, ns);
         self.hand_on(id, &handed_on);
         self.written(id, member, &bytes);
     }

@@ -8,23 +8,35 @@
 //! counts: a chain that is longer by less is not more urgent, and calls of one level can be taken in the order that
 //! moves least.
 //!
+//! Calls that are so short that all of them together are nothing beside the others come first, whatever depends on them.
+//! They hold up nobody. Left until the end, as the calls of a reduction would be, they come one after another when
+//! nothing else is left to do meanwhile, and each costs its messages.
+//!
 //! A new call can lengthen the chains of all before it, so the levels of all are computed anew, but only when the
 //! calls have changed by a share since the last time, or the first call of a task has ended; and when there is a choice
 //! at all.
 
-use std::collections::BTreeMap;
-
-use super::call::CallId;
+use super::{call::CallId, durations::Durations};
 use crate::task::TaskDef;
 
 /// The least number of new calls after which levels are computed anew.
 const NEW_MIN: usize = 64;
+
+/// The level of calls that come first because they are short.
+pub(super) const SHORT: u32 = u32::MAX;
+
+/// The share of the time of all calls that those may take which come first because they are short.
+const SHORT_SHARE: u64 = 64;
 
 /// The levels of the calls from a number on, as they were when they were last computed.
 #[derive(Debug, Default)]
 pub(super) struct Levels {
     first: CallId,
     of_calls_ns: Vec<u64>,
+    /// How long each of them takes.
+    own_ns: Vec<u64>,
+    /// A call that takes less comes first.
+    short_ns: u64,
     /// The difference of two levels, in nanoseconds.
     step_ns: u64,
     /// The number of calls that were made since then.
@@ -36,45 +48,25 @@ pub(super) struct Levels {
     durations: Durations,
 }
 
-/// How long the calls of each task take, of late.
-#[derive(Debug, Default)]
-struct Durations {
-    /// By the addresses of the tasks.
-    of_tasks_ns: BTreeMap<usize, u64>,
-}
-
-impl Durations {
-    /// Takes in a call. Returns whether it is the first one of its task.
-    fn took(&mut self, task: &'static TaskDef, ns: u64) -> bool {
-        let mut is_first = false;
-        let mean_ns = self.of_tasks_ns.entry(std::ptr::from_ref(task).addr()).or_insert_with(|| {
-            is_first = true;
-            ns
-        });
-        // An eighth of each call: the mean of the last ones.
-        *mean_ns = *mean_ns - *mean_ns / 8 + ns / 8;
-        is_first
-    }
-
-    /// Returns how long a call will take. One of a task of which none has ended takes as long as the mean of the tasks.
-    fn expected_ns(&self, task: &'static TaskDef) -> u64 {
-        let known = self.of_tasks_ns.get(&std::ptr::from_ref(task).addr()).copied();
-        let mean = || self.of_tasks_ns.values().sum::<u64>() / (self.of_tasks_ns.len() as u64).max(1);
-        known.unwrap_or_else(mean).max(1)
-    }
-}
-
 impl Levels {
     /// Returns the level of a call. A call that was made since has the least.
     pub(super) fn of(&self, call: CallId) -> u32 {
+        if self.at(&self.own_ns, call).is_some_and(|ns| ns < self.short_ns) {
+            return SHORT;
+        }
         let way_ns = self.way_ns(call);
-        u32::try_from((way_ns + self.step_ns / 2).checked_div(self.step_ns).unwrap_or(0)).unwrap_or(u32::MAX)
+        let steps = (way_ns + self.step_ns / 2).checked_div(self.step_ns).unwrap_or(0);
+        u32::try_from(steps).unwrap_or(u32::MAX).min(SHORT - 1)
     }
 
     /// Returns the time of the longest chain that begins with a call.
     fn way_ns(&self, call: CallId) -> u64 {
+        self.at(&self.of_calls_ns, call).unwrap_or(0)
+    }
+
+    fn at(&self, of_calls: &[u64], call: CallId) -> Option<u64> {
         let index = call.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        index.and_then(|index| self.of_calls_ns.get(index)).copied().unwrap_or(0)
+        index.and_then(|index| of_calls.get(index)).copied()
     }
 
     /// Tells that a call was made.
@@ -103,17 +95,24 @@ impl Levels {
     ) {
         self.first = first;
         (self.new, self.ended, self.has_learnt) = (0, 0, false);
-        self.of_calls_ns.clear();
-        self.of_calls_ns.resize(usize::try_from(end - first).expect("so many calls are in memory"), 0);
+        let len = usize::try_from(end - first).expect("so many calls are in memory");
+        for of_calls in [&mut self.of_calls_ns, &mut self.own_ns] {
+            of_calls.clear();
+            of_calls.resize(len, 0);
+        }
         // Each call counts by its time, or many short ones would hide what the long ones take.
         let (mut sum, mut of_squares) = (0_u128, 0_u128);
         for (call, task, successors) in calls {
             let ns = self.durations.expected_ns(task);
             (sum, of_squares) = (sum + u128::from(ns), of_squares + u128::from(ns) * u128::from(ns));
             let index = usize::try_from(call - first).expect("so many calls are in memory");
+            self.own_ns[index] = ns;
             self.of_calls_ns[index] =
                 successors.map(|successor| self.way_ns(successor)).max().unwrap_or(0) + ns;
         }
         self.step_ns = u64::try_from(of_squares.checked_div(sum).unwrap_or(1)).unwrap_or(u64::MAX);
+        let short_ns = self.step_ns / SHORT_SHARE;
+        let of_short: u128 = self.own_ns.iter().filter(|ns| **ns < short_ns).map(|ns| u128::from(*ns)).sum();
+        self.short_ns = if of_short <= sum / u128::from(SHORT_SHARE) { short_ns } else { 0 };
     }
 }

@@ -6,7 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::demand::{Capacity, Demand};
+use super::{
+    demand::{Capacity, Demand},
+    durations::{Durations, TaskKey},
+};
+use crate::task::TaskDef;
 
 /// A member, by a number that the graph is told. The program runs on [`Member::HERE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,6 +30,9 @@ const AHEAD_MAX: u64 = 1_024;
 /// The time of work that is assigned to a worker beyond the call that it runs, so that it need not wait for the next.
 const AHEAD_NS: u64 = 5_000_000;
 
+/// How long a call is expected to take of whose task none has ended: at first one is assigned ahead for each worker.
+const UNKNOWN_NS: u64 = AHEAD_NS;
+
 /// How long a transfer between two members is expected to take, however small it is.
 const LATENCY_NS: u64 = 300_000;
 
@@ -38,15 +45,28 @@ pub(super) struct Members {
     known: BTreeMap<Member, Load>,
     /// Those that take another call, by how much they have to do.
     open: BTreeSet<(u64, Member)>,
-    /// The number of calls that are assigned to each worker beyond the one that it runs.
-    ahead: u64,
-    /// The mean time of a call for which that number is.
-    ahead_of_ns: u64,
+    durations: Durations,
+    /// The mean times of tasks by which it was noted what members have to do.
+    noted_ns: BTreeMap<TaskKey, u64>,
     /// The number of those that leave, and were not told that they may go.
     leavers: usize,
-    /// The mean time of a call, of late.
-    mean_ns: u64,
-    has_mean: bool,
+}
+
+/// What a call takes of the member on which it runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Claim {
+    demand: Demand,
+    /// For how long, which its task tells; `None` if that is not known.
+    task: Option<TaskKey>,
+}
+
+impl Claim {
+    /// That of a call of which nothing is known.
+    pub(super) const UNKNOWN: Self = Self { demand: Demand::NONE, task: None };
+
+    pub(super) fn of(demand: Demand, task: &'static TaskDef) -> Self {
+        Self { demand, task: Some(TaskKey::of(task)) }
+    }
 }
 
 /// The members that run calls now, and are not about to leave.
@@ -68,6 +88,11 @@ struct Load {
     cores: u64,
     /// The memory that they take, in bytes.
     memory: u64,
+    /// Their tasks, which are few, each with the number of its calls.
+    tasks: Vec<(Option<TaskKey>, u64)>,
+    /// How long they are expected to take altogether, and how long the longest of them.
+    expected_ns: u64,
+    longest_ns: u64,
     /// The number of those that take several workers.
     wide: u64,
     /// The number of calls that it was given because they are spread.
@@ -95,6 +120,9 @@ impl Members {
             assigned: 0,
             cores: 0,
             memory: 0,
+            tasks: Vec::new(),
+            expected_ns: 0,
+            longest_ns: 0,
             wide: 0,
             // It is given as many from now on as those of which that has the least.
             spread: self.known.values().map(|load| load.spread).min().unwrap_or(0),
@@ -126,8 +154,11 @@ impl Members {
 
     /// Notes how much a member has to do, after that has changed.
     fn note(&mut self, member: Member) {
+        if let Some(load) = self.known.get_mut(&member) {
+            load.expects(&self.durations);
+        }
         let Some(load) = self.known.get(&member) else { return };
-        let rank = self.has_room(load).then(|| load.rank());
+        let rank = self.has_room(load).then(|| load.queue_ps());
         let before = load.rank;
         if rank == before {
             return;
@@ -219,7 +250,7 @@ impl Members {
     pub(super) fn other_than(&self, shunned: &[Member]) -> Option<Member> {
         // Those that are kept for calls with demands must not be given others.
         let others = self.others_than(shunned).filter(|(_, load)| !load.is_kept_free() && load.wide == 0);
-        others.min_by_key(|(_, load)| self.queue_ns(load)).map(|(member, _)| *member)
+        others.min_by_key(|(_, load)| load.queue_ns()).map(|(member, _)| *member)
     }
 
     pub(super) fn has(&self, member: Member) -> bool {
@@ -227,49 +258,49 @@ impl Members {
     }
 
     /// Tells that a call was assigned to a member.
-    pub(super) fn assigned(&mut self, member: Member, demand: Demand, is_spread: bool) {
+    pub(super) fn assigned(&mut self, member: Member, claim: Claim, is_spread: bool) {
         if let Some(load) = self.known.get_mut(&member) {
-            load.takes(demand);
+            load.takes(claim);
             load.spread += u64::from(is_spread);
         }
         self.note(member);
     }
 
     /// Tells that a member has one call less.
-    pub(super) fn ended(&mut self, member: Member, demand: Demand) {
+    pub(super) fn ended(&mut self, member: Member, claim: Claim) {
         if let Some(load) = self.known.get_mut(&member) {
-            load.has_less(demand);
+            load.has_less(claim);
         }
         self.note(member);
     }
 
     /// Tells that a call that was assigned to a member waits for others, and leaves to them what it demands.
-    pub(super) fn lends(&mut self, member: Member, demand: Demand) {
+    pub(super) fn lends(&mut self, member: Member, claim: Claim) {
         if let Some(load) = self.known.get_mut(&member) {
-            load.has_less(demand);
+            load.has_less(claim);
             load.lent += 1;
         }
         self.note(member);
     }
 
     /// Tells that such a call goes on.
-    pub(super) fn takes_back(&mut self, member: Member, demand: Demand) {
+    pub(super) fn takes_back(&mut self, member: Member, claim: Claim) {
         if let Some(load) = self.known.get_mut(&member) {
-            load.takes(demand);
+            load.takes(claim);
             load.lent -= 1;
         }
         self.note(member);
     }
 
     /// Tells how long a call has taken.
-    pub(super) fn took(&mut self, ns: u64) {
-        // An eighth of each call: the mean of the last ones.
-        self.mean_ns = if self.has_mean { self.mean_ns - self.mean_ns / 8 + ns / 8 } else { ns };
+    pub(super) fn took(&mut self, task: &'static TaskDef, ns: u64) {
+        let is_first = self.durations.took(task, ns);
+        let key = TaskKey::of(task);
+        let mean_ns = self.durations.of(key).unwrap_or(ns);
+        let noted_ns = self.noted_ns.entry(key).or_insert(mean_ns);
         // Now and then, since all members are looked at.
-        let is_new = !std::mem::replace(&mut self.has_mean, true);
-        if is_new || self.mean_ns.abs_diff(self.ahead_of_ns) > self.ahead_of_ns / 4 {
-            self.ahead_of_ns = self.mean_ns;
-            self.ahead = AHEAD_NS.checked_div(self.mean_ns).unwrap_or(AHEAD_MAX);
+        if is_first || mean_ns.abs_diff(*noted_ns) > *noted_ns / 4 {
+            *noted_ns = mean_ns;
             let members: Vec<_> = self.known.keys().copied().collect();
             for member in members {
                 self.note(member);
@@ -314,12 +345,24 @@ impl Members {
         all.min_by_key(|member| self.begin_ns(*member, bytes, with)).unwrap_or(least)
     }
 
+    /// Returns the member for a short call: whoever has the most of what it reads, also one that takes no other calls.
+    pub(super) fn choose_for_short(&self, with: &[(Member, u64)], least: Member) -> Member {
+        let takes = |member: &Member| {
+            self.known.get(member).is_some_and(|load| {
+                let shares = !load.is_leaving && load.workers > 0 && !load.is_kept_free() && load.wide == 0;
+                shares && load.assigned < load.workers + AHEAD_MAX
+            })
+        };
+        let holders = with.iter().filter(|(member, _)| takes(member));
+        holders.max_by_key(|(_, held)| *held).map_or(least, |(member, _)| *member)
+    }
+
     /// Returns in which time a call could begin on a member.
     fn begin_ns(&self, member: Member, bytes: u64, with: &[(Member, u64)]) -> u64 {
         let held = with.iter().find(|(other, _)| *other == member).map_or(0, |(_, held)| *held);
         let missing = bytes.saturating_sub(held);
         let transfer_ns = if missing > 0 { LATENCY_NS + missing * 1_000 / BYTES_BY_US } else { 0 };
-        self.queue_ns(&self.known[&member]) + transfer_ns
+        self.known[&member].queue_ns() + transfer_ns
     }
 
     /// Returns the member for a call that may not run anywhere, as [`choose`](Self::choose) does for others: of all that
@@ -400,32 +443,47 @@ impl Members {
         if load.wide > 0 {
             return load.cores < load.workers;
         }
-        // At first one for each, until it is known how long they take.
-        let ahead = if self.has_mean { self.ahead * load.workers } else { load.workers };
-        load.assigned < load.workers + ahead.clamp(AHEAD_MIN, AHEAD_MAX)
-    }
-
-    /// Returns how long a call waits for a worker.
-    fn queue_ns(&self, load: &Load) -> u64 {
-        // A call counts even if none has ended yet, so that the first ones go to all members.
-        load.before() * self.mean_ns.max(1_000) / load.workers.max(1)
-            + load.assigned * 10 / load.workers.max(1)
+        // Few calls that are long, and many that are short, also where both come together: otherwise a member would be
+        // given hundreds of long ones because short ones have ended of late.
+        let ahead = load.assigned.saturating_sub(load.workers);
+        ahead < AHEAD_MIN
+            || (ahead < AHEAD_MAX && load.expected_ns < load.workers * (AHEAD_NS + load.longest_ns))
     }
 }
 
 impl Load {
-    fn takes(&mut self, demand: Demand) {
+    fn takes(&mut self, Claim { demand, task }: Claim) {
         self.assigned += 1;
         self.cores += u64::from(demand.cores);
         self.memory += demand.memory;
         self.wide += u64::from(demand.cores > 1);
+        match self.tasks.iter_mut().find(|(known, _)| *known == task) {
+            Some((_, calls)) => *calls += 1,
+            None => self.tasks.push((task, 1)),
+        }
     }
 
-    fn has_less(&mut self, demand: Demand) {
+    fn has_less(&mut self, Claim { demand, task }: Claim) {
         self.assigned -= 1;
         self.cores -= u64::from(demand.cores);
         self.memory -= demand.memory;
         self.wide -= u64::from(demand.cores > 1);
+        let index = self.tasks.iter().position(|(known, _)| *known == task).expect("it was assigned");
+        let (_, calls) = &mut self.tasks[index];
+        *calls -= 1;
+        if *calls == 0 {
+            self.tasks.swap_remove(index);
+        }
+    }
+
+    /// Computes how long its calls are expected to take.
+    fn expects(&mut self, durations: &Durations) {
+        (self.expected_ns, self.longest_ns) = (0, 0);
+        for (task, calls) in &self.tasks {
+            let ns = task.and_then(|task| durations.of(task)).unwrap_or(UNKNOWN_NS);
+            self.expected_ns = self.expected_ns.saturating_add(calls.saturating_mul(ns));
+            self.longest_ns = self.longest_ns.max(ns);
+        }
     }
 
     /// Returns whether its workers are kept free, and not only its memory.
@@ -438,9 +496,17 @@ impl Load {
         (self.cores + 1).saturating_sub(self.workers)
     }
 
-    /// Returns how much there is to do, by which members are compared: the calls that wait, or else those that run, for
+    /// Returns how long a call waits for a worker.
+    fn queue_ns(&self) -> u64 {
+        self.queue_ps() / 1_000
+    }
+
+    /// Returns the same in picoseconds, by which members are compared: the calls that wait, or else those that run, for
     /// each worker.
-    fn rank(&self) -> u64 {
-        (self.before() * 1_000_000 + self.assigned * 1_000) / self.workers.max(1)
+    fn queue_ps(&self) -> u64 {
+        let mean_ns = self.expected_ns.checked_div(self.assigned).unwrap_or(0).max(1_000);
+        // A call counts even if it is short, so that the first ones go to all members.
+        let waits_ps = self.before().saturating_mul(mean_ns).saturating_mul(1_000);
+        waits_ps.saturating_add(self.assigned * 10_000) / self.workers.max(1)
     }
 }

@@ -6,6 +6,7 @@ mod calls;
 mod commuting;
 mod demand;
 mod durable;
+mod durations;
 mod earlier;
 mod everywhere;
 mod explain;

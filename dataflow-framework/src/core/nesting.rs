@@ -4,10 +4,9 @@ use std::{collections::BTreeMap, ops::Range};
 
 use super::{
     call::{CallId, CallState, NewCall},
-    demand::Demand,
     failing::CANCELLED,
     graph::{Action, Graph},
-    members::Member,
+    members::{Claim, Member},
     nested::{Answer, Execution, Nest, Origin, Step, TaskCall, Within, number_within},
     version::{Copies, State, Version, VersionId},
     waiting::UNKNOWN,
@@ -141,7 +140,7 @@ impl Graph {
         let known = self.earlier_within(root, id);
         let differs = known.as_ref().is_some_and(|known| known.mark != mark);
         if let Some(member) = known.as_ref().filter(|_| differs).and_then(|known| known.runs_on) {
-            self.members.ended(member, Demand::NONE);
+            self.members.ended(member, Claim::UNKNOWN);
         }
         let new = NewCall { task, number, options, arguments, writes, refused, merge: None, commute: None };
         let left = self.is_left(parent, id, writes);
@@ -294,8 +293,7 @@ impl Graph {
         };
         if let Some((member, execution)) = runs {
             if lends {
-                let demand = self.demand_of(id);
-                self.members.takes_back(member, demand);
+                self.members.takes_back(member, self.claim_of(id));
             }
             // It may go on there nevertheless.
             self.actions.push(Action::Answer(member, execution, Answer::Over));

@@ -19,7 +19,7 @@ use super::{
     demand::{Capacity, Demand, Lack},
     graph::Graph,
     levels::Levels,
-    members::Member,
+    members::{Claim, Member},
     nested::NESTED,
     ready::{Key, Urgency, urgency},
 };
@@ -90,19 +90,19 @@ impl Graph {
 
     /// Notes that a call was assigned to a member.
     pub(super) fn occupies(&mut self, id: CallId, member: Member) {
-        let options = self.calls[&id].options;
-        self.members.assigned(member, Demand::of(&options), options.spread);
+        let is_spread = self.calls[&id].options.spread;
+        self.members.assigned(member, self.claim_of(id), is_spread);
     }
 
     /// Notes that a call, which is known still, is not on a member any more.
     pub(super) fn frees(&mut self, id: CallId, member: Member) {
-        let demand = self.demand_of(id);
-        self.members.ended(member, demand);
+        self.members.ended(member, self.claim_of(id));
     }
 
-    /// Returns what a call demands that is known.
-    pub(super) fn demand_of(&self, id: CallId) -> Demand {
-        Demand::of(&self.calls[&id].options)
+    /// Returns what a call that is known takes of its member.
+    pub(super) fn claim_of(&self, id: CallId) -> Claim {
+        let call = &self.calls[&id];
+        Claim::of(Demand::of(&call.options), call.task)
     }
 
     /// Takes the most urgent call of the lanes that has a place, and returns that; but not if `open`, so that other

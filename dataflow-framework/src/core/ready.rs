@@ -6,6 +6,7 @@
 //! takes the one that comes, in the order of the program, after the one that it took last, unless another member is
 //! there already; and otherwise it begins anew in the middle of the widest range that is left. So members take ranges
 //! of a program's calls: what neighbours write is often read together, as in every reduction, and then is in one place.
+//! Short calls it does by the way, before all others of their priority.
 
 use std::{
     cmp::Reverse,
@@ -13,7 +14,11 @@ use std::{
     ops::RangeInclusive,
 };
 
-use super::{call::CallId, levels::Levels, members::Member};
+use super::{
+    call::CallId,
+    levels::{Levels, SHORT},
+    members::Member,
+};
 
 /// The maximum number of ranges of which the widest is sought.
 const RANGES_MAX: usize = 64;
@@ -65,6 +70,11 @@ pub(super) type Key = (Urgency, CallId);
 /// Returns how urgent a call of a priority and a level is.
 pub(super) fn urgency(priority: i32, level: u32) -> Urgency {
     (Reverse(priority), Reverse(level))
+}
+
+/// Returns whether a call comes first because it is short.
+pub(super) fn is_short((_, Reverse(level)): Urgency) -> bool {
+    level == SHORT
 }
 
 fn all_of(urgency: Urgency, calls: RangeInclusive<CallId>) -> RangeInclusive<Key> {
@@ -119,8 +129,8 @@ impl Ready {
     pub(super) fn take(&mut self, (urgency, call): Key, member: Member) {
         self.all.remove(&(urgency, call));
         let Nearness { home, meets } = self.leaves(call);
-        // What it has at home it does by the way, and then goes on where it was.
-        if home == Some(member) && self.places.contains_key(&member) {
+        // What it has at home, or is short, it does by the way, and then goes on where it was.
+        if is_short(urgency) || (home == Some(member) && self.places.contains_key(&member)) {
             return;
         }
         self.leaves_place(member);
@@ -142,6 +152,9 @@ impl Ready {
         let first = *self.all.first()?;
         let (urgency, _) = first;
         let near = self.near.get(&member).and_then(BTreeSet::first);
+        if is_short(urgency) {
+            return near.copied().filter(|(near, _)| *near == urgency).or(Some(first));
+        }
         let key = near.copied().filter(|((priority, _), _)| *priority == urgency.0);
         let key = key.or_else(|| self.met(member, urgency));
         let key = key.or_else(|| self.following(member, urgency));

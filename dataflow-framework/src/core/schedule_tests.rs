@@ -98,6 +98,24 @@ fn means(fragments: usize, rounds: usize) -> Program {
     program
 }
 
+/// The same with one round, of fragments that the program has brought in: the member on which it runs has all of them.
+fn means_of_the_program(fragments: usize) -> Program {
+    let mut program = Program::default();
+    let points: Vec<_> = (0..fragments).map(|_| program.data(1_000)).collect();
+    // Others have ended before that take no time, as calls do that make data.
+    program.task = 3;
+    let made: Vec<_> = (0..100).map(|_| program.one(1_000, &[], 1_000)).collect();
+    for made in made {
+        program.get(made);
+    }
+    program.task = 1;
+    let sums = points.iter().map(|points| program.one(20 * MS, &[*points], 20_000)).collect();
+    program.task = 2;
+    let total = program.reduce(1_000, sums, 20_000);
+    program.get(total);
+    program
+}
+
 /// The simulations of ten proteins with 27 configurations each (Tejedor 2013, section 4.5.1.1 and appendix A.2): 586
 /// calls, all of whose data are files.
 fn discrete() -> Program {
@@ -160,6 +178,13 @@ fn a_product_keeps_1024_workers_busy() {
 #[test]
 fn rounds_keep_64_workers_busy() {
     assert!(efficiency("k-means, 64 workers", cluster(16), means(4096, 3)) >= 0.95);
+}
+
+/// Short calls that end meanwhile must not make a member hoard long ones.
+#[test]
+fn all_members_have_work_where_one_has_the_data() {
+    let rounds = means_of_the_program(4096);
+    assert!(efficiency("k-means of the program's data, 64 workers", cluster(16), rounds) >= 0.90);
 }
 
 /// Returns the length of the list schedule of the factorisation, as a share of what the graph's takes.

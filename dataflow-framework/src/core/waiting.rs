@@ -161,8 +161,7 @@ impl Graph {
         if !std::mem::replace(&mut nest.lends, true)
             && let Some((member, _)) = nest.runs
         {
-            let demand = self.demand_of(parent);
-            self.members.lends(member, demand);
+            self.members.lends(member, self.claim_of(parent));
         }
     }
 
@@ -172,8 +171,7 @@ impl Graph {
         if std::mem::take(&mut nest.lends)
             && let Some((member, _)) = nest.runs
         {
-            let demand = self.demand_of(parent);
-            self.members.takes_back(member, demand);
+            self.members.takes_back(member, self.claim_of(parent));
         }
     }
 
