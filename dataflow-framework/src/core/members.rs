@@ -158,7 +158,7 @@ impl Members {
             load.expects(&self.durations);
         }
         let Some(load) = self.known.get(&member) else { return };
-        let rank = self.has_room(load).then(|| load.queue_ps());
+        let rank = load.has_room().then(|| load.queue_ps());
         let before = load.rank;
         if rank == before {
             return;
@@ -314,7 +314,7 @@ impl Members {
         for load in self.known.values().filter(|load| !load.is_leaving && load.workers > 0) {
             crew.members += 1;
             crew.workers += load.workers;
-            crew.with_room += u64::from(self.has_room(load));
+            crew.with_room += u64::from(load.has_room());
         }
         crew
     }
@@ -374,25 +374,11 @@ impl Members {
         bytes: u64,
         with: &[(Member, u64)],
     ) -> Option<Member> {
-        let fitting = self.known.iter().filter(|(_, load)| self.takes(load, demand));
+        let fitting = self.known.iter().filter(|(_, load)| load.takes_now(demand));
         let cost = |member: Member, load: &Load| {
             if is_spread { load.spread } else { self.begin_ns(member, bytes, with) }
         };
         fitting.min_by_key(|(member, load)| cost(**member, load)).map(|(member, _)| *member)
-    }
-
-    /// Returns whether a member takes a call now that may not run anywhere.
-    fn takes(&self, load: &Load, demand: Demand) -> bool {
-        let is_for_it = load.reserved.is_none_or(|reserved| reserved == demand);
-        let has_room = if demand.cores > 1 || load.wide > 0 || load.is_kept_free() {
-            !load.is_leaving && load.cores + u64::from(demand.cores) <= load.workers
-        } else {
-            self.has_room(load)
-        };
-        is_for_it
-            && has_room
-            && load.capacity.can_take(demand)
-            && load.capacity.has_memory(load.memory + demand.memory)
     }
 
     /// Keeps a member free for a call: of those that can take it, the one on which the fewest workers are taken.
@@ -433,25 +419,39 @@ impl Members {
     pub(super) fn staying(&self) -> impl Iterator<Item = &Capacity> + Clone {
         self.known.values().filter(|load| !load.is_leaving).map(|load| &load.capacity)
     }
-
-    /// Returns whether a member takes another call that may run anywhere.
-    fn has_room(&self, load: &Load) -> bool {
-        if load.is_leaving || load.workers == 0 || load.is_kept_free() {
-            return false;
-        }
-        // One that takes several workers must not share them with those that would run then.
-        if load.wide > 0 {
-            return load.cores < load.workers;
-        }
-        // Few calls that are long, and many that are short, also where both come together: otherwise a member would be
-        // given hundreds of long ones because short ones have ended of late.
-        let ahead = load.assigned.saturating_sub(load.workers);
-        ahead < AHEAD_MIN
-            || (ahead < AHEAD_MAX && load.expected_ns < load.workers * (AHEAD_NS + load.longest_ns))
-    }
 }
 
 impl Load {
+    /// Returns whether the member takes a call now that may not run anywhere.
+    fn takes_now(&self, demand: Demand) -> bool {
+        let is_for_it = self.reserved.is_none_or(|reserved| reserved == demand);
+        let has_room = if demand.cores > 1 || self.wide > 0 || self.is_kept_free() {
+            !self.is_leaving && self.cores + u64::from(demand.cores) <= self.workers
+        } else {
+            self.has_room()
+        };
+        is_for_it
+            && has_room
+            && self.capacity.can_take(demand)
+            && self.capacity.has_memory(self.memory + demand.memory)
+    }
+
+    /// Returns whether the member takes another call that may run anywhere.
+    fn has_room(&self) -> bool {
+        if self.is_leaving || self.workers == 0 || self.is_kept_free() {
+            return false;
+        }
+        // One that takes several workers must not share them with those that would run then.
+        if self.wide > 0 {
+            return self.cores < self.workers;
+        }
+        // Few calls that are long, and many that are short, also where both come together: otherwise a member would be
+        // given hundreds of long ones because short ones have ended of late.
+        let ahead = self.assigned.saturating_sub(self.workers);
+        ahead < AHEAD_MIN
+            || (ahead < AHEAD_MAX && self.expected_ns < self.workers * (AHEAD_NS + self.longest_ns))
+    }
+
     fn takes(&mut self, Claim { demand, task }: Claim) {
         self.assigned += 1;
         self.cores += u64::from(demand.cores);
