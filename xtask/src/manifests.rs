@@ -157,12 +157,6 @@ fn wrong_with_nodes(all: &[Value]) -> Vec<String> {
     }
     must(pod["spec"]["securityContext"]["fsGroup"].is_u64(), "the program cannot read its secrets");
     must(container["resources"]["limits"]["cpu"].is_string(), "the number of workers is not known");
-    wrong.extend(wrong_with_probes(container, option("--health")));
-    let mut must = |holds: bool, what: &str| {
-        if !holds {
-            wrong.push(what.to_owned());
-        }
-    };
     let machine = env.get("TASKWORK_MACHINE").map(|one| &one["valueFrom"]["fieldRef"]["fieldPath"]);
     must(
         machine.is_some_and(|path| path == "metadata.name"),
@@ -172,6 +166,7 @@ fn wrong_with_nodes(all: &[Value]) -> Vec<String> {
     {
         must(selects(selector, pod), "something is for other pods than these");
     }
+    wrong.extend(wrong_with_probes(container, option("--health")));
     wrong
 }
 

@@ -32,10 +32,10 @@ pub(crate) fn tar(files: &Files, top: &str, epoch: u64) -> Result<Vec<u8>> {
     archive.into_inner().context("an archive in memory")
 }
 
-/// Makes an archive as [`tar`] does, and compresses it.
+/// Makes an archive as [`tar()`] does, and compresses it.
 ///
 /// # Errors
-/// As [`tar`].
+/// As [`tar()`].
 pub(crate) fn tar_gz(files: &Files, top: &str, epoch: u64) -> Result<Vec<u8>> {
     gzip(&tar(files, top, epoch)?)
 }
