@@ -107,8 +107,7 @@ fn an_operator_acts_on_a_cluster() {
     let (status, said) = dashboard.act("suspend", &job);
     assert!(status == 200 && said.contains("put aside"), "{status} {said}");
     dashboard.wait_for_view(|view| stage(view) == "suspended");
-    let (status, said) = dashboard.act("suspend", &job);
-    assert!(status == 409 && said.contains("is suspended"), "{status} {said}");
+    assert_eq!(dashboard.act("suspend", &job).0, 200, "it is already");
     assert_eq!(dashboard.act("resume", &job).0, 200);
     dashboard.wait_for_view(|view| stage(view) == "running");
 

@@ -18,7 +18,7 @@ mod tests;
 use std::{
     collections::BTreeMap,
     fs::{self, OpenOptions},
-    os::unix::process::CommandExt as _,
+    os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -53,6 +53,9 @@ pub(super) struct Settings {
     grace_s: u32,
 }
 
+/// The variable by which a process is found again: the file about it, which no other cluster or folder has.
+const RECORD_VARIABLE: &str = "TASKWORK_MACHINE_RECORD";
+
 /// Twice the drain deadline that a node has by itself, and some time to end.
 const fn grace() -> u32 {
     75
@@ -85,7 +88,8 @@ impl Local {
             }
         }
         let folder = common.path(&settings.folder).join(&common.cluster);
-        fs::create_dir_all(&folder).map_err(|error| format!("folder {}: {error}", folder.display()))?;
+        let made = fs::create_dir_all(&folder).and_then(|()| fs::canonicalize(&folder));
+        let folder = made.map_err(|error| format!("folder {}: {error}", folder.display()))?;
         Ok(Self { common, settings, records: Records::new(folder), children: Mutex::default() })
     }
 
@@ -123,11 +127,16 @@ impl Local {
             return Ok(());
         }
         // An earlier controller may have been killed between the start and the note about it.
-        record.state = match Process::find(MACHINE_VARIABLE, id.as_str()) {
+        record.state = match self.find(id) {
             Some(process) => State::Running(process),
             None => self.start(offer, id)?,
         };
         self.records.write(id, &record).map_err(failed)
+    }
+
+    /// Finds the process of a machine that was started and not noted.
+    fn find(&self, id: &MachineId) -> Option<Process> {
+        Process::find(RECORD_VARIABLE, self.records.file(id).as_os_str().as_bytes())
     }
 
     fn start(&self, offer: &Offer, id: &MachineId) -> Result<State, Refusal> {
@@ -144,6 +153,7 @@ impl Local {
             .envs(&self.settings.environment)
             .env(MACHINE_VARIABLE, id.as_str())
             .env(LABELS_VARIABLE, self.common.labels(offer))
+            .env(RECORD_VARIABLE, self.records.file(id))
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
@@ -199,7 +209,7 @@ impl Local {
     fn look(&self, id: &MachineId, record: &mut Record, now_ms: u64) {
         let process = match &record.state {
             State::Starting => {
-                if let Some(process) = Process::find(MACHINE_VARIABLE, id.as_str()) {
+                if let Some(process) = self.find(id) {
                     record.state = State::Running(process);
                 }
                 return;
@@ -207,8 +217,6 @@ impl Local {
             State::Running(process) | State::Ending { process, .. } => process,
             State::Gone | State::Failed(_) => return,
         };
-        // Waiting for a child that has ended is what frees its number.
-        let code = self.children().get_mut(id).and_then(|child| child.try_wait().ok().flatten());
         if process.runs() {
             if let State::Ending { since_ms, .. } = &record.state
                 && now_ms.saturating_sub(*since_ms) > u64::from(self.settings.grace_s) * 1000
@@ -218,7 +226,16 @@ impl Local {
             }
             return;
         }
-        self.children().remove(id);
+        let mut children = self.children();
+        // Asked for only now, or it could have ended in between. That is also what frees its number.
+        let code = match children.get_mut(id).map(Child::try_wait) {
+            // It runs, and the system did not say so.
+            Some(Ok(None)) => return,
+            Some(Ok(code)) => code,
+            Some(Err(_)) | None => None,
+        };
+        children.remove(id);
+        drop(children);
         let was_told = matches!(record.state, State::Ending { .. });
         record.state = match code {
             Some(code) if !code.success() && !was_told => {

@@ -34,13 +34,13 @@ impl Process {
     }
 
     /// Finds the process that was started with this variable in its environment, and leads its group.
-    pub(super) fn find(name: &str, value: &str) -> Option<Self> {
-        let wanted = format!("{name}={value}");
+    pub(super) fn find(name: &str, value: &[u8]) -> Option<Self> {
+        let wanted = [name.as_bytes(), b"=", value].concat();
         let numbers = fs::read_dir("/proc").ok()?.flatten();
         let mut pids = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         pids.find_map(|pid| {
             let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-            let is_it = environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes());
+            let is_it = environment.split(|byte| *byte == 0).any(|entry| entry == wanted);
             let leads = is_it && Status::read(i32::try_from(pid).ok()?)?.group == i32::try_from(pid).ok()?;
             leads.then(|| Self::of(pid))?
         })
