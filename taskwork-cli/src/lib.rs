@@ -86,6 +86,8 @@ mod notice;
 mod node;
 mod submit;
 #[cfg(feature = "web")]
+mod health;
+#[cfg(feature = "web")]
 mod web;
 pub mod operator;
 

@@ -95,7 +95,7 @@ pub(crate) fn run(
         .listen(arguments.listen)
         .drain_deadline(arguments.drain_deadline)
         .report_every(arguments.log_every);
-    node = node.labels(merged("--label", &arguments.labels)?);
+    node = node.labels(labels(&arguments.labels, |name| std::env::var(name).ok())?);
     if let Some(label) = &arguments.near {
         node = node.near(label);
     }
@@ -113,6 +113,24 @@ pub(crate) fn run(
     // A task that never checks whether it should stop would keep its thread, and this process, for ever.
     runtime.shutdown_background();
     served
+}
+
+/// The variables by which a controller tells a node its machine and further labels: `taskwork scale`.
+const MACHINE_VARIABLE: &str = "TASKWORK_MACHINE";
+const LABELS_VARIABLE: &str = "TASKWORK_LABELS";
+
+/// Returns the labels of a node: those that were given, and those that its machine has.
+fn labels(given: &[Labels], variable: impl Fn(&str) -> Option<String>) -> Result<Labels, Failure> {
+    let mut labels = merged("--label", given)?;
+    let is_set = |text: &String| !text.is_empty();
+    let machine =
+        variable(MACHINE_VARIABLE).filter(is_set).map(|id| (MACHINE_VARIABLE, format!("machine={id}")));
+    let more = variable(LABELS_VARIABLE).filter(is_set).map(|text| (LABELS_VARIABLE, text));
+    for (name, text) in machine.into_iter().chain(more) {
+        let added = text.parse::<Labels>().and_then(|more| labels.merge(&more));
+        added.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    }
+    Ok(labels)
 }
 
 /// Runs the node until it has left, and returns the exit code. SIGTERM and Ctrl-C ask it to leave, and so does a notice.
@@ -344,6 +362,26 @@ mod tests {
         let labels = merged("--label", &arguments.labels).unwrap();
         assert_eq!((labels.get("a"), labels.get("b")), (Some("1"), Some("2")));
         assert_eq!(arguments.notices, [Source::Aws, Source::Gcp]);
+    }
+
+    #[test]
+    fn a_machine_gives_its_node_labels() {
+        let given = ["zone=a".parse().unwrap()];
+        let of = |machine: &str, more: &str| {
+            labels(&given, |name| Some(if name == MACHINE_VARIABLE { machine } else { more }.to_owned()))
+                .map(|labels| labels.to_string())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(of("", "").unwrap(), "zone=a", "a variable that is set to nothing");
+        assert_eq!(of("k-0.1", "price=0.1/h,zone=a").unwrap(), "machine=k-0.1,price=0.1/h,zone=a");
+        for (machine, more, part) in [
+            ("a b", "", "TASKWORK_MACHINE"),
+            ("m", "zone=b", "TASKWORK_LABELS"),
+            ("m", "zone", "TASKWORK_LABELS"),
+        ] {
+            let refused = of(machine, more).unwrap_err();
+            assert!(refused.contains(part), "{refused}");
+        }
     }
 
     #[test]

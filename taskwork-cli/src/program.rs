@@ -7,6 +7,8 @@ use clap::{
 };
 use taskwork::Kinds;
 
+#[cfg(feature = "web")]
+use crate::health;
 use crate::{
     Failure, Prepared,
     failure::{print, tell},
@@ -106,6 +108,9 @@ enum Commands<A: Args, M: Subcommand> {
     Node(node::Arguments),
     /// Submit it to a cluster.
     Submit(submit::Arguments<A>),
+    /// Ask a node of this machine how it is, for whoever watches over its process: exit code 0 if it is well.
+    #[cfg(feature = "web")]
+    Health(health::Arguments),
     /// Print what lets a shell complete this command: bash, elvish, fish, powershell or zsh.
     Completions(Completions),
     /// Write the man pages of this command.
@@ -162,6 +167,8 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
         Commands::Submit(submit::Arguments { program, options }) => {
             submit::run(options, P::NAME, P::VERSION, || P::prepare(program))
         }
+        #[cfg(feature = "web")]
+        Commands::Health(arguments) => health::run(&arguments),
         Commands::Completions(completions) => Ok(completions.run(command)),
         Commands::Man(man) => man.run(command),
         Commands::More(command) => P::more(command),

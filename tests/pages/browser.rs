@@ -64,6 +64,19 @@ impl Browser {
         self.client.execute(&format!("return {expression}"), Vec::new()).await.unwrap()
     }
 
+    /// Runs a script.
+    pub(crate) async fn run(&self, script: &str) {
+        self.client.execute(script, Vec::new()).await.unwrap();
+    }
+
+    /// Returns what a promise in JavaScript comes to.
+    pub(crate) async fn eval_later(&self, promise: &str) -> Value {
+        let script = format!(
+            "const done = arguments[arguments.length - 1]; {promise}.then(done, (error) => done(String(error)))"
+        );
+        self.client.execute_async(&script, Vec::new()).await.unwrap()
+    }
+
     /// Returns the text of the page.
     pub(crate) async fn text(&self) -> String {
         self.eval("document.body.innerText").await.as_str().unwrap_or_default().to_owned()

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod accessible;
 mod browser;
 
 use std::{
@@ -43,6 +44,15 @@ async fn picture(browser: &Browser, name: &str) {
     }
 }
 
+/// Chooses a theme, as somebody does.
+async fn choose_theme(browser: &Browser, theme: &str) {
+    let chosen = format!(
+        "const select = document.querySelector('select'); select.value = '{theme}';
+         select.dispatchEvent(new Event('change', {{ bubbles: true }}))"
+    );
+    browser.run(&chosen).await;
+}
+
 /// Moves the focus by the keyboard until it is on a link to a page.
 async fn focus_on(browser: &Browser, page: &str) {
     for _ in 0..100 {
@@ -61,12 +71,15 @@ async fn focus_on(browser: &Browser, page: &str) {
 #[ignore = "it needs Chromium, which `cargo xtask test --long` installs"]
 async fn what_happens_to_a_cluster_is_seen_in_a_browser() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
-    // A lost node is noticed when its session has expired.
-    let options = ["--workers", "1", "--zk-session-timeout", "2"];
-    cluster.start_nodes("tree", 2, &options).unwrap();
     let mut dashboard = cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0"]).unwrap();
     let browser = Browser::start(1400, 1000).await;
     browser.open(&url(&mut dashboard)).await;
+    // There is nothing but ZooKeeper yet.
+    browser.wait_for("No cluster yet").await;
+    picture(&browser, "no-cluster.png").await;
+    // A lost node is noticed when its session has expired.
+    let options = ["--workers", "1", "--zk-session-timeout", "2"];
+    cluster.start_nodes("tree", 2, &options).unwrap();
     browser.wait_for("2 nodes").await;
 
     let submit = ["submit", "40", "--spin", "100", "--name", NAME];
@@ -106,11 +119,7 @@ async fn what_happens_to_a_cluster_is_seen_in_a_browser() {
     // Both themes, as somebody chooses them.
     let mut backgrounds = Vec::new();
     for theme in ["light", "dark"] {
-        let chosen = format!(
-            "(theme => {{ theme.value = '{theme}'; theme.dispatchEvent(new Event('change', {{ bubbles: true }})); return true; \
-             }})(document.querySelector('select'))"
-        );
-        browser.eval(&chosen).await;
+        choose_theme(&browser, theme).await;
         picture(&browser, &format!("job-{theme}.png")).await;
         backgrounds.push(browser.eval("getComputedStyle(document.body).backgroundColor").await);
     }

@@ -153,7 +153,11 @@ fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
     wait_for_page(&address, "/readyz", "200 OK");
     assert_eq!(cluster.run("tree", &["submit", "14", "--wait"]).unwrap().code, 0);
     let metrics = wait_for_page(&address, "/metrics", "taskwork_jobs{state=\"done\"} 1");
-    for line in ["taskwork_members{program=\"tree\"", "taskwork_workers{program=\"tree\"", "# EOF"] {
+    for line in [
+        "taskwork_members{program=\"tree\"",
+        "taskwork_workers{program=\"tree\"",
+        "# TYPE taskwork_nodes_lost_total",
+    ] {
         assert!(metrics.contains(line), "no {line} in\n{metrics}");
     }
     let view = wait_for_page(&address, "/api/view", "\"stage\":\"done\"");
@@ -175,6 +179,26 @@ fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
     let address = self::address(&mut replayed);
     let view = wait_for_page(&address, "/api/view", "\"stage\":\"done\"");
     assert!(view.contains("\"source\":\"replay\""), "{view}");
+}
+
+#[test]
+fn a_dashboard_waits_for_a_cluster_and_says_so() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut dashboard = cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0"]).unwrap();
+    let address = address(&mut dashboard);
+    wait_for_page(&address, "/api/view", "\"waits\":\"there is no cluster \\\"default\\\"");
+    wait_for_page(&address, "/readyz", "200 OK");
+    let said = dashboard.errors();
+    for part in
+        ["there is no cluster \"default\"", "there is: none", "first node or job", "This waits for it"]
+    {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+    cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
+    wait_for_page(&address, "/metrics", "taskwork_members{program=\"tree\"");
+    wait_for_page(&address, "/api/view", "\"waits\":null");
+    assert!(dashboard.errors().contains("is there now"), "{}", dashboard.errors());
+    assert!(!dashboard.has_ended().unwrap());
 }
 
 #[test]
@@ -204,7 +228,7 @@ fn a_node_says_how_it_is() {
     wait_for_page(&address, "/metrics", "taskwork_node_is_member 1.0");
     let job = cluster.begin("tree", &["submit", "40", "--spin", "100"]).unwrap().end().unwrap();
     assert_eq!(job.code, 0, "{}", job.err);
-    wait_for_page(&address, "/metrics", "taskwork_job_busy_workers{job=\"j-0000000000\"} 1.0");
+    wait_for_page(&address, "/metrics", "taskwork_job_busy_workers{job_id=\"j-0000000000\"} 1.0");
     cluster.servers.kill(0).unwrap();
     wait_for_page(&address, "/readyz", "503 Service Unavailable");
     assert!(page(&address, "/livez").unwrap().contains("200 OK"), "it goes on");

@@ -1,9 +1,10 @@
-//! `cargo xtask check`: formatting, lints, documentation, the rules for dependencies, and manifests.
+//! `cargo xtask check`: formatting, lints, documentation, the rules for dependencies, manifests, and what is for
+//! Prometheus and Grafana.
 
 use anyhow::Result;
 
 use crate::{
-    install, schemas,
+    install, monitoring, schemas,
     step::{self, Step},
     workspace,
 };
@@ -14,10 +15,11 @@ use crate::{
 /// A check failed, or could not be prepared.
 pub(crate) fn run() -> Result<()> {
     if workspace::in_ci() {
-        install::debian_packages(schemas::PACKAGES)?;
+        install::debian_packages(&[schemas::PACKAGES, monitoring::PACKAGES].concat())?;
     }
     let mut steps = steps(install::cargo_deny());
     steps.extend(schemas::steps()?);
+    steps.extend(monitoring::steps()?);
     step::run_all(&steps)
 }
 

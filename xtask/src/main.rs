@@ -1,6 +1,7 @@
-//! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim`, `fuzz`, `mutants`, `bench` and
-//! `chart`.
+//! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim`, `fuzz`, `mutants`, `bench`, `chart`
+//! and `release`.
 
+mod axe;
 mod bench;
 mod chart;
 mod check;
@@ -12,7 +13,9 @@ mod install;
 mod kubernetes;
 #[cfg(test)]
 mod manifests;
+mod monitoring;
 mod mutants;
+mod release;
 mod schemas;
 mod sim;
 mod step;
@@ -67,6 +70,8 @@ enum Command {
     Bench(bench::Bench),
     /// Generate the Helm chart from the manifests for Kubernetes
     Chart,
+    /// Make what users install: programs that need nothing, packages, images, checksums; from a commit
+    Release(release::Arguments),
     /// Start a cluster on this machine, ZooKeeper and nodes, until Ctrl-C
     Cluster(cluster::Arguments),
 }
@@ -80,6 +85,7 @@ fn main() -> ExitCode {
         Command::Fuzz { seconds, only } => fuzz::run(seconds, only.as_deref()),
         Command::Mutants { only } => mutants::run(only.as_deref()),
         Command::Chart => chart::run(),
+        Command::Release(arguments) => release::run(&arguments),
         Command::Bench(bench) => bench::run(&bench),
         Command::Cluster(arguments) => cluster::run(&arguments),
     };

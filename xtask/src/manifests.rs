@@ -77,6 +77,27 @@ fn ports(rules: &Value) -> Vec<(String, u64)> {
     ports.filter_map(|port| Some((port["protocol"].as_str()?.to_owned(), port["port"].as_u64()?))).collect()
 }
 
+/// Returns everything that is wrong with the probes of a node, which serves its health at an address.
+fn wrong_with_probes(container: &Value, serves_at: Option<&str>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut must = |holds: bool, what: &str| {
+        if !holds {
+            wrong.push(what.to_owned());
+        }
+    };
+    let probe = |name: &str| texts(&container[name]["exec"]["command"]);
+    // Where `health` asks unless it is told otherwise.
+    must(serves_at == Some("127.0.0.1:8788"), "the probes ask where no node answers");
+    must(
+        probe("readinessProbe") == ["/proc/1/exe", "health", "--ready"],
+        "it is not known when a node is ready",
+    );
+    must(probe("livenessProbe") == ["/proc/1/exe", "health"], "a node is ended because of something else");
+    let patience = |what: &str| container["livenessProbe"][what].as_u64().unwrap_or_default();
+    must(patience("periodSeconds") * patience("failureThreshold") >= 60, "a node is ended too soon");
+    wrong
+}
+
 /// Returns everything that is wrong with the nodes.
 fn wrong_with_nodes(all: &[Value]) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -136,11 +157,16 @@ fn wrong_with_nodes(all: &[Value]) -> Vec<String> {
     }
     must(pod["spec"]["securityContext"]["fsGroup"].is_u64(), "the program cannot read its secrets");
     must(container["resources"]["limits"]["cpu"].is_string(), "the number of workers is not known");
-    must(container["livenessProbe"].is_null(), "a node is ended because of something else");
+    let machine = env.get("TASKWORK_MACHINE").map(|one| &one["valueFrom"]["fieldRef"]["fieldPath"]);
+    must(
+        machine.is_some_and(|path| path == "metadata.name"),
+        "the controller does not find the node of a pod",
+    );
     for selector in [&nodes["spec"]["selector"], &budget["spec"]["selector"], &network["spec"]["podSelector"]]
     {
         must(selects(selector, pod), "something is for other pods than these");
     }
+    wrong.extend(wrong_with_probes(container, option("--health")));
     wrong
 }
 
@@ -199,7 +225,8 @@ fn the_manifests_agree_with_each_other() {
 #[test]
 fn the_overlays_agree_with_themselves() {
     let tools = Tools::find();
-    for (overlay, has_zookeeper) in [("dev", true), ("production", false), ("spot", true)] {
+    for (overlay, has_zookeeper) in [("dev", true), ("elastic", true), ("production", false), ("spot", true)]
+    {
         let made = made(&format!("the overlay {overlay}"), tools.overlay(&format!("overlays/{overlay}")));
         let Some(all) = made else { return };
         assert_eq!(wrong_with_nodes(&all), Vec::<String>::new(), "{overlay}");
@@ -245,12 +272,62 @@ fn the_chart_agrees_with_itself_and_refuses_what_cannot_work() {
     assert!(network["spec"]["egress"][1]["to"].is_null(), "ZooKeeper is not among the pods");
 }
 
+#[test]
+fn the_controller_may_do_what_it_does_and_nothing_else() {
+    let Some(all) = made("the overlay elastic", Tools::find().overlay("overlays/elastic")) else { return };
+    let nodes = find(&all, "Deployment", "taskwork-node").unwrap();
+    assert!(nodes["spec"]["replicas"].is_null(), "applying it again would change the number of nodes");
+    let controller = &find(&all, "Deployment", "taskwork-scale").unwrap()["spec"]["template"]["spec"];
+    assert_eq!(controller["serviceAccountName"], "taskwork-scale");
+    let binding = find(&all, "RoleBinding", "taskwork-scale").unwrap();
+    assert_eq!(
+        (&binding["roleRef"]["name"], &binding["subjects"][0]["name"]),
+        (&"taskwork-scale".into(), &"taskwork-scale".into())
+    );
+    let file = find(&all, "ConfigMap", "taskwork-scale").unwrap()["data"]["connector.json"].as_str().unwrap();
+    let connector: Value = serde_json::from_str(file).unwrap();
+    assert_eq!(
+        (&connector["kind"], &connector["deployments"]["pods"]),
+        (&"kubernetes".into(), &nodes["metadata"]["name"])
+    );
+    let limit = &nodes["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"];
+    assert_eq!(
+        connector["offers"][0]["workers"].to_string(),
+        limit.as_str().unwrap(),
+        "as many as a node starts"
+    );
+    // What src/connector/kubernetes/api.rs of taskwork-scale asks for.
+    let role = find(&all, "Role", "taskwork-scale").unwrap();
+    let rules: Vec<_> = each(&role["rules"])
+        .map(|rule| (texts(&rule["resources"]), texts(&rule["verbs"]), texts(&rule["resourceNames"])))
+        .collect();
+    assert_eq!(
+        rules,
+        [
+            (vec!["deployments"], vec!["get", "patch"], vec!["taskwork-node"]),
+            (vec!["pods"], vec!["list", "patch", "delete"], vec![]),
+        ]
+    );
+}
+
 /// A check that cannot fail would be worth nothing.
 #[test]
 fn what_is_wrong_is_noticed() {
-    let cases: [(&str, &str, Value, &str); 5] = [
+    let cases: [(&str, &str, Value, &str); 7] = [
         ("Deployment", "/spec/template/spec/terminationGracePeriodSeconds", 38.into(), "killed"),
         ("Deployment", "/spec/template/spec/containers/0/args/1", "--listen=0.0.0.0:7421".into(), "port"),
+        (
+            "Deployment",
+            "/spec/template/spec/containers/0/livenessProbe/exec/command/1",
+            "x".into(),
+            "something else",
+        ),
+        (
+            "Deployment",
+            "/spec/template/spec/containers/0/livenessProbe/failureThreshold",
+            1.into(),
+            "too soon",
+        ),
         ("PodDisruptionBudget", "/spec/selector/matchLabels", serde_json::json!({"a": "b"}), "other pods"),
         ("NetworkPolicy", "/spec/egress/1/ports", Value::Array(Vec::new()), "ZooKeeper"),
         ("Deployment", "/spec/template/spec/containers/0/volumeMounts", Value::Null, "secrets"),

@@ -21,7 +21,8 @@ pub(crate) const PACKAGES: &[&str] = &["python3-pip"];
 const VERSIONS: [&str; 3] = ["1.28", "1.31", "1.35"];
 
 /// The folders of manifests, as users give them to kubectl.
-const FOLDERS: [&str; 5] = ["base", "overlays/dev", "overlays/production", "overlays/spot", "zookeeper"];
+const FOLDERS: [&str; 6] =
+    ["base", "overlays/dev", "overlays/elastic", "overlays/production", "overlays/spot", "zookeeper"];
 
 /// The settings of the chart with which it is checked, and the names for what it makes of them.
 const CHARTS: [(&str, &[&str]); 2] =

@@ -5,8 +5,9 @@ use std::{num::NonZeroUsize, thread};
 use anyhow::Result;
 
 use crate::{
+    axe,
     data::{self, Data},
-    install,
+    install, monitoring,
     step::{self, Step},
     workspace,
 };
@@ -20,15 +21,21 @@ const MODEL_PACKAGES: &[&str] = &["gcc", "libc6-dev", "spin"];
 /// The packages that the tests of the dashboard's pages need.
 const BROWSER_PACKAGES: &[&str] = &["chromium", "chromium-driver"];
 
+/// The packages that the test of the connector to Slurm needs.
+const SLURM_PACKAGES: &[&str] = &["munge", "slurm-client", "slurmctld", "slurmd"];
+
 /// Runs the unit, integration and documentation tests of the whole workspace.
 ///
 /// # Errors
 /// A step failed, a package could not be installed, or CI has no data folder.
 pub(crate) fn run(long: bool) -> Result<()> {
     // The programs that tests start besides those of the workspace.
-    install::debian_packages(&[zk_server::PACKAGES, NETWORK_PACKAGES, MODEL_PACKAGES].concat())?;
+    install::debian_packages(
+        &[zk_server::PACKAGES, NETWORK_PACKAGES, MODEL_PACKAGES, monitoring::PACKAGES].concat(),
+    )?;
     if long {
-        install::debian_packages(BROWSER_PACKAGES)?;
+        install::debian_packages(&[BROWSER_PACKAGES, SLURM_PACKAGES, axe::PACKAGES].concat())?;
+        axe::prepare()?;
     }
     let data = Data::locate();
     data.require(workspace::in_ci())?;
@@ -60,7 +67,9 @@ fn steps(data: &Data, long: bool) -> Vec<Step> {
         ),
     ];
     if long {
-        steps.push(Step::cargo("pages", "test -p taskwork-tests --test pages -- --ignored"));
+        let pages = Step::cargo("pages", "test -p taskwork-tests --test pages -- --ignored");
+        steps.push(pages.env(axe::VARIABLE, axe::script().to_string_lossy()));
+        steps.push(Step::cargo("Slurm", "test -p taskwork-tests --test slurm -- --ignored"));
     }
     steps.into_iter().map(|step| with_environment(step, data, long)).collect()
 }

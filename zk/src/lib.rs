@@ -14,6 +14,7 @@
 //! | [`figures`] | what each node has done for a job |
 //! | [`suggestion`] | what does a user suggest to a running job |
 //! | [`question`] | what does a user want to know of a running job |
+//! | [`scaling`] | which controller decides how many machines there are |
 //! | [`tidy`] | which znodes are no longer needed |
 //!
 //! The recipes are written against [`Store`], a small trait with ZooKeeper's interface and nothing more.
@@ -58,6 +59,7 @@ pub mod journal;
 pub mod mail;
 pub mod suggestion;
 pub mod question;
+pub mod scaling;
 pub mod tidy;
 #[cfg(test)]
 mod recipes_tests;

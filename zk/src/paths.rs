@@ -5,6 +5,9 @@
 //!   members/<node>              ephemeral: where a node listens, and how it is recognised
 //!   election/<job>~<node>~<number>   ephemeral: the lowest number of a job leads
 //!   drain/<node>                a node that is asked to leave
+//!   scale                       what the controller of the machines remembers; its version is the fence
+//!     controller                ephemeral: who that is
+//!     said                      what it has decided lately, for people
 //!   identity                    which job the tree of a directory is for
 //!   jobs/<job>                  the record
 //!     root                      the root task's envelope, for every attempt
@@ -184,6 +187,21 @@ impl ClusterPaths {
     /// Returns the path of a node that is asked to leave.
     pub fn drain(&self, node: &str) -> String {
         format!("{}/drain/{node}", self.0)
+    }
+
+    /// Returns what the controller of the machines remembers.
+    pub fn scale(&self) -> String {
+        format!("{}/scale", self.0)
+    }
+
+    /// Returns who the controller of the machines is.
+    pub fn scale_controller(&self) -> String {
+        format!("{}/scale/controller", self.0)
+    }
+
+    /// Returns what the controller of the machines has decided lately.
+    pub fn scale_said(&self) -> String {
+        format!("{}/scale/said", self.0)
     }
 
     /// Returns the folder of the jobs.

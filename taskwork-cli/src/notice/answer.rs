@@ -20,7 +20,7 @@ pub(super) struct Going {
 /// An answer that says nothing that is known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the answer is not {0}")]
-pub(super) struct Garbled(&'static str);
+pub(crate) struct Garbled(&'static str);
 
 /// The kinds of Azure's events after which the machine has gone, or been started anew.
 const AZURE_ENDS: [&str; 4] = ["Preempt", "Terminate", "Redeploy", "Reboot"];

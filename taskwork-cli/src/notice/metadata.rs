@@ -1,5 +1,5 @@
-//! Requests to the metadata service of a cloud: HTTP/1.1 in the clear to an address of the machine's own link, never
-//! through a proxy. Everything that it does has a bound, whatever it answers.
+//! Requests to the metadata service of a cloud, and to a node of this machine: HTTP/1.1 in the clear to an address of the
+//! machine's own link, never through a proxy. Everything that it does has a bound, whatever it answers.
 
 use std::{
     io,
@@ -14,9 +14,9 @@ use tokio::{net::TcpStream, pin, time};
 
 use super::answer::Garbled;
 
-/// A metadata service.
+/// A metadata service, or what a node serves.
 #[derive(Debug, Clone)]
-pub(super) struct Service {
+pub(crate) struct Service {
     /// Its host and port.
     host: String,
     /// The time limit of a request.
@@ -25,18 +25,18 @@ pub(super) struct Service {
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     /// The time by the clock of the service.
     pub(super) date: Option<SystemTime>,
     /// The header by which Google's service tells itself from others.
     pub(super) flavor: Option<String>,
-    pub(super) body: String,
+    pub(crate) body: String,
 }
 
 /// Why there is no answer that can be used.
 #[derive(Debug, Error)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     #[error("it does not answer within {} ms", .0.as_millis())]
     Late(Duration),
     #[error("it cannot be reached: {0}")]
@@ -69,12 +69,12 @@ impl Service {
         Self { host, timeout: TIMEOUT }
     }
 
-    #[cfg(test)]
-    pub(super) fn with_timeout(host: String, timeout: Duration) -> Self {
+    #[cfg(any(test, feature = "web"))]
+    pub(crate) fn with_timeout(host: String, timeout: Duration) -> Self {
         Self { host, timeout }
     }
 
-    pub(super) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Answer, Trouble> {
+    pub(crate) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Answer, Trouble> {
         self.ask(Method::GET, path, headers).await
     }
 

@@ -12,7 +12,7 @@
 mod answer;
 mod cloud;
 mod file;
-mod metadata;
+pub(crate) mod metadata;
 mod policy;
 mod source;
 #[cfg(test)]

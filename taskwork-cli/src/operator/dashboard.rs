@@ -1,4 +1,5 @@
-//! `taskwork dashboard`: observes a cluster, or reads a record of one, and serves what it sees.
+//! `taskwork dashboard`: observes a cluster, or reads a record of one, and serves what it sees. If there is no cluster
+//! yet, it waits for one, and says so.
 
 use std::{
     convert::Infallible,
@@ -11,13 +12,13 @@ use std::{
 };
 
 use taskwork::{
-    client::Observer,
+    client::{ClientError, Observer},
     view::{Event, Recorder, replay},
 };
 
 use crate::{
     Failure,
-    failure::print,
+    failure::{print, tell},
     web::{Board, Offer, Site},
 };
 
@@ -32,7 +33,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     /// Show a cluster as a record has left it, instead of one that is there; no servers are needed.
-    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "allow_actions"])]
     replay: Option<PathBuf>,
 }
 
@@ -70,26 +71,36 @@ fn announce(site: &Site) {
     print(&format!("serving {}\n", site.url()));
 }
 
-/// Shows what is observed, until something is refused.
+/// Shows what is observed, until something is refused. `missing` is why there is no cluster to be observed yet.
 pub(super) async fn observe(
     observer: Observer,
     site: Site,
     arguments: &Arguments,
     cluster: &str,
+    missing: Option<ClientError>,
 ) -> Result<Infallible, Failure> {
     announce(&site);
     let mut record = arguments.record.as_deref().map(begin_record).transpose()?;
     let board = Arc::new(Board::live(format!("/taskwork/{cluster}")));
+    if let Some(missing) = &missing {
+        tell(format_args!("note: {missing}. This waits for it"));
+        board.begin_to_wait(missing.to_string());
+    }
+    let mut waits = missing.is_some();
     let serving = site.serve(Arc::clone(&board));
-    let mut tell = |event: Event| {
+    let mut take = |event: Event| {
         board.apply(&event);
+        if waits && !board.waits() {
+            waits = false;
+            tell(format_args!("note: cluster {cluster:?} is there now"));
+        }
         if let Some(why) = record.as_mut().and_then(|record| record.note(&event)) {
             tracing::warn!("{why}");
         }
     };
     tokio::select! {
         never = serving => match never {},
-        refused = observer.follow(&mut tell) => Err(refused.into()),
+        refused = observer.follow(&mut take) => Err(refused.into()),
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod act;
 #[cfg(feature = "dashboard")]
+mod compare;
+#[cfg(feature = "dashboard")]
 mod dashboard;
 mod findings;
 mod job;
@@ -9,9 +11,17 @@ mod jobs;
 mod nodes;
 mod json;
 mod ledger;
+#[cfg(feature = "dashboard")]
+mod report;
+#[cfg(feature = "scale")]
+mod scale;
 mod status;
 pub(crate) mod table;
+#[cfg(feature = "top")]
+mod top;
 mod wait;
+#[cfg(feature = "scale")]
+mod whatif;
 mod workflow;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
@@ -19,7 +29,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use taskwork::{
     Client, JobId,
-    client::{Overview, doctor},
+    client::{ClientError, Overview, doctor},
 };
 
 use crate::{
@@ -80,6 +90,23 @@ enum Command {
     /// Observe the cluster until Ctrl-C, and show it in browsers: what it works on, and its metrics.
     #[cfg(feature = "dashboard")]
     Dashboard(Dashboard),
+    /// Write the page of a job into one file, which a browser shows without a server: what the cluster still knows of
+    /// it, or what a record has.
+    #[cfg(feature = "dashboard")]
+    Report(With<report::Arguments>),
+    /// Compare two jobs, of the cluster or of records: a table, or with -o a page with both on one axis.
+    #[cfg(feature = "dashboard")]
+    Compare(With<compare::Arguments>),
+    /// Observe the cluster on the terminal until q is pressed. Without a terminal, print once what is known.
+    #[cfg(feature = "top")]
+    Top(With<top::Arguments>),
+    /// Start machines for the cluster and end them again, as its jobs need them, until Ctrl-C. One controller of a
+    /// cluster does so at a time; further ones wait.
+    #[cfg(feature = "scale")]
+    Scale(With<scale::Arguments>),
+    /// Show when a job would be finished with another number of nodes, and what that would cost.
+    #[cfg(feature = "scale")]
+    Whatif(With<whatif::Arguments>),
     /// Print what lets a shell complete this command: bash, elvish, fish, powershell or zsh.
     Completions(Completions),
     /// Write the man pages of this command.
@@ -168,6 +195,16 @@ struct Dashboard {
     common: Common,
 }
 
+/// The arguments of a command, with those that all have.
+#[cfg(any(feature = "dashboard", feature = "top"))]
+#[derive(Debug, clap::Args)]
+struct With<A: clap::Args> {
+    #[command(flatten)]
+    of: A,
+    #[command(flatten)]
+    common: Common,
+}
+
 #[derive(Debug, clap::Args)]
 struct Forget {
     /// The jobs, as `taskwork jobs` lists them; the numbers alone suffice.
@@ -217,6 +254,28 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
             common.log.start(Level::Warn);
             return dashboard(served, common);
         }
+        #[cfg(feature = "top")]
+        Command::Top(With { of, common }) => return top::run(of, common),
+        #[cfg(feature = "scale")]
+        Command::Scale(With { of, common }) => return scale::run(of, common),
+        #[cfg(feature = "scale")]
+        Command::Whatif(With { common, .. }) => common,
+        #[cfg(feature = "dashboard")]
+        Command::Report(With { of, common }) => {
+            of.check(common.json)?;
+            if let Some(written) = of.of_record(common.json) {
+                return written;
+            }
+            common
+        }
+        #[cfg(feature = "dashboard")]
+        Command::Compare(With { of, common }) => {
+            of.check(common.json)?;
+            if !of.needs_cluster() {
+                return of.of_records(common.json);
+            }
+            common
+        }
         Command::Status(common)
         | Command::Doctor(common)
         | Command::Nodes(common)
@@ -236,10 +295,7 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
     common.log.start(Level::Warn);
     let (cluster, json) = (&common.cluster, common.json);
     if let Command::Doctor(_) = command {
-        let found = runtime()?.block_on(doctor::diagnose(&cluster.connect()?, cluster.name()))?;
-        print(&if json { format!("{}\n", findings::json(&found)) } else { findings::text(&found) });
-        let well = found.iter().all(|finding| finding.ok);
-        return Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        return diagnose(cluster, json);
     }
     let patience = match &command {
         Command::Wait(_) => common.patience.of_waiting(),
@@ -260,6 +316,13 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         desk.client.close().await;
         done.map_err(|failure| if hint.is_empty() { failure } else { failure.hint(&hint) })
     })
+}
+
+fn diagnose(cluster: &ClusterArguments, json: bool) -> Result<ExitCode, Failure> {
+    let found = runtime()?.block_on(doctor::diagnose(&cluster.connect()?, cluster.name()))?;
+    print(&if json { format!("{}\n", findings::json(&found)) } else { findings::text(&found) });
+    let well = found.iter().all(|finding| finding.ok);
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Shows a cluster, or a record of one, until Ctrl-C.
@@ -283,8 +346,14 @@ fn dashboard(served: &dashboard::Arguments, common: &Common) -> Result<ExitCode,
         let observer = client.observer();
         // The observer has a session of its own.
         client.close().await;
-        checked?;
-        dashboard::observe(observer, site, served, cluster.name()).await
+        let missing = match checked {
+            // Its first node or job may be started after this.
+            Err(error @ ClientError::NoCluster { .. }) => Some(error),
+            other => other.map(|()| None)?,
+        };
+        // Operators act in a session that is opened when they do.
+        let site = site.acting_by(&client);
+        dashboard::observe(observer, site, served, cluster.name(), missing).await
     };
     runtime.block_on(interruptible(observing)).map(|never| match never {})
 }
@@ -317,7 +386,17 @@ impl Desk {
             Command::Retry(OfJob { job, .. }) => act::retry(self, &job).await?,
             Command::Forget(Forget { jobs, force, .. }) => act::forget(self, jobs, force).await?,
             #[cfg(feature = "dashboard")]
+            Command::Report(With { of, .. }) => return report::run(self, &of).await,
+            #[cfg(feature = "dashboard")]
+            Command::Compare(With { of, .. }) => return compare::run(self, &of).await,
+            #[cfg(feature = "dashboard")]
             Command::Dashboard(_) => {}
+            #[cfg(feature = "top")]
+            Command::Top(_) => {}
+            #[cfg(feature = "scale")]
+            Command::Whatif(With { of, .. }) => whatif::run(self, &of).await?,
+            #[cfg(feature = "scale")]
+            Command::Scale(_) => {}
         }
         Ok(ExitCode::SUCCESS)
     }

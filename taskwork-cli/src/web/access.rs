@@ -13,7 +13,10 @@ use std::{
 use axum::{
     body,
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    http::{
+        HeaderMap, HeaderValue, Method, StatusCode,
+        header::{self, AsHeaderName},
+    },
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -21,6 +24,7 @@ use blake3::Hash;
 use taskwork::client::read_secret;
 
 use super::{
+    actions::Operators,
     assets,
     guard::{Names, Refusal, SIGN_IN},
 };
@@ -34,23 +38,56 @@ const TOKEN_BYTES_MAX: usize = 4 << 10;
 const FORM_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for which a browser may read after the form.
 const SESSION_S: u64 = 12 * 60 * 60;
+/// The time for which an operator may act who has signed in.
+const OPERATOR_SESSION_S: u64 = 60 * 60;
 /// The time in which wrong tokens are told of once in the log.
 const TRIES_INTERVAL: Duration = Duration::from_secs(60);
 /// What is served to everybody: whether the process is well, and what a browser needs to show the form.
 const FOR_ALL: [&str; 4] = ["/livez", "/readyz", "/style.css", "/icon.svg"];
 
-/// A token that must be known to read anything.
+/// What a token is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// To look.
+    Viewer,
+    /// To act.
+    Operator,
+}
+
+impl Role {
+    /// Returns the option that names the file of such a token.
+    fn option(self) -> &'static str {
+        match self {
+            Self::Viewer => "--token-file",
+            Self::Operator => "--operator-token-file",
+        }
+    }
+
+    /// Returns what the keys of cookies are derived for: a cookie of one role is none of the other.
+    fn context(self) -> &'static str {
+        match self {
+            Self::Viewer => "taskwork 2025 dashboard cookie",
+            Self::Operator => "taskwork 2026 operator cookie",
+        }
+    }
+}
+
+/// A token that must be known to read anything, or to act.
 pub(crate) struct Token {
     hash: Hash,
     /// What cookies are signed with.
     key: [u8; 32],
     /// The name of the cookie. Browsers send cookies to all ports of a host, so each token has one of its own.
     cookie: String,
+    /// How long a cookie counts.
+    session_s: u64,
 }
 
 /// What lets requests in that know the token.
 pub(super) struct Door {
     token: Token,
+    /// Those who may act may read, too.
+    operators: Option<Arc<Operators>>,
     /// The names by which this is reached.
     names: Arc<Names>,
     /// Whether browsers speak TLS with this process.
@@ -60,7 +97,7 @@ pub(super) struct Door {
 
 /// Attempts to sign in with a wrong token.
 #[derive(Debug, Default)]
-struct Tries {
+pub(super) struct Tries {
     told_at: Option<Instant>,
     untold: u64,
 }
@@ -75,6 +112,14 @@ impl Tries {
             std::mem::take(&mut self.untold)
         })
     }
+
+    /// Counts one, and tells of it if it is time to.
+    pub(super) fn note(tries: &Mutex<Self>, now: Instant, what: &str) {
+        let untold = tries.lock().unwrap_or_else(PoisonError::into_inner).count(now);
+        if let Some(tries) = untold {
+            tracing::warn!(tries, "{what}");
+        }
+    }
 }
 
 impl Token {
@@ -83,31 +128,47 @@ impl Token {
     /// # Errors
     /// If it cannot be read, or others can read it, or it can be guessed.
     pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
+        Self::read_as(Role::Viewer, file)
+    }
+
+    /// Reads a token for something from a file.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(super) fn read_as(role: Role, file: &Path) -> Result<Self, Failure> {
+        let option = role.option();
         let refused = |why: String| {
             Failure::usage(format!(
-                "--token-file {}: {why}.\n  Make one with: (umask 077; head -c 24 /dev/urandom | base64 > FILE)",
+                "{option} {}: {why}.\n  Make one with: (umask 077; head -c 24 /dev/urandom | base64 > FILE)",
                 file.display()
             ))
         };
         let text = read_secret(file, TOKEN_BYTES_MAX as u64).map_err(|why| refused(why.to_string()))?;
-        Self::of(text.trim()).map_err(|why| refused(why.to_owned()))
+        Self::of(role, text.trim()).map_err(|why| refused(why.to_owned()))
     }
 
-    fn of(text: &str) -> Result<Self, &'static str> {
+    pub(super) fn of(role: Role, text: &str) -> Result<Self, &'static str> {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("it does not hold one line of printable characters");
         }
         if text.len() < TOKEN_CHARS_MIN {
             return Err("its token has less than 20 characters, and could be guessed");
         }
-        let key = blake3::derive_key("taskwork 2025 dashboard cookie", text.as_bytes());
+        let key = blake3::derive_key(role.context(), text.as_bytes());
         let mark = blake3::keyed_hash(&key, b"name of the cookie").to_hex();
-        Ok(Self { hash: blake3::hash(text.as_bytes()), key, cookie: format!("taskwork-{}", &mark[..8]) })
+        let session_s = if role == Role::Viewer { SESSION_S } else { OPERATOR_SESSION_S };
+        let (hash, cookie) = (blake3::hash(text.as_bytes()), format!("taskwork-{}", &mark[..8]));
+        Ok(Self { hash, key, cookie, session_s })
     }
 
     /// Returns whether this is the token. Hashes are compared in constant time.
-    fn is(&self, text: &str) -> bool {
+    pub(super) fn is(&self, text: &str) -> bool {
         blake3::hash(text.as_bytes()) == self.hash
+    }
+
+    /// Returns whether both have the same text.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.hash == other.hash
     }
 
     fn signature(&self, until_s: u64) -> Hash {
@@ -120,14 +181,19 @@ impl Token {
     }
 
     /// Returns a cookie. If it is secure, browsers send it by TLS only.
-    fn cookie(&self, now_s: u64, is_secure: bool) -> String {
-        let until_s = now_s + SESSION_S;
+    pub(super) fn cookie(&self, now_s: u64, is_secure: bool) -> String {
+        let Self { cookie, session_s, .. } = self;
+        let until_s = now_s + session_s;
         let signature = self.signature(until_s).to_hex();
         let secure = if is_secure { "; Secure" } else { "" };
         format!(
-            "{}={until_s}.{signature}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Strict{secure}",
-            self.cookie
+            "{cookie}={until_s}.{signature}; Path=/; Max-Age={session_s}; HttpOnly; SameSite=Strict{secure}"
         )
+    }
+
+    /// Returns a cookie by which a browser forgets its own.
+    pub(super) fn no_cookie(&self) -> String {
+        format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", self.cookie)
     }
 
     fn is_cookie(&self, value: &str, now_s: u64) -> bool {
@@ -139,27 +205,43 @@ impl Token {
     }
 
     fn lets(&self, headers: &HeaderMap, now_s: u64) -> bool {
-        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        if let Some((scheme, token)) = bearer.and_then(|value| value.split_once(' '))
-            && scheme.eq_ignore_ascii_case("bearer")
-        {
-            return self.is(token.trim());
-        }
-        // Another scheme is that of a proxy in front: browsers send what they have signed in to it with.
+        bearer(headers).map_or_else(|| self.session(headers, now_s).is_some(), |token| self.is(token))
+    }
+
+    /// Returns the cookie by which a request is one of somebody who has signed in.
+    pub(super) fn session<'a>(&self, headers: &'a HeaderMap, now_s: u64) -> Option<&'a str> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let mut pairs =
             cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs.any(|(name, value)| name == self.cookie && self.is_cookie(value, now_s))
+        let own = pairs.find(|(name, value)| *name == self.cookie && self.is_cookie(value, now_s));
+        own.map(|(_, value)| value)
     }
 }
 
-fn now_s() -> u64 {
+/// Returns the token that a program has sent. Another scheme is that of a proxy in front: browsers send what they have
+/// signed in to it with.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = text(headers, header::AUTHORIZATION)?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+pub(super) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl Door {
     pub(super) fn new(token: Token, names: Arc<Names>, has_tls: bool) -> Self {
-        Self { token, names, has_tls, tries: Mutex::default() }
+        Self { token, operators: None, names, has_tls, tries: Mutex::default() }
+    }
+
+    /// Lets those who may act read, too.
+    pub(super) fn with_operators(self, operators: Option<Arc<Operators>>) -> Self {
+        Self { operators, ..self }
+    }
+
+    fn lets(&self, headers: &HeaderMap) -> bool {
+        self.token.lets(headers, now_s())
+            || self.operators.as_ref().is_some_and(|operators| operators.let_read(headers))
     }
 
     /// Returns whether a form was not sent by a page of another site. A proxy may ask by another name than browsers.
@@ -175,14 +257,11 @@ impl Door {
     }
 
     fn note_try(&self) {
-        let untold = self.tries.lock().unwrap_or_else(PoisonError::into_inner).count(Instant::now());
-        if let Some(tries) = untold {
-            tracing::warn!(tries, "somebody has tried to sign in with another token");
-        }
+        Tries::note(&self.tries, Instant::now(), "somebody has tried to sign in with another token");
     }
 }
 
-fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+pub(super) fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
@@ -195,7 +274,7 @@ pub(super) async fn check(State(door): State<Arc<Door>>, request: Request, next:
             _ => form(StatusCode::OK, ""),
         };
     }
-    if FOR_ALL.contains(&path) || door.token.lets(request.headers(), now_s()) {
+    if FOR_ALL.contains(&path) || door.lets(request.headers()) {
         return next.run(request).await;
     }
     if path == "/" {
@@ -264,7 +343,7 @@ pub(super) mod tests {
     pub(in crate::web) const TOKEN: &str = "a-token-that-nobody-guesses";
 
     pub(in crate::web) fn token() -> Token {
-        Token::of(TOKEN).unwrap()
+        Token::of(Role::Viewer, TOKEN).unwrap()
     }
 
     #[test]
@@ -330,7 +409,7 @@ pub(super) mod tests {
         let value = cookie.split_once('=').unwrap().1.split_once(';').unwrap().0;
         assert!(token.is_cookie(value, 1_000) && token.is_cookie(value, 1_000 + SESSION_S - 1));
         assert!(!token.is_cookie(value, 1_000 + SESSION_S));
-        let other = Token::of("another-token-nobody-guesses").unwrap();
+        let other = Token::of(Role::Viewer, "another-token-nobody-guesses").unwrap();
         assert!(!other.is_cookie(value, 1_000));
         let (_, signature) = value.split_once('.').unwrap();
         for made_up in
@@ -342,7 +421,7 @@ pub(super) mod tests {
         assert!(token.cookie(1_000, false).ends_with("HttpOnly; SameSite=Strict"));
         // Two dashboards on one host do not take each other's.
         assert!(token.cookie.starts_with("taskwork-") && token.cookie.len() == "taskwork-".len() + 8);
-        assert!(token.cookie != other.cookie && token.cookie == Token::of(TOKEN).unwrap().cookie);
+        assert!(token.cookie != other.cookie && token.cookie == self::token().cookie);
     }
 
     #[test]

@@ -8,7 +8,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+use super::single;
+
 /// A file.
+#[derive(Clone, Copy)]
 struct Asset {
     name: &'static str,
     content: &'static [u8],
@@ -22,7 +25,9 @@ macro_rules! assets {
 
 /// All files of the folder but the form for the token.
 const ASSETS: &[Asset] = assets![
+    "actions.js",
     "charts.js",
+    "costs.js",
     "data.js",
     "dom.js",
     "icon.svg",
@@ -32,6 +37,7 @@ const ASSETS: &[Asset] = assets![
     "model.js",
     "pages.js",
     "parts.js",
+    "save.js",
     "style.css",
     "text.js",
     "theme.js",
@@ -40,14 +46,26 @@ const ASSETS: &[Asset] = assets![
 /// The form for the token.
 pub(super) const SIGN_IN_PAGE: &str = include_str!("assets/sign-in.html");
 
-/// The tags by which browsers know whether they have a file already.
-static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| {
-    let tag = |asset: &Asset| {
+/// The script that the pages begin with: all modules, one after the other. A browser asks for one file then, and not for a
+/// dozen.
+const SCRIPT: &str = "app.js";
+static SCRIPT_TEXT: LazyLock<String> = LazyLock::new(single::script_of_pages);
+
+/// What is served: the files and the script, each with the tag by which browsers know whether they have it already.
+static SERVED: LazyLock<Vec<(Asset, HeaderValue)>> = LazyLock::new(|| {
+    let script = Asset { name: SCRIPT, content: SCRIPT_TEXT.as_bytes() };
+    let tagged = |asset: Asset| {
         let tag = format!("\"{}\"", &blake3::hash(asset.content).to_hex()[..16]);
-        HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("\"\""))
+        (asset, HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("\"\"")))
     };
-    ASSETS.iter().map(tag).collect()
+    ASSETS.iter().copied().chain([script]).map(tagged).collect()
 });
+
+/// Returns a file that is a text.
+pub(super) fn text(name: &str) -> Option<&'static str> {
+    let asset = ASSETS.iter().find(|asset| asset.name == name)?;
+    str::from_utf8(asset.content).ok()
+}
 
 /// Serves the page from which the others follow.
 pub(super) async fn index(headers: HeaderMap) -> Response {
@@ -60,7 +78,7 @@ pub(super) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Respo
 }
 
 fn serve(name: &str, headers: &HeaderMap) -> Response {
-    let Some((asset, tag)) = ASSETS.iter().zip(&*TAGS).find(|(asset, _)| asset.name == name) else {
+    let Some((asset, tag)) = SERVED.iter().find(|(asset, _)| asset.name == name) else {
         return (StatusCode::NOT_FOUND, "there is no such page\n").into_response();
     };
     // The next release has other files under the same names.
@@ -99,6 +117,21 @@ mod tests {
         let served = ASSETS.iter().map(|asset| asset.name).chain(["sign-in.html"]).map(str::to_owned);
         assert_eq!(served.collect::<BTreeSet<_>>(), files);
         assert!(ASSETS.iter().all(|asset| kind(asset.name) != "application/octet-stream"));
+    }
+
+    #[test]
+    fn the_pages_begin_with_all_modules_in_one_script() {
+        let index = text("index.html").unwrap();
+        assert_eq!(index.matches(".js\"").count(), 2, "the theme and the script");
+        assert!(index.contains("<script type=\"module\" src=\"app.js\"></script>"));
+        assert!(ASSETS.iter().all(|asset| asset.name != SCRIPT));
+        let is_script = |name: &str| path::Path::new(name).extension().is_some_and(|end| end == "js");
+        for asset in ASSETS.iter().filter(|asset| is_script(asset.name) && asset.name != "theme.js") {
+            let module = String::from_utf8_lossy(asset.content);
+            let line = module.lines().find(|line| line.contains("function ")).unwrap();
+            let line = line.strip_prefix("export ").unwrap_or(line);
+            assert!(SCRIPT_TEXT.lines().any(|own| own == line), "{}", asset.name);
+        }
     }
 
     #[test]

@@ -44,6 +44,8 @@ struct Whole<'a> {
     cluster: &'a str,
     now_ms: u64,
     stale_since_ms: Option<u64>,
+    /// Why nothing is there yet, and what is waited for.
+    waits: Option<&'a str>,
     source: &'static str,
     snapshot: &'a Snapshot,
 }
@@ -62,6 +64,8 @@ struct Shown {
     view: View,
     seq: u64,
     silent_since_ms: Option<u64>,
+    /// Why nothing is there yet; until something is.
+    waits: Option<String>,
     followers: Vec<Follower>,
     /// The whole view as text, for the tick that it was made after.
     text: Option<(u64, Bytes)>,
@@ -104,11 +108,25 @@ impl Board {
         }
         let mut shown = self.shown();
         shown.view.apply(event);
+        if matches!(event.content, Content::Data(_) | Content::Children(_)) {
+            shown.waits = None;
+        }
         match event.content {
             Content::Tick => self.tell_changes(&mut shown),
             Content::Lost | Content::Found => self.tell_silence(&mut shown),
             _ => {}
         }
+    }
+
+    /// Says why there is nothing to be shown yet. That ends when something is seen.
+    pub(crate) fn begin_to_wait(&self, why: String) {
+        let mut shown = self.shown();
+        (shown.waits, shown.text) = (Some(why), None);
+    }
+
+    /// Returns whether there has been nothing to be shown yet.
+    pub(crate) fn waits(&self) -> bool {
+        self.shown().waits.is_some()
     }
 
     /// Returns whether what is shown is up to date, or else why not.
@@ -130,6 +148,11 @@ impl Board {
         self.shown().followers.len()
     }
 
+    /// Returns whether a node is known to have been asked to leave.
+    pub(super) fn is_draining(&self, node: &str) -> bool {
+        self.shown().view.member(node).is_some_and(|member| member.draining)
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.shown().view.snapshot()
     }
@@ -143,13 +166,13 @@ impl Board {
         let is_current = |(seq, _): &&(u64, Bytes)| *seq == shown.seq;
         let text = match shown.text.as_ref().filter(is_current) {
             Some((_, text)) => text.clone(),
-            None => Bytes::from(self.whole(&shown.view)),
+            None => Bytes::from(self.whole(&shown.view, shown.waits.as_deref())),
         };
         shown.text = Some((shown.seq, text.clone()));
         text
     }
 
-    fn whole(&self, view: &View) -> Vec<u8> {
+    fn whole(&self, view: &View, waits: Option<&str>) -> Vec<u8> {
         let mut snapshot = view.snapshot();
         snapshot.seq += self.base;
         for moment in &mut snapshot.moments {
@@ -162,6 +185,7 @@ impl Board {
             cluster: &self.name,
             now_ms: if is_live { unix_ms() } else { snapshot.cluster.at_ms },
             stale_since_ms: view.silent_since_ms(),
+            waits,
             source: if is_live { "live" } else { "replay" },
             snapshot: &snapshot,
         })
@@ -355,6 +379,24 @@ mod tests {
         }
         assert!(board.followers() <= 2, "{}", board.followers());
         assert!(!stays.is_closed());
+    }
+
+    #[test]
+    fn it_says_what_it_waits_for_until_something_is_there() {
+        let board = Board::live("/taskwork/default".to_owned());
+        let waits = || serde_json::from_slice::<Value>(&board.text()).unwrap()["waits"].clone();
+        assert_eq!((waits(), board.waits()), (Value::Null, false));
+        board.begin_to_wait("there is no cluster".to_owned());
+        // That nothing is there is no reason not to be ready.
+        board.apply(&Event::of(1, "", Content::Found));
+        board.apply(&Event::tick(1));
+        assert_eq!((waits(), board.waits(), board.ready()), (json!("there is no cluster"), true, Ok(())));
+        board.apply(&Event::of(2, "members/n1", Content::Data(b"anything".to_vec())));
+        board.apply(&Event::tick(2));
+        assert_eq!((waits(), board.waits()), (Value::Null, false));
+        board.apply(&Event::of(3, "members/n1", Content::Gone));
+        board.apply(&Event::tick(3));
+        assert_eq!((waits(), board.waits()), (Value::Null, false), "it was there");
     }
 
     #[test]

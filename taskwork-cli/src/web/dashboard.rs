@@ -17,14 +17,17 @@ use axum::{
     routing::get,
 };
 use hyper_util::service::TowerToHyperService;
+use taskwork::Client;
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use super::{
     Pages,
     access::{self, Door, Token},
+    actions::{self, Actions, Actor, Operators},
     assets,
     board::Board,
+    detail,
     events::{self, STREAMS_MAX},
     guard::{Names, Refusal, guard, host_name},
     server, tls,
@@ -52,6 +55,14 @@ pub(crate) struct Offer {
     /// it.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Let operators act on the pages: suspend, resume and cancel jobs, let nodes leave, suggest something to a job.
+    /// Without it everything can only be read.
+    #[arg(long, requires = "operator_token_file")]
+    allow_actions: bool,
+    /// A file with the token of an operator, as for --token-file but another one; several times for several operators. The
+    /// log names them by the names of their files.
+    #[arg(long, value_name = "FILE", requires = "allow_actions")]
+    operator_token_file: Vec<PathBuf>,
 }
 
 /// Where pages will be served, and to whom.
@@ -60,6 +71,9 @@ pub(crate) struct Site {
     tls: Option<TlsAcceptor>,
     token: Option<Token>,
     names: Names,
+    /// Those who may act, and what acts for them.
+    operators: Option<Arc<Operators>>,
+    actor: Option<Arc<dyn Actor>>,
 }
 
 impl Offer {
@@ -68,7 +82,7 @@ impl Offer {
     /// # Errors
     /// If others could read what is not meant for them, or a file cannot be read, or the address not be listened on.
     pub(crate) fn open(&self) -> Result<Site, Failure> {
-        let Self { listen, host_name, tls_cert, tls_key, token_file } = self;
+        let Self { listen, host_name, tls_cert, tls_key, token_file, .. } = self;
         if !listen.ip().is_loopback() && (tls_cert.is_none() || token_file.is_none()) {
             return Err(Failure::usage(format!(
                 "--listen {listen} could be reached by other machines, so it needs TLS and a token:\n  \
@@ -83,8 +97,14 @@ impl Offer {
         let tls =
             files.map(|(certificates, key): (&Path, &Path)| tls::acceptor(certificates, key)).transpose()?;
         let token = token_file.as_deref().map(Token::read).transpose()?;
+        let operators = if self.allow_actions {
+            Some(Arc::new(Operators::read(&self.operator_token_file, token.as_ref())?))
+        } else {
+            None
+        };
         let names = Names::of(listen.ip(), host_name);
-        Ok(Site { listener: server::listen("--listen", *listen)?, tls, token, names })
+        let listener = server::listen("--listen", *listen)?;
+        Ok(Site { listener, tls, token, names, operators, actor: None })
     }
 }
 
@@ -103,16 +123,30 @@ impl Site {
         format!("{scheme}://{at}/")
     }
 
+    /// Lets operators act by a client, if that is allowed.
+    pub(crate) fn acting_by(self, client: &Client) -> Self {
+        self.acting(|| actions::by_client(client))
+    }
+
+    pub(super) fn acting(self, actor: impl FnOnce() -> Arc<dyn Actor>) -> Self {
+        let actor = self.operators.is_some().then(actor);
+        Self { actor, ..self }
+    }
+
     /// Serves what a board shows, for ever.
     pub(crate) async fn serve(self, board: Arc<Board>) -> Infallible {
-        let Self { listener, tls, token, names } = self;
-        let names = Arc::new(names);
-        let door = token.map(|token| Door::new(token, Arc::clone(&names), tls.is_some()));
-        server::serve(listener, tls, TowerToHyperService::new(router(board, door, names))).await
+        let Self { listener, tls, token, names, operators, actor } = self;
+        let (names, has_tls) = (Arc::new(names), tls.is_some());
+        let door = token.map(|token| Door::new(token, Arc::clone(&names), has_tls));
+        let door = door.map(|door| door.with_operators(operators.clone()));
+        let actions = operators.zip(actor).map(|(operators, actor)| {
+            Arc::new(Actions::new(operators, actor, Arc::clone(&board), Arc::clone(&names), has_tls))
+        });
+        server::serve(listener, tls, TowerToHyperService::new(router(board, door, actions, names))).await
     }
 }
 
-fn router(board: Arc<Board>, door: Option<Door>, names: Arc<Names>) -> Router {
+fn router(board: Arc<Board>, door: Option<Door>, actions: Option<Arc<Actions>>, names: Arc<Names>) -> Router {
     let (its, ready) = (Arc::clone(&board), Arc::clone(&board));
     let pages = Pages::of_cluster(move || its.snapshot(), move || ready.ready());
     let served = Served { board, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
@@ -120,10 +154,12 @@ fn router(board: Arc<Board>, door: Option<Door>, names: Arc<Names>) -> Router {
         .route("/", get(assets::index))
         .route("/api/view", get(view))
         .route("/api/job/{id}", get(job))
+        .route("/api/job/{id}/series.csv", get(series))
         .route("/events", get(events::follow))
         .route("/{asset}", get(assets::asset))
         .with_state(served)
         .merge(pages.routes())
+        .merge(actions::routes(actions))
         .fallback(|| async { Refusal(StatusCode::NOT_FOUND, "there is no such page".to_owned()) });
     let router = match door {
         Some(door) => router.layer(middleware::from_fn_with_state(Arc::new(door), access::check)),
@@ -143,6 +179,17 @@ async fn job(
     let job = served.board.job(&id);
     let job = job.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, "there is no such job".to_owned()))?;
     Ok(json(job.to_string()))
+}
+
+/// Serves a job over time as a table for other programs.
+async fn series(
+    State(served): State<Served>,
+    extract::Path(id): extract::Path<String>,
+) -> Result<Response, Refusal> {
+    let job = served.board.job(&id);
+    let job = job.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, "there is no such job".to_owned()))?;
+    let kind = HeaderValue::from_static("text/csv; charset=utf-8");
+    Ok(([(header::CONTENT_TYPE, kind)], detail::csv(&job)).into_response())
 }
 
 fn json(text: impl IntoResponse) -> Response {

@@ -13,12 +13,12 @@ use taskwork::{
 const APART_MS: u64 = 5_000;
 
 /// Returns whether an event of the cluster concerns a job.
-pub(super) fn concerns(moment: &Moment, id: &str, job: &JobNow) -> bool {
+pub(crate) fn concerns(moment: &Moment, id: &str, job: &JobNow) -> bool {
     moment.name == id || job.nodes.contains_key(&moment.name)
 }
 
 /// Returns the details of a job. What nodes would have to report is null as long as none has.
-pub(super) fn of(seq: u64, id: &str, job: &JobNow, moments: &[Moment]) -> Value {
+pub(crate) fn of(seq: u64, id: &str, job: &JobNow, moments: &[Moment]) -> Value {
     let about = &job.about;
     let nodes = job.nodes.iter().map(|(name, node)| {
         json!({
@@ -49,6 +49,22 @@ pub(super) fn of(seq: u64, id: &str, job: &JobNow, moments: &[Moment]) -> Value 
         // Nothing that an observer reads has one.
         "picture": null,
     })
+}
+
+/// Returns a job over time as CSV, from its details. What is not known is empty.
+pub(super) fn csv(detail: &Value) -> String {
+    const NUMBERS: [&str; 5] = ["worked", "share", "best", "bound", "open_tasks"];
+    const LAST: [&str; 3] = ["nodes", "workers", "busy"];
+    let mut lines = format!("at_ms,{},{}\r\n", LAST.join(","), NUMBERS.join(","));
+    let points = detail["series"]["points"].as_array();
+    for point in points.into_iter().flatten() {
+        let last = LAST.iter().map(|name| &point[name]["last"]);
+        let all = [&point["at_ms"]].into_iter().chain(last).chain(NUMBERS.iter().map(|name| &point[name]));
+        let cells = all.map(|value| if value.is_number() { value.to_string() } else { String::new() });
+        lines += &cells.collect::<Vec<_>>().join(",");
+        lines += "\r\n";
+    }
+    lines
 }
 
 /// Returns where the time of workers went; nothing if no node has said so.
@@ -95,7 +111,7 @@ fn steals(job: &JobNow) -> Value {
 }
 
 /// Returns when a better solution was first seen, and by whom if only one node says that it has found one then.
-fn improvements(job: &JobNow) -> Vec<Value> {
+pub(crate) fn improvements(job: &JobNow) -> Vec<Value> {
     let mut found: Vec<&Point> = Vec::new();
     for point in job.series.points.iter().filter(|point| point.best.is_some()) {
         if found.last().is_none_or(|last| last.best != point.best) {

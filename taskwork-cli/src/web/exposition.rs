@@ -1,6 +1,13 @@
-//! Metrics as text, in the format of `OpenMetrics`.
+//! Metrics as text, in the format that is asked for: that of `OpenMetrics`, or the older one of Prometheus.
+//!
+//! Both have the same samples. Prometheus asks for `OpenMetrics` and takes either; what reads only the older one, such as
+//! `promtool check metrics`, asks for nothing, so that is what is served then, as the libraries of Prometheus do.
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    time::Duration,
+};
 
 use prometheus_client::{
     collector::Collector,
@@ -12,8 +19,61 @@ use taskwork::Histogram;
 
 use super::families::{Family, Kind, Value};
 
-/// The media type of the text.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What all names begin with.
+pub(super) const PREFIX: &str = "taskwork";
+
+/// A format of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// Version 1.0.0 of `OpenMetrics`.
+    OpenMetrics,
+    /// Version 0.0.4 of the text format of Prometheus.
+    Prometheus,
+}
+
+impl Format {
+    /// Returns the format that the values of `Accept` prefer.
+    pub(super) fn wanted<'a>(accept: impl IntoIterator<Item = &'a str>) -> Self {
+        let ranges = accept.into_iter().flat_map(|ranges| ranges.split(','));
+        let mut wanted = (0.0, Self::Prometheus);
+        for (weight, format) in ranges.filter_map(Self::of_range) {
+            // Of those that are wanted alike it is the first.
+            if weight > wanted.0 {
+                wanted = (weight, format);
+            }
+        }
+        wanted.1
+    }
+
+    /// Returns the format of one media range, and how much it is wanted; `None` if it is neither.
+    fn of_range(range: &str) -> Option<(f32, Self)> {
+        let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
+        let (format, version) = match parts.next()?.as_str() {
+            "application/openmetrics-text" => (Self::OpenMetrics, "1.0.0"),
+            "text/plain" | "text/*" | "*/*" => (Self::Prometheus, "0.0.4"),
+            _ => return None,
+        };
+        let mut weight = 1.0;
+        for part in parts {
+            match part.split_once('=').map(|(name, value)| (name.trim(), value.trim().trim_matches('"'))) {
+                Some(("q", value)) => {
+                    weight = value.parse().ok().filter(|weight| (0.0..=1.0).contains(weight))?;
+                }
+                Some(("version", value)) if value != version => return None,
+                _ => {}
+            }
+        }
+        Some((weight, format))
+    }
+
+    /// Returns its media type.
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
 
 /// Families that were gathered for one scrape.
 #[derive(Debug)]
@@ -70,41 +130,111 @@ fn classes(times: &Histogram) -> (f64, Vec<(f64, u64)>) {
 }
 
 /// Returns the metrics as text.
-pub(super) fn text(families: Vec<Family>) -> String {
-    let mut registry = Registry::with_prefix("taskwork");
+pub(super) fn text(families: Vec<Family>, format: Format) -> String {
+    let is_counter = |family: &&Family| family.kind == Kind::Counter;
+    let counters: BTreeSet<String> =
+        families.iter().filter(is_counter).map(|family| format!("{PREFIX}_{}", family.name)).collect();
+    let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Gathered(families)));
     let mut text = String::new();
     // Writing to a text does not fail.
     let _ = text::encode(&mut text, &registry);
-    text
+    match format {
+        Format::OpenMetrics => text,
+        Format::Prometheus => text.lines().filter_map(|line| as_prometheus(line, &counters)).collect(),
+    }
+}
+
+/// Returns a line of `OpenMetrics` as the older format has it: what is said of a counter is said of its samples, whose
+/// names end with `_total`, and the text has no end of its own.
+fn as_prometheus(line: &str, counters: &BTreeSet<String>) -> Option<String> {
+    if line == "# EOF" {
+        return None;
+    }
+    let about = ["# HELP ", "# TYPE "].into_iter().find_map(|about| Some((about, line.strip_prefix(about)?)));
+    Some(match about.and_then(|(about, rest)| Some((about, rest.split_once(' ')?))) {
+        Some((about, (name, rest))) if counters.contains(name) => format!("{about}{name}_total {rest}\n"),
+        _ => format!("{line}\n"),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn metrics_are_written_as_the_format_wants_them() {
-        let job = || vec![("job", "j-1 \"x\"".to_owned())];
+    fn families() -> Vec<Family> {
+        let job = || vec![("job_id", "j-1 \"x\"".to_owned())];
         let family = |name, kind, samples| Family { name, help: "Some help.", kind, samples };
-        let text = text(vec![
+        vec![
             family("members", Kind::Gauge, vec![(Vec::new(), Value::Number(2.0))]),
             family("tasks", Kind::Counter, vec![(job(), Value::Number(7.0))]),
             family("nothing", Kind::Gauge, vec![]),
             family("steal_seconds", Kind::Histogram, vec![(job(), Value::Times(Histogram::default()))]),
-        ]);
+        ]
+    }
+
+    #[test]
+    fn metrics_are_written_as_the_format_wants_them() {
+        let text = text(families(), Format::OpenMetrics);
         for line in [
             "# HELP taskwork_members Some help.",
             "# TYPE taskwork_members gauge",
             "taskwork_members 2.0",
             "# TYPE taskwork_tasks counter",
-            "taskwork_tasks_total{job=\"j-1 \\\"x\\\"\"} 7.0",
-            "taskwork_steal_seconds_count{job=\"j-1 \\\"x\\\"\"} 0",
-            "taskwork_steal_seconds_bucket{le=\"+Inf\",job=\"j-1 \\\"x\\\"\"} 0",
+            "taskwork_tasks_total{job_id=\"j-1 \\\"x\\\"\"} 7.0",
+            "taskwork_steal_seconds_count{job_id=\"j-1 \\\"x\\\"\"} 0",
+            "taskwork_steal_seconds_bucket{le=\"+Inf\",job_id=\"j-1 \\\"x\\\"\"} 0",
             "# EOF",
         ] {
             assert!(text.lines().any(|written| written == line), "{line} is missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn the_older_format_differs_in_what_is_said_of_counters_only() {
+        let of = |format| text(families(), format);
+        let (new, old) = (of(Format::OpenMetrics), of(Format::Prometheus));
+        for line in ["# HELP taskwork_tasks_total Some help.", "# TYPE taskwork_tasks_total counter"] {
+            assert!(old.lines().any(|written| written == line), "{line} is missing in\n{old}");
+        }
+        let samples = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+        };
+        assert_eq!(samples(&old), samples(&new));
+        assert!(old.ends_with('\n') && !old.contains("# EOF"), "{old}");
+        assert!(old.contains("# TYPE taskwork_members gauge\n"), "{old}");
+    }
+
+    #[test]
+    fn the_format_is_the_one_that_is_asked_for() {
+        let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+                          text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        let newer = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
+                     text/plain;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.2";
+        for accept in [
+            prometheus,
+            newer,
+            "Application/OpenMetrics-Text",
+            "text/plain; q=0.2, application/openmetrics-text",
+        ] {
+            assert_eq!(Format::wanted([accept]), Format::OpenMetrics, "{accept}");
+        }
+        for accept in [
+            "",
+            "*/*",
+            "text/plain;version=0.0.4;q=1,*/*;q=0.1",
+            "text/html,application/xhtml+xml,*/*;q=0.8",
+            "application/openmetrics-text;version=0.0.1",
+            "application/openmetrics-text;q=0",
+            "application/openmetrics-text;q=much",
+            "application/openmetrics-text;q=7",
+            "application/openmetrics-text;q=0.1,text/plain",
+            ";;;=,=;q",
+        ] {
+            assert_eq!(Format::wanted([accept]), Format::Prometheus, "{accept}");
+        }
+        assert_eq!(Format::wanted(["text/html", "application/openmetrics-text"]), Format::OpenMetrics);
+        assert_eq!(Format::wanted([]), Format::Prometheus);
     }
 
     #[test]

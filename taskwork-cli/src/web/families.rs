@@ -7,6 +7,8 @@ use taskwork::{
     view::{JobAbout, Snapshot, Stage},
 };
 
+use super::costs;
+
 /// Metrics of one name.
 #[derive(Debug)]
 pub(super) struct Family {
@@ -23,6 +25,9 @@ pub(super) enum Kind {
     Counter,
     Histogram,
 }
+
+/// The label with the id of a job. Prometheus gives each target a label `job`, and would rename ours.
+pub(super) const JOB: &str = "job_id";
 
 /// What `handling_seconds` are.
 pub(super) const HANDLING: &str =
@@ -87,7 +92,7 @@ impl Families {
 }
 
 fn of_job(id: &str) -> Labels {
-    vec![("job", id.to_owned())]
+    vec![(JOB, id.to_owned())]
 }
 
 fn one(number: f64) -> [(Labels, Value); 1] {
@@ -113,6 +118,7 @@ pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Family> {
     let jobs: Vec<_> = running.chain(over).chain(waiting).take(JOBS_MAX).collect();
     progress(&jobs, &mut families);
     // What no node has said is not 0.
+    families.0.extend(costs::of_cluster(snapshot, &jobs));
     let reported: Vec<_> = jobs.into_iter().filter(|(_, job)| job.reported).collect();
     work(&reported, &mut families);
     zookeeper(&reported, &mut families);
@@ -194,7 +200,7 @@ fn work(jobs: &[(&str, &JobAbout)], families: &mut Families) {
 }
 
 fn zookeeper(jobs: &[(&str, &JobAbout)], families: &mut Families) {
-    let of_kind = |id: &str, kind: &str| vec![("job", id.to_owned()), ("kind", kind.to_owned())];
+    let of_kind = |id: &str, kind: &str| vec![(JOB, id.to_owned()), ("kind", kind.to_owned())];
     let requests = jobs.iter().flat_map(|(id, job)| {
         let requests = job.requests;
         let kinds = [
@@ -330,11 +336,11 @@ mod tests {
         put(&mut view, "jobs/j-0000000002/figures/n1", &report);
         let found = Gathered::of(view);
         for name in OF_REPORTS {
-            let jobs = found.labels(name, "job");
+            let jobs = found.labels(name, JOB);
             assert!(!jobs.is_empty() && jobs.iter().all(|job| *job == "j-0000000002"), "{name}: {jobs:?}");
         }
-        assert_eq!(found.labels("job_attempts", "job").len(), 2);
-        assert_eq!(found.labels("job_nodes", "job"), ["j-0000000002"]);
+        assert_eq!(found.labels("job_attempts", JOB).len(), 2);
+        assert_eq!(found.labels("job_nodes", JOB), ["j-0000000002"]);
     }
 
     #[test]
@@ -376,7 +382,7 @@ mod tests {
             put_job(&mut view, number, "done");
         }
         let found = Gathered::of(view);
-        let jobs = found.labels("job_attempts", "job");
+        let jobs = found.labels("job_attempts", JOB);
         assert_eq!(jobs.len(), JOBS_MAX);
         assert_eq!((jobs[0], jobs[1]), ("j-0000000000", "j-0000000279"), "it runs, and is the oldest");
         assert_eq!(jobs[1 + OVER_MAX], "j-0000000249");

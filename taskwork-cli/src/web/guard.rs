@@ -11,8 +11,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-/// Where a browser sends a token: the only thing that is not read.
+/// Where a browser sends a token. Only this and actions are not read.
 pub(super) const SIGN_IN: &str = "/sign-in";
+
+/// Below this, actions are taken. Each looks at what it is sent, and by whom.
+pub(super) const ACTIONS: &str = "/api/operator";
 
 /// What a page may load and do: only what is served here. The pages have no script and no style of their own.
 const POLICY: &str =
@@ -41,11 +44,7 @@ impl Names {
 
     /// Returns whether a host with its port, or without, is one of them.
     pub(super) fn contain(&self, host: &str) -> bool {
-        let name = match host.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
-            None => host.split_once(':').map_or(host, |(name, _)| name),
-        };
-        let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+        let name = name_of(host);
         match name.parse::<IpAddr>() {
             // Who has typed an address was not led astray by a name.
             Ok(address) => {
@@ -55,6 +54,14 @@ impl Names {
             }
             Err(_) => name == "localhost" || self.others.contains(&name),
         }
+    }
+
+    /// Returns whether a host with its port, or without, is one of those that were given as others.
+    #[cfg(feature = "dashboard")]
+    pub(super) fn were_given(&self, host: &str) -> bool {
+        let name = name_of(host);
+        let name = name.parse::<IpAddr>().map_or(name, |address| address.to_string());
+        self.others.contains(&name)
     }
 
     fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
@@ -75,6 +82,15 @@ impl Names {
             ),
         ))
     }
+}
+
+/// Returns the name, or the address, of a host with or without its port.
+fn name_of(host: &str) -> String {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
+        None => host.split_once(':').map_or(host, |(name, _)| name),
+    };
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 /// Parses a name, or an address, by which requests may come: as [`Names`] compare them.
@@ -134,8 +150,9 @@ pub(super) async fn guard(State(names): State<Arc<Names>>, request: Request, nex
 #[expect(clippy::result_large_err, reason = "a request is answered with it at once")]
 fn check(names: &Names, request: &Request<Body>) -> Result<(), Response> {
     names.check(request.uri(), request.headers()).map_err(IntoResponse::into_response)?;
-    let signs_in = request.method() == Method::POST && request.uri().path() == SIGN_IN;
-    if signs_in {
+    let path = request.uri().path();
+    let is_action = path.strip_prefix(ACTIONS).is_some_and(|action| action.starts_with('/'));
+    if request.method() == Method::POST && (path == SIGN_IN || is_action) {
         return Ok(());
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {

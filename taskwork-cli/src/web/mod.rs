@@ -2,7 +2,7 @@
 //!
 //! | path | answer |
 //! |---|---|
-//! | `/metrics` | metrics in the format of `OpenMetrics` |
+//! | `/metrics` | metrics in the format of `OpenMetrics`, or the older one of Prometheus |
 //! | `/livez` | 200 as long as the process answers |
 //! | `/readyz` | 200 if what is shown is up to date, or the node is a member; otherwise 503 and why not |
 //!
@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `/` | the pages |
 //! | `/api/view`, `/api/job/ID` | what they show, as JSON |
+//! | `/api/job/ID/series.csv` | the job over time, as CSV |
 //! | `/events` | what changes, as server-sent events |
 //! | `/sign-in` | a form for the token, if there is one |
 //!
@@ -24,13 +25,16 @@
 #[cfg(feature = "dashboard")]
 mod access;
 #[cfg(feature = "dashboard")]
+mod actions;
+#[cfg(feature = "dashboard")]
 mod assets;
 #[cfg(feature = "dashboard")]
 mod board;
+mod costs;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 #[cfg(feature = "dashboard")]
-mod detail;
+pub(crate) mod detail;
 #[cfg(feature = "dashboard")]
 mod events;
 mod exposition;
@@ -38,6 +42,8 @@ mod families;
 mod guard;
 mod node;
 mod server;
+#[cfg(feature = "dashboard")]
+mod single;
 #[cfg(feature = "dashboard")]
 mod tls;
 #[cfg(feature = "dashboard")]
@@ -51,7 +57,7 @@ use std::{convert::Infallible, fmt, net::SocketAddr, sync::Arc};
 use axum::{
     Router,
     extract::State,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware,
     response::IntoResponse,
     routing::get,
@@ -60,18 +66,19 @@ use hyper_util::service::TowerToHyperService;
 use taskwork::{Health, view::Snapshot};
 use tokio::net::TcpListener;
 
-use self::guard::Names;
 #[cfg(feature = "dashboard")]
 pub(crate) use self::{
     board::Board,
     dashboard::{Offer, Site},
+    single::Single,
 };
+use self::{exposition::Format, guard::Names};
 use crate::Failure;
 
 /// What is served.
 #[derive(Clone)]
 pub(crate) struct Pages {
-    metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    metrics: Arc<dyn Fn(Format) -> String + Send + Sync>,
     ready: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
@@ -82,7 +89,7 @@ impl Pages {
         snapshot: impl Fn() -> Snapshot + Send + Sync + 'static,
         ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        let metrics = move || exposition::text(families::of_cluster(&snapshot()));
+        let metrics = move |format| exposition::text(families::of_cluster(&snapshot()), format);
         Self { metrics: Arc::new(metrics), ready: Arc::new(ready) }
     }
 
@@ -90,7 +97,7 @@ impl Pages {
     pub(crate) fn of_node(health: impl Fn() -> Health + Send + Sync + 'static) -> Self {
         let health = Arc::new(health);
         let its = Arc::clone(&health);
-        let metrics = move || exposition::text(node::of_node(&its()));
+        let metrics = move |format| exposition::text(node::of_node(&its()), format);
         let ready = move || health().ready().map_err(str::to_owned);
         Self { metrics: Arc::new(metrics), ready: Arc::new(ready) }
     }
@@ -119,9 +126,11 @@ pub(crate) async fn serve(listener: TcpListener, pages: Pages) -> Infallible {
     server::serve(listener, None, TowerToHyperService::new(router)).await
 }
 
-async fn metrics(State(pages): State<Pages>) -> impl IntoResponse {
-    let kind = HeaderValue::from_static(exposition::CONTENT_TYPE);
-    ([(header::CONTENT_TYPE, kind)], (pages.metrics)())
+async fn metrics(State(pages): State<Pages>, headers: HeaderMap) -> impl IntoResponse {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|ranges| ranges.to_str().ok());
+    let format = Format::wanted(accepted);
+    let kind = HeaderValue::from_static(format.content_type());
+    ([(header::CONTENT_TYPE, kind)], (pages.metrics)(format))
 }
 
 async fn ready(State(pages): State<Pages>) -> (StatusCode, String) {

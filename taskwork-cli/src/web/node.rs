@@ -2,7 +2,7 @@
 
 use taskwork::{Figures, Health, JobId, client::NodeFigures};
 
-use super::families::{Family, HANDLING, Kind, Labels, Value};
+use super::families::{Family, HANDLING, JOB, Kind, Labels, Value};
 
 /// Returns the metrics of a node.
 pub(super) fn of_node(health: &Health) -> Vec<Family> {
@@ -21,7 +21,7 @@ pub(super) fn of_node(health: &Health) -> Vec<Family> {
     let each = |value: &dyn Fn(&NodeFigures<Figures>) -> Option<Value>| {
         let jobs = health.jobs.iter();
         let of_job = |(job, report): (&JobId, &NodeFigures<Figures>)| {
-            Some((vec![("job", job.to_string())], value(report)?))
+            Some((vec![(JOB, job.to_string())], value(report)?))
         };
         jobs.filter_map(of_job).collect::<Vec<_>>()
     };

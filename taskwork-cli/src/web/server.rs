@@ -101,6 +101,13 @@ impl Deadline {
     }
 }
 
+/// The address of whoever has connected. Each request has it as an extension.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(
+    #[cfg_attr(not(feature = "dashboard"), expect(dead_code, reason = "only actions are noted"))]
+    pub(super)  IpAddr,
+);
+
 /// Listens on an address of this machine alone.
 ///
 /// # Errors
@@ -158,12 +165,16 @@ where
             tracing::debug!(%peer, "a connection was refused: there are too many from its address");
             continue;
         };
+        // The last part of an answer does not wait until the part before it is acknowledged.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection waits before it sends little");
+        }
         let (tls, service) = (tls.clone(), service.clone());
         tokio::spawn(async move {
             let (_place, _of_peer) = (place, of_peer);
-            let Some(tls) = tls else { return converse(stream, service).await };
+            let Some(tls) = tls else { return converse(stream, peer, service).await };
             match time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
-                Ok(Ok(stream)) => converse(stream, service).await,
+                Ok(Ok(stream)) => converse(stream, peer, service).await,
                 Ok(Err(error)) => tracing::debug!(%error, "a connection did not speak TLS"),
                 Err(_) => tracing::debug!("a connection took too long to begin TLS"),
             }
@@ -215,8 +226,11 @@ impl Drop for OfPeer {
 }
 
 /// Answers the requests of one connection.
-async fn converse<S, B>(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: S)
-where
+async fn converse<S, B>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: IpAddr,
+    service: S,
+) where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
     B: Body + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -225,6 +239,7 @@ where
     let its = deadline.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(its.clone());
+        request.extensions_mut().insert(Peer(peer.to_canonical()));
         service.call(request)
     });
     let serving = http1::Builder::new()

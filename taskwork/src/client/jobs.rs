@@ -21,7 +21,7 @@ use crate::{
         observe::{self, Scope},
         submit::sum,
     },
-    view::{Frozen, JobNow, NodeNow},
+    view::{Frozen, JobNow, NodeNow, Snapshot},
 };
 
 /// Everything about a job at one moment.
@@ -145,10 +145,7 @@ impl Client {
     /// # Errors
     /// If there is no such job or cluster, or ZooKeeper was unavailable for too long.
     pub async fn job(&self, job: &JobId) -> Result<JobDetails, ClientError> {
-        self.check_cluster().await?;
-        let scope = || Scope::Job(job.0.clone());
-        let look = self.ask(|store| async move { observe::look(&*store, self.cluster(), scope()).await });
-        let mut snapshot = look.await?;
+        let mut snapshot = self.look_at(job).await?;
         let JobNow { about, nodes, .. } = snapshot.jobs.remove(&job.0).ok_or_else(|| self.no_job(job))?;
         let Some(record) = about.record.as_deref().cloned() else {
             // It is told what is wrong with it.
@@ -179,6 +176,19 @@ impl Client {
             workers: about.pool.map(|pool| (pool.workers, pool.busy)),
             sight: about.sight.as_deref().cloned(),
         })
+    }
+
+    /// Returns the cluster as it is now, with everything that its nodes have reported of a job. What was over time is
+    /// not known to ZooKeeper: an [observer](Client::observer) sees it while it happens.
+    ///
+    /// # Errors
+    /// If there is no such job or cluster, or ZooKeeper was unavailable for too long.
+    pub async fn look_at(&self, job: &JobId) -> Result<Snapshot, ClientError> {
+        self.check_cluster().await?;
+        let scope = || Scope::Job(job.0.clone());
+        let look = self.ask(|store| async move { observe::look(&*store, self.cluster(), scope()).await });
+        let snapshot = look.await?;
+        if snapshot.jobs.contains_key(&job.0) { Ok(snapshot) } else { Err(self.no_job(job)) }
     }
 
     /// Returns the record of a job.

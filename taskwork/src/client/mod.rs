@@ -46,6 +46,7 @@ mod nodes;
 mod observer;
 mod overview;
 pub(crate) mod provider;
+mod scaling;
 mod submitted;
 
 use std::{
@@ -70,6 +71,7 @@ pub use self::{
     jobs::{Answer, JobDetails, NodeWork},
     observer::Observer,
     overview::{JobEntry, Overview},
+    scaling::{NotWritten, SCALING_BYTES_MAX, Said, ScalingOffice},
     submitted::{ProgressStream, Submitted},
 };
 pub use crate::view::Stage;

@@ -14,6 +14,7 @@
 //! for long are forgotten. Whatever stands in a znode, at worst there is a warning. What is not known is absent: it is
 //! never shown as 0.
 
+mod cost;
 mod event;
 mod frozen;
 mod place;
@@ -33,10 +34,12 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use self::{cost::CostCount, raw::Raw, series::TrackedSeries, tracked::Tracked};
 pub use self::{
+    cost::{Costs, CostsAbout, CostsDelta, JobCost, Money, Spent},
     event::{Content, Event},
     frozen::Frozen,
-    record::{Recorder, ReplayError, replay},
+    record::{RecordEnd, Recorder, ReplayError, read_record, replay},
     series::{POINTS_MAX, Point, Series, SeriesDelta, Spread},
     snapshot::{
         ClusterNow, Delta, JobAbout, JobDelta, JobNow, MOMENTS_MAX, MemberNow, Moment, MomentKind, NodeNow,
@@ -49,7 +52,6 @@ pub(crate) use self::{
     place::{Place, Wanted, counted_folder},
     stage::stages,
 };
-use self::{raw::Raw, series::TrackedSeries, tracked::Tracked};
 
 /// A cluster as its znodes tell it.
 #[derive(Debug, Default)]
@@ -73,6 +75,7 @@ pub struct View {
     moments: VecDeque<Moment>,
     /// When they last changed, and what they are.
     warnings: (u64, BTreeMap<String, String>),
+    costs: CostCount,
 }
 
 /// What is shown of a job.
@@ -122,7 +125,7 @@ impl Shown {
 
 impl View {
     /// Creates a view that forgets nothing of a job, however long that has been over.
-    pub(crate) fn keeping(job: Option<String>) -> Self {
+    pub fn keeping(job: Option<String>) -> Self {
         Self { kept: job, ..Self::default() }
     }
 
@@ -151,6 +154,7 @@ impl View {
             jobs: self.jobs.iter().map(|(id, shown)| (id.clone(), shown.job())).collect(),
             moments: self.moments.iter().cloned().collect(),
             warnings: self.warnings.1.clone(),
+            costs: self.costs.shown(),
         }
     }
 
@@ -162,6 +166,11 @@ impl View {
     /// Returns a job as it was at the last tick; `None` if there is none of this id.
     pub fn job(&self, id: &str) -> Option<JobNow> {
         self.jobs.get(id).map(Shown::job)
+    }
+
+    /// Returns a member as it was at the last tick; `None` if there is none of this name.
+    pub fn member(&self, name: &str) -> Option<Frozen<MemberNow>> {
+        self.members.get(name).cloned()
     }
 
     /// Returns the latest events, in the order in which they were seen.
@@ -197,6 +206,7 @@ impl View {
             jobs,
             moments: self.moments.iter().filter(|moment| moment.seq > seq).cloned().collect(),
             warnings: (self.warnings.0 > seq).then(|| self.warnings.1.clone()),
+            costs: if self.costs.has_changed(seq) { Some(self.costs.since(seq)?) } else { None },
         })
     }
 }

@@ -79,13 +79,31 @@ impl<W: Write> Recorder<W> {
     }
 }
 
-/// Makes the view of a record. A last line that was not written to its end is passed over: whoever wrote it may have
-/// been killed.
+/// How a record ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum RecordEnd {
+    /// With a whole line.
+    Whole,
+    /// With a line that was not written to its end: whoever wrote it may have been killed. It is passed over.
+    Cut,
+}
+
+/// Makes the view of a record. A last line that was not written to its end is passed over.
 ///
 /// # Errors
 /// If the record cannot be read, or another line is no event.
-pub fn replay(mut from: impl BufRead) -> Result<View, ReplayError> {
-    let (mut view, mut text, mut line) = (View::default(), Vec::new(), 0);
+pub fn replay(from: impl BufRead) -> Result<View, ReplayError> {
+    let mut view = View::default();
+    read_record(from, |event| view.apply(&event)).map(|_| view)
+}
+
+/// Reads the events of a record.
+///
+/// # Errors
+/// If the record cannot be read, or a line other than the last is no event.
+pub fn read_record(mut from: impl BufRead, mut take: impl FnMut(Event)) -> Result<RecordEnd, ReplayError> {
+    let (mut text, mut line) = (Vec::new(), 0);
     loop {
         line += 1;
         text.clear();
@@ -93,9 +111,9 @@ pub fn replay(mut from: impl BufRead) -> Result<View, ReplayError> {
         read.map_err(|source| ReplayError::Io { line, source })?;
         let is_whole = text.last() == Some(&b'\n');
         match serde_json::from_slice::<Event>(&text) {
-            _ if text.is_empty() => return Ok(view),
-            Ok(event) => view.apply(&event),
-            Err(_) if !is_whole && (text.len() as u64) < LINE_BYTES_MAX => return Ok(view),
+            _ if text.is_empty() => return Ok(RecordEnd::Whole),
+            Ok(event) => take(event),
+            Err(_) if !is_whole && (text.len() as u64) < LINE_BYTES_MAX => return Ok(RecordEnd::Cut),
             Err(error) => return Err(ReplayError::Line { line, reason: error.to_string() }),
         }
     }
@@ -137,6 +155,8 @@ mod tests {
     fn a_record_that_was_cut_off_is_read_as_far_as_it_goes() {
         let (written, _) = record(u64::MAX);
         assert_eq!(replay(&written[..written.len() - 3]).unwrap().snapshot().seq, 8);
+        let end = |bytes: &[u8]| read_record(bytes, drop).unwrap();
+        assert_eq!((end(&written), end(&written[..written.len() - 3])), (RecordEnd::Whole, RecordEnd::Cut));
         let broken = [&written[..], b"no event\n", &written[..]].concat();
         let error = replay(&broken[..]).unwrap_err().to_string();
         assert!(error.contains("line 28") && error.contains("no event"), "{error}");

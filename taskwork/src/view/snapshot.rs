@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use zk::{Latencies, Requests, figures::NodeFigures, job::JobRecord, membership::Member};
 
 use super::{
+    cost::{Costs, CostsDelta, JobCost},
     frozen::Frozen,
     series::{Series, SeriesDelta},
     stage::Stage,
@@ -32,6 +33,9 @@ pub struct Snapshot {
     pub moments: Vec<Moment>,
     /// What cannot be read, by the paths of the znodes.
     pub warnings: BTreeMap<String, String>,
+    /// What nodes have cost since this was observed; a few seconds older than the rest.
+    #[serde(default)]
+    pub costs: Costs,
 }
 
 /// A cluster as a whole.
@@ -127,6 +131,9 @@ pub struct JobAbout {
     pub lost: Vec<String>,
     /// What its companion shows.
     pub sight: Option<Frozen<serde_json::Value>>,
+    /// What it has cost; `None` if no node has reported on it.
+    #[serde(default)]
+    pub cost: Option<JobCost>,
 }
 
 /// The pools of several nodes.
@@ -219,6 +226,9 @@ pub struct Delta {
     pub moments: Vec<Moment>,
     /// What cannot be read, if that has changed.
     pub warnings: Option<BTreeMap<String, String>>,
+    /// What nodes have cost, if that has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub costs: Option<CostsDelta>,
 }
 
 /// What has changed in a job.
@@ -270,6 +280,9 @@ impl Snapshot {
         if let Some(warnings) = delta.warnings {
             self.warnings = warnings;
         }
+        if let Some(costs) = delta.costs {
+            self.costs.apply(costs);
+        }
     }
 }
 
@@ -297,6 +310,7 @@ impl Default for JobAbout {
             set_aside: BTreeMap::new(),
             lost: Vec::new(),
             sight: None,
+            cost: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use zk::{Latencies, Requests, figures::Sense};
 
 use super::{
+    cost::{JobCost, Money},
     frozen::Frozen,
     raw::{Raw, RawAttempt, RawJob, Report},
     series::{Point, Series, Spread},
@@ -21,6 +22,8 @@ pub(super) struct Standing {
     pub(super) stage: Stage,
     pub(super) missing: Option<String>,
     pub(super) leader: Option<String>,
+    /// What it has cost so far.
+    pub(super) cost: Option<JobCost>,
 }
 
 impl RawJob {
@@ -50,18 +53,18 @@ impl RawJob {
         }
     }
 
-    /// Returns the reports of the nodes that work on the job now.
-    fn at_work<'a>(&'a self, raw: &'a Raw) -> impl Iterator<Item = &'a Report> {
+    /// Returns the nodes that work on the job now, each with its report.
+    pub(super) fn at_work<'a>(&'a self, raw: &'a Raw) -> impl Iterator<Item = (&'a str, &'a Report)> {
         let attempt = self.record.as_ref().map(|record| record.attempt);
         let works = move |(node, report): &(&String, &Frozen<Report>)| {
             !report.last && Some(report.attempt) == attempt && raw.members.contains_key(*node)
         };
-        self.reports.iter().filter(works).map(|(_, report)| &**report)
+        self.reports.iter().filter(works).map(|(node, report)| (node.as_str(), &**report))
     }
 
     /// Returns the job as a whole.
     pub(super) fn about(&self, raw: &Raw, standing: Standing, series: &Series) -> JobAbout {
-        let Standing { stage, missing, leader } = standing;
+        let Standing { stage, missing, leader, cost } = standing;
         let (mut requests, mut latencies) = (Requests::default(), Latencies::default());
         for report in self.reports.values() {
             requests += report.requests;
@@ -71,8 +74,11 @@ impl RawJob {
             }
         }
         let mut figures = sum(self.reports.values().map(|report| (report.attempt, report.figures)));
-        let at_work: Vec<&Report> =
-            if stage == Stage::Running { self.at_work(raw).collect() } else { vec![] };
+        let at_work: Vec<&Report> = if stage == Stage::Running {
+            self.at_work(raw).map(|(_, report)| report).collect()
+        } else {
+            vec![]
+        };
         let attempt = self.attempt().filter(|_| !self.is_over());
         // Parked tasks, and those that were set aside, are at no node: none says what may be found in them.
         if attempt.is_some_and(|attempt| attempt.parked != Some(0) || !attempt.set_aside.is_empty()) {
@@ -105,6 +111,7 @@ impl RawJob {
                 .collect(),
             lost: self.lost(raw).into_iter().collect(),
             sight: self.sights.last_key_value().map(|(_, content)| content.clone()),
+            cost,
         }
     }
 }
@@ -112,7 +119,7 @@ impl RawJob {
 impl RawJob {
     /// Returns a job that has been over for long as a whole: what its nodes had said together stays.
     pub(super) fn about_forgotten(&self, standing: Standing, known: &JobAbout) -> JobAbout {
-        let Standing { stage, missing, leader } = standing;
+        let Standing { stage, missing, leader, cost: _ } = standing;
         JobAbout {
             stage,
             record: self.record.clone(),
@@ -121,6 +128,7 @@ impl RawJob {
             pool: None,
             nodes_at_work: 0,
             eta_seconds: None,
+            cost: known.cost.clone().map(|cost| JobCost { an_hour: Money::new(), ..cost }),
             ..known.clone()
         }
     }

@@ -8,11 +8,15 @@ use serde_json::Value;
 use zk::{
     figures::{Best, EventKind, NodeFigures, PoolNow, Sense, Sight, TimelineEvent},
     job::{JobRecord, JobState, Lost},
+    membership::Member,
     quarantine::AboutTask,
 };
 
 use super::*;
-use crate::{figures::Figures, outlook::Outlook};
+use crate::{
+    figures::{Figures, WorkerTimes},
+    outlook::Outlook,
+};
 
 /// Returns the content of a znode with a record.
 fn content(record: &impl Serialize) -> Content {
@@ -22,7 +26,12 @@ fn content(record: &impl Serialize) -> Content {
 }
 
 fn member(node: &str) -> Content {
-    content(&fixtures::member(node))
+    let labels = match node {
+        "n1" => "price=0.10/h,currency=EUR,zone=a",
+        "n2" => "price=free,zone=b",
+        _ => "price=0.20/h,currency=USD",
+    };
+    content(&Member { labels: labels.parse().unwrap(), ..fixtures::member(node) })
 }
 
 fn job(state: JobState, attempt: u32) -> Content {
@@ -30,10 +39,16 @@ fn job(state: JobState, attempt: u32) -> Content {
 }
 
 fn report(worked: u64, last: bool) -> NodeFigures<Figures> {
+    let times = WorkerTimes {
+        searching_ns: worked.saturating_mul(1_000_000_000),
+        starting_ns: worked % 7 * 100_000_000,
+        ..WorkerTimes::default()
+    };
     NodeFigures {
         attempt: 2,
         figures: Figures {
             worked,
+            times,
             done_attos: worked.saturating_mul(10_u64.pow(15)),
             outlook: Outlook::AtLeast(10.0),
             open_tasks: Some(2),

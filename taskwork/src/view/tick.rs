@@ -28,6 +28,9 @@ impl View {
     pub(super) fn tick(&mut self, at_ms: u64) {
         self.seq += 1;
         self.cluster.at_ms = at_ms.max(self.cluster.at_ms);
+        let is_silent = self.cluster.silent_since_ms.is_some();
+        // It needs what was seen of members that are gone, and which jobs have changed.
+        self.costs.tick(self.seq, self.cluster.at_ms, &self.raw, is_silent, !self.is_whole_shown);
         let mut moments = Vec::new();
         self.arrivals(&mut moments);
         self.departures(&mut moments);
@@ -148,7 +151,7 @@ impl View {
                 continue;
             }
             let leader = leaders.get(id.as_str()).map(|node| (*node).to_owned());
-            let standing = Standing { stage, missing, leader };
+            let standing = Standing { stage, missing, leader, cost: self.costs.of_job(id, job, &self.raw) };
             let about = if job.forgotten && shown.about.0 > 0 {
                 job.about_forgotten(standing, &shown.about.1)
             } else {

@@ -2,7 +2,8 @@
 // in words, a cursor that arrow keys and the pointer move, and a table of the same points behind a button.
 
 import { choice, choose, em, h, measure, widthOf } from "./dom.js";
-import { clock, known, moment, total, whole } from "./text.js";
+import { save } from "./save.js";
+import { clock, isTime, known, moment, total, whole } from "./text.js";
 
 const MINUTE = 60_000, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 const STEPS = [[1_000, [1, 2, 5, 10, 15, 30]], [MINUTE, [1, 2, 5, 10, 15, 30]], [HOUR, [1, 2, 3, 6, 12]], [DAY, [1, 2, 7, 14, 28, 91, 182, 365]]];
@@ -11,8 +12,9 @@ const TICKS_MAX = 40;
 const KEYS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
 
 // The frame of every chart, around a cursor over `size` values, which `text(index)` tells. It is a slider to those who
-// cannot see it: they are told each value to which the arrow keys move. `table` has a head and rows.
-function frame({ id, title, caption, level = "h3", tools, size, at, move, text, keys, legend, plot, table }) {
+// cannot see it: they are told each value to which the arrow keys move. `table` has a head and rows of texts, `raw` of the
+// numbers that are saved as a file.
+function frame({ id, title, caption, level = "h3", tools, size, at, move, text, keys, legend, plot, table, raw }) {
   const isOpen = choice(`table:${id}`, false);
   const last = Math.max(0, size - 1);
   const onkeydown = (event) => {
@@ -27,7 +29,8 @@ function frame({ id, title, caption, level = "h3", tools, size, at, move, text, 
     h("tbody", null, table.rows().map(([name, ...cells]) => h("tr", null, h("th", { scope: "row" }, name), cells.map((cell) => h("td", null, cell))))));
   return h("figure", { class: "chart", key: id, "aria-labelledby": `title-${id}` },
     h("div", { class: "head" }, h(level, { id: `title-${id}` }, title),
-      h("div", { class: "tools" }, tools, h("button", { type: "button", class: "quiet", "aria-expanded": String(isOpen), "aria-label": `${title}: table`, onclick: () => choose(`table:${id}`, !isOpen) }, isOpen ? "Hide table" : "Table"))),
+      h("div", { class: "tools" }, tools, h("button", { type: "button", class: "quiet", "aria-expanded": String(isOpen), "aria-label": `${title}: ${isOpen ? "hide table" : "table"}`, onclick: () => choose(`table:${id}`, !isOpen) }, isOpen ? "Hide table" : "Table"),
+        ["CSV", "JSON"].map((kind) => h("button", { type: "button", class: "quiet", "aria-label": `${title}: save as ${kind}`, onclick: () => save(title, kind.toLowerCase(), raw) }, kind)))),
     h("figcaption", { id: `caption-${id}` }, caption), legend,
     h("div", {
       class: "plot", tabindex: "0", role: "slider", "aria-label": `${title}: cursor`, "aria-describedby": `caption-${id}`, ref: measure(id),
@@ -95,9 +98,10 @@ export const glyph = (kind) => h("svg", { class: `glyph mark ${kind}`, viewBox: 
 
 const swatch = (kind) => h("span", { class: `swatch ${kind}`, "aria-hidden": "true" });
 
-// A chart over times or numbers `xs`, from x[0] to x[1]. Each column is { name, cls, at(index) }, a text; each layer is
-// { kind, cls, points }; marks above it are { x, kind, text() }. Charts of one `group` have one cursor.
-export function chart({ xs, x, y, layers, columns, marks = [], height = 13, nameX, group, ...more }) {
+// A chart over times or numbers `xs`, from x[0] to x[1]. Each column is { name, cls, at(index), value(index) }, a text and
+// a number; each layer is { kind, cls, points }; marks above it are { x, kind, text() }. Charts of one `group` have one
+// cursor. Numbers are named by `nameX`, and those that are times from a beginning are `isLapse`.
+export function chart({ xs, x, y, layers, columns, marks = [], height = 13, nameX, isLapse, rawX, group, ...more }) {
   const key = `cursor:${group ?? more.id}`;
   const pointed = choice(key, null);
   const nearest = (value) => xs.reduce((best, one, index) => (Math.abs(one - value) < Math.abs(xs[best] - value) ? index : best), 0);
@@ -106,7 +110,7 @@ export function chart({ xs, x, y, layers, columns, marks = [], height = 13, name
   const move = (to) => pointed !== (to === null ? null : xs[to]) && choose(key, to === null ? null : xs[to]);
   const shown = at ?? xs.length - 1;
   const tells = (at !== null || !nameX) && xs.length > 0;
-  const legend = h("p", { class: "legend" }, h("span", { class: "when" }, tells && (at === null ? "now" : name(xs[at]))),
+  const legend = h("p", { class: "legend" }, h("span", { class: "when" }, tells && (at === null ? "last" : name(xs[at]))),
     columns.map(({ name: what, cls, at: value }) => h("span", null, cls && swatch(cls), `${what} `, tells && h("b", null, value(shown) ?? "–"))));
   const plot = (width, size) => {
     const [left, right, top, full] = [size * 3.6, width - size * 0.5, size * (marks.length > 0 ? 1.3 : 0.6), size * height];
@@ -117,7 +121,7 @@ export function chart({ xs, x, y, layers, columns, marks = [], height = 13, name
     const wanted = Math.max(2, width / (size * 6));
     const step = TIME_STEPS.find((one) => (x[1] - x[0]) / one <= wanted) ?? TIME_STEPS.at(-1);
     const zone = new Date(x[0]).getTimezoneOffset() * MINUTE;
-    const across = nameX ? ticks(x[0], x[1], wanted) : multiples(step, x[0], x[1], zone);
+    const across = nameX && !isLapse ? ticks(x[0], x[1], wanted) : multiples(step, x[0], x[1], nameX ? 0 : zone);
     const nameTick = nameX ?? ((value) => (step >= DAY ? clock(value, 0).slice(5, 10) : clock(value, value, step < MINUTE)));
     const up = y.isLog ? multiples(Math.ceil((scale(y.to) - scale(y.from)) / 6) || 1, scale(y.from), scale(y.to)).map((power) => 10 ** power) : ticks(y.from, y.to, Math.max(2, full / (size * 3.2)));
     const point = (event) => move(nearest(x[0] + ((event.clientX - event.currentTarget.getBoundingClientRect().left - left) / (right - left)) * (x[1] - x[0])));
@@ -134,8 +138,10 @@ export function chart({ xs, x, y, layers, columns, marks = [], height = 13, name
       at !== null && h("line", { class: "cursor", x1: round(px(xs[at])), x2: round(px(xs[at])), y1: top / 2, y2: bottom }));
   };
   const tell = (index) => columns.map((column) => column.at(index) ?? "unknown");
+  const [heads, times] = rawX ? [[rawX.name], (index) => [rawX.at(index)]] : [["at_ms", "time"], (index) => [xs[index], isTime(xs[index]) ? new Date(xs[index]).toISOString() : null]];
+  const raw = { head: [...heads, ...columns.map((column) => column.name)], rows: () => xs.map((_, index) => [...times(index), ...columns.map((column) => (column.value ?? column.at)(index))]) };
   return frame({
-    ...more, size: xs.length, at, move, legend, plot, text: (index) => `${name(xs[index])}: ${columns.map((column, of) => `${column.name} ${tell(index)[of]}`).join(", ")}`,
+    ...more, size: xs.length, at, move, legend, plot, raw, text: (index) => `${name(xs[index])}: ${columns.map((column, of) => `${column.name} ${tell(index)[of]}`).join(", ")}`,
     table: { head: [nameX ? "to" : "time", ...columns.map((column) => column.name)], rows: () => xs.map((value, index) => [nameX ? name(value) : moment(value, x[1]), ...tell(index)]) },
   });
 }
@@ -176,7 +182,8 @@ export function parts({ of, format, ...more }) {
     }));
   };
   const legend = h("ul", { class: "parts" }, of.map(({ name, cls, value }, index) => h("li", { class: at === index ? "pointed" : "" }, swatch(cls), h("span", null, name), h("b", null, share[index]), h("span", { class: "muted" }, format(value)))));
-  return frame({ ...more, size: of.length, at, move, text, plot, legend, table: { head: ["part", "share", "value"], rows: () => of.map(({ name, value }, index) => [name, share[index], format(value)]) } });
+  const raw = { head: ["part", "value"], rows: () => of.map(({ name, value }) => [name, value]) };
+  return frame({ ...more, size: of.length, at, move, text, plot, legend, raw, table: { head: ["part", "share", "value"], rows: () => of.map(({ name, value }, index) => [name, share[index], format(value)]) } });
 }
 
 // Who gave whom how much: a row for each giver, a column for each taker.
@@ -210,7 +217,8 @@ export function matrix({ names, cells, hint, ...more }) {
       })));
   };
   const legend = h("p", { class: "legend" }, at === null ? hint : h("b", null, text(at)));
-  return frame({ ...more, size: n * n, at, move, text, plot, legend, keys: { ArrowUp: -n, ArrowDown: n }, table: { head: ["from \\ to", ...names], rows: () => cells.map((row, from) => [names[from], ...row.map(whole)]) } });
+  const raw = { head: ["from", "to", "value"], rows: () => cells.flatMap((row, from) => row.map((value, to) => [names[from], names[to], value])) };
+  return frame({ ...more, size: n * n, at, move, text, plot, legend, raw, keys: { ArrowUp: -n, ArrowDown: n }, table: { head: ["from \\ to", ...names], rows: () => cells.map((row, from) => [names[from], ...row.map(whole)]) } });
 }
 
 // A small line without axes, beside the number that it is about.

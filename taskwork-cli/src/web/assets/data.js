@@ -1,7 +1,8 @@
 // Where the pages have their data from: a server that sends what changes, or the page itself. Nothing else knows which.
 
-// The snapshot and what wraps it, the details of jobs by their ids, and since when there is no connection, and why.
-export const data = { view: null, snapshot: null, details: new Map(), isLive: false, brokenSince: null, why: "", nowMs: 0, gotAt: 0 };
+// The snapshot and what wraps it, the details of jobs by their ids, what a page that is a file begins with, compares, and has beside the others, and
+// since when there is no connection, and why.
+export const data = { view: null, snapshot: null, details: new Map(), first: null, compared: null, pages: {}, isLive: false, brokenSince: null, why: "", nowMs: 0, gotAt: 0 };
 
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 15_000;
@@ -23,7 +24,8 @@ export function open(onChange) {
   changed = onChange;
   const embedded = document.getElementById("data");
   if (embedded) {
-    const { view, job } = JSON.parse(embedded.textContent);
+    const { view, job, first, compared } = JSON.parse(embedded.textContent);
+    [data.first, data.compared] = [first, compared];
     take(view);
     if (job) data.details.set(job.id, job);
     return changed();
@@ -70,6 +72,13 @@ export function stale() {
   return since === null || !isMoving() ? null : { since, why: "ZooKeeper has not answered" };
 }
 
+// Why nothing is there yet; null as soon as something is, and from then on.
+export function waits() {
+  const { view, snapshot } = data;
+  if (view?.waits && Object.keys(snapshot.members).length + Object.keys(snapshot.jobs).length > 0) view.waits = null;
+  return view?.waits ?? null;
+}
+
 // Things by name in an object without a prototype: a name may be anything, `constructor` too.
 const bare = (things) => Object.assign(Object.create(null), things);
 
@@ -79,6 +88,7 @@ function take(view) {
   snapshot.members = bare(snapshot.members);
   snapshot.jobs = bare(snapshot.jobs);
   for (const job of Object.values(snapshot.jobs)) job.nodes = bare(job.nodes);
+  snapshot.costs ??= { about: {}, hours: {}, labels: {} };
   setClock(view.now_ms ?? snapshot.cluster.at_ms);
 }
 
@@ -174,6 +184,11 @@ function apply(snapshot, delta) {
   }
   snapshot.moments = [...snapshot.moments, ...delta.moments].slice(-MOMENTS_MAX);
   snapshot.warnings = delta.warnings ?? snapshot.warnings;
+  if (delta.costs) {
+    snapshot.costs.about = delta.costs.about;
+    applyChanges(snapshot.costs.hours, delta.costs.hours);
+    applyChanges(snapshot.costs.labels, delta.costs.labels);
+  }
 }
 
 function applyChanges(things, changes) {

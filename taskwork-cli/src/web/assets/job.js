@@ -1,9 +1,11 @@
 // The page of a job: how far it is, what came of it, who worked on it, and what that cost.
 
 import { chart, matrix, parts } from "./charts.js";
-import { now } from "./data.js";
+import { actionsOfJob } from "./actions.js";
+import { costOfJob } from "./costs.js";
+import { data, now } from "./data.js";
 import { choice, choose, h } from "./dom.js";
-import { busy, ending, gifts, job, jobName, rateNow, rates, release, spent, times } from "./model.js";
+import { busy, ending, giftsOf, job, jobName, rateNow, rates, release, spent, times } from "./model.js";
 import { events, figures, grid, happened, head, latencies, link, muted, nothing, numbers, panel, WHY, words } from "./parts.js";
 import { bytes, clock, count, duration, exact, isOver, known, maybe, meter, moment, number, percent, quantile, state, total, unknown, whole } from "./text.js";
 
@@ -18,8 +20,10 @@ export function jobPage(id) {
     title,
     lead: [state(about.stage), record && [muted(release(record)), record.kind && muted(record.kind)], muted(id), record && h("span", null, "submitted ", moment(record.submitted_ms, now(), false), record.submitter && ` by ${record.submitter}`)],
     content: [
+      data.view.remarks?.map((remark) => h("p", { class: "remark", key: remark }, remark)),
       (about.missing ?? record?.reason) && h("p", { class: "remark" }, about.missing ?? record.reason),
       numbersOf(one),
+      actionsOfJob(id, about),
       points.length > 1 ? [convergence(one), h("div", { class: "panel", key: "time" }, workersOverTime(one), rateOfWork(one)), shareDone(one)] : nothing("Nothing over time was observed."),
       workflow(about.sight?.workflow?.summary),
       detail?.picture && panel("Picture", h("img", { class: "picture", alt: `The solution of ${title}, as its program draws it`, src: `data:image/svg+xml,${encodeURIComponent(detail.picture)}` })),
@@ -50,6 +54,7 @@ function numbersOf({ about, points }) {
     ["Rate", maybe(stage === "running" ? rateNow(points) : null, (rate) => `${number(rate)}/s`, "it does not run, or too little was observed"), about.reported && `${number(done.worked)} units done`],
     ["Efficiency", maybe(went && went.searching / went.all, percent, "no node reports where its time went"), "of the time was searched"],
     ["Tasks", about.reported ? number(done.tasks) : unknown(WHY.reports), known(open) && `${whole(open)} open${parked > 0 ? `, ${whole(parked)} parked` : ""}`],
+    ...costOfJob(about),
     ["Attempt", maybe(record?.attempt, whole, WHY.record), record && `of ${whole(record.attempts_max)}`],
   ]);
 }
@@ -62,7 +67,7 @@ function between({ least, most }) {
 const overTime = (one, of) => chart({ level: "h2", group: "job", xs: one.points.map((point) => point.at_ms), x: one.x, ...of });
 
 // A column of a chart: its value at each point by `format`.
-const column = (name, cls, values, format) => ({ name, cls, at: (at) => (known(values[at]) ? format(values[at]) : null) });
+const column = (name, cls, values, format) => ({ name, cls, at: (at) => (known(values[at]) ? format(values[at]) : null), value: (at) => (known(values[at]) ? values[at] : null) });
 
 function convergence(one) {
   const { points, improvements, about, x } = one;
@@ -187,9 +192,9 @@ function nodeRows({ about, nodes }) {
     grid({ id: "job nodes", label: "Nodes of this job", columns, rows: nodes, search: ({ name, state: what, labels }) => [name, what, ...Object.values(labels)].join(" "), empty: "No node has reported, or they are forgotten since the job has been over for long." }));
 }
 
-function steals({ about: { reported, figures: { requests, steals: granted, stolen_tasks: tasks, steal_times: took } }, nodes }) {
+function steals({ id, about: { reported, figures: { requests, steals: granted, stolen_tasks: tasks, steal_times: took } }, nodes }) {
   if (!reported) return panel("Steals", unknownYet());
-  const gave = gifts(nodes);
+  const gave = giftsOf(id, nodes);
   const within = (share) => maybe(quantile(took, share), duration, "no steal was timed");
   const most = gave && Math.max(...gave.cells.flat());
   const at = gave?.cells.flat().indexOf(most);

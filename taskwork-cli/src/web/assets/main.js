@@ -1,17 +1,18 @@
 // Shows the page that the address names, and keeps it current.
 //
-// The modules can also stand one after the other in one script, as in a report that is a single file, in the order
-// dom, text, data, model, charts, parts, job, pages, main: each import is a line of its own, which is left out there
-// with the word `export`, and no name stands at the top of two modules.
+// The modules are served, and stand in reports, one after the other in one script, each after those
+// that it imports: each import is a line of its own, which is left out there with the word `export`, and no name stands
+// at the top of two modules.
 
-import { data, isMoving, now, open, stale, watch } from "./data.js";
+import { data, isMoving, now, open, stale, waits, watch } from "./data.js";
+import { costsPage } from "./costs.js";
 import { drawBy, h, patch, redraw } from "./dom.js";
 import { jobPage } from "./job.js";
 import { historyPage, nodePage, nodesPage, overviewPage, queuePage, serversPage } from "./pages.js";
 import { nothing } from "./parts.js";
 import { clock, duration, sign } from "./text.js";
 
-const PAGES = { "": overviewPage, job: jobPage, jobs: queuePage, nodes: nodesPage, node: nodePage, zookeeper: serversPage, history: historyPage };
+const PAGES = { "": overviewPage, job: jobPage, jobs: queuePage, nodes: nodesPage, node: nodePage, zookeeper: serversPage, history: historyPage, costs: costsPage };
 const ABOVE = { job: "jobs", node: "nodes" };
 const byId = (id) => document.getElementById(id);
 
@@ -19,9 +20,8 @@ let shown = null;
 
 function route() {
   const [, page = "", name = ""] = location.hash.split("/");
-  const jobs = Object.keys(data.snapshot?.jobs ?? {});
-  // A report of one job begins with it.
-  if (!data.isLive && page === "" && jobs.length === 1) return ["job", jobs[0]];
+  // A report begins with what it is about.
+  if (page === "" && data.first) return data.first;
   try {
     return [page, decodeURIComponent(name)];
   } catch {
@@ -54,9 +54,11 @@ function drawPage() {
 
 function make(page, name) {
   if (!data.snapshot) return { title: "taskwork", content: [nothing(data.why ? "" : "Reading the cluster …")] };
-  if (!PAGES[page]) return { title: "No such page", content: [h("p", null, "There is no such page. ", h("a", { href: "#/" }, "Overview"))] };
+  if (waits()) return { title: "No cluster yet", lead: "It is waited for, and shown as soon as it is there.", content: [h("p", { class: "remark", key: "waits" }, `${waits()}.`)] };
+  const draw = PAGES[page] ?? data.pages[page];
+  if (!draw) return { title: "No such page", content: [h("p", null, "There is no such page. ", h("a", { href: "#/" }, "Overview"))] };
   try {
-    return PAGES[page](name);
+    return draw(name);
   } catch (error) {
     console.error(error);
     return { title: "taskwork", content: [nothing(`This cannot be shown: ${error.message}`)] };
@@ -76,26 +78,33 @@ function drawStatus() {
   patch(byId("announcer"), old ? [`The data is old: ${since}.`] : []);
 }
 
-const BUSY_SHARE_MAX = 0.008;
-const DRAW_MS_MAX = 2_000;
-let [cost, drawnAt, timer, isFirst] = [0, 0, 0, true];
+const BUSY_SHARE_MAX = 0.006;
+const FIGURES_MS_MAX = 5_000;
+const EVENTS_MS_MAX = 1_000;
+let [cost, drawnAt, dueAt, timer, isFirst, latest] = [0, 0, 0, 0, true, null];
 
-// Draws what has come, but spends no more than a small share of the time on that, unless it would be late.
+// Draws what has come, but spends no more than a small share of the time on that, unless it would be late: of a large
+// cluster figures may be some seconds old, but what has happened is shown soon.
 function redrawInTime() {
   // The first data are shown at once.
-  if (isFirst) redraw();
-  else timer ||= setTimeout(() => {
-    timer = 0;
-    redraw();
-  }, Math.max(0, drawnAt + Math.min(DRAW_MS_MAX, cost / BUSY_SHARE_MAX) - performance.now()));
+  if (isFirst) return redraw();
+  const most = data.snapshot.moments.at(-1) === latest ? FIGURES_MS_MAX : EVENTS_MS_MAX;
+  const due = drawnAt + Math.min(most, cost / BUSY_SHARE_MAX);
+  if (timer && due >= dueAt) return;
+  clearTimeout(timer);
+  dueAt = due;
+  timer = setTimeout(redraw, Math.max(0, due - performance.now()));
 }
 
 function drawTimed() {
+  clearTimeout(timer);
+  timer = 0;
   const from = performance.now();
   drawPage();
   drawnAt = performance.now();
   cost = isFirst ? 0 : drawnAt - from;
   isFirst = !data.snapshot;
+  latest = data.snapshot?.moments.at(-1);
 }
 
 // The theme is the system's, or the one that was chosen, which is remembered.

@@ -98,7 +98,8 @@ export function job(id) {
   const moments = data.snapshot.moments.filter(({ at_ms: at, name }) => at >= (from ?? 0) && at <= (to ?? Infinity) && names.has(name));
   const finders = new Map(detail?.improvements?.map(({ value, node }) => [value, node]));
   const better = points.filter((point, at) => known(point.best) && point.best !== points[at - 1]?.best);
-  const improvements = better.map(({ at_ms, best }) => ({ at_ms, value: best, node: finders.get(best) }));
+  // Of a job that nobody observed it is only known that something better was found, and by whom.
+  const improvements = better.length > 0 ? better.map(({ at_ms, best }) => ({ at_ms, value: best, node: finders.get(best) })) : (detail?.improvements ?? []);
   return { id, about, points, nodes, moments, improvements, detail };
 }
 
@@ -124,9 +125,18 @@ function readNode(name, { state, report }, member) {
 }
 
 const GROUPS_MAX = 32;
+const GIFTS_MS = 10_000;
+let given = { of: null, at: 0, made: null };
+
+// Who gave whom how many tasks in a job. It takes long to add up, and of many nodes it changes slowly.
+export function giftsOf(id, nodes) {
+  const isOld = nodes.length <= GROUPS_MAX || given.of !== id || performance.now() - given.at > GIFTS_MS;
+  if (isOld) given = { of: id, at: performance.now(), made: gifts(nodes) };
+  return given.made;
+}
 
 // Who gave whom how many tasks: nodes, or groups of them if there are many. Null if nobody says, or there are too many.
-export function gifts(nodes) {
+function gifts(nodes) {
   const takers = nodes.filter((node) => node.report.givers);
   const names = [...new Set(takers.flatMap((node) => [node.name, ...node.report.givers.most.map((giver) => giver.node)]))].sort();
   const size = Math.ceil(names.length / GROUPS_MAX);
@@ -173,6 +183,9 @@ export function warnings() {
     const unprotected = all.filter(([, { report }]) => report.ledger?.unprotected).map(([node]) => node);
     if (unprotected.length > 0) say("warn", ` begins again if one of these is lost, which hold more than is written down: ${some(unprotected)}`);
   }
+  const { warnings: unpriced = [], an_hour: prices = {} } = data.snapshot.costs?.about ?? {};
+  if (unpriced.length > 0) warn("warn", `Prices that cannot be read: ${some(unpriced)}`, "#/costs");
+  if (Object.keys(prices).length > 1) warn("info", `Nodes have prices in ${Object.keys(prices).join(", ")}: costs are not added up`, "#/costs");
   const leaving = members().filter((member) => member.draining).map((member) => member.name);
   if (leaving.length > 0) warn("info", `${count(leaving.length, "node was", "nodes were")} asked to leave: ${some(leaving)}`, "#/nodes");
   const unreadable = Object.entries(data.snapshot.warnings);

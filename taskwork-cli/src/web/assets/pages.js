@@ -1,6 +1,8 @@
 // The pages beside that of a job: overview, nodes, one node, open jobs, ZooKeeper, history.
 
+import { actionsOfNode } from "./actions.js";
 import { spark } from "./charts.js";
+import { paid, price, priceOf } from "./costs.js";
 import { data, now } from "./data.js";
 import { h } from "./dom.js";
 import { busy, ending, job, jobs, members, openJobs, programs, rateNow, rates, release, times, warnings } from "./model.js";
@@ -46,6 +48,7 @@ function programLine({ id, about, points }) {
       ["Gap", maybe(about.gap, percent, known(about.best) ? WHY.bound : WHY.best)],
       ["Ends in", end ? duration(end.likely) : unknown(WHY.end)],
       ["Rate", maybe(rateNow(points), (rate) => `${number(rate)}/s`, WHY.end)],
+      ["Cost so far", paid(about.cost?.money)],
     ]), spark(rates(points).slice(-120)));
 }
 
@@ -79,6 +82,7 @@ export function nodesPage() {
     numbers("Busy", ({ report }) => busy(report?.pool), percent, WHY.pool),
     numbers("Load", ({ report }) => report?.process?.load, load, WHY.process),
     numbers("Memory", ({ report }) => report?.process?.resident_bytes, bytes, WHY.process),
+    words("Price", ({ labels }) => priceOf(labels), ({ labels }) => price(labels)?.value ?? null, "num"),
     numbers("Seen for", (node) => Math.max(0, now() - node.since_ms) / 1000, duration, WHY.span),
   ];
   return {
@@ -108,8 +112,10 @@ export function nodePage(name) {
         ["Memory", maybe(process?.resident_bytes, bytes, WHY.process), member?.memory_bytes > 0 && `of ${bytes(member.memory_bytes)}`],
         ["Load", maybe(process?.load, load, WHY.process)], ["Processor time", maybe(process?.cpu_ms, (ms) => duration(ms / 1000), WHY.process)],
         ["Address", member?.address ?? unknown("it is no member, or does not listen")], ["Started", maybe(member?.started_ms, (at) => moment(at, now()), WHY.record), "by its own clock"],
+        ["Price", priceOf(member?.labels)],
         ["Labels", labels.length > 0 ? labels.map((label) => h("span", { class: "tag" }, label.join("="))) : "none"],
       ]),
+      actionsOfNode(name, member),
       panel("Jobs", grid({ id: "parts", label: "Its part in jobs", columns, rows: parts, search: searchJob })),
       panel("Timeline", timeline.length === 0 ? nothing("It has reported no events.") : h("ol", { class: "events" }, timeline.slice(0, 40).map((event) => h("li", null, moment(event.at_ms, now()), h("span", null, event.kind.replaceAll("_", " "), event.detail && `: ${event.detail}`, muted(" in ", jobLink(event.id))))))),
     ],
@@ -128,7 +134,7 @@ export function serversPage() {
     lead: [state(known(silent) ? "silent" : "answers"), known(silent) && h("span", null, `since ${clock(silent, now())}`)],
     content: [
       head([["Outages", whole(outages), "while observed"], ["Events", number(seen), "seen by this observer"], ["Reads", asked("reads"), "of the nodes, for the jobs shown"], ["Writes", asked("writes")], ["Multis", asked("multis"), all.length > 0 && `${sum("failed_multis")} failed`], ["Servers", unknown("their own figures are not asked for")]]),
-      h("div", { class: "pair", key: "pair" }, panel("Writes", latencies("How long they took", "all-writes", took("writes"))), panel("Reads", latencies("How long they took", "all-reads", took("reads")))),
+      h("div", { class: "pair", key: "pair" }, panel("Writes", latencies("How long writes took", "all-writes", took("writes"))), panel("Reads", latencies("How long reads took", "all-reads", took("reads")))),
       rows.length > 0 && panel("What cannot be read", grid({ id: "unreadable", label: "Znodes that cannot be read", rows, search: ({ key, text }) => key + text, columns: [words("Znode", ({ key }) => key, ({ key }) => key, "name"), words("What is wrong", ({ text }) => text, undefined, "wide")] })),
     ],
   };

@@ -99,6 +99,7 @@ export function latencies(title, id, classes) {
   return chart({
     id, title, caption: `${whole(total(seen))} requests: half of them took up to ${duration(quantile(classes, 0.5))}, 99 of 100 up to ${duration(quantile(classes, 0.99))}.`,
     xs: seen.map((_, at) => at + 0.5), x: [0, seen.length], nameX: (value) => `≤ ${duration(classEnd(from + Math.min(seen.length - 1, Math.floor(value))))}`, y: { from: 0, to: Math.max(...seen) * 1.1, format: number },
-    layers: [{ kind: "bars", cls: "c1", points: seen.map((times, at) => [at, at + 1, times]) }], columns: [{ name: "requests", cls: "c1 strong", at: (at) => whole(seen[at]) }], height: 8,
+    layers: [{ kind: "bars", cls: "c1", points: seen.map((times, at) => [at, at + 1, times]) }], columns: [{ name: "requests", cls: "c1 strong", at: (at) => whole(seen[at]), value: (at) => seen[at] }], height: 8,
+    rawX: { name: "up_to_seconds", at: (at) => classEnd(from + at) },
   });
 }

@@ -58,7 +58,7 @@ export function duration(seconds) {
 }
 
 // A node may say anything of its clock.
-const isTime = (ms) => Math.abs(ms) < 8e15;
+export const isTime = (ms) => Math.abs(ms) < 8e15;
 const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString();
 
 // A time of day; with the day if it is not that of `now`.

@@ -1,6 +1,8 @@
 //! What is served, over real connections on this machine: a cluster as a record has left it, or one that changes.
 
 mod access;
+mod actions;
+mod monitoring;
 mod routes;
 mod streams;
 
@@ -16,7 +18,7 @@ use serde_json::{Value, json};
 use taskwork::view::{Content, Event, Recorder, View, replay};
 use tokio::runtime::Runtime;
 
-use super::{Board, Offer};
+use super::{Board, Offer, Site};
 
 /// The time after which a test fails whatever it waits for.
 const SOON: Duration = Duration::from_secs(60);
@@ -43,11 +45,15 @@ struct Server {
 
 impl Server {
     fn start(board: Board, arguments: &[&str]) -> Self {
+        Self::start_with(board, arguments, |site| site)
+    }
+
+    fn start_with(board: Board, arguments: &[&str], prepared: impl FnOnce(Site) -> Site) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let site = {
             let _here = runtime.enter();
-            offer(&[&["--listen", "127.0.0.1:0"], arguments].concat()).open().unwrap()
+            prepared(offer(&[&["--listen", "127.0.0.1:0"], arguments].concat()).open().unwrap())
         };
         let url = site.url();
         let (_, at) = url.trim_end_matches('/').split_once("://").unwrap();

@@ -3,7 +3,7 @@
 use taskwork::{Health, view::Snapshot};
 
 use super::*;
-use crate::web::{Pages, exposition, listen, serve};
+use crate::web::{Pages, exposition::Format, listen, serve};
 
 #[test]
 fn each_page_is_served_and_nothing_else() {
@@ -12,11 +12,12 @@ fn each_page_is_served_and_nothing_else() {
         ("/", "text/html; charset=utf-8"),
         ("/index.html", "text/html; charset=utf-8"),
         ("/main.js", "text/javascript; charset=utf-8"),
+        ("/app.js", "text/javascript; charset=utf-8"),
         ("/style.css", "text/css; charset=utf-8"),
         ("/icon.svg", "image/svg+xml"),
         ("/api/view", "application/json"),
         ("/api/job/j-0000000001", "application/json"),
-        ("/metrics", exposition::CONTENT_TYPE),
+        ("/metrics", Format::Prometheus.content_type()),
         ("/livez", "text/plain; charset=utf-8"),
         ("/readyz", "text/plain; charset=utf-8"),
     ] {
@@ -32,7 +33,6 @@ fn each_page_is_served_and_nothing_else() {
         );
         assert_eq!((head.status(), head.body()), (200, ""), "{path}");
     }
-    assert!(server.get("/metrics").body().ends_with("# EOF\n"));
     for path in [
         "/nothing",
         "/api",
@@ -46,6 +46,18 @@ fn each_page_is_served_and_nothing_else() {
     ] {
         assert_eq!(server.get(path).status(), 404, "{path}");
     }
+}
+
+#[test]
+fn metrics_come_in_the_format_that_is_asked_for() {
+    let server = Server::replayed(&[]);
+    let get = |accept: &str| server.get_with("/metrics", &format!("accept: {accept}\r\n"));
+    let new = get("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1");
+    assert_eq!(new.header("content-type"), Some(Format::OpenMetrics.content_type()));
+    assert!(new.body().ends_with("# EOF\n") && new.body().contains("# TYPE taskwork_tasks counter"));
+    let old = get("text/plain;version=0.0.4;q=1,*/*;q=0.1");
+    assert_eq!(old.header("content-type"), Some(Format::Prometheus.content_type()));
+    assert!(!old.body().contains("# EOF") && old.body().contains("# TYPE taskwork_tasks_total counter"));
 }
 
 #[test]
@@ -124,6 +136,18 @@ fn the_details_of_a_job_are_told() {
 }
 
 #[test]
+fn a_job_over_time_is_served_as_a_table() {
+    let server = Server::replayed(&[]);
+    let answer = server.get(&format!("/api/job/{JOB}/series.csv"));
+    assert_eq!((answer.status(), answer.header("content-type")), (200, Some("text/csv; charset=utf-8")));
+    let lines: Vec<&str> = answer.body().lines().collect();
+    let first = "at_ms,nodes,workers,busy,worked,share,best,bound,open_tasks";
+    // No share is known: nothing stands there, and not 0.
+    assert_eq!(lines, [first, "1000,1,2,1,5,,9.0,3.5,4", "60000,1,2,1,70,,7.0,3.5,4"]);
+    assert_eq!(server.get("/api/job/none/series.csv").status(), 404);
+}
+
+#[test]
 fn nothing_can_be_changed_and_what_others_send_is_bounded() {
     let server = Server::replayed(&[]);
     for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NONSENSE"] {
@@ -192,7 +216,7 @@ async fn a_node_has_no_pages_but_its_own() {
     };
     assert_eq!((get("/livez", "localhost").await, get("/readyz", "localhost").await), (200, 503));
     assert_eq!((get("/", "localhost").await, get("/api/view", "localhost").await), (404, 404));
-    assert_eq!(get("/metrics", "evil.example").await, 421);
+    assert_eq!((get("/metrics", "localhost").await, get("/metrics", "evil.example").await), (200, 421));
     let _ = Pages::of_cluster(Snapshot::default, || Ok(()));
 }
 

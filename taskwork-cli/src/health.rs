@@ -1,0 +1,154 @@
+//! `health`: asks a node of this machine how it is, for whoever watches over its process and can only run a command.
+//!
+//! What a node serves (`node --health`) is for its own machine: others would need neither a password nor TLS to read it.
+//! A container's supervisor, such as that of Kubernetes, is elsewhere as far as the network is concerned, but it may run a
+//! command in the container: this one.
+
+use std::{net::SocketAddr, process::ExitCode, time::Duration};
+
+use clap::Args;
+
+use crate::{
+    Failure,
+    failure::print,
+    notice::metadata::{Service, Trouble},
+    target::{runtime, seconds},
+};
+
+/// The arguments of `health`.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Arguments {
+    /// Ask whether the node is ready: a member, and connected to ZooKeeper. By default it is asked whether it is alive:
+    /// a node that waits for ZooKeeper is.
+    #[arg(long)]
+    ready: bool,
+    /// The address that the node was given by node --health.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8788")]
+    at: SocketAddr,
+    /// Maximum time to wait for the answer, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    timeout: Duration,
+}
+
+/// Asks a node, and says what it answers. Exit code 0 if it is alive, or ready; 1 if it is not; 3 if none answers.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let at = arguments.at;
+    let asked = Service::with_timeout(at.to_string(), arguments.timeout);
+    let path = if arguments.ready { "/readyz" } else { "/livez" };
+    let answer = runtime()?.block_on(asked.get(path, &[])).map_err(|trouble| match trouble {
+        Trouble::Late(_) | Trouble::Http(_) | Trouble::Body => {
+            Failure::unreachable(format!("the node at {at} does not answer: {trouble}"))
+        }
+        _ => Failure::unreachable(format!(
+            "no node answers at {at}: {trouble}. It serves that address if it was started with node --health {at}"
+        )),
+    })?;
+    let said = line(&answer.body);
+    match answer.status {
+        200 => {
+            print(&format!("{said}\n"));
+            Ok(ExitCode::SUCCESS)
+        }
+        503 => Err(Failure::failed(said)),
+        status => Err(Failure::unreachable(format!("what answers at {at} is no node: status {status}"))),
+    }
+}
+
+/// Returns the first line of an answer. It may come from anybody who has got the port.
+fn line(body: &str) -> String {
+    let line = body.lines().next().unwrap_or_default();
+    line.chars().filter(|char| !char.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use taskwork::Health;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::web::{Pages, serve};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    /// Asks whatever is served on a port of this machine, and returns the exit code and what is said.
+    fn asked(at: SocketAddr, more: &[&str]) -> (u8, String) {
+        let at = at.to_string();
+        let line = [&["health", "--at", &at, "--timeout", "0.5"], more].concat();
+        let Line { arguments } = Line::try_parse_from(line).unwrap();
+        match run(&arguments) {
+            Ok(_) => (0, String::new()),
+            Err(failure) => {
+                let code = format!("{:?}", failure.exit_code());
+                let codes = (0..5).map(|code| (code, format!("{:?}", ExitCode::from(code))));
+                (codes.into_iter().find(|(_, text)| *text == code).unwrap().0, failure.to_string())
+            }
+        }
+    }
+
+    /// Serves something in a thread of its own, which ends with the process.
+    fn served<F: Future<Output = ()>>(serve: impl FnOnce(TcpListener) -> F + Send + 'static) -> SocketAddr {
+        let (told, at) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            runtime().unwrap().block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                told.send(listener.local_addr().unwrap()).unwrap();
+                serve(listener).await;
+            });
+        });
+        at.recv().unwrap()
+    }
+
+    #[test]
+    fn a_node_that_is_no_member_yet_is_alive_and_not_ready() {
+        let at = served(|listener| async {
+            serve(listener, Pages::of_node(Health::default)).await;
+        });
+        assert_eq!(asked(at, &[]), (0, String::new()));
+        assert_eq!(asked(at, &["--ready"]), (1, "the node is no member of the cluster".to_owned()));
+    }
+
+    #[test]
+    fn what_does_not_answer_or_is_no_node_is_told_apart() {
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (code, said) = asked(nobody, &[]);
+        assert!(code == 3 && said.contains("node --health"), "{code}: {said}");
+
+        let hangs = served(|listener| async move {
+            let mut open = Vec::new();
+            while let Ok(connection) = listener.accept().await {
+                open.push(connection);
+            }
+        });
+        let (code, said) = asked(hangs, &[]);
+        assert!(code == 3 && said.contains("does not answer"), "{code}: {said}");
+
+        // The dashboard of something else has got the port.
+        let other = served(|listener| async move {
+            use tokio::io::AsyncWriteExt as _;
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
+            }
+        });
+        let (code, said) = asked(other, &[]);
+        assert!(code == 3 && said.contains("is no node"), "{code}: {said}");
+    }
+
+    #[test]
+    fn what_is_said_cannot_control_a_terminal() {
+        assert_eq!(line("ready\u{1b}[2J\nmore"), "ready[2J");
+        assert_eq!(line(&"x".repeat(1000)).len(), 200);
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused() {
+        for wrong in [&["--at", "localhost"][..], &["--at", "8788"], &["--timeout", "0"], &["ready"]] {
+            assert!(Line::try_parse_from([&["health"], wrong].concat()).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! `taskwork scale`: starts machines for a cluster, and ends them again.
+//!
+//! ```text
+//!   observed   what is seen of the cluster, as the policy and the fleet are told it
+//!   rounds     look, decide, write, act
+//!   memory     what is remembered, and what is said to people
+//!   explain    how that is shown
+//! ```
+//!
+//! What decides is in `taskwork-scale`, which knows neither the cluster nor a clock.
+
+pub(super) mod explain;
+pub(super) mod memory;
+pub(super) mod observed;
+pub(super) mod rounds;
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use taskwork::{
+    Client, JobId,
+    client::{ErrorKind, ScalingOffice},
+    view::Event,
+};
+use taskwork_scale::{
+    connector::{self, Opened},
+    policy::Goals,
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time,
+};
+
+use self::{
+    memory::Said,
+    observed::Scope,
+    rounds::{Controller, Mind, Outcome, Sight, recall},
+};
+use super::Common;
+use crate::{
+    Failure,
+    interrupts::{Notes, interruptible},
+    log::Level,
+    target::{job_id, runtime, seconds, time as duration},
+};
+
+/// Where machines are had, and what they are to reach.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// A file that says where machines are had, which ones, and at what price: see deploy/scale.
+    #[arg(long, value_name = "FILE", required_unless_present = "explain")]
+    connector: Option<PathBuf>,
+    /// The least number of machines, also without a job.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    min: u32,
+    /// The most machines.
+    #[arg(long, value_name = "N", required_unless_present = "explain")]
+    max: Option<u32>,
+    /// Only work for this job, as `taskwork jobs` lists it; the number alone suffices.
+    #[arg(long, value_name = "ID", value_parser = job_id, conflicts_with = "program")]
+    job: Option<JobId>,
+    /// Only work for the jobs of this program. By default for all jobs of the cluster.
+    #[arg(long, value_name = "NAME")]
+    program: Option<String>,
+    /// When the jobs are to be finished: a time such as 2026-05-01T18:00:00Z, or one from now on such as 90m.
+    #[arg(long, value_name = "TIME", value_parser = deadline)]
+    deadline: Option<u64>,
+    /// The most money to be spent on machines, in the currency of the connector's file.
+    #[arg(long, value_name = "MONEY")]
+    budget: Option<f64>,
+    /// The least share of its work for which a further worker counts, such as 0.8.
+    #[arg(long, value_name = "SHARE")]
+    efficiency: Option<f64>,
+    /// What an hour costs in which the result is not there yet: as many machines are used as make the sum of that
+    /// and of their price least.
+    #[arg(long, value_name = "MONEY")]
+    delay_price: Option<f64>,
+    /// What to do when the budget is spent; otherwise the jobs wait for nodes.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    then: Option<Then>,
+    /// Decide and tell, but start and end nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Show what the running controller of the cluster has decided lately, and why.
+    #[arg(long)]
+    explain: bool,
+    /// Decide and act once, instead of until Ctrl-C.
+    #[arg(long)]
+    once: bool,
+    /// The time between two decisions, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    every: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Then {
+    /// Suspend the jobs: their tasks are parked, nothing is lost.
+    Suspend,
+}
+
+/// Parses a time at which something is to be finished, in milliseconds since 1970.
+fn deadline(text: &str) -> Result<u64, String> {
+    let now = SystemTime::now();
+    let at = match humantime::parse_rfc3339_weak(text) {
+        Ok(at) => at,
+        Err(_) => {
+            now + duration(text).map_err(|_| {
+                "expected a time such as 2026-05-01T18:00:00Z, or one from now on such as 90m or 2h"
+                    .to_owned()
+            })?
+        }
+    };
+    if at <= now {
+        return Err("this time has passed".to_owned());
+    }
+    Ok(unix_ms(at))
+}
+
+fn unix_ms(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl Arguments {
+    fn goals(&self) -> Result<Goals, Failure> {
+        let goals = Goals {
+            min: self.min,
+            max: self.max.unwrap_or_default(),
+            deadline_ms: self.deadline,
+            budget: self.budget,
+            efficiency: self.efficiency,
+            delay_price: self.delay_price,
+            then_suspend: self.then == Some(Then::Suspend),
+        };
+        goals.check().map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(goals)
+    }
+}
+
+/// Runs a controller until Ctrl-C or SIGTERM; or shows what the running one has decided.
+pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitCode, Failure> {
+    common.log.start(if arguments.explain { Level::Warn } else { Level::Info });
+    let client = common.cluster.client(&Notes::default())?.patience(Some(common.patience.of_a_step()));
+    let runtime = runtime()?;
+    let Some(file) = arguments.connector.as_deref().filter(|_| !arguments.explain) else {
+        return runtime.block_on(async {
+            let client = client.connect().await?;
+            let shown = interruptible(explain::run(&client, common.json)).await;
+            client.close().await;
+            shown.map(|()| ExitCode::SUCCESS)
+        });
+    };
+    let goals = arguments.goals()?;
+    let opened =
+        connector::open(file, common.cluster.name()).map_err(|error| Failure::usage(error.to_string()))?;
+    let ended = runtime.block_on(async {
+        let client = client.connect().await?;
+        let controlling = Box::pin(control(arguments, goals, &opened, &client, common.json));
+        let ended = until_told(interruptible(controlling)).await;
+        client.close().await;
+        ended
+    });
+    // A connector's call that hangs must not keep this process.
+    runtime.shutdown_background();
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Awaits a future until SIGTERM arrives.
+async fn until_told(doing: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let refused = |error| Failure::failed(format!("signals cannot be listened for: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
+    tokio::select! {
+        done = doing => done,
+        _ = terminate.recv() => {
+            tracing::info!("the controller ends; the machines stay");
+            Ok(())
+        }
+    }
+}
+
+async fn control(
+    arguments: &Arguments,
+    goals: Goals,
+    opened: &Opened,
+    client: &Client,
+    json: bool,
+) -> Result<(), Failure> {
+    let (sight, observer) = (Sight::default(), client.observer());
+    let controller = Controller {
+        client,
+        connector: &*opened.connector,
+        currency: opened.currency.clone(),
+        goals,
+        scope: Scope { job: arguments.job.clone(), program: arguments.program.clone() },
+        sight: &sight,
+        json,
+    };
+    if arguments.dry_run {
+        client.check_cluster().await?;
+    }
+    let mut tell = |event: Event| sight.apply(&event);
+    tokio::select! {
+        refused = observer.follow(&mut tell) => Err(refused.into()),
+        ended = terms(&controller, arguments) => ended,
+    }
+}
+
+/// Holds the office again and again, for as long as it can.
+async fn terms(controller: &Controller<'_>, arguments: &Arguments) -> Result<(), Failure> {
+    let name = format!("{} process {} {}", host(), std::process::id(), random());
+    loop {
+        let (mut office, state) = if arguments.dry_run {
+            let said = controller.client.scaling_said().await?;
+            (None, said.map(|said| said.state).filter(|state| !state.is_empty()))
+        } else {
+            let (office, state) = take(controller, &name).await?;
+            (Some(office), state)
+        };
+        let memory = recall(state.as_deref(), &controller.goals, random)?;
+        let said =
+            controller.client.scaling_said().await?.map(|said| Said::read(&said.said)).unwrap_or_default();
+        let mut mind = Mind::new(controller, memory, said);
+        loop {
+            let outcome = controller.round(&mut mind, office.as_mut()).await;
+            if outcome == Outcome::OfficeLost {
+                time::sleep(arguments.every).await;
+                break;
+            }
+            if arguments.once && outcome == Outcome::Done {
+                if let Some(office) = office.take() {
+                    office.give_up().await;
+                }
+                return Ok(());
+            }
+            // Until the cluster has been read, which takes a moment, there is nothing to do.
+            let pause =
+                if outcome == Outcome::Hindered { arguments.every.min(LOOK_AGAIN) } else { arguments.every };
+            time::sleep(pause).await;
+        }
+    }
+}
+
+/// The pause after a round in which something was not known.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Takes the office, however long ZooKeeper is away and others hold it.
+async fn take(controller: &Controller<'_>, name: &str) -> Result<(ScalingOffice, Option<Vec<u8>>), Failure> {
+    let client = controller.client.with_patience(None);
+    loop {
+        let wait = |holder: &str| tracing::info!("{holder} controls the machines of this cluster; waiting");
+        match client.take_scaling_office(name, wait).await {
+            Ok(taken) => {
+                tracing::info!(
+                    cluster = client.cluster_name(),
+                    "this controller decides about the machines now"
+                );
+                return Ok(taken);
+            }
+            Err(error) if error.kind() == ErrorKind::Unreachable => {
+                tracing::warn!("{error}");
+                time::sleep(LOOK_AGAIN).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Eight letters and digits that no other controller has.
+fn random() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    // Seeded by the operating system.
+    let drawn = RandomState::new().hash_one(std::process::id());
+    format!("{:08x}", drawn & 0xffff_ffff)
+}
+
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "a machine".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parsed(line: &[&str]) -> Result<Arguments, String> {
+        let line = [&["test"], line].concat();
+        Line::try_parse_from(line).map(|line| line.arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_controller_needs_a_connector_and_a_maximum() {
+        assert!(parsed(&["--explain"]).unwrap().explain);
+        let said = parsed(&["--max", "3"]).unwrap_err();
+        assert!(said.contains("--connector"), "{said}");
+        let said = parsed(&["--connector", "x.json"]).unwrap_err();
+        assert!(said.contains("--max"), "{said}");
+        let both = ["--connector", "x", "--max", "3", "--job", "1", "--program", "tsp"];
+        assert!(parsed(&both).unwrap_err().contains("--program"));
+    }
+
+    #[test]
+    fn goals_that_make_no_sense_are_refused() {
+        let base = ["--connector", "x", "--max", "3"];
+        let goals = |more: &[&str]| {
+            parsed(&[&base, more].concat()).unwrap().goals().map_err(|error| error.to_string())
+        };
+        assert_eq!(goals(&["--min", "2"]).unwrap().min, 2);
+        for (more, part) in [
+            (&["--min", "4"][..], "--min 4"),
+            (&["--budget", "-1"], "--budget"),
+            (&["--budget", "NaN"], "--budget"),
+            (&["--efficiency", "80"], "--efficiency 80"),
+            (&["--then", "suspend"], "--budget"),
+        ] {
+            let more: Vec<&str> = more.to_vec();
+            let line: Vec<String> = more.iter().map(|word| (*word).to_owned()).collect();
+            // A negative number looks like an option unless it is joined to its name.
+            let line = if line[1].starts_with('-') { vec![format!("{}={}", line[0], line[1])] } else { line };
+            let line: Vec<&str> = line.iter().map(String::as_str).collect();
+            let said = goals(&line).unwrap_err();
+            assert!(said.contains(part), "no {part:?} in {said:?}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_is_a_time_or_one_from_now_on() {
+        let now = unix_ms(SystemTime::now());
+        let in_two_hours = deadline("2h").unwrap();
+        assert!((now + 7_200_000..now + 7_260_000).contains(&in_two_hours));
+        assert_eq!(deadline("2999-01-01T00:00:00Z"), Ok(32_472_144_000_000));
+        for (text, part) in
+            [("2020-01-01T00:00:00Z", "has passed"), ("six", "90m"), ("", "90m"), ("18:00", "90m")]
+        {
+            let said = deadline(text).unwrap_err();
+            assert!(said.contains(part), "{text}: {said}");
+        }
+    }
+}

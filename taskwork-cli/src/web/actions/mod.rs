@@ -1,0 +1,348 @@
+//! What an operator may do on the pages: suspend, resume and cancel jobs, let nodes leave, suggest something to a job.
+//! Off unless the dashboard was started with `--allow-actions`.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `GET /api/operator` | whether this is allowed, and who has signed in |
+//! | `POST /api/operator/sign-in`, `…/sign-out` | a cookie for an operator's token, or none any more |
+//! | `POST /api/operator/suspend`, `resume`, `cancel`, `drain`, `inject` | what was done |
+//!
+//! ```text
+//! request ─▶ size, kind, header, origin ─▶ operator ─▶ session ─▶ body ─▶ action ─▶ client
+//!            no page of another site       token,       one at                └─▶ a line in the log
+//!            can send such a one           cookie       a time
+//! ```
+//!
+//! A page of another site, also of another port of this machine, can make a browser send requests here, with its cookies.
+//! So each request has JSON for a body and a header of ours, for which a browser would first ask, and is refused; it comes
+//! from a page of this very site, as the browser says; and the cookie does not come with requests of other sites. A body
+//! is read only from those who have signed in, except for the token itself.
+
+mod action;
+mod operators;
+mod sessions;
+
+use std::{
+    collections::VecDeque,
+    net::IpAddr,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Extension, Router,
+    body::{self, Body, Bytes},
+    extract::{Path, Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::{sync::oneshot, time};
+
+pub(super) use self::{action::Action, operators::Operators};
+use self::{
+    action::ByClient,
+    operators::Operator,
+    sessions::{Busy, Sessions},
+};
+use super::{
+    access::{now_s, text},
+    board::Board,
+    guard::{ACTIONS, Names, Refusal},
+    server::Peer,
+};
+
+/// The header that each request has. Without it, a browser could send one for any page.
+const HEADER: &str = "x-taskwork-action";
+/// The maximum size of a body with a token, in bytes.
+const TOKEN_BYTES_MAX: usize = 4 << 10;
+/// The time in which a body must have come.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time after which an action is not waited for any more. The client has given up before, if it is for ZooKeeper.
+const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// The number of nodes that were asked to leave and are remembered.
+const LEAVING_MAX: usize = 1_000;
+/// The longest part of a header that is written to the log, in characters.
+const LOGGED_CHARS_MAX: usize = 100;
+
+/// Why an action was not done, or may not have been.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) status: StatusCode,
+    pub(super) why: String,
+}
+
+/// The outcome of an action: what is said of it.
+pub(super) type Outcome = Result<String, Failed>;
+
+/// What performs actions.
+pub(super) trait Actor: Send + Sync {
+    /// Performs an action, in a bounded time.
+    fn perform<'a>(&'a self, action: &'a Action) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+}
+
+/// Returns what performs actions by a client.
+pub(super) fn by_client(client: &taskwork::Client) -> Arc<dyn Actor> {
+    Arc::new(ByClient::new(client))
+}
+
+/// What requests for actions need.
+pub(super) struct Actions {
+    operators: Arc<Operators>,
+    actor: Arc<dyn Actor>,
+    board: Arc<Board>,
+    names: Arc<Names>,
+    /// Whether browsers speak TLS with this process.
+    has_tls: bool,
+    sessions: Sessions,
+    /// Nodes that were asked to leave here. When asked again they would leave at once.
+    leaving: Mutex<VecDeque<String>>,
+}
+
+impl Actions {
+    pub(super) fn new(
+        operators: Arc<Operators>,
+        actor: Arc<dyn Actor>,
+        board: Arc<Board>,
+        names: Arc<Names>,
+        has_tls: bool,
+    ) -> Self {
+        let (sessions, leaving) = (Sessions::default(), Mutex::default());
+        Self { operators, actor, board, names, has_tls, sessions, leaving }
+    }
+
+    /// Checks what must hold of every request before anybody is asked who he is.
+    fn check(&self, headers: &HeaderMap, bytes_max: usize) -> Result<(), Refusal> {
+        let length = text(headers, header::CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
+        if length.is_some_and(|length| length > bytes_max as u64) {
+            return Err(too_large(bytes_max));
+        }
+        let kind = text(headers, header::CONTENT_TYPE).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if !kind.eq_ignore_ascii_case("application/json") {
+            let what = "an action is JSON: send it with the content type application/json";
+            return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, what.to_owned()));
+        }
+        if text(headers, HEADER) != Some("1") {
+            return Err(forbidden(format!("an action has the header {HEADER}: 1")));
+        }
+        let is_same_origin = text(headers, "sec-fetch-site").is_none_or(|site| site == "same-origin");
+        let comes_from = headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
+        if !is_same_origin || comes_from.is_some_and(|origin| !self.is_site(origin, headers)) {
+            return Err(forbidden("it was sent by a page of another site".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Returns whether an origin is this site: the host that was asked for with its port, or a name that was given on the
+    /// command line, by which a proxy is reached.
+    fn is_site(&self, origin: &str, headers: &HeaderMap) -> bool {
+        let host = match origin.split_once("://") {
+            Some(("https", host)) => host,
+            Some(("http", host)) if !self.has_tls => host,
+            _ => return false,
+        };
+        let asked = text(headers, header::HOST).unwrap_or_default();
+        host.eq_ignore_ascii_case(asked) || self.names.were_given(host)
+    }
+
+    /// Notes that a node will be asked to leave.
+    ///
+    /// # Errors
+    /// If it was asked before.
+    fn note_leaving(&self, action: &Action) -> Result<(), Refusal> {
+        let Some(node) = action.drained() else { return Ok(()) };
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        if leaving.contains(&node) || self.board.is_draining(&node) {
+            let what = format!(
+                "node {node} was asked to leave already, and hands on its tasks. When asked again it leaves at once: \
+                 to want that, use taskwork drain {node}"
+            );
+            return Err(Refusal(StatusCode::CONFLICT, what));
+        }
+        if leaving.len() >= LEAVING_MAX {
+            leaving.pop_front();
+        }
+        leaving.push_back(node);
+        Ok(())
+    }
+
+    /// Notes that a node may be asked again.
+    fn forget_leaving(&self, action: &Action) {
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.retain(|node| Some(node) != action.drained().as_ref());
+    }
+}
+
+/// Who asks for something, as the log says it.
+#[derive(Debug, Clone)]
+struct Asker {
+    operator: String,
+    from: IpAddr,
+    /// For whom a proxy says that it asks. Anybody may say so.
+    forwarded_for: String,
+}
+
+impl Asker {
+    fn of(operator: &str, from: IpAddr, headers: &HeaderMap) -> Self {
+        let forwarded = text(headers, "x-forwarded-for").unwrap_or_default();
+        let forwarded_for = forwarded.chars().take(LOGGED_CHARS_MAX).collect();
+        Self { operator: operator.to_owned(), from, forwarded_for }
+    }
+
+    /// Writes a line to the log, at a level that is shown by default.
+    fn log(&self, action: &str, on: &str, result: &str) {
+        let Self { operator, from, forwarded_for } = self;
+        tracing::warn!(?operator, %from, ?forwarded_for, action, on, ?result, "operator's action");
+    }
+}
+
+/// Returns the routes of actions; if there are none, they say that.
+pub(super) fn routes(actions: Option<Arc<Actions>>) -> Router {
+    let of_action = format!("{ACTIONS}/{{what}}");
+    match actions {
+        Some(actions) => {
+            Router::new().route(ACTIONS, get(state)).route(&of_action, post(answer)).with_state(actions)
+        }
+        None => Router::new()
+            .route(ACTIONS, get(|| async { json_of(&json!({ "allowed": false })) }))
+            .route(&of_action, post(|| async { off() })),
+    }
+}
+
+fn off() -> Refusal {
+    let what = "actions are off here: start taskwork dashboard with --allow-actions and --operator-token-file FILE, or \
+                use the command taskwork";
+    forbidden(what.to_owned())
+}
+
+async fn state(State(actions): State<Arc<Actions>>, headers: HeaderMap) -> Response {
+    let operator = actions.operators.who(&headers, now_s()).map(|operator| operator.name);
+    json_of(&json!({ "allowed": true, "operator": operator }))
+}
+
+async fn answer(
+    State(actions): State<Arc<Actions>>,
+    Path(what): Path<String>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    match what.as_str() {
+        "sign-in" => sign_in(&actions, peer, request).await,
+        "sign-out" => {
+            actions.check(request.headers(), TOKEN_BYTES_MAX)?;
+            let cookies = actions.operators.no_cookies();
+            Ok(with_cookies(json_of(&json!({ "said": "You have signed out." })), cookies))
+        }
+        what => act(actions, what, peer, request).await,
+    }
+}
+
+/// A body with a token.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    token: String,
+}
+
+async fn sign_in(actions: &Actions, peer: IpAddr, request: Request) -> Result<Response, Refusal> {
+    actions.check(request.headers(), TOKEN_BYTES_MAX)?;
+    let headers = request.headers().clone();
+    let sent = read(request.into_body(), TOKEN_BYTES_MAX).await?;
+    let given: Given = serde_json::from_slice(&sent)
+        .map_err(|_| Refusal(StatusCode::BAD_REQUEST, "expected {\"token\": \"…\"}".to_owned()))?;
+    let is_secure = actions.has_tls
+        || text(&headers, header::ORIGIN).is_some_and(|origin| origin.starts_with("https://"));
+    let Some((name, cookie)) = actions.operators.sign_in(given.token.trim(), now_s(), is_secure) else {
+        return Err(Refusal(StatusCode::UNAUTHORIZED, "that is not an operator's token".to_owned()));
+    };
+    Asker::of(&name, peer, &headers).log("sign-in", "", "has signed in");
+    Ok(with_cookies(json_of(&json!({ "operator": name })), [cookie]))
+}
+
+async fn act(actions: Arc<Actions>, what: &str, peer: IpAddr, request: Request) -> Result<Response, Refusal> {
+    let bytes_max = Action::bytes_max(what)
+        .ok_or_else(|| Refusal(StatusCode::NOT_FOUND, "there is no such action".to_owned()))?;
+    actions.check(request.headers(), bytes_max)?;
+    let Operator { name, session, is_bearer } = actions
+        .operators
+        .who_or_note(request.headers(), now_s())
+        .ok_or_else(|| Refusal(StatusCode::UNAUTHORIZED, "sign in as an operator first".to_owned()))?;
+    // Of its own accord a browser sends a cookie, and never a bearer; and it says from where.
+    if !is_bearer && !request.headers().contains_key(header::ORIGIN) {
+        return Err(forbidden("the browser does not say which page has sent it".to_owned()));
+    }
+    let busy = actions.sessions.enter(&session, Instant::now());
+    let busy = busy.map_err(|why| Refusal(StatusCode::TOO_MANY_REQUESTS, why.to_string()))?;
+    let asker = Asker::of(&name, peer, request.headers());
+    let sent = read(request.into_body(), bytes_max).await?;
+    let action = Action::read(what, &sent, &name).map_err(|why| Refusal(StatusCode::BAD_REQUEST, why))?;
+    actions.note_leaving(&action)?;
+    match begin(actions, action, asker, busy).await {
+        Ok(Ok(said)) => Ok(json_of(&json!({ "said": said }))),
+        Ok(Err(Failed { status, why })) => Err(Refusal(status, why)),
+        Err(_) => Err(Refusal(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "it was begun, and has failed here: see the log of the dashboard".to_owned(),
+        )),
+    }
+}
+
+/// Begins an action. It goes on, and is noted in the log, also if nobody waits for it any more; until then its session
+/// begins no other.
+fn begin(actions: Arc<Actions>, action: Action, asker: Asker, busy: Busy) -> oneshot::Receiver<Outcome> {
+    let (tell, told) = oneshot::channel();
+    tokio::spawn(async move {
+        let _busy = busy;
+        let outcome = time::timeout(ACTION_TIMEOUT, actions.actor.perform(&action)).await;
+        let outcome = outcome.unwrap_or_else(|_| {
+            let waited = ACTION_TIMEOUT.as_secs();
+            let why = format!("it was not done within {waited} s; it may still be");
+            Err(Failed { status: StatusCode::GATEWAY_TIMEOUT, why })
+        });
+        if outcome.is_err() {
+            actions.forget_leaving(&action);
+        }
+        let result = match &outcome {
+            Ok(said) => said,
+            Err(failed) => &failed.why,
+        };
+        asker.log(action.name(), &action.on(), result);
+        let _ = tell.send(outcome);
+    });
+    told
+}
+
+/// Reads a body of a bounded size in a bounded time.
+async fn read(body: Body, bytes_max: usize) -> Result<Bytes, Refusal> {
+    match time::timeout(BODY_TIMEOUT, body::to_bytes(body, bytes_max)).await {
+        Ok(Ok(sent)) => Ok(sent),
+        Ok(Err(_)) => Err(too_large(bytes_max)),
+        Err(_) => Err(Refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come".to_owned())),
+    }
+}
+
+fn too_large(bytes_max: usize) -> Refusal {
+    Refusal(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {bytes_max} bytes here"))
+}
+
+fn forbidden(what: String) -> Refusal {
+    Refusal(StatusCode::FORBIDDEN, what)
+}
+
+fn json_of(value: &serde_json::Value) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], value.to_string())
+        .into_response()
+}
+
+fn with_cookies(mut response: Response, cookies: impl IntoIterator<Item = String>) -> Response {
+    for cookie in cookies {
+        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+            response.headers_mut().append(header::SET_COOKIE, cookie);
+        }
+    }
+    response
+}

@@ -1,0 +1,177 @@
+// What an operator may do to a job or a node: buttons, if the server allows it and somebody has signed in, and always the
+// command lines that do the same.
+
+import { data, isMoving } from "./data.js";
+import { choice, choose, h, redraw } from "./dom.js";
+import { muted, nothing } from "./parts.js";
+import { isOver, sign } from "./text.js";
+
+const ACTION_MS_MAX = 90_000;
+
+// Whether the server allows actions (null until it has said so), who has signed in, what is being done, and what came of
+// it, by what it was about.
+const desk = { allowed: null, isAsked: false, operator: null, doing: null, outcomes: new Map() };
+
+async function askServer(path, body) {
+  const post = body && { method: "POST", headers: { "content-type": "application/json", "x-taskwork-action": "1" }, body: JSON.stringify(body) };
+  const answer = await fetch(`api/operator${path}`, { ...post, signal: AbortSignal.timeout(ACTION_MS_MAX) });
+  const text = await answer.text();
+  if (answer.status === 401) desk.operator = null;
+  if (!answer.ok) throw new Error(text.trim().slice(0, 1_000) || `the dashboard's server has answered ${answer.status}`);
+  return JSON.parse(text);
+}
+
+// Asks the server once what may be done.
+async function learn() {
+  if (desk.isAsked) return;
+  desk.isAsked = true;
+  // Where the question fails, nothing is allowed.
+  const told = await askServer("").catch(() => ({ allowed: false }));
+  [desk.allowed, desk.operator] = [told.allowed, told.operator ?? null];
+  redraw();
+}
+
+// Does something, and says what came of it.
+async function perform(about, path, body, then) {
+  if (desk.doing) return;
+  desk.doing = about;
+  desk.outcomes.delete(about);
+  redraw();
+  try {
+    const told = await askServer(`/${path}`, body);
+    then?.(told);
+    if (told.said) desk.outcomes.set(about, { isGood: true, text: told.said });
+  } catch (error) {
+    const text = error.name === "TimeoutError" ? "the dashboard's server has not answered; it may still be done" : error instanceof TypeError ? "the dashboard's server could not be reached" : error.message;
+    desk.outcomes.set(about, { isGood: false, text });
+  }
+  desk.doing = null;
+  redraw();
+}
+
+// A word of a command line, as a shell reads it.
+const quoted = (text) => (/^[\w./:=@%+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+const isPrintable = (text) => !/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(text);
+
+// A command line; null if it cannot be written on one line.
+function commandLine(...parts) {
+  const cluster = (data.view?.cluster ?? "").replace(/^\/taskwork\//, "");
+  const all = ["taskwork", ...parts, ...(cluster && cluster !== "default" ? ["--cluster", cluster] : [])];
+  return all.every(isPrintable) ? all.map(quoted).join(" ") : null;
+}
+
+async function copy(key, command) {
+  // Where the clipboard may not be used, the text can be marked.
+  const isCopied = await navigator.clipboard?.writeText(command).then(() => true, () => false);
+  choose(`copied:${key}`, isCopied ? "Copied" : "Mark the text to copy it");
+}
+
+const focused = (element) => requestAnimationFrame(() => element.focus());
+
+// An id of an element: names come from others, and may have blanks.
+const idOf = (...names) => names.join("-").replace(/[^\w-]/g, "_");
+
+// A command line with a button that copies it.
+function toCopy(key, name, command) {
+  if (!command) return muted("its name does not fit into a command line");
+  return h("span", { class: "command" }, h("code", null, command), h("button", { type: "button", class: "quiet", "aria-label": `Copy the command: ${name}`, onclick: () => copy(key, command) }, "Copy"), h("span", { class: "muted", role: "status" }, choice(`copied:${key}`, "")));
+}
+
+// The form that a button opens: it asks once more, or for what else is needed.
+function form(about, { name, what, body, ask, confirm, field, fieldName, long, command, read = (text) => text }, close) {
+  const [key, id] = [`typed:${about}:${what}`, idOf("typed", about, what)];
+  const typed = choice(key, "");
+  const wrong = choice(`wrong:${key}`, "");
+  const send = (event) => {
+    event.preventDefault();
+    try {
+      const value = field ? { [field]: read(typed) } : {};
+      choose(`wrong:${key}`, "");
+      perform(about, what, { ...body, ...value }, () => [choose(key, ""), close()]);
+    } catch (error) {
+      choose(`wrong:${key}`, error.message);
+    }
+  };
+  // A handler that returned false would keep the browser from typing.
+  const escape = (event) => {
+    if (event.key === "Escape") close();
+  };
+  const input = field && h(long ? "textarea" : "input", { id, key, value: typed, rows: long && "5", spellcheck: long && "false", maxlength: long ? null : "500", "aria-invalid": wrong ? "true" : null, "aria-describedby": wrong ? `wrong-${id}` : null, ref: focused, oninput: (event) => choose(key, event.target.value) });
+  return h("form", { class: "act", key: `form ${what}`, "aria-label": name, onsubmit: send, onkeydown: escape },
+    h("p", null, ask), field && h("p", null, h("label", { for: id }, fieldName)), input,
+    wrong && h("p", { class: "bad", role: "alert", id: `wrong-${id}` }, wrong),
+    h("p", { class: "tools" }, h("button", { type: "submit", class: long ? "" : "danger", ref: field ? null : focused, "aria-disabled": desk.doing ? "true" : null }, desk.doing === about ? "Wait …" : confirm), h("button", { type: "button", onclick: close }, "Back")),
+    toCopy(`${about}:${what}:form`, name, command(typed)));
+}
+
+function signIn() {
+  const typed = choice("typed:operator", "");
+  const enter = (event) => {
+    event.preventDefault();
+    perform("operator", "sign-in", { token: typed }, ({ operator }) => {
+      desk.operator = operator;
+      choose("typed:operator", "");
+    });
+  };
+  return h("form", { class: "act", key: "sign in", "aria-label": "Sign in as an operator", onsubmit: enter },
+    h("p", null, h("label", { for: "operator-token" }, "To do any of this here, sign in with an operator’s token:")),
+    h("p", { class: "tools" }, h("input", { id: "operator-token", type: "password", autocomplete: "current-password", required: true, value: typed, oninput: (event) => choose("typed:operator", event.target.value) }), h("button", { type: "submit", "aria-disabled": desk.doing ? "true" : null }, "Sign in")),
+    outcome("operator"));
+}
+
+const signOut = () => perform("operator", "sign-out", {}, () => (desk.operator = null));
+
+function outcome(about) {
+  const came = desk.outcomes.get(about);
+  // It is in the page before there is a text in it: otherwise it would not be read out.
+  return h("p", { class: came && !came.isGood ? "bad" : "", role: came && !came.isGood ? "alert" : "status", key: `outcome ${about}` }, came && [sign(came.isGood ? "✓" : "✕", came.isGood ? "good" : "bad"), ` ${came.text}`]);
+}
+
+// The actions { name, what, body, command(typed), ask, field, … } on something; those with `ask` open a form.
+function actions(about, all) {
+  if (!data.isLive || !isMoving() || all.length === 0) return null;
+  learn();
+  const opened = choice(`form:${about}`, null);
+  const close = () => {
+    choose(`form:${about}`, null);
+    // The focus goes back to the button that has opened the form, once that is drawn.
+    setTimeout(() => document.getElementById(idOf("act", about, opened))?.focus(), 100);
+  };
+  const isOn = desk.allowed && desk.operator !== null;
+  const press = (one) => (one.ask ? choose(`form:${about}`, opened === one.what ? null : one.what) : perform(about, one.what, one.body));
+  const row = (one) => h("li", { key: one.what },
+    isOn ? h("button", { type: "button", id: idOf("act", about, one.what), "aria-expanded": one.ask ? String(opened === one.what) : null, "aria-disabled": desk.doing ? "true" : null, onclick: () => press(one) }, `${one.name}${one.ask ? " …" : ""}`) : h("span", null, one.name),
+    isOn && opened === one.what ? form(about, one, close) : toCopy(`${about}:${one.what}`, one.name, one.command("")));
+  return closed(h("ul", { class: "acts" }, all.map(row)), outcome(about),
+    desk.allowed === null ? null : !desk.allowed ? nothing("Nothing can be done here, since the dashboard was started without --allow-actions. The commands do it.")
+      : isOn ? h("div", { class: "tools" }, muted(`Signed in as ${desk.operator}.`), h("button", { type: "button", class: "quiet", onclick: signOut }, "Sign out"), outcome("operator")) : signIn());
+}
+
+// A panel that is opened by whoever wants something of it.
+const closed = (...content) => h("details", { class: "panel", key: "Actions" }, h("summary", null, h("h2", null, "Actions")), content);
+
+function readJson(text) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`That is no JSON: ${error.message}`);
+  }
+}
+
+export function actionsOfJob(id, { stage }) {
+  if (isOver(stage) || stage === "unreadable") return null;
+  const body = { job: id };
+  const all = [
+    ["running", "queued"].includes(stage) && { name: "Suspend", what: "suspend", body, command: () => commandLine("suspend", id) },
+    stage === "suspended" && { name: "Resume", what: "resume", body, command: () => commandLine("resume", id) },
+    { name: "Cancel", what: "cancel", body, confirm: "Cancel the job", ask: "The job ends without a result. It cannot go on afterwards.", field: "reason", fieldName: "Reason, which is recorded with the job", command: (reason) => commandLine("cancel", id, ...(reason.trim() ? ["--reason", reason.trim()] : [])) },
+    stage === "running" && { name: "Inject", what: "inject", body, confirm: "Send it", ask: "A suggestion, usually a solution. The program of the job checks it, and says whether it took it.", field: "suggestion", fieldName: "Suggestion, in JSON", long: true, read: readJson, command: () => commandLine("inject", id, "suggestion.json") },
+  ];
+  return actions(`job ${id}`, all.filter(Boolean));
+}
+
+export function actionsOfNode(name, member) {
+  if (!member) return null;
+  if (member.draining) return isMoving() ? closed(nothing("It was asked to leave. When asked again it leaves at once, and parks its tasks:"), toCopy(`node ${name}:again`, "let it leave at once", commandLine("drain", name))) : null;
+  return actions(`node ${name}`, [{ name: "Drain", what: "drain", body: { node: name }, confirm: "Let it leave", ask: "The node hands its unfinished tasks on to others, and leaves the cluster.", command: () => commandLine("drain", name, "--wait") }]);
+}

@@ -1,0 +1,28 @@
+// What a chart shows as a file: CSV for tables, JSON for programs. It is made by the page itself, so that a report in one
+// file can do it, too.
+
+const TYPES = { csv: "text/csv;charset=utf-8", json: "application/json" };
+const KEPT_MS = 60_000;
+
+// A cell. Texts are not taken for formulas by programs that calculate: names come from others.
+function cell(value) {
+  if (value === null || value === undefined) return "";
+  if (typeof value !== "string") return String(value);
+  const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+const csv = (rows) => rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+
+const word = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60);
+
+// Saves `rows()` under the names of `head`. What is not known is empty, or null.
+export function save(title, kind, { head, rows }) {
+  const page = document.title.replace(/ · taskwork$/, "");
+  const text = kind === "csv" ? csv([head, ...rows()]) : `${JSON.stringify({ page, title, columns: head, rows: rows() })}\n`;
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: TYPES[kind] }));
+  link.download = `${word(page) || "taskwork"}-${word(title)}.${kind}`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), KEPT_MS);
+}

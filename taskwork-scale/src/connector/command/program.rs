@@ -1,0 +1,159 @@
+//! Running a program that may hang, print without end, or leave others behind.
+
+use std::{path::PathBuf, process::Stdio, time::Duration};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    process::{Child, Command},
+    time,
+};
+
+use crate::connector::Refusal;
+
+/// The most that a program may print, in bytes.
+const OUTPUT_BYTES_MAX: usize = 4 << 20;
+/// How much of what it says on standard error is shown, from the end, in bytes.
+const SAID_BYTES_MAX: usize = 600;
+
+/// The exit code of a program that has nothing left to give, `EX_TEMPFAIL` of sysexits(3).
+const EXHAUSTED: i32 = 75;
+/// The exit codes of a program that is set up wrongly: `EX_CONFIG` of sysexits(3), not executable, not found.
+const WRONG: [i32; 3] = [78, 126, 127];
+
+/// A program with its first arguments.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+    pub(super) arguments: Vec<String>,
+    /// The longest time that it may run.
+    pub(super) limit: Duration,
+}
+
+/// A process group, which is killed when this is dropped before the process was waited for.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // It may have ended at this moment.
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+}
+
+impl Program {
+    /// Runs the program, and returns what it has printed if it has succeeded.
+    pub(super) async fn run(
+        &self,
+        arguments: &[String],
+        environment: &[(&str, &str)],
+    ) -> Result<String, Refusal> {
+        let path = self.path.display();
+        let started = Command::new(&self.path)
+            .args(&self.arguments)
+            .args(arguments)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn();
+        let mut child = started
+            .map_err(|error| Refusal::wrong(format!("{path} cannot be run: {error}. Is it executable?")))?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        // What it has started itself would go on otherwise.
+        let mut group = Group(id);
+        let ended = time::timeout(self.limit, listen(&mut child)).await;
+        let (out, err, code) = match ended {
+            Ok(Ok(ended)) => ended,
+            Ok(Err(error)) => return Err(Refusal::unknown(format!("{path} cannot be listened to: {error}"))),
+            Err(_) => {
+                let seconds = self.limit.as_secs();
+                return Err(Refusal::unknown(format!(
+                    "{path} has not ended within {seconds} s, or something that it has started still holds its \
+                     output; all of it is ended"
+                )));
+            }
+        };
+        if out.len() > OUTPUT_BYTES_MAX {
+            return Err(Refusal::unknown(format!(
+                "{path} printed more than {OUTPUT_BYTES_MAX} bytes; it is ended"
+            )));
+        }
+        group.0 = None;
+        let said = String::from_utf8_lossy(&err);
+        let said = said.trim();
+        let said = if said.is_empty() { "it says nothing on standard error" } else { said };
+        match code.and_then(|status| status.code()) {
+            Some(0) => String::from_utf8(out)
+                .map_err(|_| Refusal::unknown(format!("{path} printed something that is not UTF-8"))),
+            Some(EXHAUSTED) => {
+                Err(Refusal::exhausted(format!("{path} has no more machines at present: {said}")))
+            }
+            Some(code) if WRONG.contains(&code) => {
+                Err(Refusal::wrong(format!("{path} ended with exit code {code}: {said}")))
+            }
+            Some(code) => Err(Refusal::unknown(format!("{path} ended with exit code {code}: {said}"))),
+            None => Err(Refusal::unknown(format!("{path} was ended by a signal: {said}"))),
+        }
+    }
+}
+
+/// What a process has printed, what it has said last, and how it has ended: `None` if it has not, since it printed
+/// too much.
+type Ended = (Vec<u8>, Vec<u8>, Option<std::process::ExitStatus>);
+
+async fn listen(child: &mut Child) -> std::io::Result<Ended> {
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let read = async {
+        let mut all = Vec::new();
+        if let Some(out) = out {
+            out.take(OUTPUT_BYTES_MAX as u64 + 1).read_to_end(&mut all).await?;
+        }
+        Ok::<_, std::io::Error>(all)
+    };
+    let said = async {
+        match err {
+            Some(err) => tail(err).await,
+            None => Ok(Vec::new()),
+        }
+    };
+    // Both at once, since a full pipe would stop the program; but not beyond too much of the one.
+    tokio::pin!(said);
+    tokio::pin!(read);
+    let mut all = None;
+    let mut last = None;
+    while all.is_none() || last.is_none() {
+        tokio::select! {
+            read = &mut read, if all.is_none() => {
+                let read = read?;
+                if read.len() > OUTPUT_BYTES_MAX {
+                    return Ok((read, Vec::new(), None));
+                }
+                all = Some(read);
+            }
+            said = &mut said, if last.is_none() => last = Some(said?),
+        }
+    }
+    let status = child.wait().await?;
+    Ok((all.unwrap_or_default(), last.unwrap_or_default(), Some(status)))
+}
+
+/// Reads to the end, and keeps the last of it.
+async fn tail(mut from: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
+    let (mut kept, mut buffer) = (Vec::new(), vec![0; 8192]);
+    loop {
+        let read = from.read(&mut buffer).await?;
+        if read == 0 {
+            return Ok(kept);
+        }
+        kept.extend_from_slice(&buffer[..read]);
+        let surplus = kept.len().saturating_sub(SAID_BYTES_MAX);
+        kept.drain(..surplus);
+    }
+}

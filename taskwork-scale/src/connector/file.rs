@@ -1,0 +1,258 @@
+//! A connector's file: where machines are had, which ones, and at what price.
+//!
+//! JSON, with the kind of connector, its offers, and what that kind needs:
+//!
+//! ```json
+//! {
+//!   "kind": "local",
+//!   "currency": "EUR",
+//!   "program": ["tsp", "node", "--zk", "127.0.0.1:2181", "--workers", "1"],
+//!   "folder": "machines",
+//!   "offers": [{"name": "process", "workers": 1, "price_per_hour": 0.05, "max": 12}]
+//! }
+//! ```
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::{Connector, MachineId, Offer, command, kubernetes, local, slurm};
+
+/// The largest connector's file, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The most offers.
+const OFFERS_MAX: usize = 100;
+/// The most machines of one offer.
+const OFFER_MACHINES_MAX: u32 = 5_000;
+
+/// A connector, ready to be used.
+#[derive(Debug)]
+pub struct Opened {
+    /// The connector.
+    pub connector: Box<dyn Connector>,
+    /// What prices are in, such as `EUR`; `None` if the file does not say it.
+    pub currency: Option<String>,
+}
+
+/// A connector's file that cannot be used.
+#[derive(Debug, Error)]
+#[error("{}: {reason}", file.display())]
+pub struct FileError {
+    file: PathBuf,
+    reason: String,
+}
+
+/// What every kind of connector gets besides its own settings.
+#[derive(Debug, Clone)]
+pub struct Common {
+    /// The cluster whose nodes are to run on the machines.
+    pub cluster: String,
+    /// The folder of the connector's file, to which paths in it relate.
+    pub folder: PathBuf,
+    /// What may be had.
+    pub offers: Vec<Offer>,
+    /// What prices are in.
+    pub currency: Option<String>,
+}
+
+/// What all files have.
+#[derive(Deserialize)]
+struct Head {
+    kind: String,
+    #[serde(default)]
+    currency: Option<String>,
+    offers: Vec<Offer>,
+}
+
+/// Reads a connector's file, and opens the connector for a cluster.
+///
+/// # Errors
+/// If the file cannot be read, or says something that the connector does not understand.
+pub fn open(file: &Path, cluster: &str) -> Result<Opened, FileError> {
+    let failed = |reason: String| FileError { file: file.to_owned(), reason };
+    let size = fs::metadata(file).map_err(|error| failed(error.to_string()))?.len();
+    if size > FILE_BYTES_MAX {
+        return Err(failed(format!("it has {size} bytes; a connector's file has at most {FILE_BYTES_MAX}")));
+    }
+    let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    parse(&text, cluster, folder).map_err(failed)
+}
+
+/// Opens the connector that a text describes. Relative paths in it start at a folder.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(text: &str, cluster: &str, folder: &Path) -> Result<Opened, String> {
+    let mut rest: Map<String, Value> = serde_json::from_str(text)
+        .map_err(|error| format!("expected a connector's file, in JSON: {error}"))?;
+    let mut head = Map::new();
+    for name in ["kind", "currency", "offers"] {
+        head.extend(rest.remove(name).map(|value| (name.to_owned(), value)));
+    }
+    let head: Head = serde_json::from_value(Value::Object(head)).map_err(|error| error.to_string())?;
+    check(&head.offers, head.currency.as_deref())?;
+    let common = Common {
+        cluster: cluster.to_owned(),
+        folder: folder.to_owned(),
+        offers: head.offers,
+        currency: head.currency.clone(),
+    };
+    let connector: Box<dyn Connector> = match head.kind.as_str() {
+        "local" => Box::new(local::Local::new(common, settings(rest)?)?),
+        "command" => Box::new(command::Command::new(common, settings(rest)?)?),
+        "slurm" => Box::new(slurm::Slurm::new(common, settings(rest)?)?),
+        "kubernetes" => Box::new(kubernetes::Kubernetes::new(common, settings(rest)?)?),
+        other => {
+            return Err(format!(
+                "there is no connector of kind {other:?}; there are local, command, slurm and kubernetes"
+            ));
+        }
+    };
+    Ok(Opened { connector, currency: head.currency })
+}
+
+/// Reads what one kind of connector needs.
+fn settings<T: DeserializeOwned>(rest: Map<String, Value>) -> Result<T, String> {
+    serde_json::from_value(Value::Object(rest)).map_err(|error| error.to_string())
+}
+
+fn check(offers: &[Offer], currency: Option<&str>) -> Result<(), String> {
+    if offers.is_empty() || offers.len() > OFFERS_MAX {
+        return Err(format!("it has {} offers; expected 1 to {OFFERS_MAX}", offers.len()));
+    }
+    // Both become the values of labels.
+    let is_word = |text: &str| text.len() <= 40 && text.parse::<MachineId>().is_ok();
+    if let Some(wrong) = currency.filter(|currency| !is_word(currency)) {
+        return Err(format!("currency {wrong:?}: expected a name such as EUR"));
+    }
+    let mut names = BTreeSet::new();
+    for offer in offers {
+        let wrong = |reason: String| Err(format!("offer {:?}: {reason}", offer.name));
+        if !is_word(&offer.name) {
+            return wrong("the name has 1 to 40 letters, digits, - _ . and /".to_owned());
+        }
+        if !names.insert(&offer.name) {
+            return wrong("there are two of this name".to_owned());
+        }
+        if offer.workers == 0 || offer.max == 0 || offer.quantum_s == 0 {
+            return wrong("workers, max and quantum_s are at least 1".to_owned());
+        }
+        if offer.max > OFFER_MACHINES_MAX {
+            return wrong(format!("max is at most {OFFER_MACHINES_MAX}"));
+        }
+        if let Some(price) = offer.price_per_hour.filter(|price| !price.is_finite() || *price < 0.0) {
+            return wrong(format!("price_per_hour {price}: expected an amount of money, 0 or more"));
+        }
+        let mut labels = offer.labels.iter().flat_map(|(name, value)| [name, value]);
+        if let Some(label) = labels.find(|word| word.parse::<MachineId>().is_err()) {
+            return wrong(format!(
+                "{label:?} cannot be part of a label: 1 to 63 letters, digits, - _ . and /"
+            ));
+        }
+        if let Some(name) = RESERVED.iter().find(|name| offer.labels.contains_key(**name)) {
+            return wrong(format!("the label {name} is given by the controller itself"));
+        }
+    }
+    Ok(())
+}
+
+/// Labels that follow from the machine and its offer.
+const RESERVED: [&str; 5] = ["machine", "offer", "price", "currency", "spot"];
+
+impl Common {
+    /// Returns an offer.
+    pub(crate) fn offer(&self, name: &str) -> Option<&Offer> {
+        self.offers.iter().find(|offer| offer.name == name)
+    }
+
+    /// Returns a path of the file as it is meant.
+    pub(crate) fn path(&self, path: &Path) -> PathBuf {
+        self.folder.join(path)
+    }
+
+    /// Returns the labels of nodes on machines of an offer, as `node` reads them from [`LABELS_VARIABLE`].
+    pub fn labels(&self, offer: &Offer) -> String {
+        let mut labels = vec![format!("offer={}", offer.name)];
+        labels.extend(offer.price_per_hour.map(|price| format!("price={price}/h")));
+        labels.extend(self.currency.as_ref().map(|currency| format!("currency={currency}")));
+        labels.extend(offer.spot.then(|| "spot=true".to_owned()));
+        labels.extend(offer.labels.iter().map(|(name, value)| format!("{name}={value}")));
+        labels.join(",")
+    }
+}
+
+/// The variable of the environment in which a node finds labels, as `--label` takes them.
+pub const LABELS_VARIABLE: &str = "TASKWORK_LABELS";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        parse(text, "demo", Path::new(".")).unwrap_err()
+    }
+
+    fn with(offers: &str) -> String {
+        format!(r#"{{"kind": "local", "program": ["true"], "folder": "x", "offers": {offers}}}"#)
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said() {
+        for (text, part) in [
+            ("", "in JSON"),
+            ("[]", "in JSON"),
+            ("{}", "kind"),
+            (r#"{"kind": "local"}"#, "offers"),
+            (
+                r#"{"kind": "cloud", "offers": [{"name": "a", "workers": 1, "max": 1}]}"#,
+                "no connector of kind \"cloud\"",
+            ),
+            (&with("[]"), "0 offers"),
+            (&with(r#"[{"name": "a b", "workers": 1, "max": 1}]"#), "offer \"a b\""),
+            (&with(r#"[{"name": "a", "workers": 0, "max": 1}]"#), "at least 1"),
+            (&with(r#"[{"name": "a", "workers": 1, "max": 1, "price": 3}]"#), "price"),
+            (&with(r#"[{"name": "a", "workers": 1, "max": 1, "price_per_hour": -1}]"#), "0 or more"),
+            (
+                &with(r#"[{"name": "a", "workers": 1, "max": 1}, {"name": "a", "workers": 1, "max": 1}]"#),
+                "two",
+            ),
+            (&with(r#"[{"name": "a", "workers": 1, "max": 1, "labels": {"zone": "a,b"}}]"#), "a,b"),
+            (
+                &with(r#"[{"name": "a", "workers": 1, "max": 1, "labels": {"machine": "x"}}]"#),
+                "by the controller",
+            ),
+            (&with(r#"[{"name": "a", "workers": 1, "max": 1}], "foldr": "y""#), "foldr"),
+        ] {
+            let said = refused(text);
+            assert!(said.contains(part), "no {part:?} in {said:?} for {text}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let said = open(Path::new("/no/such/file.json"), "demo").unwrap_err().to_string();
+        assert!(said.starts_with("/no/such/file.json: "), "{said}");
+    }
+
+    #[test]
+    fn labels_say_the_price() {
+        let common = Common {
+            cluster: "demo".to_owned(),
+            folder: PathBuf::new(),
+            offers: serde_json::from_str(
+                r#"[{"name": "s", "workers": 1, "max": 1, "price_per_hour": 0.1, "spot": true,
+                    "labels": {"zone": "b"}}]"#,
+            )
+            .unwrap(),
+            currency: Some("EUR".to_owned()),
+        };
+        assert_eq!(common.labels(&common.offers[0]), "offer=s,price=0.1/h,currency=EUR,spot=true,zone=b");
+    }
+}

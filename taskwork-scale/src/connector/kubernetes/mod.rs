@@ -1,0 +1,321 @@
+//! Machines that are pods of a Deployment of Kubernetes: one Deployment for each offer.
+//!
+//! ```text
+//! create     Deployment: replicas + COUNT, and the key, in one conditional patch; then wait for the pods
+//! list       Deployment and its pods; the oldest pods belong to the oldest requests, which is noted at each pod
+//! terminate  pods: deletion cost -1000;  Deployment: replicas - N, and their names, in one conditional patch;
+//!            delete these pods, which is the SIGTERM by which nodes drain
+//! ```
+//!
+//! The number of replicas and the [ledger] of what was asked for change together or not at all, so that a call that is
+//! repeated has no further effect, whatever becomes of an answer. This is why the Deployment itself is patched and not
+//! its subresource `scale`, which could not carry the ledger. Somebody else may change the number of replicas
+//! meanwhile: it is changed by differences.
+//!
+//! A pod that is lost or evicted is replaced by Kubernetes itself, under the key of the lost one.
+
+mod access;
+mod api;
+mod http;
+mod ledger;
+mod pods;
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
+
+use serde::Deserialize;
+use tokio::time::{self, Instant};
+
+use self::{
+    access::{Access, Files},
+    api::{Api, Deployment, Patched},
+    pods::Pod,
+};
+use super::{Calling, Connector, Key, MACHINES_MAX, Machine, MachineId, Offer, Refusal, file::Common};
+
+/// What a connector's file says of Kubernetes.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Settings {
+    /// The Deployment of each offer. No two may select the same pods.
+    deployments: BTreeMap<String, String>,
+    /// The namespace of the Deployments; by default that of this pod.
+    #[serde(default)]
+    namespace: Option<String>,
+    /// The address of the API: `http://127.0.0.1:8001` as `kubectl proxy` serves it, or `https://…` with the two files
+    /// below; by default that of the cluster in which this runs.
+    #[serde(default)]
+    api: Option<String>,
+    /// A file with the token of a service account. It is read for every request, so that it may be renewed.
+    #[serde(default)]
+    token_file: Option<PathBuf>,
+    /// A file with the certificates of the authorities that have signed that of the API, in PEM.
+    #[serde(default)]
+    ca_file: Option<PathBuf>,
+}
+
+/// The connector to Kubernetes, through its API.
+#[derive(Debug)]
+pub(super) struct Kubernetes {
+    api: Api,
+    common: Common,
+    /// The Deployments by their offers.
+    deployments: BTreeMap<String, String>,
+    patience: Patience,
+}
+
+/// How long the calls wait for what others do.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// For a whole call.
+    call: Duration,
+    /// For the pods of a request. Those that come later are listed.
+    pods: Duration,
+    /// Until pods that are missing because Kubernetes refuses them are not asked for any more.
+    refused: Duration,
+    /// Between two looks.
+    look: Duration,
+}
+
+const PATIENCE: Patience = Patience {
+    call: Duration::from_secs(50),
+    pods: Duration::from_secs(8),
+    refused: Duration::from_secs(3),
+    look: Duration::from_millis(300),
+};
+
+/// The most pods that get a note at once; others get theirs the next time.
+const NOTED_AT_ONCE: usize = 200;
+/// The number of pods that are ended at once.
+const ENDED_AT_ONCE: usize = 50;
+/// How often a change is tried anew when somebody else was faster.
+const CONFLICTS_MAX: u32 = 10;
+/// The pause after that, which grows with each try.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(40);
+
+impl Kubernetes {
+    /// Opens the connector. Kubernetes is not asked for anything yet.
+    ///
+    /// # Errors
+    /// What is wrong with the settings, or with the files that they name.
+    pub(super) fn new(common: Common, settings: Settings) -> Result<Self, String> {
+        if let Some(offer) =
+            common.offers.iter().find(|offer| !settings.deployments.contains_key(&offer.name))
+        {
+            return Err(format!("deployments names none for the offer {:?}", offer.name));
+        }
+        for (offer, deployment) in &settings.deployments {
+            if common.offer(offer).is_none() {
+                return Err(format!("deployments names the offer {offer:?}, which is not among the offers"));
+            }
+            access::check_name("deployments", deployment)?;
+        }
+        let different: BTreeSet<&String> = settings.deployments.values().collect();
+        if different.len() < settings.deployments.len() {
+            return Err(
+                "deployments: two offers have the same Deployment, so that its pods would be of both"
+                    .to_owned(),
+            );
+        }
+        let files = Files {
+            token: settings.token_file.map(|file| common.path(&file)),
+            authorities: settings.ca_file.map(|file| common.path(&file)),
+        };
+        let access =
+            Access::new(settings.api.as_deref(), settings.namespace, files, |name| std::env::var(name).ok())?;
+        Ok(Self { api: Api::new(access), common, deployments: settings.deployments, patience: PATIENCE })
+    }
+
+    /// Shortens all waiting, for tests.
+    #[cfg(test)]
+    fn hurried(mut self) -> Self {
+        let ms = Duration::from_millis;
+        self.patience = Patience { call: ms(5000), pods: ms(600), refused: ms(100), look: ms(10) };
+        self
+    }
+
+    async fn create_pods(&self, offer: &str, count: u32, key: &Key) -> Result<Vec<MachineId>, Refusal> {
+        let Some(name) = self.deployments.get(offer) else {
+            let message = format!("there is no offer {offer:?} among those of the connector to Kubernetes");
+            return Err(Refusal::wrong(message));
+        };
+        let began = Instant::now();
+        self.change(name, |deployment| {
+            let mut ledger = deployment.ledger.clone();
+            if ledger.has(key) {
+                return Ok(None);
+            }
+            let replicas = deployment.replicas.saturating_add(count);
+            if replicas as usize > MACHINES_MAX {
+                let message = format!(
+                    "the Deployment {name} would have {replicas} pods; at most {MACHINES_MAX} are listed"
+                );
+                return Err(Refusal::exhausted(message));
+            }
+            ledger.request(key, count, deployment.replicas)?;
+            Ok(Some((replicas, ledger)))
+        })
+        .await?;
+        loop {
+            let deployment = self.api.deployment(name).await?;
+            let pods = self.api.pods(&deployment.selector).await?;
+            let there = deployment.ledger.pods_of(key, &pods);
+            let waited = began.elapsed();
+            if there.len() >= deployment.ledger.count(key) as usize || waited >= self.patience.pods {
+                let there = there.into_iter().map(Pod::id).collect();
+                self.note_keys(&deployment, &pods).await?;
+                return there;
+            }
+            if let Some(why) = deployment.refused.as_ref().filter(|_| waited >= self.patience.refused) {
+                return self.withdraw(name, key, why).await;
+            }
+            time::sleep(self.patience.look).await;
+        }
+    }
+
+    /// Takes back what was asked for and Kubernetes refuses to make, so that it is not made at some time later, when
+    /// nobody wants it any more.
+    async fn withdraw(&self, name: &str, key: &Key, why: &str) -> Result<Vec<MachineId>, Refusal> {
+        let deployment = self.api.deployment(name).await?;
+        let pods = self.api.pods(&deployment.selector).await?;
+        let there: Vec<MachineId> =
+            deployment.ledger.pods_of(key, &pods).into_iter().map(Pod::id).collect::<Result<_, _>>()?;
+        let kept = u32::try_from(there.len()).unwrap_or(u32::MAX);
+        self.change(name, |deployment| {
+            let mut ledger = deployment.ledger.clone();
+            let missing = ledger.keep(key, kept);
+            Ok((missing > 0).then(|| (deployment.replicas.saturating_sub(missing), ledger)))
+        })
+        .await?;
+        if !there.is_empty() {
+            return Ok(there);
+        }
+        let message = format!("Kubernetes makes no pods of the Deployment {name}: {why}");
+        Err(if why.contains("quota") { Refusal::exhausted(message) } else { Refusal::wrong(message) })
+    }
+
+    async fn list_pods(&self) -> Result<Vec<Machine>, Refusal> {
+        let mut machines = Vec::new();
+        for offer in &self.common.offers {
+            let deployment = self.api.deployment(&self.deployments[&offer.name]).await?;
+            let pods = self.api.pods(&deployment.selector).await?;
+            self.note_keys(&deployment, &pods).await?;
+            let mut keys = deployment.ledger.assign(&pods);
+            for pod in &pods {
+                machines.push(Machine {
+                    id: pod.id()?,
+                    offer: offer.name.clone(),
+                    state: pod.state(deployment.ledger.has_ended(&pod.name)),
+                    key: keys.remove(pod.name.as_str()).flatten(),
+                    created_ms: pod.created_ms,
+                });
+            }
+        }
+        Ok(machines)
+    }
+
+    /// Notes at pods of which requests they are.
+    async fn note_keys(&self, deployment: &Deployment, pods: &[Pod]) -> Result<(), Refusal> {
+        for (pod, key) in deployment.ledger.unnoted(pods).into_iter().take(NOTED_AT_ONCE) {
+            self.api.note_key(&pod.name, &key).await?;
+        }
+        Ok(())
+    }
+
+    async fn end_pods(&self, machines: &[MachineId]) -> Result<(), Refusal> {
+        let wanted: BTreeSet<&str> = machines.iter().map(MachineId::as_str).collect();
+        for name in self.deployments.values() {
+            let deployment = self.api.deployment(name).await?;
+            let pods = self.api.pods(&deployment.selector).await?;
+            let ending: Vec<&Pod> =
+                pods.iter().filter(|pod| wanted.contains(pod.name.as_str()) && !pod.is_ending).collect();
+            // Some at a time, so that what a call that is given up has done need not be done again.
+            for some in ending.chunks(ENDED_AT_ONCE) {
+                self.end_some(name, some, &pods).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends some of the pods of a Deployment.
+    async fn end_some(&self, name: &str, ending: &[&Pod], all: &[Pod]) -> Result<(), Refusal> {
+        for pod in ending.iter().filter(|pod| !pod.is_over) {
+            self.api.make_cheap(&pod.name).await?;
+        }
+        self.change(name, |deployment| {
+            let mut ledger = deployment.ledger.clone();
+            let fewer = ledger.end(ending, all);
+            Ok((fewer > 0).then(|| (deployment.replicas.saturating_sub(fewer), ledger)))
+        })
+        .await?;
+        // Their ReplicaSet chooses these by their cost; it prefers pods that are not ready, however. Where it has taken
+        // such a one, or has not looked yet, this makes the number right again.
+        for pod in ending {
+            self.api.delete_pod(&pod.name, &pod.uid).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes the number of replicas and the ledger of a Deployment together; `None` leaves them as they are.
+    async fn change(
+        &self,
+        name: &str,
+        mut change: impl FnMut(&Deployment) -> Result<Option<(u32, ledger::Ledger)>, Refusal>,
+    ) -> Result<(), Refusal> {
+        for tries in 1..=CONFLICTS_MAX {
+            let deployment = self.api.deployment(name).await?;
+            let Some((replicas, ledger)) = change(&deployment)? else { return Ok(()) };
+            match self.api.set_replicas(name, &deployment, replicas, &ledger).await? {
+                Patched::Done => return Ok(()),
+                Patched::Conflict => time::sleep(CONFLICT_PAUSE * tries).await,
+            }
+        }
+        Err(Refusal::unknown(format!(
+            "the Deployment {name} is changed by somebody else all the time: {CONFLICTS_MAX} tries were in vain. Is there an \
+             autoscaler for it? Remove it: there may be only one"
+        )))
+    }
+
+    /// Bounds a call.
+    async fn bounded<T>(&self, call: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+        time::timeout(self.patience.call, call).await.unwrap_or_else(|_| {
+            let waited = self.patience.call.as_secs();
+            Err(Refusal::unknown(format!("{} has not done it within {waited} s", self.api.place())))
+        })
+    }
+}
+
+impl Connector for Kubernetes {
+    fn offers(&self) -> &[Offer] {
+        &self.common.offers
+    }
+
+    fn create<'a>(&'a self, offer: &'a str, count: u32, key: &'a Key) -> Calling<'a, Vec<MachineId>> {
+        Box::pin(async move {
+            if count == 0 {
+                return Ok(Vec::new());
+            }
+            self.bounded(self.create_pods(offer, count, key)).await
+        })
+    }
+
+    fn list(&self) -> Calling<'_, Vec<Machine>> {
+        Box::pin(self.bounded(self.list_pods()))
+    }
+
+    fn terminate<'a>(&'a self, machines: &'a [MachineId]) -> Calling<'a, ()> {
+        Box::pin(async move {
+            if machines.is_empty() {
+                return Ok(());
+            }
+            self.bounded(self.end_pods(machines)).await
+        })
+    }
+}

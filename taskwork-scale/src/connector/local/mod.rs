@@ -1,0 +1,287 @@
+//! Machines that are processes of this machine: for trying things out, for tests, and for one big machine.
+//!
+//! Each process has a file in a folder, from before its start until long after its end, so that a controller that
+//! was started again knows it, and never starts it twice. It is told by its number and the time of its start, since
+//! numbers are used again. It leads a process group of its own, so that a Ctrl-C for the controller does not reach
+//! it; it is ended by SIGTERM, and by SIGKILL after a grace period.
+//!
+//! ```text
+//!   <folder>/<cluster>/<key>.<number>.json   which process it is
+//!                      <key>.<number>.log    what it has said
+//! ```
+
+mod process;
+mod records;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use nix::sys::signal::Signal;
+use serde::Deserialize;
+
+use self::{
+    process::Process,
+    records::{Record, Records, State},
+};
+use super::{
+    Calling, Connector, Key, MACHINE_VARIABLE, Machine, MachineId, MachineState, Offer, Refusal,
+    file::{Common, LABELS_VARIABLE},
+};
+
+/// What a connector's file says of local machines.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Settings {
+    /// The program and its arguments, without a shell.
+    program: Vec<String>,
+    /// Further variables of its environment.
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    /// Where the files are kept.
+    folder: PathBuf,
+    /// The time between SIGTERM and SIGKILL, in seconds.
+    #[serde(default = "grace")]
+    grace_s: u32,
+}
+
+/// The variable by which a process is found again: the file about it, which no other cluster or folder has.
+const RECORD_VARIABLE: &str = "TASKWORK_MACHINE_RECORD";
+
+/// Twice the drain deadline that a node has by itself, and some time to end.
+const fn grace() -> u32 {
+    75
+}
+
+/// Processes of this machine.
+#[derive(Debug)]
+pub(super) struct Local {
+    common: Common,
+    settings: Settings,
+    records: Records,
+    /// Those that this process has started, which only it may wait for.
+    children: Mutex<BTreeMap<MachineId, Child>>,
+}
+
+impl Local {
+    /// Opens the connector, and creates its folder.
+    ///
+    /// # Errors
+    /// What is wrong with the settings.
+    pub(super) fn new(common: Common, settings: Settings) -> Result<Self, String> {
+        if settings.program.is_empty() {
+            return Err(
+                "program: expected a program and its arguments, such as [\"tsp\", \"node\"]".to_owned()
+            );
+        }
+        for name in [MACHINE_VARIABLE, LABELS_VARIABLE] {
+            if settings.environment.contains_key(name) {
+                return Err(format!("environment: {name} is set by the controller itself"));
+            }
+        }
+        let folder = common.path(&settings.folder).join(&common.cluster);
+        let made = fs::create_dir_all(&folder).and_then(|()| fs::canonicalize(&folder));
+        let folder = made.map_err(|error| format!("folder {}: {error}", folder.display()))?;
+        Ok(Self { common, settings, records: Records::new(folder), children: Mutex::default() })
+    }
+
+    fn children(&self) -> MutexGuard<'_, BTreeMap<MachineId, Child>> {
+        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn create_now(&self, name: &str, count: u32, key: &Key) -> Result<Vec<MachineId>, Refusal> {
+        let offer =
+            self.common.offer(name).ok_or_else(|| Refusal::wrong(format!("there is no offer {name:?}")))?;
+        let mut ids = Vec::new();
+        for number in 0..count {
+            let id: MachineId = format!("{key}.{number}")
+                .parse()
+                .map_err(|error| Refusal::wrong(format!("key {key}: {error}")))?;
+            match self.ensure_started(offer, &id, key) {
+                Ok(()) => ids.push(id),
+                Err(refusal) if ids.is_empty() => return Err(refusal),
+                Err(refusal) => {
+                    tracing::warn!(%refusal, started = ids.len(), count, "only some processes were started");
+                    break;
+                }
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Starts a process unless that was done before.
+    fn ensure_started(&self, offer: &Offer, id: &MachineId, key: &Key) -> Result<(), Refusal> {
+        let failed =
+            |error: std::io::Error| Refusal::unknown(format!("{}: {error}", self.records.file(id).display()));
+        let new = Record::new(offer.name.clone(), key.clone(), now_ms());
+        let mut record = self.records.begin(id, new).map_err(failed)?;
+        if record.state != State::Starting {
+            return Ok(());
+        }
+        // An earlier controller may have been killed between the start and the note about it.
+        record.state = match self.find(id) {
+            Some(process) => State::Running(process),
+            None => self.start(offer, id)?,
+        };
+        self.records.write(id, &record).map_err(failed)
+    }
+
+    /// Finds the process of a machine that was started and not noted.
+    fn find(&self, id: &MachineId) -> Option<Process> {
+        Process::find(RECORD_VARIABLE, self.records.file(id).as_os_str().as_bytes())
+    }
+
+    fn start(&self, offer: &Offer, id: &MachineId) -> Result<State, Refusal> {
+        let log = self.records.log(id);
+        let open = OpenOptions::new().create(true).append(true).open(&log);
+        let piped = open.and_then(|file| Ok((file.try_clone()?, file)));
+        let (out, err) = piped.map_err(|error| Refusal::wrong(format!("{}: {error}", log.display())))?;
+        let program = &self.settings.program[0];
+        // A path relates to the connector's file; a bare name is looked up in PATH.
+        let path =
+            if program.contains('/') { self.common.path(program.as_ref()) } else { PathBuf::from(program) };
+        let started = Command::new(path)
+            .args(&self.settings.program[1..])
+            .envs(&self.settings.environment)
+            .env(MACHINE_VARIABLE, id.as_str())
+            .env(LABELS_VARIABLE, self.common.labels(offer))
+            .env(RECORD_VARIABLE, self.records.file(id))
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .process_group(0)
+            .spawn();
+        let mut child = started.map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::OutOfMemory => {
+                Refusal::exhausted(format!("{program} cannot be started now: {error}"))
+            }
+            _ => Refusal::wrong(format!(
+                "{program} cannot be started: {error}. See program in the connector's file"
+            )),
+        })?;
+        let Some(process) = Process::of(child.id()) else {
+            let why =
+                child.try_wait().ok().flatten().map_or_else(|| "at once".to_owned(), |code| code.to_string());
+            return Ok(State::Failed(format!("it has ended: {why}; see {}", log.display())));
+        };
+        self.children().insert(id.clone(), child);
+        Ok(State::Running(process))
+    }
+
+    fn list_now(&self) -> Result<Vec<Machine>, Refusal> {
+        let now_ms = now_ms();
+        let records = self
+            .records
+            .all(now_ms)
+            .map_err(|error| Refusal::unknown(format!("{}: {error}", self.records.folder().display())))?;
+        let mut machines = Vec::new();
+        for (id, mut record) in records {
+            let before = record.state.clone();
+            self.look(&id, &mut record, now_ms);
+            if record.state != before {
+                self.records.write(&id, &record).map_err(|error| {
+                    Refusal::unknown(format!("{}: {error}", self.records.file(&id).display()))
+                })?;
+            }
+            let state = match record.state {
+                // Nobody has been told of it; the request for it is repeated, or given up.
+                State::Starting => continue,
+                State::Running(_) => MachineState::Running,
+                State::Ending { .. } => MachineState::Ending,
+                State::Gone => MachineState::Gone,
+                State::Failed(why) => MachineState::Failed(why),
+            };
+            let (offer, key, created_ms) = (record.offer, Some(record.key), Some(record.created_ms));
+            machines.push(Machine { id, offer, state, key, created_ms });
+        }
+        Ok(machines)
+    }
+
+    /// Looks what has become of a process.
+    fn look(&self, id: &MachineId, record: &mut Record, now_ms: u64) {
+        let process = match &record.state {
+            State::Starting => {
+                if let Some(process) = self.find(id) {
+                    record.state = State::Running(process);
+                }
+                return;
+            }
+            State::Running(process) | State::Ending { process, .. } => process,
+            State::Gone | State::Failed(_) => return,
+        };
+        if process.runs() {
+            if let State::Ending { since_ms, .. } = &record.state
+                && now_ms.saturating_sub(*since_ms) > u64::from(self.settings.grace_s) * 1000
+            {
+                tracing::warn!(machine = %id, "the process has not ended in its grace period, and is killed");
+                process.signal(Signal::SIGKILL);
+            }
+            return;
+        }
+        let mut children = self.children();
+        // Asked for only now, or it could have ended in between. That is also what frees its number.
+        let code = match children.get_mut(id).map(Child::try_wait) {
+            // It runs, and the system did not say so.
+            Some(Ok(None)) => return,
+            Some(Ok(code)) => code,
+            Some(Err(_)) | None => None,
+        };
+        children.remove(id);
+        drop(children);
+        let was_told = matches!(record.state, State::Ending { .. });
+        record.state = match code {
+            Some(code) if !code.success() && !was_told => {
+                State::Failed(format!("it has ended: {code}; see {}", self.records.log(id).display()))
+            }
+            _ => State::Gone,
+        };
+    }
+
+    fn terminate_now(&self, ids: &[MachineId]) -> Result<(), Refusal> {
+        for id in ids {
+            let failed = |error: std::io::Error| {
+                Refusal::unknown(format!("{}: {error}", self.records.file(id).display()))
+            };
+            let Some(mut record) = self.records.read(id).map_err(failed)? else { continue };
+            if let State::Running(process) = &record.state {
+                // A second SIGTERM would make a node hurry, so it is noted; a controller that is killed in between
+                // sends two rather than none.
+                process.signal(Signal::SIGTERM);
+                record.state = State::Ending { process: process.clone(), since_ms: now_ms() };
+                self.records.write(id, &record).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Connector for Local {
+    fn offers(&self) -> &[Offer] {
+        &self.common.offers
+    }
+
+    fn create<'a>(&'a self, offer: &'a str, count: u32, key: &'a Key) -> Calling<'a, Vec<MachineId>> {
+        Box::pin(async move { self.create_now(offer, count, key) })
+    }
+
+    fn list(&self) -> Calling<'_, Vec<Machine>> {
+        Box::pin(async move { self.list_now() })
+    }
+
+    fn terminate<'a>(&'a self, machines: &'a [MachineId]) -> Calling<'a, ()> {
+        Box::pin(async move { self.terminate_now(machines) })
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

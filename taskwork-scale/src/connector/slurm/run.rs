@@ -1,0 +1,75 @@
+//! Runs a command of Slurm to its end, within a time and with an output that are bounded.
+
+use std::{collections::BTreeMap, io, path::Path, process::Stdio, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    process::Command,
+    time,
+};
+
+use crate::connector::Refusal;
+
+/// The most that a command may print, in bytes: a line for each of as many jobs as a connector lists.
+const OUTPUT_BYTES_MAX: u64 = 8 << 20;
+
+/// What a command has said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) success: bool,
+    pub(super) output: String,
+    pub(super) error: String,
+}
+
+/// Runs a command. It is killed if it takes too long.
+pub(super) async fn run(
+    program: &Path,
+    words: &[String],
+    environment: &BTreeMap<String, String>,
+    timeout: Duration,
+) -> Result<Said, Refusal> {
+    let shown = program.display();
+    let mut child = Command::new(program)
+        .args(words)
+        .envs(environment)
+        // Times in seconds since 1970, instead of local ones.
+        .env("SLURM_TIME_FORMAT", "%s")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| {
+            let hint = if error.kind() == io::ErrorKind::NotFound {
+                ": is this a machine with Slurm's commands? commands names their folder, if they are not on the search path"
+            } else {
+                ""
+            };
+            Refusal::wrong(format!("{shown} cannot be started: {error}{hint}"))
+        })?;
+    let (output, error) = (child.stdout.take(), child.stderr.take());
+    let exchange = async {
+        let (output, error) = tokio::try_join!(bounded(output), bounded(error))?;
+        Ok::<_, io::Error>((child.wait().await?, output, error))
+    };
+    match time::timeout(timeout, exchange).await {
+        Ok(Ok((status, output, error))) => Ok(Said { success: status.success(), output, error }),
+        Ok(Err(error)) => Err(Refusal::unknown(format!("{shown}: {error}"))),
+        Err(_) => Err(Refusal::unknown(format!(
+            "{shown} has not ended within {} s: is Slurm's controller (slurmctld) reachable? scontrol ping says it",
+            timeout.as_secs()
+        ))),
+    }
+}
+
+/// Reads all of what a command prints; what is too long to be meant is an error.
+async fn bounded(stream: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    if let Some(stream) = stream {
+        stream.take(OUTPUT_BYTES_MAX + 1).read_to_end(&mut bytes).await?;
+    }
+    if bytes.len() as u64 > OUTPUT_BYTES_MAX {
+        return Err(io::Error::other(format!("it prints more than {OUTPUT_BYTES_MAX} bytes")));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

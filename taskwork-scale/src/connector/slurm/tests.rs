@@ -1,0 +1,328 @@
+//! Tests of the connector to Slurm: with what its commands were seen to print, with what they should not, and with
+//! scripts in their place.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use super::{answer::*, *};
+use crate::connector::{MachineState, Why};
+
+fn key(text: &str) -> Key {
+    text.parse().expect("a key")
+}
+
+fn offer(name: &str) -> Offer {
+    serde_json::from_value(serde_json::json!({"name": name, "workers": 1, "max": 9})).expect("an offer")
+}
+
+fn ids(machines: &[Machine]) -> Vec<&str> {
+    machines.iter().map(|machine| machine.id.as_str()).collect()
+}
+
+#[test]
+fn jobs_of_an_array_are_machines_with_the_key_of_their_request() {
+    let output = "\
+12_1|RUNNING|1795617600|None|taskwork/k-1/cpu\n\
+12_2|PENDING|1795617600|Resources|taskwork/k-1/cpu\n\
+13_1|COMPLETING|N/A|None|taskwork/k-2/big.mem\n\
+11|RUNNING|1795617000|None|(null)\n\
+10_4|RUNNING|1795617000|None|taskwork of somebody|else\n";
+    let machines = machines(output).expect("it is understood");
+    assert_eq!(ids(&machines), ["12_1", "12_2", "13_1"]);
+    let states: Vec<_> = machines.iter().map(|machine| machine.state.clone()).collect();
+    assert_eq!(states, [MachineState::Running, MachineState::Requested, MachineState::Ending]);
+    assert_eq!(
+        (machines[0].key.clone(), machines[0].created_ms),
+        (Some(key("k-1")), Some(1_795_617_600_000))
+    );
+    assert_eq!((machines[2].offer.as_str(), machines[2].created_ms), ("big.mem", None));
+    assert!(answer::machines("\n").expect("nothing is a list").is_empty());
+}
+
+/// As Slurm 22.05 prints it after two tasks of six were cancelled while they waited.
+#[test]
+fn an_array_of_which_tasks_were_cancelled_is_understood() {
+    let output = "\
+1|CANCELLED|1795620974|Resources|taskwork/k-1/cpu\n\
+1_1|COMPLETED|1795620974|None|taskwork/k-1/cpu\n\
+1_2|RUNNING|1795620974|None|taskwork/k-1/cpu\n";
+    assert_eq!(ids(&machines(output).expect("it is understood")), ["1_1", "1_2"]);
+    let all = "1_[1-6]|CANCELLED|1795620974|Resources|taskwork/k-1/cpu\n";
+    assert!(machines(all).expect("it is understood").is_empty());
+    assert!(has_request(all, &key("k-1")), "it was made, and is not made again");
+    assert!(!has_request(all, &key("k")) && !has_request("", &key("k")));
+}
+
+#[test]
+fn states_are_told_apart() {
+    let state = |name: &str| {
+        let line = format!("1_1|{name}|0|NonZeroExitCode|taskwork/k/o");
+        machines(&line).expect("it is understood").remove(0).state
+    };
+    for name in ["PENDING", "CONFIGURING", "REQUEUED", "SPECIAL_EXIT"] {
+        assert_eq!(state(name), MachineState::Requested, "{name}");
+    }
+    for name in ["RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SOMETHING_NEW"] {
+        assert_eq!(state(name), MachineState::Running, "{name}");
+    }
+    for name in ["COMPLETED", "CANCELLED", "PREEMPTED", "TIMEOUT", "DEADLINE"] {
+        assert_eq!(state(name), MachineState::Gone, "{name}");
+    }
+    for name in ["FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"] {
+        let MachineState::Failed(why) = state(name) else { panic!("{name}: {:?}", state(name)) };
+        assert!(why.contains(name) && why.contains("NonZeroExitCode"), "{why}");
+    }
+}
+
+#[test]
+fn what_is_no_list_of_jobs_is_refused_and_not_taken_for_an_empty_one() {
+    for output in [
+        "slurm_load_jobs error: Invalid user\n",
+        "12_1|RUNNING\n",
+        // Not expanded: which of them run is not known.
+        "12_[1-4%2]|PENDING|0|Resources|taskwork/k/o\n",
+        "12|RUNNING|0|None|taskwork/k/o\n",
+        "../../x_1|RUNNING|0|None|taskwork/k/o\n",
+    ] {
+        let refusal = machines(output).expect_err(output);
+        assert!(refusal.why == Why::Unknown && refusal.message.contains("squeue prints"), "{refusal:?}");
+    }
+    let long = "1_1|RUNNING|0|None|taskwork/k/o\n".repeat(crate::connector::MACHINES_MAX + 1);
+    assert_eq!(machines(&long).expect_err("too many").why, Why::Unknown);
+}
+
+#[test]
+fn a_submission_gives_the_ids_of_its_tasks() {
+    let ids = |output, count| {
+        submitted(output, count).map(|ids| ids.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(ids("42\n", 2), Ok(vec!["42_1".to_owned(), "42_2".to_owned()]));
+    assert_eq!(ids("42;cluster2\n", 1), Ok(vec!["42_1".to_owned()]));
+    assert_eq!(ids("Your project has 12 hours left.\n42\n\n", 1), Ok(vec!["42_1".to_owned()]));
+    for odd in ["", "\n", "Submitted batch job 42\n", "-1\n", &"9".repeat(80)] {
+        assert_eq!(ids(odd, 1).expect_err(odd).why, Why::Unknown, "{odd:?}");
+    }
+}
+
+#[test]
+fn refusals_say_what_slurm_says_and_what_it_means() {
+    for (error, why) in [
+        (
+            "sbatch: error: invalid partition specified: gpu\nsbatch: error: Batch job submission failed: Invalid partition name specified",
+            Why::Wrong,
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Requested node configuration is not available",
+            Why::Wrong,
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+            Why::Exhausted,
+        ),
+        ("sbatch: error: AssocMaxSubmitJobLimit", Why::Exhausted),
+        ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", Why::Exhausted),
+        (
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+            Why::Unknown,
+        ),
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", Why::Unknown),
+    ] {
+        let refusal = refusal("sbatch", error);
+        assert_eq!(refusal.why, why, "{error}");
+        assert!(refusal.message.contains("sbatch: error"), "{refusal}");
+    }
+    let silent = refusal("sbatch", " \n");
+    assert!(silent.message.contains("without a word"), "{silent}");
+    assert!(refusal("sbatch", &"x ".repeat(100_000)).message.len() < 600, "a flood is cut");
+}
+
+#[test]
+fn a_machine_that_is_gone_already_is_ended() {
+    for error in [
+        "scancel: error: Kill job error on job id 5_1: Invalid job id specified",
+        "scancel: error: Kill job error on job id 5_1: Job/step already completing or completed",
+    ] {
+        assert_eq!(cancelled(false, error), Ok(()));
+    }
+    assert_eq!(cancelled(true, ""), Ok(()));
+    let denied = "scancel: error: Kill job error on job id 5_1: Access/permission denied";
+    assert_eq!(cancelled(false, denied).expect_err("denied").why, Why::Wrong);
+    let both = format!("scancel: error: Kill job error on job id 4_1: Invalid job id specified\n{denied}");
+    assert!(cancelled(false, &both).is_err(), "one of them is still there");
+    assert_eq!(cancelled(false, "").expect_err("it has failed").why, Why::Wrong);
+}
+
+/// A folder with scripts in place of Slurm's commands, which note how they were called.
+struct Imitation(tempfile::TempDir);
+
+impl Imitation {
+    fn new(scripts: &[(&str, &str)]) -> Self {
+        let this = Self(tempfile::tempdir().expect("a folder"));
+        fs::write(this.0.path().join("nodes.sbatch"), "#!/bin/bash\n").expect("a script");
+        for (name, body) in scripts {
+            let path = this.0.path().join(name);
+            fs::write(
+                &path,
+                format!("#!/bin/sh\necho {name} \"$@\" >> {}/called\n{body}\n", this.0.path().display()),
+            )
+            .expect("a script");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it may be run");
+        }
+        this
+    }
+
+    /// Opens the connector with further settings, or others.
+    fn open(&self, more: serde_json::Value) -> Result<Slurm, String> {
+        let folder = self.0.path();
+        let mut settings = serde_json::json!({
+            "script": "nodes.sbatch",
+            "commands": ".",
+            "arguments": ["--insecure"],
+            "sbatch": {"cpu": ["--partition=long"]},
+            "environment": {"TASKWORK_PROGRAM": "/opt/tsp"},
+        });
+        if let (Some(settings), serde_json::Value::Object(more)) = (settings.as_object_mut(), more) {
+            settings.extend(more);
+        }
+        let mut cpu = offer("cpu");
+        cpu.labels.insert("zone".to_owned(), "a".to_owned());
+        let common = Common {
+            cluster: "demo".to_owned(),
+            folder: folder.to_owned(),
+            offers: vec![cpu],
+            currency: None,
+        };
+        Slurm::new(common, serde_json::from_value(settings).map_err(|error| error.to_string())?)
+    }
+
+    fn slurm(&self) -> Slurm {
+        self.open(serde_json::json!({})).expect("it can work")
+    }
+
+    fn called(&self) -> Vec<String> {
+        let called = fs::read_to_string(self.0.path().join("called")).unwrap_or_default();
+        called.lines().map(str::to_owned).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_submitted_once() {
+    let slurm = Imitation::new(&[
+        ("squeue", "cat \"$0.out\" 2> /dev/null; true"),
+        ("sbatch", "env > \"$0.env\"; echo 7"),
+    ]);
+    let connector = slurm.slurm();
+    let machines = connector.create("cpu", 2, &key("k-1")).await.expect("it is done");
+    assert_eq!(machines.iter().map(MachineId::as_str).collect::<Vec<_>>(), ["7_1", "7_2"]);
+    let called = slurm.called();
+    let [look, submit] = &called[..] else { panic!("{called:?}") };
+    assert!(look.starts_with("squeue ") && look.contains("--name=taskwork-demo"), "{look}");
+    let expected = "--job-name=taskwork-demo --comment=taskwork/k-1/cpu --array=1-2 --partition=long";
+    assert!(submit.contains(expected) && submit.ends_with("nodes.sbatch --insecure"), "{submit}");
+    let environment = fs::read_to_string(slurm.0.path().join("sbatch.env")).expect("its environment");
+    for line in ["TASKWORK_LABELS=offer=cpu,zone=a", "TASKWORK_CLUSTER=demo", "TASKWORK_PROGRAM=/opt/tsp"] {
+        assert!(environment.lines().any(|one| one == line), "no {line} in {environment}");
+    }
+
+    // Its answer was lost, and it is asked for again.
+    let listed = "7_1|RUNNING|0|None|taskwork/k-1/cpu\n7_2|COMPLETED|0|None|taskwork/k-1/cpu\n";
+    fs::write(slurm.0.path().join("squeue.out"), listed).expect("an output");
+    let again = connector.create("cpu", 2, &key("k-1")).await.expect("it is done already");
+    assert_eq!(again, machines);
+    assert!(slurm.called().last().is_some_and(|last| last.starts_with("squeue")), "{:?}", slurm.called());
+    connector.create("cpu", 1, &key("k-2")).await.expect("another one is submitted");
+    assert!(
+        slurm.called().last().is_some_and(|last| last.contains("taskwork/k-2/cpu")),
+        "{:?}",
+        slurm.called()
+    );
+}
+
+#[tokio::test]
+async fn without_a_list_nothing_is_submitted() {
+    let error =
+        "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1";
+    let slurm = Imitation::new(&[("squeue", error), ("sbatch", "echo 7")]);
+    let refusal = slurm.slurm().create("cpu", 2, &key("k")).await.expect_err("what there is, is not known");
+    assert_eq!(refusal.why, Why::Unknown, "{refusal}");
+    assert_eq!(slurm.called().len(), 1, "{:?}", slurm.called());
+    assert_eq!(slurm.slurm().list().await.expect_err("neither is the list").why, Why::Unknown);
+}
+
+#[tokio::test]
+async fn those_that_wait_are_cancelled_and_those_that_run_are_told_to_leave() {
+    let slurm = Imitation::new(&[("scancel", "")]);
+    let machines = ["7_1", "7_2"].map(|id| id.parse::<MachineId>().expect("an id"));
+    slurm.slurm().terminate(&machines).await.expect("it is done");
+    let called = slurm.called();
+    assert!(called[0].ends_with("--state=PENDING 7_1 7_2"), "{called:?}");
+    assert!(called[2].ends_with("--state=RUNNING --signal=TERM --batch 7_1 7_2"), "{called:?}");
+    assert!(
+        called.iter().all(|line| line.contains("--name=taskwork-demo ")),
+        "only jobs of our name: {called:?}"
+    );
+    // The whole array, a job of somebody, an option.
+    for other in ["7", "a_1", "-u"] {
+        let refusal = slurm.slurm().terminate(&[other.parse().expect("an id")]).await.expect_err(other);
+        assert_eq!(refusal.why, Why::Wrong);
+    }
+    assert_eq!(slurm.called().len(), 3);
+}
+
+#[tokio::test]
+async fn a_command_that_hangs_floods_or_is_missing_is_reported() {
+    let slurm = Imitation::new(&[("squeue", "exec sleep 600")]);
+    let squeue = slurm.0.path().join("squeue");
+    let refusal =
+        run(&squeue, &[], &BTreeMap::new(), Duration::from_millis(200)).await.expect_err("it hangs");
+    assert!(refusal.why == Why::Unknown && refusal.message.contains("slurmctld"), "{refusal}");
+
+    let flood = Imitation::new(&[("squeue", "exec cat /dev/zero")]);
+    let refusal = flood.slurm().list().await.expect_err("it floods");
+    assert!(refusal.why == Why::Unknown && refusal.message.contains("prints more than"), "{refusal}");
+
+    let none = Imitation::new(&[]);
+    let refusal = none.slurm().list().await.expect_err("it is missing");
+    assert!(refusal.why == Why::Wrong && refusal.message.contains("search path"), "{refusal}");
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused_at_once() {
+    let slurm = Imitation::new(&[]);
+    for (more, part) in [
+        (serde_json::json!({"job_name": "a,b"}), "job_name \"a,b\""),
+        (serde_json::json!({"sbatch": {"gpu": []}}), "not among the offers"),
+        (
+            serde_json::json!({"sbatch": {"cpu": ["--comment=mine"]}}),
+            "--comment=mine is set by the connector itself",
+        ),
+        (serde_json::json!({"sbatch": {"cpu": ["-a", "1-4"]}}), "-a is set by the connector itself"),
+        (serde_json::json!({"script": "/no/such.sbatch"}), "/no/such.sbatch"),
+        (serde_json::json!({"environment": {"TASKWORK_MACHINE": "x"}}), "TASKWORK_MACHINE"),
+        (serde_json::json!({"partition": "long"}), "unknown field `partition`"),
+    ] {
+        let refused = slurm.open(more).expect_err(part);
+        assert!(refused.contains(part), "no {part:?} in {refused:?}");
+    }
+}
+
+#[test]
+fn the_example_can_work() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/scale/slurm.json");
+    let opened = crate::connector::open(file.as_ref(), "demo").expect("it can work");
+    assert_eq!(opened.connector.offers().len(), 2);
+}
+
+proptest::proptest! {
+    /// Whatever the commands print, it is understood or refused, and a machine always has an id that may be used.
+    #[test]
+    fn any_output_is_understood_or_refused(output in "([0-9_;\\[\\]|/ \n]|RUNNING|taskwork/k/o|ä){0,60}", count in 0_u32..50) {
+        if let Ok(machines) = machines(&output) {
+            proptest::prop_assert!(machines.iter().all(|machine| is_array_task(machine.id.as_str())));
+        }
+        if let Ok(ids) = submitted(&output, count) {
+            proptest::prop_assert!(ids.len() == count as usize && ids.iter().all(|id| is_array_task(id.as_str())));
+        }
+        let _ = cancelled(false, &output);
+        proptest::prop_assert!(refusal("sbatch", &output).message.len() < 2000);
+    }
+}

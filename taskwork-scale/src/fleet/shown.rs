@@ -1,0 +1,108 @@
+//! What a fleet shows of its machines.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Fleet, Round, state::Phase, stock::Stock};
+use crate::connector::{Machine, MachineState};
+
+/// How far a machine has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Standing {
+    /// It was asked for, and is not there yet.
+    Requested,
+    /// It runs, and its node has not joined yet.
+    Booting,
+    /// Its node is a member, and has no task.
+    Joined,
+    /// Its node has a task.
+    Working,
+    /// Its node was asked to leave.
+    Draining,
+    /// It is being ended.
+    Ending,
+}
+
+/// A machine, as people see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineNow {
+    /// Its id; the key of its request with a number as long as it has none.
+    pub id: String,
+    /// The name of its offer.
+    pub offer: String,
+    /// How far it has come.
+    pub standing: Standing,
+    /// When it was created or asked for, in milliseconds since 1970, if known.
+    pub since_ms: Option<u64>,
+    /// The names of its nodes.
+    pub nodes: Vec<String>,
+    /// The workers of its nodes.
+    pub workers: u32,
+    /// Whether one of them leads a job.
+    pub leads: bool,
+    /// The zone that they say they are in.
+    pub zone: Option<String>,
+}
+
+impl Standing {
+    /// Returns it in a word.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::Booting => "booting",
+            Self::Joined => "joined",
+            Self::Working => "working",
+            Self::Draining => "draining",
+            Self::Ending => "ending",
+        }
+    }
+}
+
+impl Fleet {
+    /// Returns the machines that are there or were asked for. Only the lists of the round matter, not what is
+    /// wanted.
+    pub fn machines(&self, round: &Round<'_>) -> Vec<MachineNow> {
+        let stock = Stock::of(self, round);
+        let mut machines: Vec<MachineNow> =
+            stock.alive.values().map(|machine| self.shown(machine, &stock)).collect();
+        for (key, request) in &self.state.requests {
+            let listed = stock.listed.get(key).copied().unwrap_or(0);
+            machines.extend((listed..request.count).map(|number| MachineNow {
+                id: format!("{key}/{number}"),
+                offer: request.offer.clone(),
+                standing: Standing::Requested,
+                since_ms: Some(request.asked_ms),
+                nodes: Vec::new(),
+                workers: 0,
+                leads: false,
+                zone: None,
+            }));
+        }
+        machines
+    }
+
+    fn shown(&self, machine: &Machine, stock: &Stock<'_>) -> MachineNow {
+        let nodes = stock.nodes_on(&machine.id);
+        let standing = match self.state.machines.get(&machine.id) {
+            Some(Phase::Ending { .. }) => Standing::Ending,
+            Some(Phase::Draining { .. }) => Standing::Draining,
+            _ if machine.state == MachineState::Ending => Standing::Ending,
+            _ if stock.leaves_anyway(&machine.id) => Standing::Draining,
+            _ if nodes.iter().any(|node| node.working) => Standing::Working,
+            _ if !nodes.is_empty() => Standing::Joined,
+            _ if machine.state == MachineState::Requested => Standing::Requested,
+            _ => Standing::Booting,
+        };
+        MachineNow {
+            id: machine.id.to_string(),
+            offer: machine.offer.clone(),
+            standing,
+            since_ms: machine.created_ms,
+            nodes: nodes.iter().map(|node| node.node.clone()).collect(),
+            workers: nodes.iter().map(|node| node.workers).sum(),
+            leads: nodes.iter().any(|node| node.leads),
+            zone: nodes.iter().find_map(|node| node.zone.clone()),
+        }
+    }
+}

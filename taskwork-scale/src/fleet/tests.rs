@@ -1,0 +1,285 @@
+//! Single steps of a fleet. What holds whatever happens is checked in `tests/fleet.rs`.
+
+use super::*;
+use crate::connector::MachineState;
+
+const S: u64 = 1000;
+
+fn offers() -> Vec<Offer> {
+    serde_json::from_str(
+        r#"[{"name": "small", "workers": 1, "max": 20, "start_s": 1}, {"name": "large", "workers": 8, "max": 4}]"#,
+    )
+    .unwrap()
+}
+
+fn id(text: &str) -> MachineId {
+    text.parse().unwrap()
+}
+
+fn machine(name: &str, state: MachineState, key: Option<&Key>) -> Machine {
+    Machine { id: id(name), offer: "small".to_owned(), state, key: key.cloned(), created_ms: None }
+}
+
+fn node(name: &str, on: &str) -> NodeSeen {
+    NodeSeen { node: name.to_owned(), machine: Some(id(on)), workers: 1, ..NodeSeen::default() }
+}
+
+/// A fleet and the lists that it compares.
+struct Stage {
+    fleet: Fleet,
+    now_ms: u64,
+    wanted: BTreeMap<String, u32>,
+    leave: Vec<MachineId>,
+    machines: Vec<Machine>,
+    nodes: Vec<NodeSeen>,
+}
+
+impl Stage {
+    fn new(wanted: u32) -> Self {
+        Self {
+            fleet: Fleet::new(offers(), Limits::default(), State::new("t")),
+            now_ms: 1_000_000 * S,
+            wanted: BTreeMap::from([("small".to_owned(), wanted)]),
+            leave: Vec::new(),
+            machines: Vec::new(),
+            nodes: Vec::new(),
+        }
+    }
+
+    fn after(&mut self, seconds: u64) -> Vec<Action> {
+        self.now_ms += seconds * S;
+        let round = Round {
+            now_ms: self.now_ms,
+            wanted: &self.wanted,
+            leave: &self.leave,
+            machines: &self.machines,
+            nodes: &self.nodes,
+        };
+        let planned = self.fleet.plan(&round);
+        // Another controller would go on from this.
+        let written = serde_json::to_string(self.fleet.state()).unwrap();
+        assert_eq!(&serde_json::from_str::<State>(&written).unwrap(), self.fleet.state());
+        planned
+    }
+
+    fn want(&mut self, count: u32) {
+        self.wanted.insert("small".to_owned(), count);
+    }
+
+    /// Two machines with a node each.
+    fn of_two() -> Self {
+        let mut stage = Self::new(2);
+        stage.machines =
+            vec![machine("a", MachineState::Running, None), machine("b", MachineState::Running, None)];
+        stage.nodes = vec![node("n1", "a"), node("n2", "b")];
+        assert_eq!(stage.after(0), []);
+        stage
+    }
+}
+
+fn created(actions: &[Action]) -> (u32, Key) {
+    match actions {
+        [Action::Create { count, key, .. }] => (*count, key.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_missing_is_asked_for_once() {
+    let mut stage = Stage::new(3);
+    let (count, key) = created(&stage.after(0));
+    assert_eq!(count, 3);
+    stage.fleet.created(stage.now_ms, &key, &Ok(vec![id("a"), id("b"), id("c")]));
+    assert_eq!(stage.after(5), [], "they are not listed yet");
+    stage.machines = ["a", "b", "c"].map(|name| machine(name, MachineState::Running, None)).to_vec();
+    assert_eq!(stage.after(5), []);
+    stage.want(5);
+    assert_eq!(created(&stage.after(5)).0, 2);
+}
+
+#[test]
+fn a_request_without_an_answer_is_repeated_under_its_key() {
+    let mut stage = Stage::new(2);
+    let (_, key) = created(&stage.after(0));
+    stage.fleet.created(stage.now_ms, &key, &Err(Refusal::unknown("no answer")));
+    let state = stage.fleet.state().clone();
+    assert_eq!(created(&stage.after(5)), (2, key.clone()));
+    // The controller was killed before it heard anything.
+    stage.fleet = Fleet::new(offers(), Limits::default(), state);
+    assert_eq!(created(&stage.after(60)), (2, key.clone()));
+    // One of two appears: the request is still open, but another one is not made.
+    stage.machines = vec![machine("a", MachineState::Running, Some(&key))];
+    assert_eq!(created(&stage.after(60)), (2, key));
+}
+
+#[test]
+fn an_offer_that_is_refused_is_left_alone_for_a_while() {
+    let mut stage = Stage::new(2);
+    let (_, key) = created(&stage.after(0));
+    stage.fleet.created(stage.now_ms, &key, &Err(Refusal::exhausted("quota of 0")));
+    assert!(stage.fleet.state().is_blocked("small", stage.now_ms));
+    assert_eq!(stage.fleet.state().troubles()["small"].why, "quota of 0");
+    assert_eq!(stage.after(5), []);
+    let (_, again) = created(&stage.after(11));
+    assert_ne!(again, key);
+    stage.fleet.created(stage.now_ms, &again, &Err(Refusal::wrong("no right")));
+    assert_eq!(stage.after(16), [], "the pause is longer");
+    let (_, third) = created(&stage.after(15));
+    // A machine of it that joins ends that.
+    stage.fleet.created(stage.now_ms, &third, &Ok(vec![id("a"), id("b")]));
+    stage.machines = ["a", "b"].map(|name| machine(name, MachineState::Running, Some(&third))).to_vec();
+    stage.after(5);
+    stage.nodes = vec![node("n1", "a")];
+    stage.after(5);
+    assert!(stage.fleet.state().troubles().is_empty());
+}
+
+#[test]
+fn machines_that_cannot_start_count_as_failures_and_those_taken_away_do_not() {
+    let mut stage = Stage::of_two();
+    stage.want(3);
+    let (_, key) = created(&stage.after(5));
+    stage.fleet.created(stage.now_ms, &key, &Ok(vec![id("c")]));
+    stage.machines.push(machine("c", MachineState::Failed("no image".to_owned()), Some(&key)));
+    assert_eq!(stage.after(5), []);
+    stage.after(5);
+    let trouble = stage.fleet.state().troubles()["small"].clone();
+    assert_eq!((trouble.failures, trouble.why.as_str()), (1, "no image"), "it is counted once");
+    let mut stage = Stage::of_two();
+    stage.machines.remove(0);
+    stage.nodes.remove(0);
+    assert_eq!(created(&stage.after(5)).0, 1, "what was taken away is replaced at once");
+    assert!(stage.fleet.state().troubles().is_empty());
+}
+
+#[test]
+fn a_node_leaves_before_its_machine_is_ended() {
+    let mut stage = Stage::of_two();
+    stage.nodes[0].leads = true;
+    stage.want(1);
+    let drain = Action::Drain { node: "n2".to_owned(), machine: id("b") };
+    assert_eq!(stage.after(5), std::slice::from_ref(&drain), "the leader goes last");
+    assert_eq!(stage.after(5), [], "it is asked once");
+    stage.fleet.not_asked("n2");
+    assert_eq!(stage.after(5), [drain]);
+    // It has lost its session, or the machine has started its node again: that one is asked, too.
+    stage.nodes[1] = node("n3", "b");
+    assert_eq!(stage.after(5), [Action::Drain { node: "n3".to_owned(), machine: id("b") }]);
+    // But not for ever.
+    stage.nodes[1] = node("n4", "b");
+    let end = Action::Terminate { machines: vec![id("b")] };
+    assert_eq!(stage.after(5), std::slice::from_ref(&end));
+    assert_eq!(stage.after(5), []);
+    assert_eq!(stage.after(30), [end], "it is still there");
+    stage.machines.pop();
+    stage.nodes.pop();
+    assert_eq!(stage.after(30), []);
+    assert!(stage.fleet.state().machines.is_empty());
+}
+
+#[test]
+fn a_node_that_does_not_leave_is_not_waited_for_for_ever() {
+    let mut stage = Stage::of_two();
+    stage.want(1);
+    stage.leave = vec![id("a")];
+    assert_eq!(stage.after(5), [Action::Drain { node: "n1".to_owned(), machine: id("a") }]);
+    stage.nodes[0].draining = true;
+    assert_eq!(stage.after(179), []);
+    assert_eq!(stage.after(2), [Action::Terminate { machines: vec![id("a")] }]);
+    assert!(stage.fleet.take_notes()[0].contains("has not left within 181 s"));
+}
+
+#[test]
+fn machines_without_a_node_go_first_and_need_not_drain() {
+    let mut stage = Stage::of_two();
+    stage.machines.push(machine("c", MachineState::Requested, None));
+    assert_eq!(stage.after(5), [Action::Terminate { machines: vec![id("c")] }]);
+}
+
+#[test]
+fn a_machine_whose_node_never_joins_is_ended() {
+    let mut stage = Stage::new(1);
+    stage.machines = vec![machine("a", MachineState::Requested, None)];
+    assert_eq!(stage.after(3600), [], "it waits for its place");
+    stage.machines[0].state = MachineState::Running;
+    assert_eq!(stage.after(5), []);
+    assert_eq!(stage.after(600), []);
+    assert_eq!(stage.after(1), [Action::Terminate { machines: vec![id("a")] }]);
+    assert!(stage.fleet.take_notes()[0].contains("no node of it has joined"));
+    assert!(stage.fleet.state().is_blocked("small", stage.now_ms));
+}
+
+#[test]
+fn a_machine_whose_node_is_gone_is_ended_soon() {
+    let mut stage = Stage::of_two();
+    stage.nodes.remove(0);
+    assert_eq!(stage.after(5), []);
+    // It may have lost its session, and come back under another name.
+    stage.nodes.push(node("n9", "a"));
+    assert_eq!(stage.after(5), []);
+    stage.nodes.pop();
+    assert_eq!(stage.after(5), []);
+    assert_eq!(stage.after(121), [Action::Terminate { machines: vec![id("a")] }]);
+}
+
+#[test]
+fn a_node_that_leaves_by_itself_is_replaced() {
+    let mut stage = Stage::of_two();
+    stage.nodes[0].draining = true;
+    assert_eq!(created(&stage.after(5)).0, 1);
+}
+
+#[test]
+fn never_more_than_the_offer_has() {
+    let mut stage = Stage::new(100);
+    assert_eq!(created(&stage.after(0)).0, 20);
+    stage.wanted = BTreeMap::from([("large".to_owned(), 9), ("gone".to_owned(), 3)]);
+    let (count, _) = created(&stage.after(5));
+    assert_eq!(count, 4);
+    // Of an offer that is not in the file any more.
+    stage.machines = vec![Machine { offer: "gone".to_owned(), ..machine("x", MachineState::Running, None) }];
+    let actions = stage.after(5);
+    assert!(actions.contains(&Action::Terminate { machines: vec![id("x")] }), "{actions:?}");
+}
+
+#[test]
+fn the_last_machine_of_a_zone_stays_if_another_can_go() {
+    let mut stage = Stage::of_two();
+    stage.machines.push(machine("c", MachineState::Running, None));
+    stage.nodes.push(node("n3", "c"));
+    for (node, zone) in stage.nodes.iter_mut().zip(["east", "west", "west"]) {
+        node.zone = Some(zone.to_owned());
+    }
+    assert!(matches!(&stage.after(5)[..], [Action::Drain { machine, .. }] if *machine != id("a")));
+}
+
+#[test]
+fn what_people_see_of_a_machine() {
+    let mut stage = Stage::of_two();
+    stage.nodes[1].working = true;
+    stage.machines.push(machine("c", MachineState::Running, None));
+    stage.want(6);
+    stage.after(5);
+    stage.nodes[0].draining = true;
+    let round = Round {
+        now_ms: stage.now_ms,
+        wanted: &stage.wanted,
+        leave: &[],
+        machines: &stage.machines,
+        nodes: &stage.nodes,
+    };
+    let shown: Vec<(String, Standing)> =
+        stage.fleet.machines(&round).into_iter().map(|machine| (machine.id, machine.standing)).collect();
+    let named = |name: &str, standing| (name.to_owned(), standing);
+    assert_eq!(
+        shown,
+        [
+            named("a", Standing::Draining),
+            named("b", Standing::Working),
+            named("c", Standing::Booting),
+            named("t-0/0", Standing::Requested),
+            named("t-0/1", Standing::Requested),
+            named("t-0/2", Standing::Requested),
+        ]
+    );
+}

@@ -1,0 +1,12 @@
+//! Machines that come and go by themselves: connectors to where machines are had, and the controller that decides
+//! how many a cluster needs.
+//!
+//! ```text
+//! cluster ──observation──▶ policy ──wish──▶ fleet ──create, terminate──▶ connector ──▶ machines
+//!    ▲                                                                                  │
+//!    └──────────────────────────── members, each with its machine's id ◀────────────────┘
+//! ```
+
+pub mod connector;
+pub mod fleet;
+pub mod policy;

@@ -1,0 +1,229 @@
+//! Which size is best: the least cost, or the shortest time, among those that keep the bounds.
+
+use super::{
+    Bound,
+    forecast::{Forecast, Outlook, Size},
+};
+
+/// The ratio between neighbouring sizes that are compared.
+const GRID: f64 = 1.15;
+/// The least probability with which a deadline is to be kept.
+const IN_TIME_MIN: f64 = 0.9;
+/// The same for fewer machines than there are. What is given away takes minutes to be had again.
+const IN_TIME_FEWER_MIN: f64 = 0.97;
+/// The share of its work for which each further worker counts if the user says nothing that time could be weighed
+/// with: the shortest time, but not at any price.
+const MARGIN_MIN: f64 = 1.0 / 3.0;
+/// What the best size must be better by than the present one, as a share.
+const GAIN_MIN: f64 = 0.05;
+/// The same if a deadline cannot be kept: nearly at any price.
+const LATE_MARGIN_MIN: f64 = 0.05;
+/// What that share may be lower by for machines that are there, since it is measured with an error.
+const MARGIN_ROOM: f64 = 0.08;
+/// As long as the end cannot be foreseen, a budget must last for this time.
+const EARLY_S: f64 = 600.0;
+
+/// A size, with what is expected of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Judged {
+    pub(super) size: Size,
+    pub(super) forecast: Forecast,
+    /// What is to be as small as possible: money or seconds.
+    pub(super) value: f64,
+    /// The bounds that it does not keep, the most important first.
+    pub(super) breaks: Vec<Bound>,
+    /// Whether new machines would come too late to be of use.
+    pub(super) is_late: bool,
+    /// For what share of its work the last worker counts.
+    margin: f64,
+}
+
+/// What is to be as small as possible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Aim {
+    /// What machines cost, and the delay if it has a price.
+    Cost,
+    /// The time of workers, since a deadline is to be kept and prices are not known.
+    WorkerTime,
+    /// The time until the jobs are finished.
+    Time,
+}
+
+/// The best size.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Choice {
+    pub(super) aim: Aim,
+    /// All sizes that were compared, from few machines to many.
+    pub(super) judged: Vec<Judged>,
+    /// The place of the best one.
+    pub(super) best: usize,
+    /// The place of the size that the cluster has, if it is among them.
+    pub(super) now: Option<usize>,
+    /// The bound that no size keeps.
+    pub(super) broken: Option<Bound>,
+}
+
+impl Choice {
+    pub(super) fn best(&self) -> &Judged {
+        &self.judged[self.best]
+    }
+
+    /// Whether the best size is so much better than the present one that it is worth the change.
+    pub(super) fn is_worth_it(&self) -> bool {
+        let Some(now) = self.now.map(|now| &self.judged[now]) else { return true };
+        let best = self.best();
+        let measure = |judged: &Judged| match self.broken {
+            Some(bound) => least_broken(bound, judged),
+            None => judged.value,
+        };
+        best.breaks.first() != now.breaks.first() || measure(best) < measure(now) * (1.0 - GAIN_MIN)
+    }
+}
+
+/// Returns the sizes that are compared: the bounds, the present one, and those between on a grid of 1.15.
+pub(super) fn grid(min: u32, max: u32, now: u32) -> Vec<u32> {
+    let min = min.min(max);
+    let mut sizes = vec![min, max, now.max(min).min(max)];
+    let mut size = min;
+    while size < max {
+        // Below 2^32, since it is below the maximum before it is rounded.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded, see above")]
+        let next = (f64::from(size) * GRID).round().min(f64::from(max)) as u32;
+        size = next.max(size.saturating_add(1));
+        sizes.push(size.min(max));
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// Judges the sizes; `None` if there is no work or nothing to choose from.
+pub(super) fn choose(outlook: &Outlook<'_>, sizes: &[u32]) -> Option<Choice> {
+    let forecasts: Vec<(Size, Forecast)> = sizes
+        .iter()
+        .map_while(|nodes| outlook.size(*nodes))
+        .filter_map(|size| outlook.forecast(&size).map(|forecast| (size, forecast)))
+        .collect();
+    let least = forecasts.first()?.0.nodes;
+    let aim = aim(outlook, &forecasts);
+    let judged: Vec<Judged> = forecasts
+        .into_iter()
+        .map(|(size, forecast)| {
+            let value = match aim {
+                Aim::Cost => forecast.total.unwrap_or(f64::INFINITY),
+                Aim::WorkerTime => forecast.mean_s * size.workers,
+                Aim::Time => forecast.mean_s,
+            };
+            let breaks = broken_bounds(outlook, aim, &size, &forecast, size.nodes <= least.max(1));
+            let is_late = outlook.comes_too_late(&size, &forecast);
+            let margin = outlook.margin(size.workers);
+            Judged { size, forecast, value, breaks, is_late, margin }
+        })
+        .collect();
+    let now = judged.iter().position(|judged| judged.size.nodes == outlook.nodes_now());
+    let (best, broken) = best(&judged);
+    Some(Choice { aim, judged, best, now, broken })
+}
+
+fn aim(outlook: &Outlook<'_>, forecasts: &[(Size, Forecast)]) -> Aim {
+    let goals = outlook.goals;
+    let are_priced = forecasts.iter().all(|(_, forecast)| forecast.total.is_some());
+    match (goals.delay_price, goals.deadline_ms) {
+        (Some(_), _) | (_, Some(_)) if are_priced => Aim::Cost,
+        (None, Some(_)) => Aim::WorkerTime,
+        _ => Aim::Time,
+    }
+}
+
+fn broken_bounds(
+    outlook: &Outlook<'_>,
+    aim: Aim,
+    size: &Size,
+    forecast: &Forecast,
+    is_least: bool,
+) -> Vec<Bound> {
+    let goals = outlook.goals;
+    let mut breaks = Vec::new();
+    if let Some(budget) = goals.budget {
+        let money = match forecast.money {
+            Some((_, most)) if !outlook.is_early => Some(most),
+            Some((_, most)) => outlook.bill(size, EARLY_S).map(|soon| soon.min(most)),
+            None => None,
+        };
+        if money.is_some_and(|money| outlook.spent + money > budget) {
+            breaks.push(Bound::Budget);
+        }
+    }
+    let is_fewer = size.nodes < outlook.nodes_now();
+    let in_time_min = if is_fewer { IN_TIME_FEWER_MIN } else { IN_TIME_MIN };
+    if forecast.in_time.is_some_and(|in_time| in_time < in_time_min) {
+        breaks.push(Bound::Deadline);
+    }
+    let floor = goals.efficiency.or((aim == Aim::Time).then_some(MARGIN_MIN));
+    let is_more = size.nodes > outlook.nodes_now();
+    let floor = floor.map(|floor| if is_more { floor } else { floor - MARGIN_ROOM });
+    if floor.is_some_and(|floor| !is_least && outlook.margin(size.workers) < floor) {
+        breaks.push(Bound::Efficiency);
+    }
+    breaks
+}
+
+/// Returns the place of the best size, and the bound that none keeps. Budget goes before deadline, and deadline before
+/// efficiency.
+fn best(judged: &[Judged]) -> (usize, Option<Bound>) {
+    let can_work = |place: &usize| judged[*place].size.workers > 0.0 && !judged[*place].is_late;
+    let mut left: Vec<usize> = (0..judged.len()).filter(can_work).collect();
+    if left.is_empty() {
+        left.push(0);
+    }
+    for bound in [Bound::Budget, Bound::Deadline, Bound::Efficiency] {
+        let kept: Vec<usize> =
+            left.iter().copied().filter(|place| !judged[*place].breaks.contains(&bound)).collect();
+        if kept.is_empty() {
+            return (least(&left, |place| least_broken(bound, &judged[place])), Some(bound));
+        }
+        left = kept;
+    }
+    (least(&left, |place| judged[place].value), None)
+}
+
+/// What is to be as small as possible if no size keeps a bound.
+fn least_broken(bound: Bound, judged: &Judged) -> f64 {
+    match bound {
+        Bound::Budget => judged.forecast.money.map_or(f64::INFINITY, |(_, most)| most),
+        // As soon as possible, but not at any price.
+        Bound::Deadline if judged.margin < LATE_MARGIN_MIN => f64::INFINITY,
+        Bound::Deadline => judged.forecast.takes_s[1],
+        Bound::Efficiency => f64::from(judged.size.nodes),
+    }
+}
+
+/// The place with the least value; of equal ones, that with the fewest machines.
+fn least(places: &[usize], value: impl Fn(usize) -> f64) -> usize {
+    let mut best = places[0];
+    for place in &places[1..] {
+        if value(*place) < value(best) * (1.0 - 1e-9) {
+            best = *place;
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grid_is_fine_where_there_are_few_and_ends_at_the_bounds() {
+        assert_eq!(grid(0, 10, 3), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let sizes = grid(2, 1000, 177);
+        assert_eq!((sizes.first(), sizes.last()), (Some(&2), Some(&1000)));
+        assert!(sizes.contains(&177) && sizes.len() < 55, "{sizes:?}");
+        for pair in sizes.windows(2) {
+            let (one, next) = (f64::from(pair[0]), f64::from(pair[1]));
+            assert!(next <= (one + 1.0).max(one * 1.15 + 0.5), "{pair:?}");
+        }
+        assert_eq!(grid(5, 5, 0), [5]);
+        assert!(grid(0, u32::MAX, 7).len() < 300);
+    }
+}

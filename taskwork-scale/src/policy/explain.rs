@@ -1,0 +1,169 @@
+//! What was decided, for people.
+
+use std::fmt::Write as _;
+
+use super::{
+    Bound, Candidate, Decision,
+    choose::{Aim, Choice, Judged},
+    forecast::Outlook,
+};
+
+/// The sizes that were compared, as a table.
+pub(super) fn table(outlook: &Outlook<'_>, choice: &Choice) -> Vec<Candidate> {
+    let places = 0..choice.judged.len();
+    places.map(|place| candidate(outlook, choice, place)).collect()
+}
+
+fn candidate(outlook: &Outlook<'_>, choice: &Choice, place: usize) -> Candidate {
+    let Judged { size, forecast, .. } = &choice.judged[place];
+    let at = |seconds: f64| outlook.seen.at_ms.saturating_add(millis(seconds));
+    let is_known = !outlook.is_early && size.workers > 0.0;
+    Candidate {
+        nodes: size.nodes,
+        workers: whole(size.workers),
+        finish_ms: is_known.then(|| (at(forecast.takes_s[0]), at(forecast.takes_s[2]))),
+        cost: forecast.money.filter(|_| is_known).map(|(money, _)| outlook.spent + money),
+        efficiency: (size.workers > 0.0).then_some(forecast.efficiency),
+        now: choice.now == Some(place),
+        note: note(outlook, choice, place),
+    }
+}
+
+fn note(outlook: &Outlook<'_>, choice: &Choice, place: usize) -> String {
+    let judged = &choice.judged[place];
+    let mut notes = Vec::new();
+    if let Some(cap) = outlook.cap
+        && judged.size.workers > cap * 1.2
+    {
+        notes.push(format!("more than the search can feed: {:.0} workers", cap.ceil()));
+    }
+    for bound in &judged.breaks {
+        notes.push(match (bound, judged.forecast.in_time) {
+            (Bound::Deadline, Some(in_time)) => {
+                format!("deadline kept in {:.0} of 100 cases", in_time * 100.0)
+            }
+            (Bound::Budget, _) => "may exceed the budget".to_owned(),
+            (Bound::Efficiency, _) if outlook.goals.efficiency.is_none() => {
+                "further workers count for less than a third".to_owned()
+            }
+            (bound, _) => format!("breaks the {bound}"),
+        });
+    }
+    if judged.is_late {
+        notes.push("new machines would come too late".to_owned());
+    }
+    if place == choice.best {
+        notes.push("best".to_owned());
+    }
+    notes.extend(difference(outlook, choice, place));
+    notes.join("; ")
+}
+
+/// What a size has over the present one: `40 min earlier, 0.60 more`.
+fn difference(outlook: &Outlook<'_>, choice: &Choice, place: usize) -> Option<String> {
+    let (now, other) = (&choice.judged[choice.now?], &choice.judged[place]);
+    if outlook.is_early || now.size.workers <= 0.0 || other.size.workers <= 0.0 {
+        return None;
+    }
+    let minutes = (now.forecast.takes_s[1] - other.forecast.takes_s[1]) / 60.0;
+    let time = match minutes.abs().round() {
+        0.0 => return None,
+        minutes if minutes < 120.0 => format!("{minutes} min"),
+        minutes => format!("{:.1} h", minutes / 60.0),
+    };
+    let mut text = format!("{time} {}", if minutes > 0.0 { "earlier" } else { "later" });
+    if let (Some((now, _)), Some((other, _))) = (now.forecast.money, other.forecast.money) {
+        let _ = write!(text, ", {:.2} {}", (other - now).abs(), if other >= now { "more" } else { "less" });
+    }
+    Some(text)
+}
+
+/// Why a number of machines is wanted.
+pub(super) fn reason(
+    outlook: &Outlook<'_>,
+    choice: Option<&Choice>,
+    decision: &Decision,
+    target: u32,
+    is_short: bool,
+) -> String {
+    let nodes = decision.nodes();
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = write!(text, "{}: ", count(nodes, "node"));
+    let Some(choice) = choice else {
+        let now = outlook.nodes_now();
+        text.push_str(match (nodes > outlook.goals.min, outlook.seen.offers.is_empty()) {
+            (_, true) => "there is no offer of machines",
+            (true, _) if target >= now => {
+                "there is no job, and more may come before a new machine would have started"
+            }
+            (true, _) => "there is no job; those that are paid for stay until that time ends",
+            (false, _) => "there is no job",
+        });
+        return text;
+    };
+    if is_short {
+        text.push_str("what is left of the budget does not pay for more");
+        return text;
+    }
+    let best = choice.best();
+    let goal = match (choice.broken, choice.aim) {
+        (Some(bound), _) => broken(bound, best),
+        (None, Aim::Cost) if outlook.goals.delay_price.is_some() => {
+            "has the least cost with the delay".to_owned()
+        }
+        (None, Aim::Cost | Aim::WorkerTime) => "is the cheapest that keeps the deadline".to_owned(),
+        (None, Aim::Time) => match outlook.goals.efficiency {
+            Some(floor) => format!("is the fastest of which each worker counts for {floor} of its time"),
+            None => "is the fastest that is not wasteful".to_owned(),
+        },
+    };
+    let _ = write!(text, "{} {goal}", best.size.nodes);
+    if outlook.is_early {
+        text.push_str("; it is too early to say when the jobs will be finished");
+    } else if let Some(in_time) = best.forecast.in_time.filter(|_| choice.broken != Some(Bound::Deadline)) {
+        let _ = write!(text, "; it is in time in {:.0} of 100 cases", in_time * 100.0);
+    }
+    if let Some(cap) = outlook.cap {
+        let _ = write!(text, "; the search feeds about {:.0} workers", cap.ceil());
+    }
+    let now = outlook.nodes_now();
+    if nodes != best.size.nodes {
+        text.push_str(match nodes.cmp(&now) {
+            std::cmp::Ordering::Greater => ", in steps of at most twice as many and four",
+            std::cmp::Ordering::Equal if best.size.nodes < now => {
+                ", which must hold for three rounds, and paid time is used up"
+            }
+            std::cmp::Ordering::Equal => ", which is not enough of a difference",
+            std::cmp::Ordering::Less => ", as the time ends that is paid for",
+        });
+    }
+    text
+}
+
+fn broken(bound: Bound, best: &Judged) -> String {
+    match bound {
+        Bound::Budget => "costs least, but no size is certain to keep the budget".to_owned(),
+        Bound::Deadline => format!(
+            "is about the fastest, but the deadline is kept in only {:.0} of 100 cases",
+            best.forecast.in_time.unwrap_or(0.0) * 100.0
+        ),
+        Bound::Efficiency => {
+            "comes closest to the efficiency that is asked for, which no size reaches".to_owned()
+        }
+    }
+}
+
+fn count(number: u32, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and none is below 0")]
+fn millis(seconds: f64) -> u64 {
+    (seconds * 1000.0) as u64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and none is below 0")]
+fn whole(number: f64) -> u32 {
+    number.round() as u32
+}

@@ -1,0 +1,344 @@
+//! What is to be expected of a cluster of a given size: when the jobs are finished, and what that costs.
+//!
+//! With work W left, p workers at price c and r(p) = p·E(p) useful workers, the jobs take
+//!
+//! ```text
+//! T(p) = start(p) + W / r(p) + tail,   and cost   C(p) = T(p)·(p·c + w) + what is paid of begun quanta
+//! ```
+//!
+//! where w is what an hour of delay costs. While new machines start, those that are there go on. As long as start and
+//! tail are short, C = W·(p·c + w) / r(p): the best p does not depend on W.
+
+use super::{
+    Goals, MachineSeen, MachineState, Observation, OfferSeen,
+    estimate::Guess,
+    model::Curves,
+    normal::{Z90, cdf},
+    parallelism,
+    spending::{HOUR_MS, Tariff, billed_since_ms},
+    starts::Starts,
+    victims::ordered,
+};
+
+/// From the last task's end to the end of the job, and what is lost while the last tasks end, in seconds.
+const TAIL_S: f64 = 3.0;
+/// What the speed may be off by, as the standard deviation of its logarithm.
+const SPEED_SIGMA: f64 = 0.015;
+/// Time that is paid for is used up only if it is billed by more than this.
+pub(super) const QUANTUM_FINE_MS: u64 = 90_000;
+/// What share of such a time a new machine must be of use, also if the job is shorter than expected.
+const QUANTUM_USED_MIN: f64 = 0.5;
+/// No job is foreseen to take longer, in seconds: thirty years.
+const FOREVER_S: f64 = 1e9;
+/// Points and weights of a normal distribution with the same first moments (E. Pearson and J. Tukey, 1965, rounded by
+/// R. Swanson).
+const POINTS: [(f64, f64); 3] = [(-Z90, 0.3), (0.0, 0.4), (Z90, 0.3)];
+
+/// All that forecasts are made from.
+#[derive(Debug)]
+pub(super) struct Outlook<'a> {
+    pub(super) seen: &'a Observation,
+    pub(super) goals: &'a Goals,
+    pub(super) curves: Curves,
+    /// Beyond this number of workers more are of no use.
+    pub(super) cap: Option<f64>,
+    /// The work that is left, in seconds of a busy worker; `None` if there is no job.
+    pub(super) left: Option<Guess>,
+    /// Whether it is too early to say when the jobs will be finished.
+    pub(super) is_early: bool,
+    /// What was spent, as far as it is known.
+    pub(super) spent: f64,
+    /// The machines that are not leaving, those first that are to stay longest.
+    machines: Vec<(&'a MachineSeen, Option<Tariff>, Source)>,
+    /// What may be had, the cheapest first.
+    sources: Vec<Source>,
+    /// Workers that are members without a machine of the connector.
+    base: f64,
+}
+
+/// An offer, and what follows from it.
+#[derive(Debug, Clone, Copy)]
+struct Source {
+    /// Its place in the list of offers.
+    index: usize,
+    workers: f64,
+    tariff: Option<Tariff>,
+    start_s: f64,
+    late_s: f64,
+    minimum_s: f64,
+    /// How many more may be had.
+    room: u32,
+}
+
+/// A size of the cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Size {
+    /// The number of machines.
+    pub(super) nodes: u32,
+    /// How many of the machines that are there stay.
+    pub(super) kept: usize,
+    /// The machines to be started: place in the list of offers, and number.
+    pub(super) started: Vec<(usize, u32)>,
+    /// All workers then.
+    pub(super) workers: f64,
+    /// Those that work already.
+    now: f64,
+    /// When the others will, on average, in seconds.
+    arrive_s: f64,
+    /// The longest of the start times of new machines, and the largest of their least bills, in seconds.
+    start_s: f64,
+    minimum_s: f64,
+    /// The longest time that is billed as a whole for new machines, if that is more than a minute.
+    quantum_s: f64,
+}
+
+/// What is expected of a size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Forecast {
+    /// The time until the jobs are finished: in one of ten cases shorter, half of the cases, nine of ten, in seconds.
+    pub(super) takes_s: [f64; 3],
+    /// The mean of that.
+    pub(super) mean_s: f64,
+    /// What machines will cost from now on: on average, and in nine of ten cases at most. `None` if a price is not
+    /// known.
+    pub(super) money: Option<(f64, f64)>,
+    /// The money, and the price of the delay.
+    pub(super) total: Option<f64>,
+    /// The probability that the deadline is kept; `None` without a deadline.
+    pub(super) in_time: Option<f64>,
+    /// E(p), with the idle time of workers that the search cannot feed.
+    pub(super) efficiency: f64,
+}
+
+impl<'a> Outlook<'a> {
+    pub(super) fn new(
+        seen: &'a Observation,
+        goals: &'a Goals,
+        starts: &Starts,
+        curves: Curves,
+        spent: f64,
+    ) -> Self {
+        let source = |(index, offer): (usize, &OfferSeen)| {
+            let have = seen.machines.iter().filter(|machine| machine.offer == offer.name).count();
+            let room = offer.max.saturating_sub(u32::try_from(have).unwrap_or(u32::MAX));
+            Source {
+                index,
+                workers: f64::from(offer.workers.max(1)),
+                tariff: Tariff::of(offer),
+                start_s: starts.median_s(offer),
+                late_s: starts.late_s(offer),
+                minimum_s: offer.minimum_ms as f64 / 1000.0,
+                room: if offer.refused { 0 } else { room },
+            }
+        };
+        let all: Vec<Source> = seen.offers.iter().enumerate().map(source).collect();
+        let mut machines: Vec<_> = ordered(seen)
+            .into_iter()
+            .filter(|machine| !machine.noticed)
+            .filter_map(|machine| {
+                let place = seen.offers.iter().position(|offer| offer.name == machine.offer)?;
+                Some((machine, all[place].tariff, all[place]))
+            })
+            .collect();
+        machines.reverse();
+        let mut sources = all;
+        sources.sort_by(|one, two| {
+            let price = |source: &Source| effective_price(&seen.offers[source.index], source.start_s);
+            price(one).total_cmp(&price(two))
+        });
+        let ours: u32 = seen
+            .machines
+            .iter()
+            .filter(|machine| machine.state == MachineState::Working)
+            .fold(0, |sum, machine| sum.saturating_add(machine.workers));
+        let base = f64::from(seen.workers.saturating_sub(ours));
+        Self { seen, goals, curves, cap: None, left: None, is_early: true, spent, machines, sources, base }
+    }
+
+    /// The machines that are not leaving and have no notice.
+    pub(super) fn nodes_now(&self) -> u32 {
+        u32::try_from(self.machines.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The most machines that are to be had.
+    pub(super) fn nodes_max(&self) -> u32 {
+        self.sources.iter().fold(self.nodes_now(), |sum, source| sum.saturating_add(source.room))
+    }
+
+    /// The machines that are not leaving and have no notice, those first that are to stay longest.
+    pub(super) fn staying(&self) -> impl Iterator<Item = (&'a MachineSeen, Option<Tariff>)> {
+        self.machines.iter().map(|(machine, tariff, _)| (*machine, *tariff))
+    }
+
+    /// Returns how so many machines are had; `None` if there are not so many.
+    pub(super) fn size(&self, nodes: u32) -> Option<Size> {
+        let kept = self.machines.len().min(nodes as usize);
+        let mut size = Size {
+            nodes,
+            kept,
+            started: Vec::new(),
+            workers: self.base,
+            now: self.base,
+            arrive_s: 0.0,
+            start_s: 0.0,
+            minimum_s: 0.0,
+            quantum_s: 0.0,
+        };
+        let (mut arriving, mut weighted) = (0.0, 0.0);
+        for (machine, _, source) in &self.machines[..kept] {
+            if machine.state == MachineState::Working {
+                size.now += f64::from(machine.workers);
+                continue;
+            }
+            let for_s = self.seen.at_ms.saturating_sub(machine.requested_ms) as f64 / 1000.0;
+            // One that has taken longer than most will not come much sooner than another one would.
+            let rest_s =
+                if for_s < source.late_s { (source.start_s - for_s).max(5.0) } else { source.start_s };
+            arriving += source.workers;
+            weighted += source.workers * rest_s;
+        }
+        let mut missing = nodes - u32::try_from(kept).unwrap_or(u32::MAX);
+        for source in &self.sources {
+            let count = missing.min(source.room);
+            if count == 0 {
+                continue;
+            }
+            missing -= count;
+            size.started.push((source.index, count));
+            arriving += source.workers * f64::from(count);
+            weighted += source.workers * f64::from(count) * source.start_s;
+            size.start_s = size.start_s.max(source.start_s);
+            size.minimum_s = size.minimum_s.max(source.minimum_s);
+            let quantum_ms = self.seen.offers[source.index].quantum_ms;
+            if quantum_ms > QUANTUM_FINE_MS {
+                size.quantum_s = size.quantum_s.max(quantum_ms as f64 / 1000.0);
+            }
+        }
+        if missing > 0 {
+            return None;
+        }
+        size.workers = size.now + arriving;
+        size.arrive_s = if arriving > 0.0 { weighted / arriving } else { 0.0 };
+        Some(size)
+    }
+
+    /// Whether nothing works, and all machines that start are later than nine of ten.
+    pub(super) fn is_stuck(&self) -> bool {
+        let is_late = |(machine, _, source): &(&MachineSeen, Option<Tariff>, Source)| {
+            let for_s = self.seen.at_ms.saturating_sub(machine.requested_ms) as f64 / 1000.0;
+            machine.state == MachineState::Starting && for_s > source.late_s
+        };
+        self.base <= 0.0 && !self.machines.is_empty() && self.machines.iter().all(is_late)
+    }
+
+    /// How many of so many workers the search can feed: at the cap those that were busy, which the cap is somewhat
+    /// above, and fewer of them if there are fewer.
+    fn fed(&self, workers: f64) -> f64 {
+        let Some(cap) = self.cap else { return workers };
+        let some = workers.min(cap);
+        some * (1.0 - (1.0 - 1.0 / parallelism::ROOM) * some / cap)
+    }
+
+    /// The useful workers among so many, at the worth that the time of a busy worker has now.
+    pub(super) fn speed(&self, workers: f64) -> f64 {
+        let fed = self.fed(workers);
+        fed * self.curves.efficiency(fed) / self.curves.worth(f64::from(self.seen.workers.max(1)))
+    }
+
+    /// The share of its time in which one of so many workers is useful.
+    pub(super) fn efficiency(&self, workers: f64) -> f64 {
+        if workers <= 0.0 {
+            return 1.0;
+        }
+        let fed = self.fed(workers);
+        fed / workers * self.curves.efficiency(fed)
+    }
+
+    /// For what share of its work the last seventh of so many workers counts.
+    pub(super) fn margin(&self, workers: f64) -> f64 {
+        let fewer = (workers / 1.15).min(workers - 1.0).max(0.0);
+        let one = self.speed(1.0).max(1e-9);
+        (self.speed(workers) - self.speed(fewer)) / ((workers - fewer).max(1e-9) * one)
+    }
+
+    /// Foresees what happens with a size; `None` without work.
+    pub(super) fn forecast(&self, size: &Size) -> Option<Forecast> {
+        let left = self.left?;
+        let left = Guess { sigma: left.sigma.hypot(SPEED_SIGMA), ..left };
+        let (before, after) = (self.speed(size.now), self.speed(size.workers));
+        let takes = |work: f64| {
+            let meanwhile = before * size.arrive_s;
+            let seconds = if work <= meanwhile {
+                work / before
+            } else if after > 0.0 {
+                size.arrive_s + (work - meanwhile) / after
+            } else {
+                FOREVER_S
+            };
+            (seconds + TAIL_S).min(FOREVER_S)
+        };
+        let takes_s = POINTS.map(|(z, _)| takes(left.at(z)));
+        let mean =
+            |values: [f64; 3]| values.iter().zip(POINTS).map(|(value, (_, weight))| value * weight).sum();
+        let mean_s: f64 = mean(takes_s);
+        let bills = takes_s.map(|seconds| self.bill(size, seconds));
+        let money = match bills {
+            [Some(short), Some(middle), Some(long)] => Some((mean([short, middle, long]), long)),
+            _ => None,
+        };
+        let delay = self.goals.delay_price.unwrap_or(0.0) * mean_s * 1000.0 / HOUR_MS;
+        let in_time = self.goals.deadline_ms.map(|deadline_ms| {
+            let seconds = deadline_ms.saturating_sub(self.seen.at_ms) as f64 / 1000.0 - TAIL_S;
+            let done =
+                before * seconds.min(size.arrive_s).max(0.0) + after * (seconds - size.arrive_s).max(0.0);
+            if done > 0.0 { cdf((done / left.median).ln() / left.sigma) } else { 0.0 }
+        });
+        Some(Forecast {
+            takes_s,
+            mean_s,
+            money,
+            total: money.map(|(money, _)| money + delay),
+            in_time,
+            efficiency: self.efficiency(size.workers),
+        })
+    }
+
+    /// What the machines of a size cost from now on if they stay for a time; `None` if a price is not known.
+    pub(super) fn bill(&self, size: &Size, seconds: f64) -> Option<f64> {
+        // Below 1e12, and not below 0.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded, see above")]
+        let time_ms = (seconds * 1000.0) as u64;
+        let mut bill = 0.0;
+        for (machine, tariff, _) in &self.machines[..size.kept] {
+            let tariff = (*tariff)?;
+            let used_ms = self.seen.at_ms.saturating_sub(billed_since_ms(machine));
+            bill += tariff.bill(used_ms.saturating_add(time_ms)) - tariff.bill(used_ms);
+        }
+        for (index, count) in &size.started {
+            bill += Tariff::of(&self.seen.offers[*index])?.bill(time_ms) * f64::from(*count);
+        }
+        Some(bill)
+    }
+
+    /// Whether new machines of a size would be of use for less time than they take to start, or are billed for. The
+    /// first one never is: without it nothing is done.
+    pub(super) fn comes_too_late(&self, size: &Size, forecast: &Forecast) -> bool {
+        let is_first = size.nodes <= 1 && self.base <= 0.0;
+        // The mean would be that of a few very long jobs.
+        let useful_s = forecast.takes_s[1] - size.start_s;
+        // A begun hour is paid, whatever turns out later: where time has a price but no bound, a job that is shorter
+        // than expected should still need half of it.
+        let is_bound = self.goals.deadline_ms.is_some();
+        let quantum_s = if is_bound { 0.0 } else { size.quantum_s * QUANTUM_USED_MIN };
+        let is_short = useful_s < size.start_s.max(size.minimum_s) || forecast.takes_s[0] < quantum_s;
+        !size.started.is_empty() && !is_first && is_short
+    }
+}
+
+/// The price of a worker for an hour, with what is lost when such machines are taken away: the time in which the next
+/// one starts. What a lost node had not written is about a second of its work, and is left out.
+fn effective_price(offer: &OfferSeen, start_s: f64) -> f64 {
+    let price = offer.price_per_hour.filter(|price| price.is_finite()).unwrap_or(f64::INFINITY);
+    let losses = offer.losses_per_hour.filter(|losses| losses.is_finite() && *losses > 0.0).unwrap_or(0.0);
+    price / f64::from(offer.workers.max(1)) * (1.0 + losses * start_s * 1000.0 / HOUR_MS)
+}

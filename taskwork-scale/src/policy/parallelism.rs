@@ -1,0 +1,148 @@
+//! How many workers the search can keep busy.
+//!
+//! A tree that has become thin, or whose last task is long, has no use for more workers, whatever the model says. It
+//! shows in workers that are idle although they ask others for tasks. Then the busy ones and a tenth more are useful.
+//! That holds until there is more than they can take: no more idle time than so many workers have anyway. Otherwise
+//! more are tried from time to time, ever more rarely when it was in vain.
+
+use serde::{Deserialize, Serialize};
+
+use super::window::Closed;
+
+/// Workers that are idle for more than this share of their time have nothing to do.
+const IDLE_MAX: f64 = 0.2;
+/// With less idle time than is expected and this much more, there is more to do than the workers take.
+const IDLE_ROOM: f64 = 0.04;
+/// What is useful, for each busy worker.
+pub(super) const ROOM: f64 = 1.1;
+/// How many more workers are tried, for each, if all are busy and if they are not.
+const TRIED: (f64, f64) = (2.0, 1.25);
+/// How long it takes until more are tried, at first and at most. The first estimate is often that of a search that
+/// has only just begun; later ones are better.
+const PATIENCE_MS: (u64, u64) = (30_000, 2_400_000);
+/// How many times as long it takes after more were tried in vain.
+const IN_VAIN: u64 = 16;
+/// How many times as long it takes if not all are busy, and at most.
+const IDLE_PATIENCE: u64 = 60;
+const IDLE_PATIENCE_MS: u64 = 7_200_000;
+
+/// The number of workers that can be kept busy, if it is known.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Parallelism {
+    cap: Option<Cap>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Cap {
+    workers: f64,
+    /// The number of workers of which many were idle, when that was last so.
+    in_vain: f64,
+    since_ms: u64,
+    patience_ms: u64,
+    /// Whether more were tried since then.
+    is_tried: bool,
+}
+
+impl Parallelism {
+    /// Returns the number of workers beyond which more are of no use.
+    pub(super) fn cap(&self) -> Option<f64> {
+        self.cap.map(|cap| cap.workers)
+    }
+
+    /// Takes note of a window, in which so many workers are expected to be idle for this share of their time. Returns
+    /// whether there was too little to do, so that the window says nothing about how the program scales.
+    pub(super) fn saw(&mut self, closed: &Closed, expected_idle: f64) -> bool {
+        let idle_share = 1.0 - closed.window.busy_share;
+        // Without knowing about steals and queues, idle time alone has to do.
+        let workers = closed.window.workers;
+        let idle = workers - closed.busy;
+        let steals_fail = closed.refused_share.is_none_or(|share| share > 0.5)
+            && closed.queued.is_none_or(|queued| (queued as f64) < idle);
+        let since_ms = closed.window.at_ms;
+        if closed.is_steady && idle_share > IDLE_MAX && steals_fail {
+            let patience_ms = match self.cap {
+                Some(cap) if cap.is_tried => (cap.patience_ms * IN_VAIN).min(PATIENCE_MS.1),
+                Some(cap) => cap.patience_ms,
+                None => PATIENCE_MS.0,
+            };
+            let fed = (closed.busy * ROOM).max(1.0);
+            self.cap = Some(Cap { workers: fed, in_vain: workers, since_ms, patience_ms, is_tried: false });
+            return true;
+        }
+        let Some(cap) = &mut self.cap else { return false };
+        let is_busy = idle_share < expected_idle + IDLE_ROOM;
+        if is_busy && workers > cap.in_vain {
+            (cap.patience_ms, cap.is_tried) = (PATIENCE_MS.0, false);
+        }
+        let waited_ms = since_ms.saturating_sub(cap.since_ms);
+        let (tried, patience_ms) = if is_busy {
+            (workers * TRIED.0, cap.patience_ms)
+        } else {
+            (cap.workers * TRIED.1, (cap.patience_ms * IDLE_PATIENCE).min(IDLE_PATIENCE_MS))
+        };
+        if closed.is_steady && waited_ms >= patience_ms && tried > cap.workers {
+            (cap.workers, cap.since_ms, cap.is_tried) = (tried, since_ms, true);
+        }
+        // Idle time between the two bounds is due to the tree, too, as long as the cap holds.
+        !is_busy
+    }
+
+    /// Forgets all, since the jobs are others.
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::model::Window;
+
+    fn window(at_s: u64, workers: f64, busy: f64, refused_share: Option<f64>) -> Closed {
+        let at_ms = at_s * 1000;
+        let window = Window { at_ms, workers, busy_share: busy / workers, seconds_for_unit: None };
+        Closed { window, busy, is_steady: true, refused_share, queued: None }
+    }
+
+    #[test]
+    fn counts_the_busy_workers_of_a_thin_tree() {
+        let mut parallelism = Parallelism::default();
+        assert!(!parallelism.saw(&window(10, 100.0, 95.0, Some(0.9)), 0.02));
+        assert_eq!(parallelism.cap(), None, "busy enough");
+        assert!(!parallelism.saw(&window(20, 100.0, 50.0, Some(0.1)), 0.02));
+        assert_eq!(parallelism.cap(), None, "they find tasks, if slowly");
+        assert!(parallelism.saw(&window(30, 100.0, 50.0, Some(0.9)), 0.02));
+        assert!((parallelism.cap().unwrap() - 55.0).abs() < 1e-9);
+        assert!(parallelism.saw(&window(40, 55.0, 1.0, None), 0.02), "steals are not known");
+        assert!((parallelism.cap().unwrap() - 1.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn opens_when_there_is_more_to_do_again() {
+        let mut parallelism = Parallelism::default();
+        parallelism.saw(&window(10, 100.0, 20.0, Some(1.0)), 0.02);
+        for at in 2..20 {
+            let cap = parallelism.cap().unwrap();
+            parallelism.saw(&window(at * 10, cap, cap * 0.98, Some(0.5)), 0.02);
+        }
+        assert!(parallelism.cap().unwrap() > 200.0);
+    }
+
+    #[test]
+    fn tries_more_ever_more_rarely() {
+        let mut parallelism = Parallelism::default();
+        let mut tried = Vec::new();
+        let mut before = f64::INFINITY;
+        for at in 1..1440 {
+            let workers = parallelism.cap().unwrap_or(100.0);
+            parallelism.saw(&window(at * 10, workers, workers.min(20.0), Some(1.0)), 0.02);
+            let cap = parallelism.cap().unwrap();
+            if cap > before {
+                tried.push(at * 10);
+            }
+            before = cap;
+        }
+        assert!((2..=9).contains(&tried.len()), "{tried:?}");
+    }
+}

@@ -1,0 +1,94 @@
+//! How long machines take to start, learnt from those that have.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{MachineState, Observation, OfferSeen, normal::Z90};
+
+/// How many starts what the connector's file says counts for.
+const SAID_WEIGHT: f64 = 3.0;
+/// The least spread of the logarithm of the time, and how much what was measured counts before it is believed.
+const SIGMA: f64 = 0.6;
+/// After so many starts the older ones are forgotten.
+const REMEMBERED: f64 = 50.0;
+
+/// Means of the logarithms of the times, by offer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Starts {
+    known: BTreeMap<String, Known>,
+    /// The machines that were seen at work; their start is counted.
+    working: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+struct Known {
+    count: f64,
+    mean: f64,
+}
+
+impl Starts {
+    /// Takes note of the machines that have joined.
+    pub(super) fn saw(&mut self, seen: &Observation) {
+        let mut working = Vec::new();
+        for machine in seen.machines.iter().filter(|machine| machine.state == MachineState::Working) {
+            working.push(machine.id.clone());
+            let Some(joined_ms) = machine.joined_ms else { continue };
+            if self.working.binary_search(&machine.id).is_ok() {
+                continue;
+            }
+            let took_ms = joined_ms.saturating_sub(machine.requested_ms).max(1) as f64;
+            let known = self.known.entry(machine.offer.clone()).or_default();
+            known.count = (known.count + 1.0).min(REMEMBERED);
+            known.mean += (took_ms.ln() - known.mean) / known.count;
+        }
+        working.sort_unstable();
+        self.working = working;
+        self.known.retain(|name, _| seen.offers.iter().any(|offer| offer.name == *name));
+    }
+
+    /// Returns the time from the request to the first work that half of the machines of an offer take, in seconds.
+    pub(super) fn median_s(&self, offer: &OfferSeen) -> f64 {
+        let said = (offer.start_ms.max(1) as f64).ln();
+        let known = self.known.get(&offer.name).copied().unwrap_or_default();
+        let mean = (known.mean * known.count + said * SAID_WEIGHT) / (known.count + SAID_WEIGHT);
+        mean.exp() / 1000.0
+    }
+
+    /// Returns the time after which nine of ten machines work, in seconds.
+    pub(super) fn late_s(&self, offer: &OfferSeen) -> f64 {
+        self.median_s(offer) * (SIGMA * Z90).exp()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::MachineSeen;
+
+    #[test]
+    fn believes_what_was_said_until_machines_have_started() {
+        let offer = OfferSeen { name: "a".into(), start_ms: 60_000, ..OfferSeen::default() };
+        let machine = |number: u64| MachineSeen {
+            id: format!("m{number}"),
+            offer: "a".into(),
+            state: MachineState::Working,
+            requested_ms: 1_000,
+            joined_ms: Some(11_000),
+            ..MachineSeen::default()
+        };
+        let mut starts = Starts::default();
+        assert!((starts.median_s(&offer) - 60.0).abs() < 1e-6);
+        let mut seen = Observation { offers: vec![offer.clone()], ..Observation::default() };
+        for number in 0..30 {
+            seen.machines.push(machine(number));
+            starts.saw(&seen);
+        }
+        assert!((10.0..14.0).contains(&starts.median_s(&offer)), "{}", starts.median_s(&offer));
+        assert!(starts.late_s(&offer) > 1.5 * starts.median_s(&offer));
+        let known = starts.clone();
+        starts.saw(&seen);
+        assert_eq!(starts, known, "each start counts once");
+    }
+}

@@ -1,0 +1,316 @@
+//! The controller's steps, each time something is observed.
+//!
+//! 1. Observe: spending, start times, progress, windows of ten seconds; the models learn.
+//! 2. Compare sizes: [`choose`](super::choose).
+//! 3. Act if the best one is better by a twentieth, or a bound is in danger: up at once, but not to more than twice as
+//!    many and four; down after three rounds that agree, each machine at the end of the time that is paid for.
+//! 4. Never spend more than the budget by more than what has begun: machines leave before their next quantum.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Candidate, Decision, Goals, MachineState, Observation,
+    choose::{Choice, choose, grid},
+    estimate::{Guess, Progress, SHARE_MIN},
+    explain,
+    forecast::{Outlook, QUANTUM_FINE_MS},
+    model::Efficiency,
+    parallelism::Parallelism,
+    prior::Totals,
+    spending::{Spending, Tariff, billed_since_ms},
+    starts::Starts,
+    victims::paid_left_ms,
+    window::Windows,
+};
+
+/// Observations that follow sooner are not a round of their own.
+const ROUND_MS: u64 = 4_000;
+/// The rounds that must agree before machines leave.
+const ROUNDS_DOWN: usize = 3;
+/// The time that a machine needs to leave: a drain, and the round in which it is noticed.
+const LEAVE_MS: u64 = 45_000;
+/// The programs that are remembered.
+const PROGRAMS_MAX: usize = 32;
+
+/// Decides how many machines a cluster should have.
+///
+/// It is a value: written down with serde and read again, it decides as if nothing had happened.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    goals: Goals,
+    spending: Spending,
+    starts: Starts,
+    windows: Windows,
+    parallelism: Parallelism,
+    jobs: BTreeMap<String, JobKnown>,
+    /// By program, or by programs if several run.
+    efficiency: BTreeMap<String, Efficiency>,
+    totals: BTreeMap<String, Totals>,
+    raised_ms: Option<u64>,
+    fewer: Fewer,
+    idle_since_ms: Option<u64>,
+}
+
+/// A job, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct JobKnown {
+    program: String,
+    progress: Progress,
+}
+
+/// Rounds in a row in which fewer machines were best.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Fewer {
+    /// What was best in the last of them.
+    latest: Vec<u32>,
+    at_ms: u64,
+}
+
+impl Policy {
+    /// Creates a policy that knows nothing yet.
+    pub fn new(goals: Goals) -> Self {
+        Self { goals, ..Self::default() }
+    }
+
+    /// Returns what is to be reached.
+    pub fn goals(&self) -> &Goals {
+        &self.goals
+    }
+
+    /// Changes what is to be reached, and keeps what was learnt and spent.
+    pub fn set_goals(&mut self, goals: Goals) {
+        self.goals = goals;
+        self.fewer = Fewer::default();
+    }
+
+    /// Returns what was spent on machines so far; `None` if the price of one of them is not known.
+    pub fn spent(&self) -> Option<f64> {
+        self.spending.total()
+    }
+
+    /// Decides what to do now.
+    pub fn decide(&mut self, seen: &Observation) -> Decision {
+        self.learn(seen);
+        let outlook = self.outlook(seen);
+        let most = self.goals.max.min(outlook.nodes_max());
+        let sizes = grid(self.goals.min, most, outlook.nodes_now());
+        let choice = choose(&outlook, &sizes);
+        let now = outlook.nodes_now();
+        let (target, fewer) = match &choice {
+            Some(choice) => self.follow(choice, now, seen.at_ms),
+            None => (self.without_work(&outlook), Fewer::default()),
+        };
+        // A machine that never comes must not be waited for.
+        let target =
+            if choice.is_some() && outlook.is_stuck() { target.max(now.saturating_add(1)) } else { target };
+        // The minimum and the maximum hold always.
+        let target = target.max(self.goals.min).min(self.goals.max);
+        let mut decision = Self::carry_out(&outlook, target);
+        let is_short = Self::guard_budget(&outlook, &mut decision);
+        decision.suspend =
+            is_short && decision.nodes() == 0 && self.goals.then_suspend && !seen.jobs.is_empty();
+        decision.spent = self.spending.total();
+        decision.broken = choice.as_ref().and_then(|choice| choice.broken);
+        decision.table = choice.iter().flat_map(|choice| explain::table(&outlook, choice)).collect();
+        decision.reason = explain::reason(&outlook, choice.as_ref(), &decision, target, is_short);
+        let raised_ms = if decision.nodes() > now { Some(seen.at_ms) } else { self.raised_ms };
+        (self.fewer, self.raised_ms) = (fewer, raised_ms);
+        decision
+    }
+
+    /// Returns what is expected of clusters with these numbers of machines, without any consequence.
+    pub fn whatif(&self, seen: &Observation, nodes: &[u32]) -> Vec<Candidate> {
+        let mut with = self.clone();
+        with.learn(seen);
+        let outlook = with.outlook(seen);
+        let mut sizes: Vec<u32> = nodes.to_vec();
+        sizes.push(outlook.nodes_now());
+        sizes.sort_unstable();
+        sizes.dedup();
+        choose(&outlook, &sizes).map(|choice| explain::table(&outlook, &choice)).unwrap_or_default()
+    }
+
+    fn learn(&mut self, seen: &Observation) {
+        self.spending.saw(seen);
+        self.starts.saw(seen);
+        self.saw_jobs(seen);
+        let has_work = !seen.jobs.is_empty() || seen.waiting_jobs > 0;
+        match (has_work, self.idle_since_ms) {
+            (true, _) => self.idle_since_ms = None,
+            (false, None) => self.idle_since_ms = Some(seen.at_ms),
+            (false, Some(_)) => {}
+        }
+        let Some(closed) = self.windows.saw(seen) else { return };
+        let key = programs(seen);
+        let known = self.efficiency.get(&key);
+        let curves = known.cloned().unwrap_or_default().curves();
+        let expected_idle =
+            1.0 - curves.efficiency(closed.window.workers) / curves.worth(closed.window.workers);
+        if !self.parallelism.saw(&closed, expected_idle) && closed.is_steady {
+            self.efficiency.entry(key).or_default().learn(&closed.window);
+        }
+    }
+
+    /// Takes note of the jobs, and of those that are over.
+    fn saw_jobs(&mut self, seen: &Observation) {
+        let ids: BTreeSet<&str> = seen.jobs.iter().map(|job| &*job.id).collect();
+        let is_other = self.jobs.len() != ids.len() || self.jobs.keys().any(|id| !ids.contains(&**id));
+        if is_other {
+            self.parallelism.reset();
+        }
+        let totals = &mut self.totals;
+        self.jobs.retain(|id, known| {
+            let is_there = ids.contains(&**id);
+            // A job that was cancelled says nothing about how long such jobs take.
+            if !is_there && known.progress.share.is_none_or(|share| share > 0.9) {
+                totals.entry(known.program.clone()).or_default().finished(known.progress.work);
+            }
+            is_there
+        });
+        for job in &seen.jobs {
+            let known = self.jobs.entry(job.id.clone()).or_default();
+            known.program.clone_from(&job.program);
+            known.progress.saw(job.busy_ns as f64 / 1e9, job.share);
+        }
+        while self.totals.len() > PROGRAMS_MAX {
+            self.totals.pop_first();
+        }
+        while self.efficiency.len() > PROGRAMS_MAX {
+            self.efficiency.pop_first();
+        }
+    }
+
+    fn outlook<'a>(&'a self, seen: &'a Observation) -> Outlook<'a> {
+        let curves = self.efficiency.get(&programs(seen)).cloned().unwrap_or_default().curves();
+        let mut outlook = Outlook::new(seen, &self.goals, &self.starts, curves, self.spending.known());
+        outlook.cap = self.parallelism.cap();
+        let total = |program: &str| self.totals.get(program).copied().unwrap_or_default();
+        let of_job = |known: &JobKnown| {
+            let before = total(&known.program).left(known.progress.work);
+            let Some(left) = known.progress.left() else { return before };
+            // What is known of the total says the less of what is left, the less that is.
+            let before = Guess { sigma: before.sigma * (1.0 + known.progress.work / left.median), ..before };
+            left.and(before)
+        };
+        let waiting = (0..seen.waiting_jobs.min(1_000)).map(|_| Totals::default().left(0.0));
+        outlook.left = Guess::sum(self.jobs.values().map(of_job).chain(waiting));
+        let is_known = |known: &JobKnown| known.progress.share.is_some_and(|share| share >= SHARE_MIN);
+        outlook.is_early = seen.waiting_jobs > 0 || !self.jobs.values().all(is_known);
+        outlook
+    }
+
+    /// Returns the number of machines to go to, and the rounds that agree on fewer.
+    fn follow(&self, choice: &Choice, now: u32, at_ms: u64) -> (u32, Fewer) {
+        let best = choice.best();
+        let wanted = best.size.nodes;
+        let is_better = choice.is_worth_it();
+        if wanted > now && (is_better || now == 0) {
+            let is_soon = self.raised_ms.is_some_and(|raised| at_ms < raised.saturating_add(ROUND_MS));
+            let step = if is_soon { now } else { now.saturating_mul(2).saturating_add(4) };
+            return (wanted.min(step), Fewer::default());
+        }
+        if wanted < now && is_better {
+            let mut fewer = self.fewer.clone();
+            if fewer.latest.is_empty() || at_ms >= fewer.at_ms.saturating_add(ROUND_MS) {
+                if fewer.latest.len() == ROUNDS_DOWN {
+                    fewer.latest.remove(0);
+                }
+                fewer.latest.push(wanted);
+                fewer.at_ms = at_ms;
+            }
+            let most = fewer.latest.iter().copied().max().filter(|_| fewer.latest.len() == ROUNDS_DOWN);
+            return (most.map_or(now, |most| most.min(now)), fewer);
+        }
+        (now, Fewer::default())
+    }
+
+    /// Without work the machines wait as long as new ones would take to start: then both cost the same.
+    fn without_work(&self, outlook: &Outlook<'_>) -> u32 {
+        let seen = outlook.seen;
+        let since_ms = self.idle_since_ms.unwrap_or(seen.at_ms);
+        let longest_s = seen.offers.iter().map(|offer| self.starts.median_s(offer)).fold(0.0, f64::max);
+        let idle_s = seen.at_ms.saturating_sub(since_ms) as f64 / 1000.0;
+        if idle_s >= longest_s { self.goals.min } else { outlook.nodes_now() }
+    }
+
+    /// Starts what is missing, and lets leave what is too much, each when its paid time ends.
+    fn carry_out(outlook: &Outlook<'_>, target: u32) -> Decision {
+        let mut decision = Decision::default();
+        let seen = outlook.seen;
+        let noticed =
+            seen.machines.iter().filter(|machine| machine.noticed && machine.state != MachineState::Leaving);
+        decision.leave.extend(noticed.map(|machine| machine.id.clone()));
+        let mut surplus = Vec::new();
+        for (place, (machine, tariff)) in outlook.staying().enumerate() {
+            let offer = seen.offers.iter().find(|offer| offer.name == machine.offer);
+            let is_too_many = place >= target as usize;
+            let is_paid = tariff.is_some()
+                && offer.is_some_and(|offer| {
+                    offer.quantum_ms > QUANTUM_FINE_MS && paid_left_ms(machine, offer, seen.at_ms) > LEAVE_MS
+                });
+            if is_too_many && !is_paid {
+                surplus.push(machine.id.clone());
+            } else {
+                *decision.wanted.entry(machine.offer.clone()).or_default() += 1;
+            }
+        }
+        // The first victim is the last of those that are to stay longest.
+        decision.leave.extend(surplus.into_iter().rev());
+        if target > outlook.nodes_now() {
+            let size = outlook.size(target.min(outlook.nodes_max()));
+            for (index, count) in size.into_iter().flat_map(|size| size.started) {
+                *decision.wanted.entry(seen.offers[index].name.clone()).or_default() += count;
+            }
+        }
+        decision
+    }
+
+    /// Lets machines leave, and starts none, as far as what is left of the budget does not pay for what they would be
+    /// billed until they have left. Returns whether that was so.
+    fn guard_budget(outlook: &Outlook<'_>, decision: &mut Decision) -> bool {
+        let Some(budget) = outlook.goals.budget else { return false };
+        let seen = outlook.seen;
+        let mut allowance = budget - outlook.spent;
+        let mut is_short = false;
+        for (machine, tariff) in outlook.staying() {
+            let Some(tariff) = tariff else { continue };
+            let used_ms = seen.at_ms.saturating_sub(billed_since_ms(machine));
+            let next = tariff.bill(used_ms.saturating_add(LEAVE_MS)) - tariff.bill(used_ms);
+            if next <= allowance || decision.leave.contains(&machine.id) {
+                allowance -= if decision.leave.contains(&machine.id) { 0.0 } else { next };
+                continue;
+            }
+            is_short = true;
+            decision.leave.push(machine.id.clone());
+            if let Some(count) = decision.wanted.get_mut(&machine.offer) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        for offer in &seen.offers {
+            let Some(tariff) = Tariff::of(offer) else { continue };
+            let have = outlook.staying().filter(|(machine, _)| machine.offer == offer.name);
+            let stay = have.filter(|(machine, _)| !decision.leave.contains(&machine.id)).count();
+            let stay = u32::try_from(stay).unwrap_or(u32::MAX);
+            let Some(count) = decision.wanted.get_mut(&offer.name) else { continue };
+            let each = tariff.bill(LEAVE_MS);
+            while *count > stay && each * f64::from(*count - stay) > allowance {
+                *count -= 1;
+                is_short = true;
+            }
+            allowance -= each * f64::from(count.saturating_sub(stay));
+        }
+        decision.wanted.retain(|_, count| *count > 0);
+        is_short
+    }
+}
+
+/// The programs of the running jobs, as one name.
+fn programs(seen: &Observation) -> String {
+    let names: BTreeSet<&str> = seen.jobs.iter().map(|job| &*job.program).collect();
+    names.into_iter().collect::<Vec<_>>().join(" and ")
+}

@@ -1,0 +1,304 @@
+//! Single decisions. What comes of many of them is in `tests/policy/`.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const AT_MS: u64 = 1_700_000_000_000;
+
+fn offer(name: &str, price: f64) -> OfferSeen {
+    OfferSeen {
+        name: name.into(),
+        workers: 4,
+        price_per_hour: Some(price),
+        max: 50,
+        start_ms: 40_000,
+        ..OfferSeen::default()
+    }
+}
+
+fn machine(number: u64, state: MachineState) -> MachineSeen {
+    let requested_ms = AT_MS - 600_000 + number;
+    MachineSeen {
+        id: format!("m{number}"),
+        offer: "a".into(),
+        state,
+        requested_ms,
+        joined_ms: (state == MachineState::Working).then_some(requested_ms + 40_000),
+        workers: if state == MachineState::Working { 4 } else { 0 },
+        ..MachineSeen::default()
+    }
+}
+
+/// A cluster of machines that work on a job of which a share is done.
+fn busy(at_ms: u64, machines: u64, share: f64, work_s: f64) -> Observation {
+    Observation {
+        at_ms,
+        workers: u32::try_from(machines * 4).unwrap(),
+        jobs: vec![JobSeen {
+            id: "1".into(),
+            program: "tsp".into(),
+            share: Some(share),
+            work: work_s * 100.0,
+            busy_ns: millis(work_s) * 1_000_000,
+            idle_ns: millis(work_s) * 10_000,
+            began_ms: AT_MS,
+        }],
+        machines: (0..machines).map(|number| machine(number, MachineState::Working)).collect(),
+        offers: vec![offer("a", 0.4)],
+        ..Observation::default()
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small, and not below 0")]
+fn millis(seconds: f64) -> u64 {
+    (seconds * 1000.0) as u64
+}
+
+/// Observes a job with `total` seconds of work until `share` is done, with a policy that may not act.
+fn taught(policy: &mut Policy, machines: u64, total: f64, share: f64) -> Observation {
+    let rounds = 40;
+    let mut seen = busy(AT_MS, machines, 0.0, 0.0);
+    for round in 1..=rounds {
+        let part = share * f64::from(round) / f64::from(rounds);
+        seen = busy(AT_MS + u64::try_from(round).unwrap() * 5_000, machines, part, part * total);
+        policy.decide(&seen);
+    }
+    seen
+}
+
+#[test]
+fn without_work_there_is_the_minimum() {
+    let mut policy = Policy::new(Goals { min: 2, max: 10, ..Goals::default() });
+    let mut seen = Observation { at_ms: AT_MS, offers: vec![offer("a", 0.4)], ..Observation::default() };
+    let decision = policy.decide(&seen);
+    assert_eq!((decision.nodes(), decision.table.len()), (2, 0));
+    assert_eq!(decision.reason, "2 nodes: there is no job");
+    seen.offers.clear();
+    let decision = policy.decide(&seen);
+    assert_eq!(decision.nodes(), 0);
+    assert!(decision.reason.contains("no offer"), "{}", decision.reason);
+}
+
+#[test]
+fn after_a_job_machines_wait_as_long_as_new_ones_would_start() {
+    let mut policy = Policy::new(Goals::default());
+    let mut seen = busy(AT_MS, 3, 0.99, 100.0);
+    policy.decide(&seen);
+    seen.jobs.clear();
+    seen.at_ms += 5_000;
+    assert_eq!(policy.decide(&seen).nodes(), 3);
+    seen.at_ms += 30_000;
+    assert_eq!(policy.decide(&seen).nodes(), 3);
+    seen.at_ms += 15_000;
+    let decision = policy.decide(&seen);
+    assert_eq!((decision.nodes(), decision.leave.len()), (0, 3));
+    // Billed by the hour, they stay until it is over.
+    seen.offers[0].quantum_ms = 3_600_000;
+    assert_eq!(policy.decide(&seen).nodes(), 3);
+    seen.at_ms = AT_MS + 3_000_000 - 20_000;
+    assert_eq!(policy.decide(&seen).leave, ["m2", "m1", "m0"], "the newest first");
+}
+
+#[test]
+fn begins_with_a_few_and_doubles() {
+    let mut policy = Policy::new(Goals { max: 50, ..Goals::default() });
+    let mut seen = Observation {
+        at_ms: AT_MS,
+        waiting_jobs: 1,
+        offers: vec![offer("a", 0.4)],
+        ..Observation::default()
+    };
+    assert_eq!(policy.decide(&seen).nodes(), 4, "of ten minutes of work nothing is known");
+    seen.machines = (0..4).map(|number| machine(number, MachineState::Starting)).collect();
+    seen.machines.iter_mut().for_each(|machine| machine.requested_ms = AT_MS);
+    seen.at_ms += 1_000;
+    assert_eq!(policy.decide(&seen).nodes(), 4, "it is not a round of its own");
+    seen.waiting_jobs = 100;
+    assert_eq!(policy.decide(&seen).nodes(), 4, "it is still not");
+    seen.at_ms += 4_000;
+    let decision = policy.decide(&seen);
+    assert_eq!(decision.nodes(), 12);
+    assert!(decision.table.iter().all(|size| size.finish_ms.is_none()), "it is too early to say");
+    assert!(decision.reason.contains("too early"), "{}", decision.reason);
+}
+
+#[test]
+fn a_deadline_decides_how_many() {
+    let far = AT_MS + 3_600_000;
+    let mut policy = Policy::new(Goals { max: 50, deadline_ms: Some(far), ..Goals::default() });
+    // 90,000 s are left, give or take a factor of two: 7 machines of 4 workers for an hour, or 14.
+    let seen = taught(&mut policy, 10, 100_000.0, 0.1);
+    let choice = policy.decide(&Observation { at_ms: seen.at_ms + 5_000, ..seen.clone() });
+    let best = choice.table.iter().find(|size| size.note.contains("best")).unwrap();
+    assert!((8..=22).contains(&best.nodes), "{choice:?}");
+    assert_eq!(choice.broken, None);
+    policy.set_goals(Goals { max: 50, deadline_ms: Some(AT_MS + 210_000), ..Goals::default() });
+    let choice = policy.decide(&Observation { at_ms: seen.at_ms + 10_000, ..seen });
+    assert_eq!(choice.broken, Some(Bound::Deadline));
+    assert_eq!(choice.nodes(), 24, "as many as a step allows");
+    assert!(choice.reason.contains("deadline is kept in only 0 of 100"), "{}", choice.reason);
+}
+
+#[test]
+fn what_would_be_changes_nothing() {
+    let mut policy = Policy::new(Goals { max: 50, ..Goals::default() });
+    let seen = taught(&mut policy, 10, 100_000.0, 0.3);
+    let before = policy.clone();
+    let table = policy.whatif(&seen, &[5, 30, 200, 30]);
+    assert_eq!(policy, before);
+    let nodes: Vec<u32> = table.iter().map(|size| size.nodes).collect();
+    assert_eq!(nodes, [5, 10, 30], "200 are not to be had");
+    assert!(table[1].now && !table[0].now);
+    let ends: Vec<u64> = table.iter().map(|size| size.finish_ms.unwrap().1).collect();
+    assert!(ends[0] > ends[1] && ends[1] > ends[2], "{table:?}");
+    // 70,000 s at 0.1 an hour are 1.94, and not much more is spent by more machines.
+    let cost = table[1].cost.unwrap() - policy.spent().unwrap();
+    assert!((1.5..2.6).contains(&cost), "{cost}");
+    assert!((table[0].cost.unwrap() / table[2].cost.unwrap() - 1.0).abs() < 0.2, "{table:?}");
+}
+
+#[test]
+fn an_unknown_price_is_not_nothing() {
+    let mut policy = Policy::new(Goals { max: 50, deadline_ms: Some(AT_MS + 7_200_000), ..Goals::default() });
+    let mut seen = taught(&mut policy, 10, 100_000.0, 0.3);
+    seen.offers[0].price_per_hour = None;
+    seen.machines.push(MachineSeen { id: "other".into(), ..machine(60, MachineState::Working) });
+    seen.at_ms += 5_000;
+    let decision = policy.decide(&seen);
+    assert_eq!(decision.spent, None);
+    let works = decision.table.iter().filter(|size| size.workers > 0);
+    assert!(works.clone().count() > 10);
+    assert!(works.clone().all(|size| size.cost.is_none() && size.finish_ms.is_some()));
+    assert_eq!(decision.broken, None);
+}
+
+#[test]
+fn without_money_nothing_runs() {
+    let goals = Goals { min: 1, budget: Some(0.0), then_suspend: true, ..Goals::default() };
+    let decision = Policy::new(goals).decide(&busy(AT_MS, 3, 0.5, 100.0));
+    assert_eq!((decision.nodes(), decision.leave.len(), decision.suspend), (0, 3, true));
+    assert!(decision.reason.contains("budget"), "{}", decision.reason);
+}
+
+#[test]
+fn a_machine_with_a_notice_is_replaced() {
+    let mut policy = Policy::new(Goals { max: 10, ..Goals::default() });
+    let mut seen = taught(&mut policy, 10, 1e6, 0.3);
+    seen.machines[4].noticed = true;
+    seen.at_ms += 5_000;
+    let decision = policy.decide(&seen);
+    assert_eq!(decision.leave, ["m4"]);
+    assert_eq!(decision.nodes(), 10);
+}
+
+#[test]
+fn an_offer_that_is_refused_is_left_out() {
+    let mut policy = Policy::new(Goals { max: 10, ..Goals::default() });
+    let mut seen = busy(AT_MS, 1, 0.001, 100.0);
+    seen.offers.push(OfferSeen { workers: 8, ..offer("dear", 4.0) });
+    assert_eq!(policy.decide(&seen).wanted.get("dear"), None);
+    seen.offers[0].refused = true;
+    seen.at_ms += 5_000;
+    let decision = policy.decide(&seen);
+    assert!(decision.wanted["dear"] >= 1 && decision.wanted["a"] == 1, "{decision:?}");
+}
+
+#[test]
+fn a_machine_that_never_comes_is_not_waited_for() {
+    let mut policy = Policy::new(Goals::default());
+    let mut seen = busy(AT_MS, 0, 0.0, 0.0);
+    seen.jobs[0].share = None;
+    seen.machines = vec![MachineSeen { requested_ms: AT_MS, ..machine(1, MachineState::Starting) }];
+    let mut times = Vec::new();
+    for round in 0..40 {
+        seen.at_ms = AT_MS + round * 5_000;
+        let decision = policy.decide(&seen);
+        assert!(decision.leave.is_empty());
+        for number in seen.machines.len()..decision.nodes() as usize {
+            times.push(round * 5);
+            let id = format!("more{number}");
+            let requested_ms = seen.at_ms;
+            seen.machines.push(MachineSeen { id, requested_ms, ..machine(1, MachineState::Starting) });
+        }
+    }
+    // More of them at once as long as nothing says that there is little to do, then one after the other.
+    assert!(times.iter().any(|at| *at >= 80), "{times:?}");
+    assert!(times.len() <= 6, "{times:?}");
+}
+
+fn any_machine() -> impl Strategy<Value = MachineSeen> {
+    let state =
+        prop_oneof![Just(MachineState::Starting), Just(MachineState::Working), Just(MachineState::Leaving)];
+    (0..40_u8, 0..4_u8, state, any::<u64>(), any::<Option<u64>>(), any::<u32>(), any::<bool>()).prop_map(
+        |(id, offer, state, requested_ms, joined_ms, workers, noticed)| MachineSeen {
+            id: id.to_string(),
+            offer: offer.to_string(),
+            state,
+            requested_ms,
+            joined_ms,
+            workers,
+            noticed,
+            zone: Some((id % 3).to_string()),
+            ..MachineSeen::default()
+        },
+    )
+}
+
+fn any_offer() -> impl Strategy<Value = OfferSeen> {
+    let number = any::<u64>();
+    (any::<u32>(), any::<Option<f64>>(), number, number, any::<u32>(), any::<Option<f64>>(), number).prop_map(
+        |(workers, price_per_hour, quantum_ms, minimum_ms, max, losses_per_hour, start_ms)| OfferSeen {
+            workers,
+            price_per_hour,
+            quantum_ms,
+            minimum_ms,
+            max,
+            losses_per_hour,
+            start_ms,
+            ..OfferSeen::default()
+        },
+    )
+}
+
+prop_compose! {
+    fn any_job()(id in 0..3_u8, share in any::<Option<f64>>(), work in any::<f64>(), busy_ns in any::<u64>(),
+                 idle_ns in any::<u64>()) -> JobSeen {
+        JobSeen { id: id.to_string(), share, work, busy_ns, idle_ns, ..JobSeen::default() }
+    }
+}
+
+prop_compose! {
+    fn any_observation()(at_ms in any::<u64>(), workers in any::<u32>(), waiting_jobs in any::<u32>(),
+                         machines in prop::collection::vec(any_machine(), 0..12),
+                         mut offers in prop::collection::vec(any_offer(), 0..4),
+                         jobs in prop::collection::vec(any_job(), 0..3)) -> Observation {
+        for (place, offer) in offers.iter_mut().enumerate() {
+            offer.name = place.to_string();
+        }
+        Observation { at_ms, workers, jobs, waiting_jobs, machines, offers, ..Observation::default() }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever is observed, there is an answer within the bounds, and it can be written down.
+    #[test]
+    fn any_observation_has_an_answer(seen in prop::collection::vec(any_observation(), 1..6), max in 1..100_u32,
+                                     deadline_ms in any::<Option<u64>>(), budget in any::<Option<u32>>(),
+                                     delay in any::<Option<u32>>()) {
+        let goals = Goals { max, deadline_ms, budget: budget.map(f64::from), delay_price: delay.map(f64::from),
+                            ..Goals::default() };
+        let mut policy = Policy::new(goals);
+        for seen in &seen {
+            let decision = policy.decide(seen);
+            prop_assert!(!decision.reason.is_empty());
+            // Machines that are paid for may stay beyond the maximum, but none is started.
+            prop_assert!(decision.nodes() <= max.max(u32::try_from(seen.machines.len()).unwrap()));
+            let written = serde_json::to_string(&policy).unwrap();
+            let read: Policy = serde_json::from_str(&written).unwrap();
+            prop_assert_eq!(&read, &policy);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Which machines go first.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use super::{MachineSeen, MachineState, Observation, OfferSeen, spending::billed_since_ms};
+
+/// Returns the ids of the machines that are not leaving yet, in the order in which they are to leave.
+///
+/// Those with a notice go first; then those that do not work yet, and perhaps never will; then the dearest for each
+/// worker; then those whose paid time ends soonest; then the newest. The last machine of each zone goes only after those, and the leader of the cluster last.
+pub fn victims(seen: &Observation) -> Vec<String> {
+    ordered(seen).into_iter().map(|machine| machine.id.clone()).collect()
+}
+
+/// Like [`victims`], as machines.
+pub(super) fn ordered(seen: &Observation) -> Vec<&MachineSeen> {
+    let offers: BTreeMap<&str, &OfferSeen> = seen.offers.iter().map(|offer| (&*offer.name, offer)).collect();
+    let mut machines: Vec<&MachineSeen> =
+        seen.machines.iter().filter(|machine| machine.state != MachineState::Leaving).collect();
+    machines.sort_by_cached_key(|machine| {
+        let offer = offers.get(&*machine.offer).copied();
+        let price = Reverse(millionths(offer.and_then(price_of_worker)));
+        // In minutes: within a second that is billed as a whole, no moment is better than another.
+        let left_min = offer.map_or(0, |offer| paid_left_ms(machine, offer, seen.at_ms) / 60_000);
+        let works = machine.state == MachineState::Working;
+        (!machine.noticed, works, price, left_min, Reverse(machine.requested_ms), machine.id.clone())
+    });
+    // From the last to the first: the one of each zone that would go last stays.
+    let mut zones = BTreeSet::new();
+    let mut rank: Vec<u8> = machines
+        .iter()
+        .rev()
+        .map(|machine| {
+            let is_last = !machine.noticed
+                && machine.state == MachineState::Working
+                && machine.zone.as_ref().is_some_and(|zone| zones.insert(zone));
+            if machine.leader && !machine.noticed { 2 } else { u8::from(is_last) }
+        })
+        .collect();
+    rank.reverse();
+    let mut ranked: Vec<_> = rank.into_iter().zip(machines).collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, machine)| machine).collect()
+}
+
+/// The price of a worker for an hour.
+fn price_of_worker(offer: &OfferSeen) -> Option<f64> {
+    Some(offer.price_per_hour? / f64::from(offer.workers.max(1)))
+}
+
+/// As a number that can be ordered; an unknown price is none.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and none is below 0")]
+fn millionths(price: Option<f64>) -> u64 {
+    (price.unwrap_or(0.0) * 1e6).round() as u64
+}
+
+/// How long a machine is still paid for.
+pub(super) fn paid_left_ms(machine: &MachineSeen, offer: &OfferSeen, at_ms: u64) -> u64 {
+    let used_ms = at_ms.saturating_sub(billed_since_ms(machine));
+    let quantum_ms = offer.quantum_ms.max(1);
+    let billed_ms = used_ms.div_ceil(quantum_ms).saturating_mul(quantum_ms).max(offer.minimum_ms);
+    billed_ms - used_ms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(id: &str, offer: &str, requested_ms: u64) -> MachineSeen {
+        MachineSeen {
+            id: id.into(),
+            offer: offer.into(),
+            state: MachineState::Working,
+            requested_ms,
+            ..MachineSeen::default()
+        }
+    }
+
+    fn seen(machines: Vec<MachineSeen>) -> Observation {
+        let offer = |name: &str, workers, price, quantum_ms| OfferSeen {
+            name: name.into(),
+            workers,
+            price_per_hour: Some(price),
+            quantum_ms,
+            ..OfferSeen::default()
+        };
+        let offers = vec![offer("small", 2, 0.4, 1_000), offer("large", 16, 1.6, 3_600_000)];
+        Observation { at_ms: 3_500_000, machines, offers, ..Observation::default() }
+    }
+
+    #[test]
+    fn the_dearest_goes_first_and_the_leader_last() {
+        let mut noticed = machine("noticed", "large", 0);
+        noticed.noticed = true;
+        let mut leader = machine("leader", "small", 3_400_000);
+        leader.leader = true;
+        let mut leaving = machine("leaving", "small", 0);
+        leaving.state = MachineState::Leaving;
+        let ends_soon = machine("ends-soon", "large", 0);
+        let starting = MachineSeen { state: MachineState::Starting, ..machine("starting", "small", 0) };
+        let seen = seen(vec![
+            leader,
+            starting,
+            leaving,
+            machine("paid-long", "large", 3_000_000),
+            ends_soon,
+            machine("old", "small", 1_000),
+            machine("new", "small", 3_000_000),
+            noticed,
+        ]);
+        assert_eq!(victims(&seen), ["noticed", "starting", "new", "old", "ends-soon", "paid-long", "leader"]);
+    }
+
+    #[test]
+    fn one_machine_of_each_zone_stays_longest() {
+        let of =
+            |id: &str, zone: &str, at| MachineSeen { zone: Some(zone.into()), ..machine(id, "small", at) };
+        let seen = seen(vec![of("a1", "a", 10), of("a2", "a", 20), of("b1", "b", 30), of("b2", "b", 40)]);
+        assert_eq!(victims(&seen), ["b2", "a2", "b1", "a1"]);
+    }
+}

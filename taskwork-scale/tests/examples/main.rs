@@ -1,0 +1,165 @@
+//! The scripts in `deploy/scale`, with programs that stand in for those of the clouds.
+//!
+//! That the real ones behave like these is not shown here: what they print was taken from their vendors' documents.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{fs, path::Path, process::Command};
+
+use serde_json::json;
+use taskwork_scale::connector::{
+    Connector, Key, Machine, MachineState, Why,
+    file::{open, parse},
+};
+use tempfile::TempDir;
+
+/// An example, with programs that stand in for others.
+struct Example {
+    folder: TempDir,
+    connector: Box<dyn Connector>,
+    offer: String,
+}
+
+fn here(path: &str) -> String {
+    format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Returns whether what the scripts need is on this machine.
+fn can_run() -> bool {
+    let can = |program: &str| {
+        Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success())
+    };
+    let can = can("bash") && can("jq");
+    if !can {
+        println!("SKIPPED: the scripts in deploy/scale need bash and jq");
+    }
+    can
+}
+
+impl Example {
+    fn new(name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // The script for ssh keeps files beside itself.
+        for file in [&format!("{name}.sh"), "user-data.sh"] {
+            fs::copy(here(&format!("../deploy/scale/{file}")), folder.path().join(file)).unwrap();
+        }
+        fs::write(folder.path().join("hosts"), "h1\nh2\nh3\n").unwrap();
+        let text = fs::read_to_string(here(&format!("../deploy/scale/{name}.json"))).unwrap();
+        let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let paths = format!("PATH={}:{}", here("tests/examples/stand-ins"), std::env::var("PATH").unwrap());
+        for verb in ["create", "list", "terminate"] {
+            let script = folder.path().join(format!("{name}.sh"));
+            file[verb] = json!([
+                "env",
+                paths,
+                "TASKWORK_ZK=zk1:2181",
+                "TASKWORK_AZ_IMAGE=an-image",
+                format!("STAND_IN={}", folder.path().display()),
+                script,
+                verb
+            ]);
+        }
+        let connector = parse(&file.to_string(), "demo", folder.path()).unwrap().connector;
+        let offer = connector.offers().last().unwrap().name.clone();
+        Self { folder, connector, offer }
+    }
+
+    fn file(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()
+    }
+
+    async fn listed(&self) -> Vec<Machine> {
+        self.connector.list().await.unwrap()
+    }
+
+    /// Creates machines, twice by the same key, and ends one of them.
+    async fn works(&self) {
+        let key: Key = "5b1c20aa-3".parse().unwrap();
+        assert_eq!(self.listed().await, []);
+        let made = self.connector.create(&self.offer, 2, &key).await.unwrap();
+        assert_eq!(made.len(), 2);
+        assert_eq!(
+            self.connector.create(&self.offer, 2, &key).await.unwrap(),
+            made,
+            "the same key, the same machines"
+        );
+        let listed = self.listed().await;
+        assert_eq!(listed.iter().map(|machine| machine.id.clone()).collect::<Vec<_>>(), made);
+        assert!(
+            listed.iter().all(|machine| machine.key.as_ref() == Some(&key) && machine.offer == self.offer),
+            "{listed:?}"
+        );
+        self.connector.terminate(&made[..1]).await.unwrap();
+        let listed = self.listed().await;
+        assert_eq!(listed[0].state, MachineState::Ending, "{listed:?}");
+        assert_ne!(listed[1].state, MachineState::Ending, "{listed:?}");
+    }
+
+    /// There are no more machines.
+    async fn refuses(&self) {
+        fs::write(self.folder.path().join("quota"), "").unwrap();
+        let refused = self.connector.create(&self.offer, 1, &"k-9".parse().unwrap()).await.unwrap_err();
+        assert_eq!(refused.why, Why::Exhausted, "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn clouds() {
+    if !can_run() {
+        return;
+    }
+    for (name, notice) in [("aws", "NOTICE=aws"), ("gcloud", "NOTICE=gcp"), ("az", "NOTICE=azure")] {
+        let example = Example::new(name);
+        example.works().await;
+        example.refuses().await;
+        let data = example.file("user-data");
+        for part in [
+            "#!/bin/bash\n",
+            "TASKWORK_ZK=zk1:2181\n",
+            "TASKWORK_LABELS=offer=",
+            "TASKWORK_MACHINE=$(",
+            notice,
+            "poweroff",
+        ] {
+            assert!(data.contains(part), "{name}: no {part:?} in\n{data}");
+        }
+        let checked =
+            Command::new("bash").arg("-n").arg(example.folder.path().join("user-data")).status().unwrap();
+        assert!(checked.success(), "{name}: the start script is no script");
+    }
+}
+
+#[tokio::test]
+async fn hosts_by_ssh() {
+    if !can_run() {
+        return;
+    }
+    let example = Example::new("ssh");
+    example.works().await;
+    assert_eq!(example.file("starts").lines().count(), 2, "a node is started once on each host");
+    let one = example.connector.create(&example.offer, 2, &"k-1".parse().unwrap()).await.unwrap();
+    assert_eq!(one.len(), 1, "the rest of three hosts");
+    let refused = example.connector.create(&example.offer, 1, &"k-2".parse().unwrap()).await.unwrap_err();
+    assert_eq!(refused.why, Why::Exhausted, "{refused:?}");
+}
+
+#[test]
+fn all_examples_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for file in fs::read_dir(here("../deploy/scale")).unwrap() {
+        let from = file.unwrap().path();
+        if from.extension().is_some_and(|end| end == "json") {
+            let to = folder.path().join(from.file_name().unwrap());
+            fs::copy(&from, &to).unwrap();
+            let opened = open(Path::new(&to), "demo");
+            // That of Slurm and that of Kubernetes name files of the user.
+            if let Err(error) = opened {
+                let name = from.file_stem().unwrap().to_string_lossy().into_owned();
+                assert!(["slurm", "kubernetes"].contains(&&*name), "{error}");
+            }
+            count += 1;
+        }
+    }
+    assert!(count >= 5, "{count}");
+}

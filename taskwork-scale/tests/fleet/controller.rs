@@ -1,0 +1,113 @@
+//! A controller that may be killed between any two of its steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::Rng as _;
+use taskwork_scale::{
+    connector::{Machine, MachineId},
+    fleet::{Action, Fleet, Limits, NodeSeen, Round, Standing, State},
+};
+
+use crate::world::{World, offers};
+
+/// The controller, and what it has written.
+#[derive(Debug)]
+pub(crate) struct Controller {
+    written: String,
+    fleet: Option<Fleet>,
+    pub(crate) killed: u64,
+}
+
+/// What is seen at the beginning of a round.
+struct Seen {
+    machines: Vec<Machine>,
+    nodes: Vec<NodeSeen>,
+}
+
+impl Controller {
+    pub(crate) fn new() -> Self {
+        Self { written: serde_json::to_string(&State::new("t")).unwrap(), fleet: None, killed: 0 }
+    }
+
+    /// The fleet as another controller would take it over.
+    fn taken_over(&self) -> Fleet {
+        Fleet::new(offers(), Limits::default(), serde_json::from_str(&self.written).unwrap())
+    }
+
+    /// Does what a controller does every few seconds.
+    pub(crate) fn round(&mut self, world: &mut World, wanted: &BTreeMap<String, u32>) {
+        // What was not seen is not acted upon.
+        let Some(machines) = world.list() else { return };
+        let seen = Seen { machines, nodes: world.nodes() };
+        let mut fleet = self.fleet.take().unwrap_or_else(|| self.taken_over());
+        let planned = fleet.plan(&round(world.now_ms, wanted, &seen));
+        if self.is_killed(world) {
+            return;
+        }
+        if world.faults.has(world.rng.random(), 0.05) {
+            // Not written, so nothing is done, and the controller reads again.
+            return;
+        }
+        self.written = serde_json::to_string(fleet.state()).unwrap();
+        for action in planned {
+            if self.is_killed(world) {
+                return;
+            }
+            match action {
+                Action::Create { offer, count, key } => {
+                    let answer = world.create(&offer, count, &key);
+                    if self.is_killed(world) {
+                        return;
+                    }
+                    fleet.created(world.now_ms, &key, &answer);
+                }
+                Action::Drain { node, .. } => {
+                    if world.drain(&node).is_none() {
+                        fleet.not_asked(&node);
+                    }
+                }
+                Action::Terminate { machines } => {
+                    let state: serde_json::Value = serde_json::from_str(&self.written).unwrap();
+                    let decided_ms = |id: &MachineId| {
+                        state["machines"][id.as_str()]["ending"]["since_ms"].as_u64().unwrap()
+                    };
+                    if world.terminate(&machines, decided_ms, Limits::default().drain_ms).is_err() {
+                        fleet.not_ended(&machines);
+                    }
+                }
+            }
+        }
+        self.fleet = Some(fleet);
+    }
+
+    fn is_killed(&mut self, world: &mut World) -> bool {
+        let is_killed = world.faults.has(world.rng.random(), 0.04);
+        self.killed += u64::from(is_killed);
+        is_killed
+    }
+
+    /// The machines that are there and were not chosen to go, of each offer, also those that are not listed yet.
+    pub(crate) fn staying(&self, world: &World) -> BTreeMap<String, u32> {
+        let seen = Seen { machines: world.everything(), nodes: world.nodes() };
+        let told: BTreeSet<&str> = world.told().collect();
+        let mut there = BTreeMap::new();
+        for machine in self.taken_over().machines(&round(world.now_ms, &BTreeMap::new(), &seen)) {
+            let is_real = seen.machines.iter().any(|real| real.id.as_str() == machine.id);
+            let leaves = matches!(machine.standing, Standing::Draining | Standing::Ending);
+            if is_real && !leaves && !told.contains(machine.id.as_str()) {
+                *there.entry(machine.offer).or_default() += 1;
+            }
+        }
+        there
+    }
+
+    /// Returns whether it remembers no request and no machine any more.
+    pub(crate) fn has_forgotten_all(&self) -> bool {
+        let state: serde_json::Value = serde_json::from_str(&self.written).unwrap();
+        ["requests", "machines"].iter().all(|name| state[name].as_object().unwrap().is_empty())
+    }
+}
+
+fn round<'a>(now_ms: u64, wanted: &'a BTreeMap<String, u32>, seen: &'a Seen) -> Round<'a> {
+    Round { now_ms, wanted, leave: &[], machines: &seen.machines, nodes: &seen.nodes }
+}

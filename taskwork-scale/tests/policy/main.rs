@@ -1,0 +1,20 @@
+//! The policy against an abstract cluster in a cloud: what it costs, what it keeps, and how it compares.
+//!
+//! `TASKWORK_LONG=1` runs 200 seeds of each scenario instead of a few, or `TASKWORK_SEEDS` of them, and asserts all
+//! bounds. The figures are printed (`--nocapture`).
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "times and numbers of a simulation, which are small"
+)]
+
+mod chance;
+mod trees;
+mod cloud;
+mod world;
+mod rivals;
+mod oracle;
+mod figures;
+mod costs;
+mod bounds;
+mod steadiness;

@@ -1,0 +1,156 @@
+//! Search trees, as the policy sees them: how much work there is, what share of it is said to be done, and how many
+//! workers it can keep busy, each over the part that is done.
+
+use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
+
+use crate::chance::normal;
+
+/// The shapes of trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// All parts of a level are alike.
+    Uniform,
+    /// Parts that are very different, as in UTS with binomial trees: the share wanders.
+    Binomial,
+    /// A long path with a subtree at each of its states: most of the share is done early.
+    Comb,
+    /// A good solution is found late and cuts off most of what was left.
+    LateIncumbent,
+    /// Over in seconds.
+    Tiny,
+    /// One state after another.
+    Chain,
+}
+
+impl Shape {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Uniform, Self::Binomial, Self::Comb, Self::LateIncumbent, Self::Tiny, Self::Chain];
+    /// Those that a cluster can work on for at least 20 minutes.
+    pub(crate) const LONG: [Self; 5] =
+        [Self::Uniform, Self::Binomial, Self::Comb, Self::LateIncumbent, Self::Chain];
+}
+
+/// A tree of known size.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    /// Its work, in seconds of one worker that is alone.
+    pub(crate) work: f64,
+    /// What one worker loses to others, and for each of them.
+    alpha: f64,
+    beta: f64,
+    /// How much of what is lost is idle time; the rest makes the workers slower.
+    idle_part: f64,
+    /// The share that is said to be done after each thousandth.
+    shares: Vec<f64>,
+    /// The number of workers that it feeds after each thousandth.
+    feeds: Vec<f64>,
+}
+
+const STEPS: usize = 1000;
+
+impl Tree {
+    pub(crate) fn new(shape: Shape, seed: u64) -> Self {
+        let mut chance = SmallRng::seed_from_u64(seed ^ 0x7ee5);
+        let work = match shape {
+            // 20 minutes to three hours of 500 workers.
+            Shape::Uniform | Shape::Binomial | Shape::LateIncumbent => {
+                500.0 * 1200.0 * 9_f64.powf(chance.random::<f64>())
+            }
+            Shape::Comb => 100.0 * 1200.0 * 9_f64.powf(chance.random::<f64>()),
+            Shape::Tiny => 20.0 * 15_f64.powf(chance.random::<f64>()),
+            Shape::Chain => 1200.0 * 6_f64.powf(chance.random::<f64>()),
+        };
+        let alpha = 1.5e-4 * normal(&mut chance).exp();
+        let beta = 1e-7 * normal(&mut chance).exp();
+        let idle_part = chance.random_range(0.4..1.0);
+        let mut shares = shares(shape, &mut chance);
+        // Small errors, which are gone at the end; what is done never becomes less.
+        let mut before: f64 = 0.0;
+        for share in &mut shares {
+            before = before.max(*share * (1.0 + 0.01 * (1.0 - *share) * normal(&mut chance))).min(1.0);
+            *share = before;
+        }
+        let feeds = feeds(shape, work, &mut chance);
+        Self { work, alpha, beta, idle_part, shares, feeds }
+    }
+
+    /// A uniform tree whose last task takes half an hour.
+    pub(crate) fn with_a_long_last_task(seed: u64) -> Self {
+        let mut tree = Self::new(Shape::Uniform, seed);
+        tree.work = 600_000.0;
+        for fed in tree.feeds.iter_mut().rev().take(4) {
+            *fed = 1.0;
+        }
+        tree
+    }
+
+    /// The share that is said to be done after a part of the work.
+    pub(crate) fn share(&self, part: f64) -> f64 {
+        at(&self.shares, part)
+    }
+
+    /// How many workers it feeds after a part of the work.
+    pub(crate) fn feeds(&self, part: f64) -> f64 {
+        at(&self.feeds, part)
+    }
+
+    /// The useful and the busy ones among so many workers, after a part of the work.
+    pub(crate) fn useful(&self, workers: f64, part: f64) -> (f64, f64) {
+        let fed = workers.min(self.feeds(part));
+        let lost = self.alpha * (fed - 1.0).max(0.0) + self.beta * fed * (fed - 1.0).max(0.0);
+        (fed / (1.0 + lost), fed / (1.0 + lost * self.idle_part))
+    }
+}
+
+fn at(values: &[f64], part: f64) -> f64 {
+    let place = part.clamp(0.0, 1.0) * (values.len() - 1) as f64;
+    let low = place.floor();
+    let (one, two) = (values[low as usize], values[(low as usize + 1).min(values.len() - 1)]);
+    one + (two - one) * (place - low)
+}
+
+fn shares(shape: Shape, chance: &mut SmallRng) -> Vec<f64> {
+    let parts = (0..=STEPS).map(|step| step as f64 / STEPS as f64);
+    match shape {
+        Shape::Uniform | Shape::Tiny | Shape::Chain => parts.collect(),
+        Shape::Binomial => {
+            // The share is a power of the part, and the exponent wanders until it is 1 at the end.
+            let mut off: f64 = 0.5 * normal(chance);
+            parts
+                .map(|part: f64| {
+                    let share = part.powf((off * (1.0 - part)).exp());
+                    off += normal(chance) * (0.6 / STEPS as f64).sqrt();
+                    share
+                })
+                .collect()
+        }
+        Shape::Comb => {
+            let power = chance.random_range(0.4..0.8);
+            parts.map(|part: f64| part.powf(power)).collect()
+        }
+        Shape::LateIncumbent => {
+            let (found, before) = (chance.random_range(0.15..0.5), chance.random_range(0.1..0.5));
+            parts.map(|part| if part < found { part * before } else { part }).collect()
+        }
+    }
+}
+
+fn feeds(shape: Shape, work: f64, chance: &mut SmallRng) -> Vec<f64> {
+    let level = match shape {
+        Shape::Comb => chance.random_range(40.0..200.0),
+        Shape::Chain => 1.0,
+        Shape::Tiny => 64.0,
+        Shape::Binomial => 1_500.0,
+        _ => 20_000.0,
+    };
+    let parts = (0..=STEPS).map(|step| step as f64 / STEPS as f64);
+    parts
+        .map(|part| {
+            // At first there is one task, at the end there are few; both are short.
+            let edge = (1.0 + part * work * 20.0).min(1.0 + (1.0 - part) * work);
+            let wave = if shape == Shape::Binomial { 1.0 + 0.7 * (part * 40.0).sin() } else { 1.0 };
+            (level * wave).min(edge).max(1.0)
+        })
+        .collect()
+}

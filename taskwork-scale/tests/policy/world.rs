@@ -1,0 +1,201 @@
+//! A run: a tree, a cloud, and somebody who decides every five seconds.
+
+use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
+use taskwork_scale::policy::{Candidate, Decision, JobSeen, Observation, Policy};
+
+use crate::{
+    chance::normal,
+    cloud::{Cloud, Kind},
+    trees::Tree,
+};
+
+/// When a run begins, in milliseconds since 1970.
+pub(crate) const BEGAN_MS: u64 = 1_700_000_000_000;
+const STEP_MS: u64 = 1_000;
+const ROUND_MS: u64 = 5_000;
+/// A run that takes longer has failed: four days.
+const END_MS: u64 = 4 * 86_400_000;
+
+/// Whoever decides how many machines there are.
+pub(crate) trait Controller {
+    fn decide(&mut self, seen: &Observation) -> Decision;
+}
+
+impl Controller for Policy {
+    fn decide(&mut self, seen: &Observation) -> Decision {
+        Self::decide(self, seen)
+    }
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Outcome {
+    /// Until the tree was searched; `None` if that did not happen.
+    pub(crate) took_s: Option<f64>,
+    pub(crate) spent: f64,
+    /// How far the budget was exceeded beyond one quantum of each machine, at the worst moment.
+    pub(crate) over_budget: f64,
+    /// Worker seconds, and the useful ones among them.
+    pub(crate) worker_s: f64,
+    pub(crate) useful_s: f64,
+    /// The wanted number of nodes over time.
+    pub(crate) wanted: Vec<(f64, u32)>,
+    /// The bands of the finish that were told, with the share that was said to be done.
+    pub(crate) bands: Vec<(f64, (u64, u64))>,
+    /// When what the tree feeds fell below 2 for good, if it did before the end.
+    pub(crate) thin_s: Option<f64>,
+    pub(crate) suspended: bool,
+    pub(crate) joined: u32,
+}
+
+impl Outcome {
+    /// Money and delay.
+    pub(crate) fn total(&self, delay_price: f64) -> f64 {
+        self.spent + delay_price * self.took_s.unwrap_or(f64::INFINITY) / 3600.0
+    }
+
+    /// How often the wanted number turned from more to fewer, or back, from a time on.
+    pub(crate) fn turns(&self, from_s: f64) -> u32 {
+        let (mut turns, mut direction) = (0, 0);
+        let from = self.wanted.partition_point(|(at_s, _)| *at_s < from_s);
+        for pair in self.wanted[from..].windows(2) {
+            let change = i64::from(pair[1].1) - i64::from(pair[0].1);
+            if change != 0 {
+                turns += u32::from(direction != 0 && change.signum() != direction);
+                direction = change.signum();
+            }
+        }
+        turns
+    }
+}
+
+/// What a run is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    pub(crate) tree: Tree,
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) seed: u64,
+    pub(crate) budget: Option<f64>,
+}
+
+/// What has happened in a run so far.
+#[derive(Debug)]
+struct Run<'a> {
+    world: &'a World,
+    cloud: Cloud,
+    chance: SmallRng,
+    outcome: Outcome,
+    now_ms: u64,
+    /// The work that is done, in seconds of one worker that is alone, and what the job says of it.
+    done: f64,
+    job: JobSeen,
+    busy_s: f64,
+    idle_s: f64,
+    granted: f64,
+    refused: f64,
+    /// By what the speed is off, as a logarithm.
+    speed_off: f64,
+    next_share: f64,
+}
+
+impl World {
+    /// Lets somebody decide until the tree is searched.
+    pub(crate) fn run(&self, controller: &mut dyn Controller) -> Outcome {
+        let job = JobSeen { id: "job".to_owned(), program: "tree".to_owned(), ..JobSeen::default() };
+        let mut run = Run {
+            world: self,
+            cloud: Cloud::new(self.kinds.clone(), self.seed),
+            chance: SmallRng::seed_from_u64(self.seed ^ 0xa11),
+            outcome: Outcome::default(),
+            now_ms: 0,
+            done: 0.0,
+            job,
+            busy_s: 0.0,
+            idle_s: 0.0,
+            granted: 0.0,
+            refused: 0.0,
+            speed_off: 0.0,
+            next_share: 0.3,
+        };
+        while run.done < self.tree.work && run.now_ms < END_MS {
+            run.cloud.advance(BEGAN_MS + run.now_ms);
+            if run.now_ms.is_multiple_of(ROUND_MS) {
+                run.round(controller);
+            }
+            if run.outcome.suspended && run.cloud.workers + run.cloud.leaving_workers == 0 {
+                break;
+            }
+            run.step();
+        }
+        let mut outcome = run.outcome;
+        outcome.took_s = (run.done >= self.tree.work).then_some(run.now_ms as f64 / 1000.0);
+        outcome.spent = run.cloud.spent(BEGAN_MS + run.now_ms);
+        outcome.joined = run.cloud.joined;
+        outcome
+    }
+}
+
+impl Run<'_> {
+    fn part(&self) -> f64 {
+        self.done / self.world.tree.work
+    }
+
+    /// Lets the controller see, decide, and be obeyed.
+    fn round(&mut self, controller: &mut dyn Controller) {
+        let (at_ms, now_s, tree) = (BEGAN_MS + self.now_ms, self.now_ms as f64 / 1000.0, &self.world.tree);
+        let (machines, offers) = self.cloud.seen(at_ms);
+        let share = tree.share(self.part());
+        self.job.share = (self.busy_s > 0.0).then_some(share);
+        (self.job.busy_ns, self.job.idle_ns) = ((self.busy_s * 1e9) as u64, (self.idle_s * 1e9) as u64);
+        let seen = Observation {
+            at_ms,
+            workers: self.cloud.workers,
+            steals_granted: Some(self.granted as u64),
+            steals_refused: Some(self.refused as u64),
+            jobs: vec![self.job.clone()],
+            machines,
+            offers,
+            ..Observation::default()
+        };
+        let decision = controller.decide(&seen);
+        self.cloud.obey(&decision, at_ms);
+        self.outcome.wanted.push((now_s, decision.nodes()));
+        self.outcome.suspended |= decision.suspend;
+        let now = decision.table.iter().find(|candidate| candidate.now);
+        if let Some(Candidate { finish_ms: Some(band), .. }) = now
+            && share >= self.next_share
+        {
+            self.outcome.bands.push((share, *band));
+            self.next_share = share + 0.1;
+        }
+        if tree.feeds(self.part()) < 2.0 && self.part() > 0.01 {
+            self.outcome.thin_s.get_or_insert(now_s);
+        }
+        if let Some(budget) = self.world.budget {
+            let over = self.cloud.spent(at_ms) - budget - self.cloud.quanta();
+            self.outcome.over_budget = self.outcome.over_budget.max(over);
+        }
+    }
+
+    /// Lets a second pass.
+    fn step(&mut self) {
+        // Leaving nodes are at half of their work, on average.
+        let workers = f64::from(self.cloud.workers) + 0.5 * f64::from(self.cloud.leaving_workers);
+        let (useful, busy) = self.world.tree.useful(workers, self.part());
+        // The speed wanders by three in a hundred, within about a minute.
+        self.speed_off = 0.98 * self.speed_off + 0.006 * normal(&mut self.chance);
+        let asked = (workers - busy) * 2.0;
+        let is_thin = self.world.tree.feeds(self.part()) < workers;
+        let in_vain = if is_thin { 0.95 } else { self.chance.random_range(0.2..0.4) };
+        self.granted += asked * (1.0 - in_vain);
+        self.refused += asked * in_vain;
+        let speed = useful * self.speed_off.exp();
+        self.done += speed;
+        self.job.work += speed * 1000.0;
+        self.busy_s += busy;
+        self.idle_s += workers - busy;
+        self.outcome.worker_s += workers;
+        self.outcome.useful_s += useful;
+        self.now_ms += STEP_MS;
+    }
+}

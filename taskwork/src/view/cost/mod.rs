@@ -1,0 +1,308 @@
+//! What nodes cost while they are observed: their time, by what they did in it, and money where they say their price.
+//!
+//! ```text
+//! members ──time since the last tick──▶ credit ──▶ total, hours, labels
+//! reports ──time of workers since the last one, at most the credit──▶ busy, starting; the rest is idle
+//! ```
+//!
+//! A node counts from when it is seen to be a member until it is seen to be gone, also while ZooKeeper does not answer.
+//! What a report says counts in the hour in which it is seen. Reports may say anything, so that they never make a node
+//! busier than it was there. What a job has cost is independent of that: nodes report all they have done for it.
+
+mod price;
+mod shown;
+mod spent;
+mod sums;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zk::{Labels, figures::EventKind, job::JobState, membership::Member};
+
+pub use self::spent::{Costs, CostsAbout, CostsDelta, JobCost, Money, Spent};
+use self::{
+    price::{Price, PriceError},
+    shown::Shown,
+    spent::pay,
+    sums::{ByLabel, Part},
+};
+use super::{
+    frozen::Frozen,
+    raw::{Raw, RawJob},
+};
+use crate::figures::WorkerTimes;
+
+/// The maximum number of nodes whose price is remembered after they are gone.
+const GONE_MAX: usize = 16_384;
+/// The number of hours that are kept one by one.
+const HOURS_MAX: usize = 31 * 24;
+/// The maximum number of currencies.
+const CURRENCIES_MAX: usize = 4;
+const HOUR_MS: u64 = 3_600_000;
+
+/// Counts what nodes cost.
+#[derive(Debug, Default)]
+pub(super) struct CostCount {
+    since_ms: Option<u64>,
+    /// The time up to which everything is counted.
+    counted_ms: u64,
+    nodes: BTreeMap<String, Node>,
+    /// What is known of the times of nodes, by jobs and nodes.
+    times: BTreeMap<String, BTreeMap<String, Known>>,
+    /// The number of jobs at which each node is at work.
+    at_work: BTreeMap<String, u32>,
+    currencies: BTreeSet<String>,
+    total: Spent,
+    hours: BTreeMap<u64, Spent>,
+    labels: ByLabel,
+    shown: Shown,
+}
+
+/// A node that is, or was, a member.
+#[derive(Debug)]
+struct Node {
+    /// What it says of itself; nothing once it is gone.
+    member: Option<Frozen<Member>>,
+    workers: u32,
+    price: Result<Option<Price>, String>,
+    /// The places of its labels.
+    labels: Vec<usize>,
+    /// Whether it was told to leave.
+    leaves: bool,
+    /// The time for which it was there and not leaving, of which no report has said yet what it did, in milliseconds.
+    credit_ms: u64,
+    /// The tick at which it was gone.
+    gone: u64,
+}
+
+/// The times of a node's workers for a job.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    last: WorkerTimes,
+    /// Those of before it took the job again: then it begins from 0.
+    earlier: WorkerTimes,
+}
+
+impl CostCount {
+    /// Counts what was spent up to a tick. `is_first` is whether nothing was shown before: what nodes have done until then
+    /// was not observed.
+    pub(super) fn tick(&mut self, seq: u64, at_ms: u64, raw: &Raw, is_silent: bool, is_first: bool) {
+        if is_silent {
+            return;
+        }
+        let is_begun = self.since_ms.is_some();
+        let from_ms = if is_begun { self.counted_ms } else { at_ms };
+        self.since_ms.get_or_insert(at_ms);
+        self.counted_ms = at_ms;
+        self.count_members(from_ms, at_ms, raw, is_begun);
+        self.count_departed(seq, from_ms, at_ms, raw);
+        self.count_reports(at_ms, raw, is_first);
+        while self.hours.len() > HOURS_MAX {
+            self.hours.pop_first();
+        }
+        self.show(seq, at_ms);
+    }
+
+    fn count_members(&mut self, from_ms: u64, at_ms: u64, raw: &Raw, is_begun: bool) {
+        for (name, joined) in &raw.members {
+            // Those without workers have submitted something.
+            let Some(member) = joined.member.as_ref().filter(|member| member.workers > 0) else { continue };
+            let known = self.nodes.get(name).and_then(|node| node.member.as_ref());
+            // Who was there before this began counts from then on.
+            let begin_ms = if known.is_some() || !is_begun { from_ms } else { from_ms.max(joined.since_ms) };
+            if !known.is_some_and(|known| known.is_same(member)) {
+                self.meet(name, member);
+            }
+            let Some(node) = self.nodes.get_mut(name) else { continue };
+            let is_draining = node.leaves || raw.draining.contains(name);
+            let there_ms = at_ms.saturating_sub(begin_ms);
+            if !is_draining {
+                node.credit_ms = node.credit_ms.saturating_add(there_ms);
+            }
+            self.add(name, at_ms, there_ms, Part::There { draining: is_draining });
+        }
+    }
+
+    /// Takes in what a member says of itself.
+    fn meet(&mut self, name: &str, member: &Frozen<Member>) {
+        let price = self.price_of(&member.labels);
+        let labels = self.labels.places_of(&member.labels);
+        let node = self.nodes.entry(name.to_owned()).or_insert(Node {
+            member: None,
+            workers: 0,
+            price: Ok(None),
+            labels: Vec::new(),
+            leaves: false,
+            credit_ms: 0,
+            gone: 0,
+        });
+        (node.member, node.workers, node.price, node.labels) =
+            (Some(member.clone()), member.workers, price, labels);
+    }
+
+    fn price_of(&mut self, labels: &Labels) -> Result<Option<Price>, String> {
+        let price = Price::of(labels).map_err(|error: PriceError| error.to_string())?;
+        let Some(price) = price else { return Ok(None) };
+        if self.currencies.len() >= CURRENCIES_MAX && !self.currencies.contains(&price.currency) {
+            let others: Vec<&str> = self.currencies.iter().map(String::as_str).collect();
+            return Err(format!(
+                "label currency={} is one too many: other nodes have prices in {}",
+                price.currency,
+                others.join(", ")
+            ));
+        }
+        self.currencies.insert(price.currency.clone());
+        Ok(Some(price))
+    }
+
+    fn count_departed(&mut self, seq: u64, from_ms: u64, at_ms: u64, raw: &Raw) {
+        let here = self.nodes.iter().filter(|(_, node)| node.member.is_some());
+        let gone: Vec<String> =
+            here.map(|(name, _)| name).filter(|name| !raw.members.contains_key(*name)).cloned().collect();
+        for name in gone {
+            let until_ms = raw.departed.get(&name).map_or(at_ms, |departed| departed.at_ms).min(at_ms);
+            let there_ms = until_ms.saturating_sub(from_ms);
+            let Some(node) = self.nodes.get_mut(&name) else { continue };
+            (node.member, node.gone) = (None, seq);
+            let is_draining = node.leaves;
+            if !is_draining {
+                node.credit_ms = node.credit_ms.saturating_add(there_ms);
+            }
+            self.add(&name, at_ms, there_ms, Part::There { draining: is_draining });
+        }
+        let gone = || self.nodes.iter().filter(|(_, node)| node.member.is_none());
+        let surplus = gone().count().saturating_sub(GONE_MAX);
+        if surplus > 0 {
+            let mut earliest: Vec<(u64, String)> =
+                gone().map(|(name, node)| (node.gone, name.clone())).collect();
+            earliest.sort();
+            for (_, name) in earliest.into_iter().take(surplus) {
+                self.nodes.remove(&name);
+            }
+        }
+    }
+
+    fn count_reports(&mut self, at_ms: u64, raw: &Raw, is_first: bool) {
+        let mut spent: Vec<(String, u64, u64)> = Vec::new();
+        self.at_work.clear();
+        for (id, job) in &raw.jobs {
+            if job.record.as_ref().is_some_and(|record| record.state == JobState::Running) {
+                for (node, _) in job.at_work(raw) {
+                    *self.at_work.entry(node.to_owned()).or_default() += 1;
+                }
+            }
+            // What was forgotten was counted.
+            if !job.dirty || job.forgotten {
+                continue;
+            }
+            let known = self.times.entry(id.clone()).or_default();
+            for (name, report) in &job.reports {
+                let since = known.entry(name.clone()).or_default().note(report.figures.times);
+                if report.timeline.iter().any(|event| event.kind == EventKind::ToldToLeave)
+                    && let Some(node) = self.nodes.get_mut(name)
+                {
+                    node.leaves |= !report.last;
+                }
+                let ns = [since.searching_ns.saturating_add(since.handling_ns), since.starting_ns];
+                if !is_first && ns != [0, 0] {
+                    spent.push((name.clone(), ns[0], ns[1]));
+                }
+            }
+            known.retain(|name, _| job.reports.contains_key(name));
+        }
+        self.times.retain(|id, _| raw.jobs.get(id).is_some_and(|job| !job.reports.is_empty()));
+        for (name, busy_ns, starting_ns) in spent {
+            let Some(node) = self.nodes.get_mut(&name) else { continue };
+            let [busy_ms, starting_ms] = [busy_ns, starting_ns].map(|ns| node_ms(ns, node.workers));
+            let whole_ms = busy_ms + starting_ms;
+            let share = if whole_ms > node.credit_ms as f64 { node.credit_ms as f64 / whole_ms } else { 1.0 };
+            let [busy_ms, starting_ms] = [busy_ms, starting_ms].map(|ms| rounded(ms * share));
+            node.credit_ms = node.credit_ms.saturating_sub(busy_ms + starting_ms);
+            self.add(&name, at_ms, busy_ms, Part::Busy);
+            self.add(&name, at_ms, starting_ms, Part::Starting);
+        }
+    }
+
+    /// Adds a part of a node's time to all sums.
+    fn add(&mut self, name: &str, at_ms: u64, ms: u64, part: Part) {
+        let Some(node) = self.nodes.get(name).filter(|_| ms > 0) else { return };
+        let price = node.price.as_ref().ok().and_then(Option::as_ref);
+        self.total.add(ms, part, price);
+        self.hours.entry(at_ms / HOUR_MS).or_default().add(ms, part, price);
+        for &place in &node.labels {
+            self.labels.sums[place].1.add(ms, part, price);
+        }
+    }
+
+    /// Returns what a job has cost; `None` if no node has reported on it.
+    pub(super) fn of_job(&self, id: &str, job: &RawJob, raw: &Raw) -> Option<JobCost> {
+        let known = self.times.get(id).filter(|known| !known.is_empty())?;
+        let mut cost =
+            JobCost { nodes: u32::try_from(known.len()).unwrap_or(u32::MAX), ..JobCost::default() };
+        let (mut busy, mut starting, mut whole, mut unpriced) = (0.0, 0.0, 0.0, 0.0);
+        for (name, known) in known {
+            let Some(node) = self.nodes.get(name) else {
+                cost.unseen += 1;
+                cost.unpriced += 1;
+                continue;
+            };
+            let mut times = known.earlier;
+            times += known.last;
+            let ms = |ns| node_ms(ns, node.workers);
+            let its = ms(times.total_ns());
+            busy += ms(times.searching_ns.saturating_add(times.handling_ns));
+            starting += ms(times.starting_ns);
+            whole += its;
+            if let Ok(Some(price)) = &node.price {
+                pay(&mut cost.spent.money, &price.currency, price.of_ms(its));
+            } else {
+                cost.unpriced += 1;
+                unpriced += its;
+            }
+        }
+        let spent = &mut cost.spent;
+        (spent.node_ms, spent.unpriced_ms) = (rounded(whole), rounded(unpriced));
+        (spent.busy_ms, spent.starting_ms) = (rounded(busy), rounded(starting));
+        if job.record.as_ref().is_some_and(|record| record.state == JobState::Running) {
+            for (name, _) in job.at_work(raw) {
+                let jobs = self.at_work.get(name).copied().unwrap_or(1).max(1);
+                if let Some(Ok(Some(price))) = self.nodes.get(name).map(|node| &node.price) {
+                    pay(&mut cost.an_hour, &price.currency, price.an_hour / f64::from(jobs));
+                }
+            }
+        }
+        Some(cost)
+    }
+}
+
+/// Returns the time of a node that is a time of its workers, in milliseconds.
+fn node_ms(ns: u64, workers: u32) -> f64 {
+    ns as f64 / 1e6 / f64::from(workers.max(1))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a conversion of floats saturates"
+)]
+fn rounded(ms: f64) -> u64 {
+    ms.round() as u64
+}
+
+impl Known {
+    /// Takes what a node has reported. Returns what is new in it.
+    fn note(&mut self, times: WorkerTimes) -> WorkerTimes {
+        let last = std::mem::replace(&mut self.last, times);
+        if times.total_ns() < last.total_ns() {
+            self.earlier += last;
+            return times;
+        }
+        WorkerTimes {
+            searching_ns: times.searching_ns.saturating_sub(last.searching_ns),
+            handling_ns: times.handling_ns.saturating_sub(last.handling_ns),
+            looking_ns: times.looking_ns.saturating_sub(last.looking_ns),
+            starting_ns: times.starting_ns.saturating_sub(last.starting_ns),
+        }
+    }
+}

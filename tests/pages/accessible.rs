@@ -1,0 +1,139 @@
+//! Whether everybody can use the pages: with a keyboard, a screen reader, weak sight. axe-core looks for what hinders
+//! them on each page and in both themes, and nothing of it may be serious.
+//!
+//! `cargo xtask test --long` brings axe-core, and says by the variable `TASKWORK_AXE` where it is.
+
+use std::{env, fs, time::Duration};
+
+use serde_json::{Value, json};
+use taskwork_tests::cluster::{Cluster, Running};
+use tokio::time::timeout;
+use zk_server::Setup;
+
+use crate::{browser::Browser, choose_theme, picture, url};
+
+/// The maximum time of one look at a page.
+const LOOK_MAX: Duration = Duration::from_secs(60);
+
+/// What WCAG 2.2 wants and not every version of axe-core looks for by itself: places to click have a size, and whoever
+/// says aloud what is written on a button reaches it.
+const MORE: &str = "{ 'target-size': { enabled: true }, 'label-content-name-mismatch': { enabled: true } }";
+
+/// Returns the script; `None`, with a word about it, where there is none.
+fn script() -> Option<String> {
+    let read = env::var_os("TASKWORK_AXE").map(fs::read_to_string);
+    if let Some(Ok(script)) = read {
+        return Some(script);
+    }
+    let what = "TASKWORK_AXE names no script that can be read: whether everybody can use the pages is NOT CHECKED. \
+                cargo xtask test --long brings it";
+    assert!(env::var_os("CI").is_none_or(|value| value != "true"), "{what}: {read:?}");
+    eprintln!("!!! WARNING: {what}: {read:?}");
+    None
+}
+
+/// Looks for what hinders people on the page that is shown, and returns the rules that it breaks, each with its impact.
+async fn look(browser: &Browser, axe: &str) -> Vec<(String, String)> {
+    if browser.eval("typeof window.axe").await == "undefined" {
+        browser.run(axe).await;
+    }
+    let looking = format!(
+        "axe.run(document, {{ resultTypes: ['violations'], rules: {MORE} }}).then((found) => ({{
+           rules: found.passes.length,
+           broken: found.violations.map(({{ id, impact, help, nodes }}) => ({{
+             rule: id, impact, help, where: nodes.slice(0, 4).map(({{ html, failureSummary }}) => [html, failureSummary]),
+           }})),
+         }}))"
+    );
+    let found = timeout(LOOK_MAX, browser.eval_later(&looking)).await.expect("axe-core looks at a page");
+    assert!(found["rules"].as_u64() > Some(5), "it has looked at the page: {found}");
+    let broken = found["broken"].as_array().expect("a list");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    for one in broken {
+        println!("{one:#}");
+    }
+    broken.iter().map(|one| (text(&one["impact"]), text(&one["rule"]))).collect()
+}
+
+/// Looks at a page in both themes, and returns what serious was found.
+async fn look_at(browser: &Browser, axe: &str, name: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for theme in ["light", "dark"] {
+        choose_theme(browser, theme).await;
+        picture(browser, &format!("{name}-{theme}.png")).await;
+        let broken = look(browser, axe).await;
+        println!("{name}, {theme}: {broken:?}");
+        let serious = broken.into_iter().filter(|(impact, _)| impact == "serious" || impact == "critical");
+        found.extend(serious.map(|(impact, rule)| format!("{name}, {theme}: {rule} ({impact})")));
+    }
+    found
+}
+
+/// Begins to serve pages that only those who have a token may see.
+fn guarded(cluster: &Cluster) -> Running {
+    let token = cluster.folder().join("token");
+    fs::write(&token, "a token of at least twenty characters").unwrap();
+    fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let arguments = ["dashboard", "--listen", "127.0.0.1:0", "--token-file", token.to_str().unwrap()];
+    cluster.begin("taskwork", &arguments).unwrap()
+}
+
+#[tokio::test]
+#[ignore = "it needs Chromium, which `cargo xtask test --long` installs"]
+async fn everybody_can_use_the_pages() {
+    let Some(axe) = script() else { return };
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
+    assert_eq!(cluster.run("tree", &["submit", "14", "--wait"]).unwrap().code, 0);
+    let submit = |arguments: &[&str]| {
+        let said = cluster.run("tree", &[&["submit", "40", "--spin", "100"], arguments].concat()).unwrap();
+        assert_eq!(said.code, 0, "{}", said.err);
+        said.out.trim().to_owned()
+    };
+    let running = submit(&[]);
+    submit(&["--name", "waits"]);
+    let mut dashboard = cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0"]).unwrap();
+    let url = url(&mut dashboard);
+    let browser = Browser::start(1400, 1000).await;
+    browser.open(&url).await;
+    browser.wait_for("2 nodes").await;
+    let runs = "/[1-9] jobs? running/.test(document.body.innerText)";
+    browser.wait_until("a job runs", runs).await;
+    let node = cluster.name_of(0).unwrap();
+    let pages = [
+        ("overview", String::new(), "Latest events"),
+        ("queue", "jobs".to_owned(), "Why it waits"),
+        ("job", format!("job/{running}"), "Rate of work"),
+        ("nodes", "nodes".to_owned(), "while observed"),
+        ("node", format!("node/{node}"), "Timeline"),
+        ("servers", "zookeeper".to_owned(), "Outages"),
+        ("costs", "costs".to_owned(), "What nodes did"),
+        ("history", "history".to_owned(), "Took"),
+        ("nothing", "nowhere".to_owned(), "There is no such page"),
+    ];
+    let mut found = Vec::new();
+    for (name, page, text) in pages {
+        browser.run(&format!("location.hash = {}", json!(format!("#/{page}")))).await;
+        browser.wait_for(text).await;
+        let drawn = "[...document.querySelectorAll('.plot')].every((plot) => plot.querySelector('svg'))";
+        browser.wait_until("its charts are drawn", drawn).await;
+        // Everything that can be opened is.
+        browser
+            .run("for (const button of document.querySelectorAll('[aria-expanded=false]')) button.click()")
+            .await;
+        let opened = "document.querySelectorAll('[aria-expanded=false]').length === 0";
+        browser.wait_until("its tables are open", opened).await;
+        found.extend(look_at(&browser, &axe, name).await);
+    }
+    let mut guarded = guarded(&cluster);
+    browser.open(&format!("{}sign-in", self::url(&mut guarded))).await;
+    browser.wait_for("Sign in").await;
+    found.extend(look(&browser, &axe).await.into_iter().filter_map(|(impact, rule)| {
+        (impact == "serious" || impact == "critical").then(|| format!("sign-in: {rule} ({impact})"))
+    }));
+    assert_eq!(found, [""; 0]);
+    // It does look: a field without a name would be found.
+    browser.run("document.querySelector('label').remove()").await;
+    assert!(look(&browser, &axe).await.contains(&("critical".to_owned(), "label".to_owned())));
+    browser.end().await;
+}

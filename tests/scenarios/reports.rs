@@ -1,0 +1,85 @@
+//! Reports of a job on a real ZooKeeper: what the cluster still knows of it, and what was recorded.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use taskwork_tests::cluster::{Cluster, CommandOutput, Running, SOON};
+use zk_server::Setup;
+
+/// What a record has when a second has passed.
+const TICK: &str = "\"what\":\"tick\"";
+
+/// Waits until the record in a folder contains a text, and then so many ticks.
+fn wait_for_record(dashboard: &mut Running, folder: &Path, text: &str, ticks: usize) {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let files: Vec<PathBuf> = fs::read_dir(folder)
+            .map(|files| files.map(|file| file.unwrap().path()).collect())
+            .unwrap_or_default();
+        let has = |record: String| {
+            record.rsplit_once(text).is_some_and(|(_, rest)| rest.matches(TICK).count() >= ticks)
+        };
+        if files.iter().any(|file| fs::read_to_string(file).is_ok_and(has)) {
+            return;
+        }
+        assert!(!dashboard.has_ended().unwrap() && Instant::now() < deadline, "no {text} in {files:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Returns the data that a page holds.
+fn held(file: &Path) -> Value {
+    let page = fs::read_to_string(file).unwrap();
+    let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn a_report_has_what_a_cluster_still_knows_and_more_if_it_was_recorded() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
+    let folder = cluster.folder().join("record");
+    let record = folder.to_str().unwrap().to_owned();
+    let mut dashboard =
+        cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0", "--record", &record]).unwrap();
+    wait_for_record(&mut dashboard, &folder, "\"what\":\"found\"", 1);
+    assert_eq!(cluster.run("tree", &["submit", "14", "--spin", "100", "--wait"]).unwrap().code, 0);
+    wait_for_record(&mut dashboard, &folder, "\\\"state\\\":\\\"done\\\"", 4);
+    drop(dashboard);
+
+    let path = |name: &str| cluster.folder().join(name);
+    let run = |arguments: &[&str]| -> CommandOutput { cluster.run("taskwork", arguments).unwrap() };
+    let page = path("run.html");
+    let now = run(&["report", "0", "-o", page.to_str().unwrap()]);
+    assert_eq!(now.code, 0, "{}", now.err);
+    assert!(now.out.contains("written: ") && now.err.contains("Nobody has recorded this job"), "{}", now.err);
+    let view = &held(&page)["view"];
+    let job = &view["snapshot"]["jobs"]["j-0000000000"];
+    assert_eq!((&job["about"]["stage"], job["nodes"].as_object().unwrap().len()), (&"done".into(), 2));
+    let moments = view["snapshot"]["moments"].as_array().unwrap();
+    assert!(moments.iter().any(|moment| moment["what"] == "job_over"), "{moments:?}");
+    let again = run(&["report", "0", "-o", page.to_str().unwrap()]);
+    assert!(again.code == 2 && again.err.contains("--force"), "{}", again.err);
+    let unknown = run(&["report", "77", "-o", "-"]);
+    assert!(unknown.code == 2 && unknown.err.contains("taskwork jobs"), "{}", unknown.err);
+    assert_eq!(unknown.out, "");
+
+    let recorded = path("recorded.html");
+    let then = run(&["report", "0", "--record", &record, "-o", recorded.to_str().unwrap()]);
+    assert_eq!(then.code, 0, "{}", then.err);
+    assert!(!then.err.contains("Nobody"), "{}", then.err);
+    let told = &held(&recorded)["view"]["snapshot"]["jobs"]["j-0000000000"];
+    assert_eq!(told["about"]["figures"]["worked"], job["about"]["figures"]["worked"]);
+
+    // A job of the cluster, and the same one of the record.
+    let compared = cluster.json("taskwork", &["compare", "0", &format!("{record}:0")]).unwrap();
+    assert_eq!(compared["a"]["worked"], compared["b"]["worked"]);
+    assert!(compared["b"]["ran_s"].is_f64() && compared["a"]["rate_most"].is_null(), "{compared}");
+    let table = run(&["compare", "0", &format!("{record}:0")]);
+    assert!(table.code == 0 && table.out.contains("requests to ZooKeeper"), "{}", table.err);
+}

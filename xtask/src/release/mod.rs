@@ -1,0 +1,310 @@
+//! `cargo xtask release`: what users install, made from a commit.
+//!
+//! | where | what |
+//! |---|---|
+//! | `origin.rs` | the commit and its time |
+//! | `project.rs` | what cargo knows of the programs |
+//! | `build.rs` | programs that are linked statically, and are the same wherever they are built |
+//! | `manual.rs` | their completions and man pages |
+//! | `licences.rs`, `sbom.rs` | what is in them, and its licences |
+//! | `files.rs`, `tarball.rs` | archives of files |
+//! | `deb.rs`, `packaged.rs` | packages of Debian, and what is in them |
+//! | `image.rs` | images of containers |
+//! | `artefacts.rs` | all of it under the names of a release, with checksums |
+//! | `compare.rs` | the same from another folder, compared bit by bit (`--check`) |
+//! | `trial/` | what was made is run and installed (`--try`) |
+//!
+//! Everything is made in memory and then written at once: an archive is the same whatever files are in a folder
+//! from before.
+
+mod artefacts;
+mod build;
+mod compare;
+mod deb;
+mod files;
+mod image;
+mod licences;
+mod manual;
+mod origin;
+mod packaged;
+mod project;
+mod sbom;
+mod tarball;
+mod trial;
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use self::{
+    artefacts::{Parts, SUMS},
+    files::Files,
+    origin::{Origin, git},
+    project::Project,
+};
+use crate::workspace;
+
+/// The options of the release.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The folder for the artefacts; one that was made before is replaced [default: release in the build folder]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Build everything a second time, from a copy in another folder, and compare bit by bit
+    #[arg(long)]
+    check: bool,
+    /// Run what was made: images by bwrap, packages in a copy of this system that is thrown away (as root)
+    #[arg(long = "try")]
+    trial: bool,
+    /// Allow changes that are in no commit; the programs then say so in `--version`
+    #[arg(long)]
+    allow_dirty: bool,
+    /// Who answers for the packages of Debian
+    #[arg(long, value_name = "NAME <ADDRESS>", value_parser = maintainer, default_value = DEFAULT_MAINTAINER)]
+    maintainer: String,
+}
+
+/// Who answers for packages that somebody makes for oneself: nobody. The address is one that no mail reaches.
+const DEFAULT_MAINTAINER: &str = "Local build of taskwork <taskwork@taskwork.invalid>";
+
+/// What is made of one folder with the source.
+struct Made {
+    version: String,
+    programs: Files,
+    artefacts: Files,
+}
+
+/// Makes a release.
+///
+/// # Errors
+/// If something cannot be built, found or written; if the second build differs; or if what was made does not work.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let origin = Origin::find(arguments.allow_dirty)?;
+    let source = workspace::root();
+    let place = Project::read(&source)?.target;
+    let out = arguments.out.clone().unwrap_or_else(|| place.join("release-artefacts"));
+    ensure_free(&out)?;
+    let work = place.join("artefacts");
+    let (one, other) = (work.join("one"), work.join("other"));
+    // Both before the first build, which takes minutes in which somebody may change a file.
+    copy(&source, &one.join("source"))?;
+    if arguments.check {
+        copy(&one.join("source"), &other.join("source"))?;
+    }
+
+    println!("building the programs of commit {}", origin.commit);
+    let first = make(&one, &origin, &arguments.maintainer)?;
+    write(&first.artefacts, &out)?;
+    if arguments.trial {
+        trial::run(&out, &first.version, &origin)?;
+    }
+    if arguments.check {
+        println!("building them again in {}", other.display());
+        let second = make(&other, &origin, &arguments.maintainer)?;
+        // The programs first: of an archive it could only be said that it differs.
+        compare::same(&first.programs, &second.programs)?;
+        compare::same(&first.artefacts, &second.artefacts)?;
+        remove(&other)?;
+        println!("both builds are the same, bit by bit");
+    }
+    println!("{}", table(&first.artefacts, &out));
+    Ok(())
+}
+
+/// Builds the source in the folder `work/source`, in `work/target`.
+fn make(work: &Path, origin: &Origin, maintainer: &str) -> Result<Made> {
+    let started = Instant::now();
+    let source = &work.join("source");
+    let project = Project::read(source)?;
+    let built = build::build(source, &work.join("target"), &project, origin)?;
+    println!("{} programs after {:.0} s", project.programs.len(), started.elapsed().as_secs_f64());
+    let artefacts = Parts::gather(source, &project, &built, origin, maintainer)?.artefacts()?;
+    Ok(Made { version: project.version, programs: built.programs, artefacts })
+}
+
+/// Copies the source: of a clone the files that git knows or would add, so that nothing else gets into a release. They
+/// keep their times, by which cargo knows what it has built already.
+fn copy(source: &Path, place: &Path) -> Result<()> {
+    let mut names = Vec::new();
+    if source.join(".git").exists() {
+        let listed = git(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
+        names.extend(listed.split('\0').filter(|name| !name.is_empty()).map(str::to_owned));
+    } else {
+        list(source, "", &mut names).with_context(|| format!("{} cannot be read", source.display()))?;
+    }
+    remove(place)?;
+    for name in names {
+        let (from, to) = (source.join(&name), place.join(&name));
+        // A file that was removed, but not in a commit.
+        if !from.exists() {
+            continue;
+        }
+        let copied = || {
+            fs::create_dir_all(to.parent().unwrap_or(place))?;
+            fs::copy(&from, &to)?;
+            fs::File::options().write(true).open(&to)?.set_modified(from.metadata()?.modified()?)
+        };
+        copied().with_context(|| format!("{} cannot be copied", from.display()))?;
+    }
+    Ok(())
+}
+
+/// Lists the files of a source, but not what was built from it.
+fn list(folder: &Path, prefix: &str, names: &mut Vec<String>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_file() {
+            names.push(name);
+        } else if name != "target" {
+            list(&entry.path(), &format!("{name}/"), names)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that nothing of the user's is in the folder.
+fn ensure_free(out: &Path) -> Result<()> {
+    let is_free = match fs::read_dir(out) {
+        Ok(mut entries) => entries.next().is_none() || out.join(SUMS).is_file(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+        Err(error) => bail!("{} cannot be written to: {error}", out.display()),
+    };
+    ensure!(
+        is_free,
+        "{} has files that are not of a release: name an empty folder, or a new one",
+        out.display()
+    );
+    Ok(())
+}
+
+/// Writes the artefacts, of which either all are in the folder or none.
+fn write(artefacts: &Files, out: &Path) -> Result<()> {
+    let mut name = out.file_name().context("--out names no folder")?.to_owned();
+    name.push(".new");
+    let new = out.with_file_name(name);
+    remove(&new)?;
+    artefacts.write(&new)?;
+    remove(out)?;
+    fs::rename(&new, out).with_context(|| format!("{} cannot be written", out.display()))
+}
+
+/// Removes a folder, if there is one.
+fn remove(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
+    }
+    Ok(())
+}
+
+fn table(artefacts: &Files, out: &Path) -> String {
+    let mut sizes: Vec<(String, usize)> = Vec::new();
+    for (name, file) in artefacts.iter() {
+        let (name, bytes) = (name.split('/').next().unwrap_or(name), file.bytes.len());
+        match sizes.last_mut() {
+            Some((last, sum)) if last == name => *sum += bytes,
+            _ => sizes.push((name.to_owned(), bytes)),
+        }
+    }
+    let width = sizes.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut table = "\n".to_owned();
+    for (name, bytes) in sizes {
+        let _infallible = writeln!(table, "  {name:width$}  {:9} KiB", bytes.div_ceil(1024));
+    }
+    table + &out.display().to_string()
+}
+
+/// Reads the name and the address of a maintainer.
+fn maintainer(text: &str) -> Result<String, String> {
+    let parts = text.strip_suffix('>').and_then(|text| text.split_once(" <"));
+    let is_good = parts.is_some_and(|(name, address)| {
+        let is_word = |c: char| !c.is_whitespace() && !c.is_control() && !"<>".contains(c);
+        !name.trim().is_empty()
+            && !name.contains(|c: char| c.is_control() || "<>,".contains(c))
+            && address.contains('@')
+            && address.chars().all(is_word)
+    });
+    is_good
+        .then(|| text.to_owned())
+        .ok_or_else(|| "it takes a name and an address: A Name <name@example.org>".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(name: &str) -> Files {
+        let mut files = Files::default();
+        files.add(name, "1").unwrap();
+        files.add(SUMS, "").unwrap();
+        files
+    }
+
+    #[test]
+    fn a_release_replaces_one_from_before_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("deep/out");
+        ensure_free(&out).unwrap();
+        write(&files("tsp-1.oci/index.json"), &out).unwrap();
+        ensure_free(&out).unwrap();
+        write(&files("tsp-2.oci/index.json"), &out).unwrap();
+        assert_eq!(Files::of_folder(&out).unwrap(), files("tsp-2.oci/index.json"));
+        assert_eq!(fs::read_dir(out.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+        fs::remove_file(out.join(SUMS)).unwrap();
+        assert!(ensure_free(&out).unwrap_err().to_string().contains("not of a release"));
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(ensure_free(&file).is_err());
+    }
+
+    #[test]
+    fn a_maintainer_has_a_name_and_an_address() {
+        assert!(maintainer(DEFAULT_MAINTAINER).is_ok() && maintainer("A B <a@b.example>").is_ok());
+        for wrong in [
+            "",
+            "A",
+            "a@b.example",
+            "A <a>",
+            "A <a@b",
+            " <a@b>",
+            "A\nDepends: x <a@b>",
+            "A <a@b>\nX: <c@d>",
+            "A, B <a@b>",
+            "A <a b@c>",
+        ] {
+            assert!(maintainer(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_artefact() {
+        let mut files = files("tsp-1.oci/index.json");
+        files.add("tsp-1.oci/oci-layout", vec![0; 2000]).unwrap();
+        let table = table(&files, Path::new("/out"));
+        assert_eq!(table, "\n  SHA256SUMS          0 KiB\n  tsp-1.oci           2 KiB\n/out");
+    }
+
+    #[test]
+    fn the_copy_has_the_source_with_its_times_and_not_what_was_built() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = workspace::root();
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        copy(&root, &one).unwrap();
+        for name in ["Cargo.lock", "xtask/src/main.rs", ".cargo/config.toml"] {
+            let time = |folder: &Path| folder.join(name).metadata().unwrap().modified().unwrap();
+            assert_eq!(time(&one), time(&root), "{name}");
+        }
+        assert!(!one.join(".git").exists() && !one.join("target").exists());
+        // The copy is no clone.
+        fs::create_dir(one.join("target")).unwrap();
+        fs::write(one.join("target/built"), "").unwrap();
+        copy(&one, &other).unwrap();
+        fs::remove_dir_all(one.join("target")).unwrap();
+        assert_eq!(Files::of_folder(&other).unwrap(), Files::of_folder(&one).unwrap());
+    }
+}
