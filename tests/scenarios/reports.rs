@@ -48,7 +48,7 @@ fn a_report_has_what_a_cluster_still_knows_and_more_if_it_was_recorded() {
     let mut dashboard =
         cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0", "--record", &record]).unwrap();
     wait_for_record(&mut dashboard, &folder, "\"what\":\"found\"", 1);
-    assert_eq!(cluster.run("tree", &["submit", "14", "--spin", "100", "--wait"]).unwrap().code, 0);
+    assert_eq!(cluster.run("tree", &["submit", "20", "--spin", "100", "--wait"]).unwrap().code, 0);
     wait_for_record(&mut dashboard, &folder, "\\\"state\\\":\\\"done\\\"", 4);
     drop(dashboard);
 

@@ -35,7 +35,7 @@ impl OnTerminal {
         let (shown, process) = (folder.join("shown"), folder.join("process"));
         let line = format!(
             "stty rows 30 cols 100; TERM=xterm LANG=C.UTF-8 sh -c 'echo $$ > {process}; exec {top} top {arguments}'; \
-             echo; echo {AFTER}: $?; stty -a",
+             code=$?; echo; echo {AFTER}: $code; stty -a",
             process = process.display(),
             top = program("taskwork").unwrap().display(),
         );
@@ -126,11 +126,14 @@ fn words(written: &str) -> String {
     shown.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// 2026-11-25 18:00:00 UTC, in milliseconds since 1970.
+const RECORDED_MS: u64 = 1_795_629_600_000;
+
 /// Writes a record of a cluster without nodes.
 fn record(folder: &Path) -> PathBuf {
     let file = folder.join("cluster-1.jsonl");
     let mut recorder = Recorder::new(BufWriter::new(File::create(&file).unwrap()), u64::MAX);
-    for event in [Event::of(1_000, "", Content::Found), Event::tick(1_000)] {
+    for event in [Event::of(RECORDED_MS, "", Content::Found), Event::tick(RECORDED_MS)] {
         recorder.note(&event).unwrap();
     }
     recorder.finish().unwrap();
@@ -144,7 +147,7 @@ fn the_terminal_is_given_back_however_it_ends() {
     let start = || {
         let mut top = OnTerminal::start(folder.path(), &replay);
         top.wait_for("record cluster-1.jsonl");
-        top.wait_for("at its end, 1970-01-01 00:00:01 UTC");
+        top.wait_for("at its end, 2026-11-25 18:00:00 UTC");
         top
     };
     for (keys, code) in [(&b"q"[..], "0"), (b"\x03", "0"), (b"?\x03", "0"), (b"/text\x03", "0")] {

@@ -233,7 +233,10 @@ impl State {
 
     /// Does what a user asks for.
     pub(super) fn perform(&mut self, command: Command) -> Effect {
-        self.message = None;
+        // What is drawn anew is the same, its message included.
+        if command != Command::Redraw {
+            self.message = None;
+        }
         match command {
             Command::Quit => return Effect::Quit,
             Command::Suspend => return Effect::Suspend,

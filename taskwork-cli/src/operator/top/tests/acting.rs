@@ -4,7 +4,10 @@ use ratatui::crossterm::event::KeyCode;
 use taskwork::view::{Content, Event};
 
 use super::{ASCII, JOB, busy, drawn, job, line, member, press, report, see, type_in, without_effect};
-use crate::operator::top::state::{Effect, Shown, Source, State};
+use crate::operator::top::{
+    keys::Command,
+    state::{Effect, Shown, Source, State},
+};
 
 #[test]
 fn a_node_is_asked_to_leave_only_after_a_yes() {
@@ -12,6 +15,8 @@ fn a_node_is_asked_to_leave_only_after_a_yes() {
     without_effect(&mut state, &[KeyCode::Down, KeyCode::Char('d')]);
     line(&drawn(&mut state, 80, 24, ASCII), "Ask n2 to hand on its tasks and to leave?  y/n");
     without_effect(&mut state, &[KeyCode::Enter, KeyCode::Char('d'), KeyCode::Char('n')]);
+    line(&drawn(&mut state, 80, 24, ASCII), "n2 was not asked to leave");
+    assert_eq!(state.perform(Command::Redraw), Effect::Redraw);
     line(&drawn(&mut state, 80, 24, ASCII), "n2 was not asked to leave");
     without_effect(&mut state, &[KeyCode::Char('d')]);
     // Meanwhile the list changes; the question does not.
