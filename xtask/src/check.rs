@@ -30,6 +30,11 @@ fn steps(install_deny: Option<Step>) -> Vec<Step> {
         Step::cargo("lints", "clippy --all-targets -- -D warnings"),
         Step::cargo("simulator", "clippy -p taskwork-simulation --all-targets -- -D warnings"),
         Step::cargo("no command line", "clippy -p bnb-framework --no-default-features -- -D warnings"),
+        // What a command needs must not come from another one's feature.
+        Step::cargo(
+            "a command",
+            "clippy -p taskwork-cli --no-default-features --features scale -- -D warnings",
+        ),
         Step::cargo("docs", "doc --workspace --no-deps").env("RUSTDOCFLAGS", "-Dwarnings"),
     ];
     steps.extend(install_deny);
@@ -48,7 +53,7 @@ mod tests {
         let lines: Vec<_> = steps(None).iter().map(Step::line).collect();
         assert!(lines.contains(&"cargo clippy --all-targets -- -D warnings".to_owned()));
         let clippy = lines.iter().filter(|line| line.contains("clippy"));
-        assert!(clippy.clone().all(|line| line.ends_with("-- -D warnings")) && clippy.count() == 3);
+        assert!(clippy.clone().all(|line| line.ends_with("-- -D warnings")) && clippy.count() == 4);
         assert!(lines.contains(&"RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps".to_owned()));
     }
 

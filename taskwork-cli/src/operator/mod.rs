@@ -29,7 +29,7 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use taskwork::{
     Client, JobId,
-    client::{ClientError, Overview, doctor},
+    client::{Overview, doctor},
 };
 
 use crate::{
@@ -196,7 +196,7 @@ struct Dashboard {
 }
 
 /// The arguments of a command, with those that all have.
-#[cfg(any(feature = "dashboard", feature = "top"))]
+#[cfg(any(feature = "dashboard", feature = "scale", feature = "top"))]
 #[derive(Debug, clap::Args)]
 struct With<A: clap::Args> {
     #[command(flatten)]
@@ -348,7 +348,7 @@ fn dashboard(served: &dashboard::Arguments, common: &Common) -> Result<ExitCode,
         client.close().await;
         let missing = match checked {
             // Its first node or job may be started after this.
-            Err(error @ ClientError::NoCluster { .. }) => Some(error),
+            Err(error @ taskwork::ClientError::NoCluster { .. }) => Some(error),
             other => other.map(|()| None)?,
         };
         // Operators act in a session that is opened when they do.

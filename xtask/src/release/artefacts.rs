@@ -22,11 +22,12 @@ const IMAGES: [(&str, &[&str]); 2] = [("taskwork", &["--help"]), ("tsp", &["node
 /// The file with the checksums of all others.
 pub(crate) const SUMS: &str = "SHA256SUMS";
 
-/// Documents that are passed on, besides `docs/*.md`.
-const DOCUMENTS: [&str; 2] = ["CHANGELOG.md", "README.md"];
+/// Documents that are passed on, besides the folders.
+const DOCUMENTS: [&str; 5] =
+    ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "tsp-example/README.md"];
 
-/// Folders of examples that the documents name.
-const EXAMPLES: [&str; 2] = ["deploy", "tsp-example/instances"];
+/// Folders of documents, and of the examples that they name.
+const FOLDERS: [&str; 3] = ["deploy", "docs", "tsp-example/instances"];
 
 /// The parts that several artefacts have.
 #[derive(Debug)]
@@ -118,20 +119,7 @@ impl<'a> Parts<'a> {
 
     /// Returns the documents and examples, under their names in the source, by which they refer to each other.
     pub(crate) fn documents(&self) -> Result<Files> {
-        let mut files = Files::default();
-        for name in DOCUMENTS {
-            files.add(name, self.read(name)?)?;
-        }
-        let docs = self.folder("docs")?;
-        let is_document = |name: &&str| Path::new(name).extension().is_some_and(|end| end == "md");
-        for name in docs.iter().map(|(name, _)| name).filter(|name| !name.contains('/')).filter(is_document) {
-            let name = format!("docs/{name}");
-            files.add(&name, self.read(&name)?)?;
-        }
-        for folder in EXAMPLES {
-            files.add_all(folder, self.folder(folder)?)?;
-        }
-        Ok(files)
+        documents(self.source)
     }
 
     /// Returns the units of systemd that run programs of the project, by name.
@@ -175,6 +163,20 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// Returns the documents and examples of a source.
+fn documents(source: &Path) -> Result<Files> {
+    let mut files = Files::default();
+    for name in DOCUMENTS {
+        let path = source.join(name);
+        let text = fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+        files.add(name, text)?;
+    }
+    for folder in FOLDERS {
+        files.add_all(folder, Files::of_folder(&source.join(folder))?)?;
+    }
+    Ok(files)
+}
+
 /// Returns the checksums of files, in the form that `sha256sum --check` reads.
 fn sums(files: &Files) -> String {
     files.iter().fold(String::new(), |mut sums, (name, file)| {
@@ -216,6 +218,40 @@ mod tests {
         assert!(parts.user().unwrap().contains("\nu taskwork "));
         let missing = parts.layer("tsp").unwrap_err().to_string();
         assert_eq!(missing, "there is no program tsp");
+    }
+
+    /// Returns the targets of the links of a text in Markdown that are files beside it.
+    fn links(text: &str) -> impl Iterator<Item = &str> {
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#', ' ']).next());
+        targets.filter(|target| !target.is_empty() && !target.contains("://"))
+    }
+
+    #[test]
+    fn documents_refer_to_what_is_passed_on_with_them() {
+        let mut documents = documents(&workspace::root()).unwrap();
+        for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            documents.add(name, "").unwrap();
+        }
+        let mut missing = Vec::new();
+        for (name, file) in documents.iter().filter(|(name, _)| name.ends_with(".md")) {
+            let folder = Path::new(name).parent().unwrap();
+            for link in links(std::str::from_utf8(&file.bytes).unwrap()) {
+                let mut path = folder.to_owned();
+                for part in Path::new(link) {
+                    if part == ".." {
+                        assert!(path.pop(), "{name}: {link}");
+                    } else {
+                        path.push(part);
+                    }
+                }
+                let path = path.to_str().unwrap();
+                let is_there = |(name, _): (&str, _)| name == path || name.starts_with(&format!("{path}/"));
+                if !documents.iter().any(is_there) {
+                    missing.push(format!("{name}: {link}"));
+                }
+            }
+        }
+        assert!(missing.is_empty(), "{missing:#?}");
     }
 
     #[test]

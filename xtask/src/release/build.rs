@@ -22,15 +22,21 @@ use crate::workspace;
 pub(crate) const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
 /// What is set for this build alone, and must not come from the user's environment.
-const WITHHELD: [&str; 7] = [
-    "RUSTFLAGS",
-    "CFLAGS",
-    "TARGET_CFLAGS",
-    "RUSTC_WRAPPER",
-    "RUSTC_WORKSPACE_WRAPPER",
-    "CARGO_BUILD_TARGET",
+const WITHHELD: [&str; 9] = [
+    "C_INCLUDE_PATH",
+    "CPATH",
+    "HOST_CC",
     "LANG",
+    "LIBRARY_PATH",
+    "RUSTC",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTC_WRAPPER",
+    "RUSTFLAGS",
 ];
+
+/// As above: how such names begin, some with the name of a machine at the end, or `TARGET_` before.
+const WITHHELD_BEGINNINGS: [&str; 9] =
+    ["AR", "ARFLAGS", "CARGO_BUILD_", "CARGO_PROFILE_", "CARGO_TARGET_", "CC", "CFLAGS", "CXX", "RANLIB"];
 
 /// The programs, and what they are made of.
 #[derive(Debug)]
@@ -78,11 +84,8 @@ fn command(
     replaced: &[Replaced],
 ) -> Command {
     let mut command = workspace::command("cargo");
-    let user = env::vars_os().map(|(name, _)| name).filter(|name| {
-        let name = name.to_string_lossy();
-        WITHHELD.contains(&&*name) || name.starts_with("CARGO_PROFILE_") || name.starts_with("CARGO_TARGET_")
-    });
-    user.for_each(|name| {
+    let user = env::vars_os().map(|(name, _)| name);
+    user.filter(|name| is_withheld(&name.to_string_lossy())).for_each(|name| {
         command.env_remove(name);
     });
     let rust = ["-Ctarget-feature=+crt-static".to_owned()].into_iter();
@@ -105,6 +108,17 @@ fn command(
         .env("TASKWORK_COMMIT", &origin.commit)
         .env("SOURCE_DATE_EPOCH", origin.epoch.to_string());
     command
+}
+
+/// Returns whether a variable of the user's must not reach the build.
+fn is_withheld(name: &str) -> bool {
+    let of_target = name.strip_prefix("TARGET_").unwrap_or(name);
+    let begins = |beginning: &&str| {
+        let end = of_target.strip_prefix(beginning);
+        // `CC_x86_64-unknown-linux-gnu`, but not `CCACHE_DIR`.
+        end.is_some_and(|end| end.is_empty() || end.starts_with('_') || beginning.ends_with('_'))
+    };
+    WITHHELD.contains(&name) || WITHHELD_BEGINNINGS.iter().any(begins)
 }
 
 /// Returns the folders that differ between machines. Of those that match a path the last one counts, for rustc and
@@ -287,6 +301,28 @@ mod tests {
     fn a_folder_that_compilers_would_misread_is_refused() {
         assert!(Replaced::new(Path::new("/home/a b"), "/taskwork").is_err());
         assert_eq!(Replaced::new(Path::new("/home/a"), "/taskwork").unwrap().path, "/home/a");
+    }
+
+    #[test]
+    fn what_a_user_has_set_for_other_builds_is_withheld() {
+        for name in [
+            "RUSTFLAGS",
+            "RUSTC",
+            "CC",
+            "CC_x86_64_unknown_linux_gnu",
+            "TARGET_CC",
+            "TARGET_CFLAGS",
+            "AR",
+            "CPATH",
+            "CARGO_BUILD_RUSTC",
+            "CARGO_PROFILE_RELEASE_LTO",
+            "CARGO_TARGET_DIR",
+        ] {
+            assert!(is_withheld(name), "{name}");
+        }
+        for name in ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "ARCH", "CCACHE_DIR", "HTTPS_PROXY"] {
+            assert!(!is_withheld(name), "{name}");
+        }
     }
 
     #[test]

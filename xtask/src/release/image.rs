@@ -1,6 +1,6 @@
 //! Images of containers, each with one program and its licences, as folders in the layout of the Open Container
-//! Initiative (OCI image-spec 1.1): three descriptions in JSON and one layer. They are what `deploy/Containerfile`
-//! builds.
+//! Initiative (OCI image-spec 1.1): three descriptions in JSON and one layer. Without the licences they are what
+//! `deploy/Containerfile` builds.
 //!
 //! Written here rather than by a tool, so that the same program gives the same image, down to its digest.
 

@@ -13,7 +13,11 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::project::{Package, Project};
+use super::{
+    build,
+    project::{Package, Project},
+    sbom,
+};
 
 /// How the names of files with licences begin.
 const NAMES: [&str; 6] = ["licence", "license", "copying", "copyright", "notice", "unlicense"];
@@ -26,6 +30,12 @@ const C_LIBRARY: &str = "/usr/share/doc/libc6-dev/copyright";
 
 /// The licence of most of it.
 const LGPL: &str = "/usr/share/common-licenses/LGPL-2.1";
+
+/// The licence of the C compiler's library, to which its exception adds what is allowed besides.
+const GPL: &str = "/usr/share/common-licenses/GPL-3";
+
+/// The notices of the standard library and of the crates in it, below the folder of the toolchain.
+const STANDARD: &str = "share/doc/rust/COPYRIGHT-library.html";
 
 /// The licence called MIT, for crates that were published without their own copy of it.
 const MIT: &str = "\
@@ -53,8 +63,8 @@ building them again from their source, on a system that has the changed one: `ca
 
 const LINE: &str = "==============================================================================";
 
-/// Returns the licences of the packages in `compiled` that are not the project's own, of the standard library and
-/// of the C library. `apache` is the text of the Apache License 2.0.
+/// Returns the licences of the packages in `compiled` that are not the project's own, of the standard library, of the C
+/// library and of that of the C compiler. `apache` is the text of the Apache License 2.0.
 ///
 /// # Errors
 /// If the terms of one of them are not known, or a file cannot be read.
@@ -68,8 +78,16 @@ pub(crate) fn text(project: &Project, compiled: &BTreeSet<String>, apache: &str)
             users.entry(text).or_default().insert(user.clone());
         }
     }
-    let standard = "the standard library of Rust, and what is in it (MIT OR Apache-2.0)";
+    let standard = "the standard library of Rust, and what is in it (MIT OR Apache-2.0, and others)";
+    let notices = Path::new(&build::printed("rustc", &["--print", "sysroot"])?).join(STANDARD);
+    users.entry(tidy(&without_tags(&read(&notices)?))).or_default().insert(standard.to_owned());
     users.entry(tidy(apache)).or_default().insert(standard.to_owned());
+    let compiler = Path::new("/usr/share/doc").join(sbom::compiler_library()?).join("copyright");
+    let compiler = format!("{}\n{}", read(&compiler)?, read(Path::new(GPL))?);
+    users
+        .entry(tidy(&compiler))
+        .or_default()
+        .insert("libgcc (GPL-3.0-or-later WITH GCC-exception-3.1)".to_owned());
     let library = format!("{RELINK}\n{}\n{}", read(Path::new(C_LIBRARY))?, read(Path::new(LGPL))?);
     users
         .entry(tidy(&library))
@@ -149,6 +167,30 @@ fn read(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Returns what a page says, as text, without more than one empty line in a row.
+fn without_tags(page: &str) -> String {
+    let mut text = String::new();
+    for part in page.split('<') {
+        // What precedes the first tag has none.
+        text.push_str(part.split_once('>').map_or(part, |(_, rest)| rest));
+    }
+    let entities = [
+        ("&#34;", "\""),
+        ("&#39;", "'"),
+        ("&#60;", "<"),
+        ("&lt;", "<"),
+        ("&#62;", ">"),
+        ("&gt;", ">"),
+        ("&amp;", "&"),
+    ];
+    for (entity, character) in entities {
+        text = text.replace(entity, character);
+    }
+    let mut lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    lines.dedup_by(|line, before| line.is_empty() && before.is_empty());
+    lines.join("\n")
+}
+
 /// Makes texts equal that differ in the ends of their lines only.
 fn tidy(text: &str) -> String {
     let lines = text.trim_end().lines().map(|line| line.trim_end().to_owned() + "\n");
@@ -214,6 +256,12 @@ mod tests {
         assert!(all.ends_with(&format!(
             "{LINE}\na 2 (MIT)\nb 1 (MIT)\n{LINE}\n\none\n\n{LINE}\nc 1 (ISC)\n{LINE}\n\nother\n"
         )));
+    }
+
+    #[test]
+    fn a_page_becomes_text() {
+        let page = "<html>\n<p>A &#60;a@b&#62; &amp; <b>B</b>:</p>\n\n  \n\n<pre>&#34;AS IS&#34;\n  x</pre>";
+        assert_eq!(without_tags(page), "\nA <a@b> & B:\n\n\"AS IS\"\n  x");
     }
 
     #[test]

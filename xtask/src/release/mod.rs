@@ -33,13 +33,14 @@ mod tarball;
 mod trial;
 
 use std::{
+    collections::BTreeSet,
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     time::Instant,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 
 use self::{
     artefacts::{Parts, SUMS},
@@ -52,7 +53,7 @@ use crate::workspace;
 /// The options of the release.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The folder for the artefacts; one that was made before is replaced [default: release in the build folder]
+    /// The folder for the artefacts; one that was made before is replaced [default: release-artefacts in the build folder]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Build everything a second time, from a copy in another folder, and compare bit by bit
@@ -99,9 +100,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
     println!("building the programs of commit {}", origin.commit);
     let first = make(&one, &origin, &arguments.maintainer)?;
-    write(&first.artefacts, &out)?;
+    // One from before stays until this one is known to be good.
+    let new = write(&first.artefacts, &out)?;
     if arguments.trial {
-        trial::run(&out, &first.version, &origin)?;
+        trial::run(&new, &first.version, &origin)?;
     }
     if arguments.check {
         println!("building them again in {}", other.display());
@@ -112,6 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         remove(&other)?;
         println!("both builds are the same, bit by bit");
     }
+    replace(&out, &new)?;
     println!("{}", table(&first.artefacts, &out));
     Ok(())
 }
@@ -128,7 +131,8 @@ fn make(work: &Path, origin: &Origin, maintainer: &str) -> Result<Made> {
 }
 
 /// Copies the source: of a clone the files that git knows or would add, so that nothing else gets into a release. They
-/// keep their times, by which cargo knows what it has built already.
+/// get new times: cargo compares times, and would take a file for built that is older than the last release and came
+/// from elsewhere.
 fn copy(source: &Path, place: &Path) -> Result<()> {
     let mut names = Vec::new();
     if source.join(".git").exists() {
@@ -146,8 +150,7 @@ fn copy(source: &Path, place: &Path) -> Result<()> {
         }
         let copied = || {
             fs::create_dir_all(to.parent().unwrap_or(place))?;
-            fs::copy(&from, &to)?;
-            fs::File::options().write(true).open(&to)?.set_modified(from.metadata()?.modified()?)
+            fs::copy(&from, &to)
         };
         copied().with_context(|| format!("{} cannot be copied", from.display()))?;
     }
@@ -168,30 +171,56 @@ fn list(folder: &Path, prefix: &str, names: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Checks that nothing of the user's is in the folder.
+/// Checks that the folder can be replaced: that it has a name, and nothing of the user's is in it, nor in the one
+/// beside it.
 fn ensure_free(out: &Path) -> Result<()> {
-    let is_free = match fs::read_dir(out) {
-        Ok(mut entries) => entries.next().is_none() || out.join(SUMS).is_file(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
-        Err(error) => bail!("{} cannot be written to: {error}", out.display()),
-    };
-    ensure!(
-        is_free,
-        "{} has files that are not of a release: name an empty folder, or a new one",
-        out.display()
-    );
+    for folder in [out, &beside(out)?] {
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries.collect::<Result<Vec<_>, _>>(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => Err(error),
+        };
+        let entries = entries.with_context(|| format!("{} cannot be written to", folder.display()))?;
+        let sums = fs::read_to_string(folder.join(SUMS)).unwrap_or_default();
+        let names = sums.lines().filter_map(|line| line.split_once("  ")?.1.split('/').next());
+        let known: BTreeSet<_> = names.chain((!sums.is_empty()).then_some(SUMS)).collect();
+        let other = entries.iter().map(fs::DirEntry::file_name).find(|name| {
+            let name = name.to_string_lossy();
+            !known.contains(&*name)
+        });
+        if let Some(other) = other {
+            bail!(
+                "{} has {}, which is not of a release: name an empty folder, or a new one",
+                folder.display(),
+                other.display()
+            );
+        }
+    }
     Ok(())
 }
 
-/// Writes the artefacts, of which either all are in the folder or none.
-fn write(artefacts: &Files, out: &Path) -> Result<()> {
-    let mut name = out.file_name().context("--out names no folder")?.to_owned();
+/// Returns the folder for artefacts that are not known to be good.
+fn beside(out: &Path) -> Result<PathBuf> {
+    let mut name = out
+        .file_name()
+        .with_context(|| format!("{} names no folder that could be replaced", out.display()))?
+        .to_owned();
     name.push(".new");
-    let new = out.with_file_name(name);
+    Ok(out.with_file_name(name))
+}
+
+/// Writes the artefacts beside the folder, and returns where.
+fn write(artefacts: &Files, out: &Path) -> Result<PathBuf> {
+    let new = beside(out)?;
     remove(&new)?;
     artefacts.write(&new)?;
+    Ok(new)
+}
+
+/// Puts the new artefacts into the place of those from before: all, or none.
+fn replace(out: &Path, new: &Path) -> Result<()> {
     remove(out)?;
-    fs::rename(&new, out).with_context(|| format!("{} cannot be written", out.display()))
+    fs::rename(new, out).with_context(|| format!("{} cannot be written", out.display()))
 }
 
 /// Removes a folder, if there is one.
@@ -241,7 +270,7 @@ mod tests {
     fn files(name: &str) -> Files {
         let mut files = Files::default();
         files.add(name, "1").unwrap();
-        files.add(SUMS, "").unwrap();
+        files.add(SUMS, format!("00ff  {name}\n")).unwrap();
         files
     }
 
@@ -250,13 +279,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("deep/out");
         ensure_free(&out).unwrap();
-        write(&files("tsp-1.oci/index.json"), &out).unwrap();
+        replace(&out, &write(&files("tsp-1.oci/index.json"), &out).unwrap()).unwrap();
         ensure_free(&out).unwrap();
-        write(&files("tsp-2.oci/index.json"), &out).unwrap();
+        let new = write(&files("tsp-2.oci/index.json"), &out).unwrap();
+        assert_eq!(
+            Files::of_folder(&out).unwrap(),
+            files("tsp-1.oci/index.json"),
+            "it is not known to be good"
+        );
+        ensure_free(&out).unwrap();
+        replace(&out, &new).unwrap();
         assert_eq!(Files::of_folder(&out).unwrap(), files("tsp-2.oci/index.json"));
         assert_eq!(fs::read_dir(out.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+        // Downloads often have a file of this name.
+        fs::write(out.join("thesis.pdf"), "").unwrap();
+        assert!(ensure_free(&out).unwrap_err().to_string().contains("thesis.pdf, which is not of a release"));
+        fs::remove_file(out.join("thesis.pdf")).unwrap();
         fs::remove_file(out.join(SUMS)).unwrap();
         assert!(ensure_free(&out).unwrap_err().to_string().contains("not of a release"));
+        for nameless in [".", "..", "/"] {
+            assert!(ensure_free(Path::new(nameless)).is_err(), "{nameless}");
+        }
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(ensure_free(&file).is_err());
@@ -286,18 +329,18 @@ mod tests {
         let mut files = files("tsp-1.oci/index.json");
         files.add("tsp-1.oci/oci-layout", vec![0; 2000]).unwrap();
         let table = table(&files, Path::new("/out"));
-        assert_eq!(table, "\n  SHA256SUMS          0 KiB\n  tsp-1.oci           2 KiB\n/out");
+        assert_eq!(table, "\n  SHA256SUMS          1 KiB\n  tsp-1.oci           2 KiB\n/out");
     }
 
     #[test]
-    fn the_copy_has_the_source_with_its_times_and_not_what_was_built() {
+    fn the_copy_has_the_source_as_new_and_not_what_was_built() {
         let folder = tempfile::tempdir().unwrap();
         let root = workspace::root();
         let (one, other) = (folder.path().join("one"), folder.path().join("other"));
         copy(&root, &one).unwrap();
         for name in ["Cargo.lock", "xtask/src/main.rs", ".cargo/config.toml"] {
             let time = |folder: &Path| folder.join(name).metadata().unwrap().modified().unwrap();
-            assert_eq!(time(&one), time(&root), "{name}");
+            assert!(time(&one) > time(&root), "{name} could be taken for built");
         }
         assert!(!one.join(".git").exists() && !one.join("target").exists());
         // The copy is no clone.

@@ -32,20 +32,21 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Finds out what the source of the workspace is: what `TASKWORK_COMMIT` and `SOURCE_DATE_EPOCH` say, or the
-    /// commit of the clone, or that of the archive of which it was unpacked.
+    /// Finds out what the source of the workspace is: the commit of the clone; elsewhere what `TASKWORK_COMMIT` and
+    /// `SOURCE_DATE_EPOCH` say, or the commit of the archive of which it was unpacked.
     ///
     /// # Errors
     /// If none of them is known, or the clone has changes that are in no commit and `may_differ` is not set.
     pub(crate) fn find(may_differ: bool) -> Result<Self> {
-        if let (Ok(commit), Ok(epoch)) = (env::var("TASKWORK_COMMIT"), env::var("SOURCE_DATE_EPOCH")) {
-            return Self::parse(&format!("{commit} {epoch}")).with_context(|| {
-                format!(
-                    "TASKWORK_COMMIT is {commit:?}, SOURCE_DATE_EPOCH is {epoch:?}: no commit and its time"
-                )
-            });
-        }
+        // A clone knows better than variables that may be about another source.
         if !workspace::root().join(".git").exists() {
+            if let (Ok(commit), Ok(epoch)) = (env::var("TASKWORK_COMMIT"), env::var("SOURCE_DATE_EPOCH")) {
+                return Self::parse(&format!("{commit} {epoch}")).with_context(|| {
+                    format!(
+                        "TASKWORK_COMMIT is {commit:?}, SOURCE_DATE_EPOCH is {epoch:?}: no commit and its time"
+                    )
+                });
+            }
             return Self::of_archive(&workspace::root()).context(
                 "the commit is not known: this is neither a clone nor an archive by `git archive`. Set \
                  TASKWORK_COMMIT and SOURCE_DATE_EPOCH (seconds since 1970)",

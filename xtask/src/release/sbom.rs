@@ -23,7 +23,8 @@ pub(crate) struct Library {
     licence: &'static str,
 }
 
-/// Returns what the compiler links in by itself: the standard library and the C library.
+/// Returns what the compiler links in by itself: the standard library, the C library, and that of the C compiler, which
+/// unwinds.
 ///
 /// # Errors
 /// If a version cannot be found out.
@@ -33,10 +34,24 @@ pub(crate) fn libraries() -> Result<Vec<Library>> {
     let release = release.context("rustc -vV names no release")?.to_owned();
     let c = build::printed("dpkg-query", &["--show", "--showformat=${source:Version}", C_LIBRARY])
         .context("the version of the C library is asked of Debian's package libc6-dev")?;
+    let compiler = compiler_library()?;
+    let gcc = build::printed("dpkg-query", &["--show", "--showformat=${source:Version}", &compiler])?;
     Ok(vec![
         Library { name: "glibc", version: c, licence: "LGPL-2.1-or-later" },
+        Library { name: "libgcc", version: gcc, licence: "GPL-3.0-or-later WITH GCC-exception-3.1" },
         Library { name: "rust-std", version: release, licence: "MIT OR Apache-2.0" },
     ])
+}
+
+/// Returns the package of Debian with the library of the C compiler, which is linked in.
+///
+/// # Errors
+/// If the compiler is not one of Debian.
+pub(crate) fn compiler_library() -> Result<String> {
+    let file = build::printed("gcc", &["-print-libgcc-file-name"])?;
+    let owner = build::printed("dpkg-query", &["--search", &file])?;
+    let package = owner.split(':').next().filter(|package| !package.is_empty());
+    Ok(package.with_context(|| format!("no package of Debian has {file}: {owner}"))?.to_owned())
 }
 
 /// Returns the list as JSON. `lock` is the content of `Cargo.lock`.

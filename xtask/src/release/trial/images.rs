@@ -37,7 +37,7 @@ struct Unpacked {
 ///
 /// # Errors
 /// If the image is broken, its program fails, finds something else, or does not leave at a SIGTERM.
-pub(super) fn run(folder: &Path, logs: &Path) -> Result<()> {
+pub(super) fn solve(folder: &Path, logs: &Path) -> Result<()> {
     let image = Unpacked::read(folder)?;
     image.prepare()?;
     let solved = said(&mut image.command(&["solve", "/instance", "--json"], &[]), logs).context("solve")?;
@@ -57,6 +57,18 @@ pub(super) fn run(folder: &Path, logs: &Path) -> Result<()> {
     outcome.with_context(|| format!("a node in the image, whose log is:\n{}", read(&log)))?;
     let status = node.leave(&command)?;
     ensure!(status == Some(0), "the node has left with {status:?}:\n{}", read(&log));
+    Ok(())
+}
+
+/// Runs the image of another program as far as that needs nothing else.
+///
+/// # Errors
+/// If the image is broken, or its program does not tell its version.
+pub(super) fn ask_version(folder: &Path, version: &str, logs: &Path) -> Result<()> {
+    let image = Unpacked::read(folder)?;
+    image.prepare()?;
+    let told = said(&mut image.command(&["--version"], &[]), logs)?;
+    ensure!(told.contains(version), "its program is not of version {version}:\n{told}");
     Ok(())
 }
 

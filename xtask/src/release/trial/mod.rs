@@ -38,9 +38,11 @@ pub(super) fn run(out: &Path, version: &str, origin: &Origin) -> Result<()> {
     let mut sums = Command::new("sha256sum");
     said(sums.current_dir(out).args(["--check", "--quiet", "--strict", SUMS]), logs.path())?;
     archive(out, version, origin, logs.path()).context("the archive")?;
-    images::run(&out.join(format!("tsp-{version}.oci")), logs.path()).context("the image of tsp")?;
+    let image = |program: &str| out.join(format!("{program}-{version}.oci"));
+    images::solve(&image("tsp"), logs.path()).context("the image of tsp")?;
+    images::ask_version(&image("taskwork"), version, logs.path()).context("the image of taskwork")?;
     packages::run(out, logs.path()).context("the packages")?;
-    println!("what was made works: archive, image, packages");
+    println!("what was made works: archive, images, packages");
     Ok(())
 }
 

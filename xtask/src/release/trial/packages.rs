@@ -17,7 +17,12 @@ set -eu
 mount -t tmpfs tmpfs \"$1\"
 mkdir \"$1/upper\" \"$1/work\" \"$1/root\"
 mount -t overlay overlay -o \"lowerdir=/,upperdir=$1/upper,workdir=$1/work\" \"$1/root\"
-for folder in dev proc; do mount --rbind \"/$folder\" \"$1/root/$folder\"; done
+mount --rbind /dev \"$1/root/dev\"
+mount -t proc proc \"$1/root/proc\"
+# So that it is seen whether the packages make the user.
+for file in passwd group shadow gshadow; do
+    if test -f \"$1/root/etc/$file\"; then sed -i '/^taskwork:/d' \"$1/root/etc/$file\"; fi
+done
 mkdir \"$1/root/trial\"
 cp \"$2\"/* \"$1/root/trial\"
 cd \"$1/root\"
@@ -41,7 +46,11 @@ pub(super) fn run(out: &Path, logs: &Path) -> Result<()> {
     }
     fs::write(given.path().join("script"), SCRIPT).context("the script")?;
     let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "sh", "-c", COPY, "sh"]).arg(copy.path()).arg(given.path());
+    // Processes of their own: all of them end with the first one.
+    unshare
+        .args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", COPY, "sh"])
+        .arg(copy.path())
+        .arg(given.path());
     said(&mut unshare, logs).context("in a copy of this system, which only root can make")?;
     Ok(())
 }
