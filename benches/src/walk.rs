@@ -21,7 +21,15 @@ use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
 /// A part of the tree: the states that are still to be visited, the shallowest first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Walk {
-    open: Vec<(u64, u32)>,
+    open: Vec<State>,
+}
+
+/// A state, with its depth and its share of the tree, as far as is known before it is visited.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct State {
+    id: u64,
+    depth: u32,
+    share: f64,
 }
 
 /// The job's arguments.
@@ -47,23 +55,27 @@ fn hash(value: u64) -> u64 {
 
 impl Walk {
     fn root() -> Self {
-        Self { open: vec![(1, 0)] }
+        Self { open: vec![State { id: 1, depth: 0, share: 1.0 }] }
     }
 
-    /// Visits a state: between one and four children above the given depth. Returns whether there was one.
-    fn visit(&mut self, depth_max: u32) -> bool {
-        let Some((state, depth)) = self.open.pop() else { return false };
-        if depth < depth_max {
-            let children = 1 + hash(state) % 4;
-            self.open.extend((0..children).map(|k| (hash(state.wrapping_add(k)), depth + 1)));
+    /// Visits a state: between one and four children above the given depth. Returns the share of the tree that ends
+    /// with it, or `None` if there was no state.
+    fn visit(&mut self, depth_max: u32) -> Option<f64> {
+        let State { id, depth, share } = self.open.pop()?;
+        if depth >= depth_max {
+            return Some(share);
         }
-        true
+        let children = 1 + hash(id) % 4;
+        let child =
+            |k| State { id: hash(id.wrapping_add(k)), depth: depth + 1, share: share / children as f64 };
+        self.open.extend((0..children).map(child));
+        Some(0.0)
     }
 
     /// Returns the number of states of the tree of this depth.
     pub fn states(depth: u32) -> u64 {
         let (mut walk, mut states) = (Self::root(), 0);
-        while walk.visit(depth) {
+        while walk.visit(depth).is_some() {
             states += 1;
         }
         states
@@ -85,9 +97,10 @@ impl Task for Walk {
                 return Outcome::Complete;
             }
             thread::sleep(Duration::from_micros(shape.state_us));
-            self.visit(shape.depth);
+            let done = self.visit(shape.depth);
             *cx.output() += 1;
             cx.worked(1);
+            cx.progressed(done.unwrap_or_default());
             tell(&shape.visits, 1);
             cx.potential_split(self);
         }
@@ -213,6 +226,15 @@ impl Program for WalkProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_shares_together_are_the_tree() {
+        let (mut walk, mut done) = (Walk::root(), 0.0);
+        while let Some(share) = walk.visit(9) {
+            done += share;
+        }
+        assert!((done - 1.0_f64).abs() < 1e-9, "{done}");
+    }
 
     #[test]
     fn what_a_process_says_is_read_again() {

@@ -72,7 +72,7 @@ async fn look_at(browser: &Browser, axe: &str, name: &str) -> Vec<String> {
 /// Begins to serve pages that only those who have a token may see.
 fn guarded(cluster: &Cluster) -> Running {
     let token = cluster.folder().join("token");
-    fs::write(&token, "a token of at least twenty characters").unwrap();
+    fs::write(&token, "a-token-of-at-least-twenty-characters").unwrap();
     fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let arguments = ["dashboard", "--listen", "127.0.0.1:0", "--token-file", token.to_str().unwrap()];
     cluster.begin("taskwork", &arguments).unwrap()

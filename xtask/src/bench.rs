@@ -12,8 +12,8 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// `scale` (in the simulator, 10 to 1,000 nodes), `elastic` (nodes that join and leave, a quarter of an
-    /// hour), `reach` (what the example programs
-    /// prove in a minute), `all` of the others, or some of them: uts, queens, paths, mst, tsp, clique, polls, nodes,
+    /// hour), `deadline` (a controller that starts and ends nodes, a quarter of an hour), `reach` (what the example
+    /// programs prove in a minute), `all` of the others, or some of them: uts, queens, paths, mst, tsp, clique, polls, nodes,
     /// steals, waits, jobs, decide, workers, replicable, search, dataflow, memory, termination, bulk, losses, ledger (part
     /// of it in the simulator)
     #[arg(required = true)]
@@ -27,10 +27,11 @@ pub(crate) struct Bench {
     /// For `elastic`: only the smallest and the largest growth, once, and nothing at random
     #[arg(long)]
     quick: bool,
-    /// For `elastic`: print JSON instead of tables
+    /// For `elastic` and `deadline`: print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// For `elastic`: the folder for its results, by default docs/figures unless `--quick`; for `reach`: the file
+    /// For `elastic` and `deadline`: the folder for the results, by default docs/figures unless `--quick`; for `reach`:
+    /// the file
     #[arg(long, value_name = "FOLDER")]
     out: Option<String>,
     /// For `reach`: the time for each instance in seconds, by default 60
@@ -48,7 +49,7 @@ pub(crate) struct Bench {
 const PROGRAMS: &str =
     "build --release -p taskwork-cli -p tsp-example -p bnb-problems -p taskwork-benches --bins";
 
-/// The most repetitions of `elastic`, each of which takes five minutes.
+/// The most repetitions of `elastic` and `deadline`, each of which takes five minutes.
 const ELASTIC_ROUNDS_MAX: usize = 3;
 
 /// Measures, and prints a table. The results of `scale`, `elastic` and `all` are written to docs/figures.
@@ -70,6 +71,9 @@ impl Bench {
         }
         if self.names == ["elastic"] {
             return self.elastic();
+        }
+        if self.names == ["deadline"] {
+            return self.deadline();
         }
         if self.names == ["reach"] {
             return self.reach();
@@ -103,6 +107,17 @@ impl Bench {
         vec![
             Step::cargo("programs", "build --release -p taskwork-benches --bins"),
             Step::cargo("elastic", &format!("{run} {}", measure.join(" "))),
+        ]
+    }
+
+    fn deadline(&self) -> Vec<Step> {
+        let mut measure = format!("--rounds {}", self.rounds.min(ELASTIC_ROUNDS_MAX));
+        measure += if self.json { " --json" } else { "" };
+        let folder = self.out.as_deref().unwrap_or("docs/figures");
+        let run = "run --release --quiet -p taskwork-benches --bin deadline --";
+        vec![
+            Step::cargo("programs", "build --release -p taskwork-cli -p taskwork-benches --bins"),
+            Step::cargo("deadline", &format!("{run} {measure} --out {folder}")),
         ]
     }
 
@@ -189,6 +204,17 @@ mod tests {
         let elsewhere = Bench { out: Some("there".to_owned()), ..quick };
         let line = elsewhere.steps()[1].line();
         assert!(line.ends_with("--rounds 1 --quick --json --out there"), "{line}");
+    }
+
+    #[test]
+    fn deadlines_are_measured_with_the_command_that_was_built() {
+        let steps = bench(&["deadline"], &[]).steps();
+        assert!(steps[0].line().contains("-p taskwork-cli"), "{:?}", steps[0]);
+        assert!(
+            steps[1].line().ends_with("--bin deadline -- --rounds 3 --out docs/figures"),
+            "{:?}",
+            steps[1]
+        );
     }
 
     #[test]

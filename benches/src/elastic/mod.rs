@@ -9,6 +9,7 @@
 //! half an hour. Only one of them at a time has more than its ten nodes.
 
 pub mod change;
+pub mod deadline;
 mod job;
 mod lanes;
 pub mod plot;

@@ -9,9 +9,9 @@ use plotters::{
 
 use super::{ADDED, NODES, PHASES_S, show::Measured};
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-type Drawn = Result<(), Box<dyn Error>>;
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+pub(super) type Drawn = Result<(), Box<dyn Error>>;
 
 const COLOURS: [RGBColor; 4] =
     [RGBColor(0, 114, 178), RGBColor(0, 158, 115), RGBColor(213, 94, 0), RGBColor(148, 33, 146)];
@@ -33,13 +33,13 @@ pub fn draw(path: &Path, measured: &Measured) -> Drawn {
 }
 
 /// Returns the end of an axis: a multiple of the step, with all values within.
-fn end_of_axis(values: impl IntoIterator<Item = f64>, step: f64) -> f64 {
+pub(super) fn end_of_axis(values: impl IntoIterator<Item = f64>, step: f64) -> f64 {
     let most = values.into_iter().fold(0.0, f64::max);
     (most / step).ceil().max(1.0) * step
 }
 
 /// Turns the moments at which a value changes into the corners of a line.
-fn corners(steps: &[(f64, usize)]) -> Vec<(f64, f64)> {
+pub(super) fn corners(steps: &[(f64, usize)]) -> Vec<(f64, f64)> {
     let mut line = Vec::new();
     let mut last = None;
     for &(at, value) in steps {
@@ -50,7 +50,10 @@ fn corners(steps: &[(f64, usize)]) -> Vec<(f64, f64)> {
     line
 }
 
-fn chart<'a, 'b>(area: &'a Area<'b>, ends: (f64, f64, f64)) -> Result<Chart<'a, 'b>, Box<dyn Error>>
+pub(super) fn chart<'a, 'b>(
+    area: &'a Area<'b>,
+    ends: (f64, f64, f64),
+) -> Result<Chart<'a, 'b>, Box<dyn Error>>
 where
     'b: 'a,
 {
@@ -62,10 +65,10 @@ where
         .build_cartesian_2d(0.0..right, bottom..top)?)
 }
 
-fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>) -> Drawn {
+pub(super) fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, position: SeriesLabelPosition) -> Drawn {
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(position)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))
         .draw()?;
@@ -98,7 +101,7 @@ fn changes(area: &Area<'_>, measured: &Measured) -> Drawn {
             .label(format!("{} nodes", NODES + added))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
-    legend(&mut chart)
+    legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }
 
 /// Draws the first run of each number of nodes for the longest time.
