@@ -39,6 +39,12 @@ async fn press_button(browser: &Browser, text: &str) {
     browser.run(&format!("{button}.click()")).await;
 }
 
+/// Loads the page anew, after a script.
+async fn reload(browser: &Browser, first: &str) {
+    browser.run(&format!("window.isOld = true; {first}; location.reload()")).await;
+    browser.wait_until("it is loaded anew", "window.isOld === undefined").await;
+}
+
 async fn is_focused(browser: &Browser, id: &str) {
     browser.wait_until("the focus", &format!("document.activeElement.id === {}", json!(id))).await;
 }
@@ -80,15 +86,14 @@ async fn an_operator_acts_in_a_browser() {
     assert_eq!(sent, json!([format!("{{\"job\":\"{id}\",\"suggestion\":{SUGGESTION}}}")]));
 
     // The page stays signed in when it is loaded anew; another one is not, although it has the cookie.
-    browser.run("location.reload()").await;
-    browser.wait_until("it is loaded", "window.sent === undefined").await;
+    reload(&browser, "").await;
     open_actions(&browser).await;
     browser.wait_for("Signed in as anna").await;
     let kept = browser.eval("sessionStorage.getItem('taskwork-operator')").await;
-    browser.run("sessionStorage.clear(); location.reload()").await;
-    let is_new = "sessionStorage.length === 0 && document.getElementById('operator-token') !== null";
-    browser.wait_until("it is asked for a token", is_new).await;
-    browser.run(&format!("sessionStorage.setItem('taskwork-operator', {kept}); location.reload()")).await;
+    reload(&browser, "sessionStorage.clear()").await;
+    let asks = "document.getElementById('operator-token') !== null";
+    browser.wait_until("it is asked for a token", asks).await;
+    reload(&browser, &format!("sessionStorage.setItem('taskwork-operator', {kept})")).await;
     open_actions(&browser).await;
     browser.wait_for("Signed in as anna").await;
     press_button(&browser, "Sign out").await;
