@@ -7,6 +7,8 @@ use taskwork::{
     client::{ClientError, ErrorKind},
 };
 
+use crate::printable;
+
 /// An error with its exit code.
 pub struct Failure {
     code: Code,
@@ -117,10 +119,10 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// Writes a line to standard error. What nobody reads any more (`… 2>&1 | head`) is no reason to end.
+/// Writes a line to standard error, without what would control a terminal. What nobody reads any more (`… 2>&1 | head`) is no reason to end.
 pub(crate) fn tell(text: fmt::Arguments<'_>) {
     use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", printable::lines(&text.to_string()));
 }
 
 /// Writes to standard output. A closed pipe (`… | head`) is no error.

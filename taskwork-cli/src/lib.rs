@@ -69,6 +69,7 @@
 //! The exit code is 0 for success, 1 if the job has failed or was stopped, 2 for wrong usage or input, 3 if the cluster
 //! could not be reached, and 4 if a node was to leave, and its time was up before it had handed on everything.
 
+mod printable;
 mod failure;
 mod program;
 mod prepared;

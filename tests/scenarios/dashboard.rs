@@ -137,6 +137,10 @@ fn an_operator_acts_on_a_cluster() {
     cluster.servers.kill(0).unwrap();
     let (status, said) = dashboard.act("resume", &job);
     assert!(status == 503 && said.contains("has not answered for"), "{status} {said}");
+    cluster.servers.revive(0).unwrap();
+    cluster.servers.wait_until_serving(0).unwrap();
+    let (status, said) = dashboard.act("resume", &job);
+    assert!(status == 409 && said.contains("only one that was put aside"), "{status} {said}");
 
     let log = dashboard.running.errors();
     for part in [

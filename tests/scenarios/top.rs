@@ -163,6 +163,30 @@ fn the_terminal_is_given_back_however_it_ends() {
 }
 
 #[test]
+fn a_terminal_is_taken_over_anew_when_the_process_was_stopped() {
+    let folder = TempDir::new().unwrap();
+    let replay = format!("--replay {}", record(folder.path()).display());
+    let mut top = OnTerminal::start(folder.path(), &replay);
+    top.wait_for("record cluster-1.jsonl");
+    let state = PathBuf::from("/proc").join(top.id()).join("stat");
+    let until = |what: &str, holds: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + SOON;
+        while !holds() {
+            assert!(Instant::now() < deadline, "waited in vain: {what}");
+            thread::sleep(LOOK_EVERY);
+        }
+    };
+    top.signal("STOP");
+    until("it is stopped", &|| fs::read_to_string(&state).unwrap().contains(") T "));
+    let before = top.written().len();
+    top.signal("CONT");
+    until("the terminal is taken over", &|| top.written()[before..].contains("\x1b[?1049h"));
+    top.wait_for("record cluster-1.jsonl");
+    top.press(b"q");
+    assert_eq!(top.end(), "0");
+}
+
+#[test]
 fn it_ends_when_its_terminal_is_gone() {
     let folder = TempDir::new().unwrap();
     let mut top = OnTerminal::start(folder.path(), &format!("--replay {}", record(folder.path()).display()));

@@ -13,7 +13,7 @@ use super::{
     Desk, json, ledger,
     table::{self, count, lapse},
 };
-use crate::Failure;
+use crate::{Failure, printable};
 
 /// All facts about a job at one moment.
 struct Facts {
@@ -149,7 +149,7 @@ impl Facts {
             let _ = writeln!(
                 text,
                 "lost       {} in attempt {} at {}",
-                lost.node,
+                printable::line(&lost.node),
                 lost.attempt,
                 table::time(lost.at_ms)
             );

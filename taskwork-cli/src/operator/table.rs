@@ -5,13 +5,16 @@ use std::time::{Duration, UNIX_EPOCH};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use indicatif::{BinaryBytes, HumanCount};
 
-/// Formats a table without lines. Columns whose names begin with `#` hold numbers.
+use crate::printable;
+
+/// Formats a table without lines. Columns whose names begin with `#` hold numbers. No cell can control a terminal, or
+/// have several lines.
 pub(super) fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_header(columns.iter().map(|name| Cell::new(name.trim_start_matches('#'))));
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| printable::line(cell)));
     }
     for (column, name) in table.column_iter_mut().zip(columns) {
         column.set_padding((0, 2));
@@ -23,10 +26,11 @@ pub(super) fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>
     lines.join("\n") + "\n"
 }
 
-/// Formats names and values, one pair per line.
+/// Formats names and values, one pair per line. No value can control a terminal, or have several lines.
 pub(super) fn list(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    let lines: Vec<String> = rows.iter().map(|(name, value)| format!("{name:<width$}  {value}")).collect();
+    let lines: Vec<String> =
+        rows.iter().map(|(name, value)| format!("{name:<width$}  {}", printable::line(value))).collect();
     lines.join("\n") + "\n"
 }
 
@@ -59,4 +63,17 @@ pub(super) fn bytes(n: u64) -> String {
 /// Returns the text, or a placeholder if it is empty.
 pub(super) fn or_none(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_have_written_stays_in_its_place() {
+        let hostile = "\u{1b}[2J\u{202e}a\nb";
+        for text in [table(&["NAME"], [vec![hostile.to_owned()]]), list(&[("name", hostile.to_owned())])] {
+            assert!(text.trim_end().ends_with("?[2J?a b"), "{text:?}");
+        }
+    }
 }

@@ -72,6 +72,15 @@ impl Role {
     }
 }
 
+/// What somebody has who has signed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// A browser sends it of its own accord, also to whatever else listens on another port of the host.
+    Cookie,
+    /// A page of this site sends it, and no other has it.
+    Page,
+}
+
 /// A token that must be known to read anything, or to act.
 pub(crate) struct Token {
     hash: Hash,
@@ -171,8 +180,26 @@ impl Token {
         self.hash == other.hash
     }
 
-    fn signature(&self, until_s: u64) -> Hash {
-        blake3::keyed_hash(&self.key, &until_s.to_le_bytes())
+    fn signature(&self, proof: Proof, until_s: u64) -> Hash {
+        let until_s = until_s.to_le_bytes();
+        match proof {
+            Proof::Cookie => blake3::keyed_hash(&self.key, &until_s),
+            Proof::Page => blake3::keyed_hash(&self.key, &[b"page".as_slice(), &until_s].concat()),
+        }
+    }
+
+    /// Returns what proves from now on that somebody has signed in.
+    fn proof(&self, proof: Proof, now_s: u64) -> String {
+        let until_s = now_s + self.session_s;
+        format!("{until_s}.{}", self.signature(proof, until_s).to_hex())
+    }
+
+    fn proves(&self, proof: Proof, value: &str, now_s: u64) -> bool {
+        let Some((until_s, signature)) = value.split_once('.') else { return false };
+        let (Ok(until_s), Ok(signature)) = (until_s.parse::<u64>(), Hash::from_hex(signature)) else {
+            return false;
+        };
+        self.signature(proof, until_s) == signature && now_s < until_s
     }
 
     #[cfg(test)]
@@ -183,12 +210,19 @@ impl Token {
     /// Returns a cookie. If it is secure, browsers send it by TLS only.
     pub(super) fn cookie(&self, now_s: u64, is_secure: bool) -> String {
         let Self { cookie, session_s, .. } = self;
-        let until_s = now_s + session_s;
-        let signature = self.signature(until_s).to_hex();
+        let value = self.proof(Proof::Cookie, now_s);
         let secure = if is_secure { "; Secure" } else { "" };
-        format!(
-            "{cookie}={until_s}.{signature}; Path=/; Max-Age={session_s}; HttpOnly; SameSite=Strict{secure}"
-        )
+        format!("{cookie}={value}; Path=/; Max-Age={session_s}; HttpOnly; SameSite=Strict{secure}")
+    }
+
+    /// Returns what a page keeps to send it with its requests, besides the cookie.
+    pub(super) fn page_proof(&self, now_s: u64) -> String {
+        self.proof(Proof::Page, now_s)
+    }
+
+    /// Returns whether a page has sent what it got at the sign-in.
+    pub(super) fn is_page_proof(&self, value: &str, now_s: u64) -> bool {
+        self.proves(Proof::Page, value, now_s)
     }
 
     /// Returns a cookie by which a browser forgets its own.
@@ -197,11 +231,7 @@ impl Token {
     }
 
     fn is_cookie(&self, value: &str, now_s: u64) -> bool {
-        let Some((until_s, signature)) = value.split_once('.') else { return false };
-        let (Ok(until_s), Ok(signature)) = (until_s.parse::<u64>(), Hash::from_hex(signature)) else {
-            return false;
-        };
-        self.signature(until_s) == signature && now_s < until_s
+        self.proves(Proof::Cookie, value, now_s)
     }
 
     fn lets(&self, headers: &HeaderMap, now_s: u64) -> bool {

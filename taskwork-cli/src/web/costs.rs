@@ -18,6 +18,7 @@ pub(super) fn of_cluster(snapshot: &Snapshot, jobs: &[(&str, &JobAbout)]) -> Vec
     let of_jobs = jobs.iter().filter_map(|(id, job)| Some((*id, job.cost.as_ref()?)));
     let job_money = of_jobs.clone().flat_map(|(id, cost)| money(&cost.spent.money, Some(id))).collect();
     let job_nodes = of_jobs
+        .filter(|(_, cost)| cost.is_seen())
         .map(|(id, cost)| (vec![(JOB, id.to_owned())], Value::Number(cost.spent.node_ms as f64 / 1e3)));
     vec![
         family(
@@ -60,13 +61,13 @@ pub(super) fn of_cluster(snapshot: &Snapshot, jobs: &[(&str, &JobAbout)]) -> Vec
         family(
             Gauge,
             "job_cost",
-            "Money that the nodes with a price have cost while they worked on the job.",
+            "Money that the nodes with a price that were seen have cost while they worked on the job.",
             job_money,
         ),
         family(
             Gauge,
             "job_node_seconds",
-            "Time for which nodes were there for the job.",
+            "Time for which nodes that were seen were there for the job.",
             job_nodes.collect(),
         ),
     ]
@@ -84,7 +85,7 @@ fn money(amounts: &Money, job: Option<&str>) -> Vec<(Labels, Value)> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value as Json, json};
-    use taskwork::view::{Content, Event, View};
+    use taskwork::view::{Content, Event, JobNow, View};
 
     use super::*;
 
@@ -121,6 +122,20 @@ mod tests {
         assert_eq!(samples(&now, "unpriced_members"), one(1.0));
         assert_eq!(samples(&now, "node_seconds"), one(3.0 * 3_600.0));
         assert_eq!(samples(&now, "node_unpriced_seconds"), one(3_600.0));
+    }
+
+    #[test]
+    fn a_job_whose_nodes_were_never_seen_has_no_sample() {
+        let of = |unseen: u32| {
+            let cost =
+                json!({ "node_ms": if unseen == 2 { 0 } else { 5_000 }, "nodes": 2, "unseen": unseen });
+            let mut about = json!(JobNow::default().about);
+            about["cost"] = cost;
+            let about: JobAbout = serde_json::from_value(about).unwrap();
+            let families = of_cluster(&Snapshot::default(), &[("j-0000000001", &about)]);
+            families.into_iter().find(|family| family.name == "job_node_seconds").unwrap().samples
+        };
+        assert_eq!((of(2).len(), of(1).len(), of(0).len()), (0, 1, 1));
     }
 
     #[test]

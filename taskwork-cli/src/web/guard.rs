@@ -157,9 +157,7 @@ fn check(names: &Names, request: &Request<Body>) -> Result<(), Response> {
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let allow = [(header::ALLOW, HeaderValue::from_static("GET, HEAD"))];
-        return Err(
-            (StatusCode::METHOD_NOT_ALLOWED, allow, "everything here can only be read\n").into_response()
-        );
+        return Err((StatusCode::METHOD_NOT_ALLOWED, allow, "this can only be read\n").into_response());
     }
     if !request.body().is_end_stream() {
         let refusal = Refusal(StatusCode::PAYLOAD_TOO_LARGE, "no page takes a body".to_owned());

@@ -15,6 +15,7 @@
 //! | `/api/job/ID/series.csv` | the job over time, as CSV |
 //! | `/events` | what changes, as server-sent events |
 //! | `/sign-in` | a form for the token, if there is one |
+//! | `/api/operator`, `/api/operator/…` | who may act, and actions, if there are any: see `actions` |
 //!
 //! ```text
 //! connection ─▶ server ─▶ guard ─▶ access ─▶ assets | api | events | metrics

@@ -54,6 +54,26 @@ pub(crate) struct Connection {
 struct State {
     store: Arc<dyn Store>,
     away: Option<Away>,
+    /// The number of callers that would notice that ZooKeeper answers again.
+    trying: usize,
+}
+
+/// A caller that waits for an answer. After the last one nobody notices the end of an outage: the next failure is the
+/// beginning of another.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Trying<'a>(&'a Connection);
+
+impl Drop for Trying<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.trying -= 1;
+        if state.trying == 0
+            && let Some(away) = &mut state.away
+        {
+            away.left.get_or_insert_with(Instant::now);
+        }
+    }
 }
 
 /// The state during an outage.
@@ -63,6 +83,14 @@ struct Away {
     /// The time of day, for people.
     at: SystemTime,
     told: Option<Instant>,
+    /// When the last caller stopped trying.
+    left: Option<Instant>,
+}
+
+impl Away {
+    fn beginning(now: Instant) -> Self {
+        Self { since: now, at: SystemTime::now(), told: None, left: None }
+    }
 }
 
 impl Connection {
@@ -82,7 +110,13 @@ impl Connection {
                 Err(error) => return Err(error.into()),
             }
         };
-        Ok(Self { connect, observer, state: Mutex::new(State { store, away: None }) })
+        Ok(Self { connect, observer, state: Mutex::new(State { store, away: None, trying: 0 }) })
+    }
+
+    /// Begins to try something, which is to be [recovered](Self::recover) after failures.
+    pub(crate) fn trying(&self) -> Trying<'_> {
+        self.state().trying += 1;
+        Trying(self)
     }
 
     /// Returns the current session.
@@ -97,6 +131,7 @@ impl Connection {
         patience: Option<Duration>,
         mut ask: impl FnMut(Arc<dyn Store>) -> F,
     ) -> Result<T, ClientError> {
+        let trying = self.trying();
         loop {
             // Boxed because the future may be large and requests are rare: otherwise every future that waits
             // for one would contain it.
@@ -107,7 +142,7 @@ impl Connection {
                 }
                 Err(error) => error.into(),
             };
-            self.recover(patience, error).await?;
+            self.recover(&trying, patience, error).await?;
         }
     }
 
@@ -117,6 +152,7 @@ impl Connection {
     /// The error itself, if a retry would not help; or that ZooKeeper was unavailable for too long.
     pub(crate) async fn recover(
         &self,
+        _: &Trying<'_>,
         patience: Option<Duration>,
         error: JobError,
     ) -> Result<(), ClientError> {
@@ -162,6 +198,7 @@ impl Connection {
     /// Watches the session while the caller waits for an event. Returns when ZooKeeper was unavailable for
     /// too long.
     pub(crate) async fn watch_over(&self, patience: Option<Duration>) -> ClientError {
+        let _trying = self.trying();
         loop {
             time::sleep(LOOK_EVERY).await;
             if self.session() == Session::Connected {
@@ -187,7 +224,7 @@ impl Connection {
     }
 
     fn deadline(&self, patience: Option<Duration>) -> Option<Instant> {
-        let since = self.state().away.as_ref().map_or_else(Instant::now, |away| away.since);
+        let since = self.state().away.map_or_else(Instant::now, |away| away.since);
         patience.and_then(|patience| since.checked_add(patience))
     }
 
@@ -195,7 +232,8 @@ impl Connection {
     fn is_away(&self, patience: Option<Duration>) -> Result<(), ClientError> {
         let now = Instant::now();
         let mut state = self.state();
-        let away = state.away.get_or_insert_with(|| Away { since: now, at: SystemTime::now(), told: None });
+        let away = state.away.take_if(|away| away.left.is_none());
+        let away = state.away.insert(away.unwrap_or_else(|| Away::beginning(now)));
         let lasted = now.duration_since(away.since);
         let since = away.at;
         if patience.is_some_and(|patience| lasted >= patience) {
@@ -211,10 +249,11 @@ impl Connection {
     }
 
     /// Notes that ZooKeeper answers.
-    fn is_back(&self) {
+    pub(crate) fn is_back(&self) {
         let away = self.state().away.take();
-        if let Some(Away { since, told: Some(_), .. }) = away {
-            self.tell(Outage::Over { lasted: since.elapsed() });
+        if let Some(Away { since, told: Some(_), left, .. }) = away {
+            let lasted = left.unwrap_or_else(Instant::now).duration_since(since);
+            self.tell(Outage::Over { lasted });
         }
     }
 
@@ -233,5 +272,79 @@ impl Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("hosts", &self.connect.hosts).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use zk::MemoryTree;
+
+    use super::*;
+
+    /// Longer than the pause before a retry.
+    const PATIENCE: Option<Duration> = Some(Duration::from_millis(500));
+
+    fn connection() -> Connection {
+        let state = State { store: MemoryTree::new().connect(), away: None, trying: 0 };
+        Connection { connect: Connect::new("a:1"), observer: None, state: Mutex::new(state) }
+    }
+
+    async fn ask_nobody(connection: &Connection) -> Result<(), ClientError> {
+        connection.ask(PATIENCE, |_| async { Err(Error::ConnectionLost) }).await
+    }
+
+    /// Asks what fails once, as the first request after an outage does.
+    async fn ask_again(connection: &Connection) -> Result<usize, ClientError> {
+        let asked = &AtomicUsize::new(0);
+        connection
+            .ask(PATIENCE, |_| async move {
+                let before = asked.fetch_add(1, Relaxed);
+                if before == 0 { Err(Error::ConnectionLost) } else { Ok(before) }
+            })
+            .await
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_after_an_outage_in_which_others_gave_up_is_answered() {
+        let connection = connection();
+        let gave_up = ask_nobody(&connection).await;
+        assert!(matches!(gave_up, Err(ClientError::GaveUp { .. })), "{gave_up:?}");
+        assert_eq!(ask_again(&connection).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_nobody_waits_for_any_more_leaves_no_outage_behind() {
+        let connection = connection();
+        let forever = connection.ask(None, |_| async { Err::<(), _>(Error::ConnectionLost) });
+        assert!(time::timeout(PATIENCE.unwrap(), forever).await.is_err());
+        assert_eq!(ask_again(&connection).await.unwrap(), 1);
+        // One that was refused was answered, too.
+        let asked = &AtomicUsize::new(0);
+        let refused = connection.ask(None, |_| async move {
+            match asked.fetch_add(1, Relaxed) {
+                0..2 => Err::<(), _>(Error::ConnectionLost),
+                _ => Err(Error::NoNode { path: "/none".to_owned() }),
+            }
+        });
+        assert!(matches!(refused.await, Err(ClientError::Job(_))));
+        assert_eq!(ask_again(&connection).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn while_somebody_tries_others_are_told_how_long_the_outage_has_lasted() {
+        let connection = connection();
+        let forever = connection.ask(None, |_| async { Err::<(), _>(Error::ConnectionLost) });
+        let others = async {
+            ask_nobody(&connection).await.unwrap_err();
+            ask_nobody(&connection).await.unwrap_err()
+        };
+        let told = tokio::select! {
+            _ = forever => unreachable!("it is not answered"),
+            told = others => told,
+        };
+        let ClientError::GaveUp { waited, .. } = told else { panic!("{told}") };
+        assert!(Some(waited) >= PATIENCE);
     }
 }

@@ -69,6 +69,7 @@ pub use self::{
     connection::Outage,
     error::{ClientError, ErrorKind},
     jobs::{Answer, JobDetails, NodeWork},
+    nodes::AskedToLeave,
     observer::Observer,
     overview::{JobEntry, Overview},
     scaling::{NotWritten, SCALING_BYTES_MAX, Said, ScalingOffice},
@@ -371,10 +372,14 @@ impl Client {
             let draft = Draft::new(&job.root, &order);
             let (new, key) = (draft.job(), format!("{:032x}", rand::rng().random::<u128>()));
             let mut submission = zk::job::Submission::new(&new, &key);
+            let trying = self.connection.trying();
             let id = loop {
                 match submission.go_on(&*self.connection.store(), &self.cluster).await {
-                    Ok(id) => break id,
-                    Err(error) => self.connection.recover(self.patience, error.into()).await?,
+                    Ok(id) => {
+                        self.connection.is_back();
+                        break id;
+                    }
+                    Err(error) => self.connection.recover(&trying, self.patience, error.into()).await?,
                 }
             };
             Ok((job_id(&self.cluster, &id)?, key, provider))

@@ -9,6 +9,16 @@ use zk::{ClusterPaths, CreateMode, Session, Store, WatchEvent};
 use super::{Client, ClientError};
 use crate::id::NodeId;
 
+/// When a node was asked to leave that was to be asked [once](Client::drain_once).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum AskedToLeave {
+    /// By this request.
+    Now,
+    /// Before it, by whomever: nothing was changed.
+    Before,
+}
+
 impl Client {
     /// Checks that the cluster exists, without creating anything.
     ///
@@ -51,11 +61,21 @@ impl Client {
     /// once.
     ///
     /// # Errors
-    /// If ZooKeeper was unavailable for too long.
+    /// If ZooKeeper was unavailable for too long. The node may have been asked then: a repetition would be a second
+    /// request.
     pub async fn drain(&self, node: NodeId) -> Result<(), ClientError> {
-        let (path, word) =
-            (&self.cluster().drain(&node.to_string()), &format!("{:016x}", rand::rng().random::<u64>()));
+        let (path, word) = (&self.cluster().drain(&node.to_string()), &word());
         self.ask(|store| async move { ask_to_leave(&*store, path, word.as_bytes()).await }).await
+    }
+
+    /// Asks a node to leave, handing on its unfinished tasks first, unless it was asked before. So it can be repeated
+    /// if it is not known what has come of it.
+    ///
+    /// # Errors
+    /// If ZooKeeper was unavailable for too long. The node may have been asked then.
+    pub async fn drain_once(&self, node: NodeId) -> Result<AskedToLeave, ClientError> {
+        let (path, word) = (&self.cluster().drain(&node.to_string()), &word());
+        self.ask(|store| async move { ask_to_leave_once(&*store, path, word.as_bytes()).await }).await
     }
 
     /// Waits until a node is no longer a member.
@@ -84,6 +104,26 @@ impl Client {
     }
 }
 
+/// Returns what identifies a request.
+fn word() -> String {
+    format!("{:016x}", rand::rng().random::<u64>())
+}
+
+/// Asks a node to leave that was not asked yet. A request whose answer was lost is known by its word.
+async fn ask_to_leave_once(store: &dyn Store, path: &str, word: &[u8]) -> zk::Result<AskedToLeave> {
+    match store.create(path, word, CreateMode::Persistent).await {
+        Ok(_) => Ok(AskedToLeave::Now),
+        Err(zk::Error::NodeExists { .. }) => match store.get(path).await {
+            Ok((said, _)) if said == word => Ok(AskedToLeave::Now),
+            Ok(_) => Ok(AskedToLeave::Before),
+            // The node has left just now, or this server lags behind: the caller tries again.
+            Err(zk::Error::NoNode { path }) => Err(zk::Error::Contended { path, tries: 1 }),
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
 /// Asks a node to leave. The node observes a second request as a change of the znode, and then parks its
 /// tasks. Therefore each request has its own word, which identifies a request whose answer was lost.
 async fn ask_to_leave(store: &dyn Store, path: &str, word: &[u8]) -> zk::Result<()> {
@@ -100,5 +140,45 @@ async fn ask_to_leave(store: &dyn Store, path: &str, word: &[u8]) -> zk::Result<
             Err(zk::Error::Contended { path, tries: 1 })
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zk::{Fate, Faults, MemoryTree, tree::SessionId};
+
+    use super::*;
+
+    const PATH: &str = "/drain";
+
+    /// Loses the answer to the first request of a kind.
+    struct Loses(Option<&'static str>);
+
+    impl Faults for Loses {
+        fn judge(&mut self, _: SessionId, request: &'static str, _: &str) -> Fate {
+            match self.0.take_if(|lost| *lost == request) {
+                Some(_) => Fate::LostAfter,
+                None => Fate::Answered,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_was_perhaps_asked_is_not_asked_a_second_time() {
+        let tree = MemoryTree::new();
+        tree.set_faults(Loses(Some("create")));
+        let store = tree.connect();
+        let ask = |word: &'static str| {
+            let store = std::sync::Arc::clone(&store);
+            async move { ask_to_leave_once(&*store, PATH, word.as_bytes()).await }
+        };
+        assert_eq!(ask("a").await, Err(zk::Error::ConnectionLost));
+        assert_eq!(ask("a").await, Ok(AskedToLeave::Now), "the same request, repeated");
+        assert_eq!(ask("b").await, Ok(AskedToLeave::Before), "another one changes nothing");
+        let (said, stat) = store.get(PATH).await.unwrap();
+        assert_eq!((said.as_slice(), stat.version), (&b"a"[..], 0), "the node sees one request");
+        // Who means to ask again does.
+        ask_to_leave(&*store, PATH, b"c").await.unwrap();
+        assert_eq!(store.get(PATH).await.unwrap().1.version, 1);
     }
 }

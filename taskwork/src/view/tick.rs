@@ -139,6 +139,8 @@ impl View {
             // A job that was set going again is summed up anew.
             job.forgotten &= job.is_over() || job.record.is_none();
         }
+        // What members cost is known only once they were read, which comes last.
+        let is_whole_now = self.is_whole && !self.is_whole_shown;
         let jobs: Vec<_> = self.raw.jobs.iter().filter(|(_, job)| job.exists).collect();
         let records: Vec<_> = jobs.iter().map(|(id, job)| (id.as_str(), job.record.as_deref())).collect();
         let members: Vec<_> =
@@ -147,7 +149,7 @@ impl View {
         let stages = stages(&records, &members, &leaders, self.cluster.at_ms);
         for ((id, job), (stage, missing)) in jobs.into_iter().zip(stages) {
             let shown = self.jobs.entry(id.clone()).or_default();
-            if !stage.is_open() && !job.dirty && shown.about.0 > 0 {
+            if !stage.is_open() && !job.dirty && shown.about.0 > 0 && !is_whole_now {
                 continue;
             }
             let leader = leaders.get(id.as_str()).map(|node| (*node).to_owned());

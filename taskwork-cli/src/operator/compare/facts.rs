@@ -39,7 +39,8 @@ pub(super) struct Facts {
     pub(super) nodes: Option<usize>,
     pub(super) workers_most: Option<u32>,
     pub(super) nodes_lost: Option<usize>,
-    /// The time of its nodes together, and what they have cost, by currencies, without those that have no price.
+    /// The time of those of its nodes that were seen together, and what they have cost, by currencies, without those that
+    /// have no price.
     pub(super) node_time_s: Option<f64>,
     pub(super) cost: Option<Money>,
     pub(super) share: Option<f64>,
@@ -111,6 +112,7 @@ impl Facts {
         };
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         let writes = &about.latencies.writes;
+        let cost = about.cost.as_ref().filter(|cost| cost.is_seen());
         Self {
             id: seen.id.clone(),
             source: seen.source.clone(),
@@ -130,8 +132,8 @@ impl Facts {
                 let all = before.chain(about.lost.iter().map(String::as_str));
                 all.chain(seen.lost_nodes()).collect::<BTreeSet<_>>().len()
             }),
-            node_time_s: about.cost.as_ref().map(|cost| cost.spent.node_ms as f64 / 1e3),
-            cost: about.cost.as_ref().map(|cost| cost.spent.money.clone()).filter(|money| !money.is_empty()),
+            node_time_s: cost.map(|cost| cost.spent.node_ms as f64 / 1e3),
+            cost: cost.map(|cost| cost.spent.money.clone()).filter(|money| !money.is_empty()),
             share: about.share,
             best: about.best,
             bound: about.bound,
@@ -144,7 +146,8 @@ impl Facts {
             steals: of(|figures| figures.steals),
             stolen_tasks: of(|figures| figures.stolen_tasks),
             steal_median_s: seconds(about.figures.steal_times.quantile(0.5)),
-            zookeeper_requests: told.then_some(requests.reads + requests.writes + requests.multis),
+            zookeeper_requests: told
+                .then(|| requests.reads.saturating_add(requests.writes).saturating_add(requests.multis)),
             transactions,
             transactions_retried: of(|figures| figures.retries),
             transactions_per_thousand_tasks: transactions

@@ -69,6 +69,46 @@ fn jobs_are_compared_in_numbers() {
 }
 
 #[test]
+fn what_nodes_cost_that_were_never_seen_is_not_known() {
+    let [mut a, mut b] = both();
+    assert!(Facts::of([&a, &b]).iter().all(|of| of.node_time_s.is_some()));
+    // Those that a cluster is asked for: only present members are seen.
+    let without = |seen: &mut Seen, names: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recorded = Recorded::new();
+        recorded.run(JOB);
+        recorded.events.retain(|event| !names.iter().any(|name| event.path == format!("members/{name}")));
+        *seen = record::read(&recorded.write(&folder.path().join("a.jsonl")), JOB).unwrap();
+    };
+    without(&mut a, &["n1", "n2", "n3"]);
+    without(&mut b, &["n1"]);
+    let [of_a, of_b] = Facts::of([&a, &b]);
+    assert_eq!((of_a.node_time_s, of_a.cost), (None, None), "unknown is not 0");
+    assert!(of_b.node_time_s.is_some_and(|s| s > 0.0));
+    let says = |seen: &Seen, what: &str| seen.remarks.iter().any(|remark| remark.starts_with(what));
+    assert!(says(&a, "All of its nodes went before they were seen"), "{:?}", a.remarks);
+    assert!(says(&b, "1 of its 3 nodes went before they were seen"), "{:?}", b.remarks);
+}
+
+#[test]
+fn sums_of_what_nodes_report_do_not_overflow() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorded = Recorded::new();
+    recorded.run(JOB);
+    for event in &mut recorded.events {
+        if let taskwork::view::Content::Data(content) = &mut event.content
+            && event.path.ends_with("figures/n1")
+        {
+            let mut report: Value = serde_json::from_slice(content).unwrap();
+            report["requests"]["reads"] = u64::MAX.into();
+            *content = report.to_string().into_bytes();
+        }
+    }
+    let a = record::read(&recorded.write(&folder.path().join("a.jsonl")), JOB).unwrap();
+    assert_eq!(Facts::of([&a, &a])[0].zookeeper_requests, Some(u64::MAX));
+}
+
+#[test]
 fn the_table_has_both_side_by_side() {
     let both = both();
     let rows = rows::of(&Facts::of(both.each_ref()));

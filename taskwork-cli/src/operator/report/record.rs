@@ -8,7 +8,10 @@ use std::{
 };
 
 use serde::Deserialize;
-use taskwork::view::{Content, Event, RecordEnd, read_record};
+use taskwork::{
+    JobId,
+    view::{Content, Event, RecordEnd, read_record},
+};
 
 use super::{
     joining::{Joined, Joining},
@@ -128,7 +131,9 @@ impl Survey {
 
 /// Says that no record has a job, and which there are.
 fn without(at: &Path, id: &str, surveys: &[Survey]) -> Failure {
-    let jobs: BTreeSet<&str> = surveys.iter().flat_map(|survey| &survey.jobs).map(String::as_str).collect();
+    // What else stands in the place of an id is nothing that anybody could ask for.
+    let all = surveys.iter().flat_map(|survey| &survey.jobs).map(String::as_str);
+    let jobs: BTreeSet<&str> = all.filter(|job| job.parse::<JobId>().is_ok()).collect();
     let named: Vec<&str> = jobs.iter().rev().take(NAMED_MAX).copied().collect();
     let there = match (named.is_empty(), jobs.len().saturating_sub(NAMED_MAX)) {
         (true, _) => "it has seen no job at all".to_owned(),

@@ -27,6 +27,7 @@ pub(super) fn of_cluster(job: &JobNow) -> Vec<String> {
         );
     }
     remarks.extend(without_reports(job));
+    remarks.extend(without_costs(job));
     remarks
 }
 
@@ -78,10 +79,24 @@ pub(super) fn of_record(id: &str, job: &JobNow, moments: &[Moment], observed: &O
         format!("The last line of {name} is cut off, as when an observer is killed: it was passed over.")
     }));
     remarks.extend(without_reports(job));
+    remarks.extend(without_costs(job));
     remarks
 }
 
 fn without_reports(job: &JobNow) -> Option<String> {
     let none = job.nodes.is_empty();
     none.then(|| "No node has reported on the job, so its figures are unknown.".to_owned())
+}
+
+/// Says of how many nodes it is not known what they cost.
+fn without_costs(job: &JobNow) -> Option<String> {
+    let cost = job.about.cost.as_ref().filter(|cost| cost.unseen > 0)?;
+    let who = if cost.is_seen() {
+        format!("{} of its {} nodes", cost.unseen, cost.nodes)
+    } else {
+        "All of its nodes".to_owned()
+    };
+    Some(format!(
+        "{who} went before they were seen as members: neither their time nor what they have cost is in the figures."
+    ))
 }

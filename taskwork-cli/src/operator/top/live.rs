@@ -14,7 +14,7 @@ use super::{
     draw::{Look, draw},
     keys::command,
     screen::{Input, Screen, inputs},
-    state::{Effect, State},
+    state::{Effect, Leave, State},
 };
 use crate::{Failure, failure::tell, interrupts::interruptible};
 
@@ -23,10 +23,10 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A cluster ticks every second or so: a picture that is due this soon is drawn with the tick.
 const ABOUT: Duration = Duration::from_millis(100);
 
-/// Asks a node to leave, by its name.
+/// Asks nodes to leave.
 pub(super) trait Ask {
     /// Returns what the user is told.
-    fn ask(&self, node: String) -> Pin<Box<dyn Future<Output = Result<String, Failure>> + '_>>;
+    fn ask(&self, leave: Leave) -> Pin<Box<dyn Future<Output = Result<String, Failure>> + '_>>;
 }
 
 /// What is shown, and where it comes from.
@@ -126,6 +126,11 @@ impl<A: Ask> Live<'_, A> {
                     input = inputs.try_recv().ok();
                     continue;
                 }
+                Input::Resumed => {
+                    screen.resume().map_err(|error| no_terminal(&error))?;
+                    input = inputs.try_recv().ok();
+                    continue;
+                }
                 Input::Gone(error) => return Err(no_terminal(&error)),
                 Input::Signal(number) => return Ok(Next::End(ended_by(number))),
             };
@@ -138,7 +143,7 @@ impl<A: Ask> Live<'_, A> {
                 Some(Effect::Drain(_)) if asked.is_some() => {
                     self.state.tell("another node is still being asked: wait for that".to_owned());
                 }
-                Some(Effect::Drain(node)) => *asked = Some(ask.ask(node)),
+                Some(Effect::Drain(leave)) => *asked = Some(ask.ask(leave)),
             }
             input = inputs.try_recv().ok();
         }

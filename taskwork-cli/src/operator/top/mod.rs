@@ -31,7 +31,7 @@ use std::{
 
 use taskwork::{
     Client, JobId,
-    client::{ClientError, Observer},
+    client::{AskedToLeave, ClientError, Observer},
     view::{Content, Event, read_record},
 };
 use tokio::{sync::mpsc, time};
@@ -39,7 +39,7 @@ use tokio::{sync::mpsc, time};
 use self::{
     draw::Look,
     live::{Ask, Live},
-    state::{Shown, Source, State},
+    state::{Leave, Shown, Source, State},
 };
 use super::Common;
 use crate::{
@@ -93,7 +93,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitCode, Fa
         if is_live {
             let mut state = state;
             if let Some(missing) = missing {
-                state.tell(format!("{missing}. It is shown as soon as it is there"));
+                state.begin_to_wait(missing.to_string());
             }
             let ask = Cluster { cluster: &common.cluster, patience: common.patience.of_a_step() };
             let (to, events) = mpsc::unbounded_channel();
@@ -222,8 +222,9 @@ struct Cluster<'a> {
 }
 
 impl Ask for Cluster<'_> {
-    fn ask(&self, node: String) -> Pin<Box<dyn Future<Output = Result<String, Failure>> + '_>> {
+    fn ask(&self, leave: Leave) -> Pin<Box<dyn Future<Output = Result<String, Failure>> + '_>> {
         Box::pin(async move {
+            let Leave { node, again } = leave;
             // Without notes about an outage: they would be in the picture.
             let settings = Client::builder_of(self.cluster.connect()?).cluster(self.cluster.name());
             // Whether credentials may be sent in the clear was checked just now.
@@ -234,8 +235,14 @@ impl Ask for Cluster<'_> {
                 if id.to_string() != node {
                     return Err(Failure::usage(format!("{node} is gone already")));
                 }
-                client.drain(id).await?;
-                Ok(format!("{node} was asked to leave"))
+                if again {
+                    client.drain(id).await?;
+                    return Ok(format!("{node} was asked again, to leave at once"));
+                }
+                Ok(match client.drain_once(id).await? {
+                    AskedToLeave::Now => format!("{node} was asked to leave"),
+                    AskedToLeave::Before => format!("{node} was asked to leave already"),
+                })
             };
             let asked = asked.await;
             client.close().await;
@@ -248,7 +255,7 @@ impl Ask for Cluster<'_> {
 struct NoCluster;
 
 impl Ask for NoCluster {
-    fn ask(&self, node: String) -> Pin<Box<dyn Future<Output = Result<String, Failure>> + '_>> {
-        Box::pin(async move { Err(Failure::usage(format!("{node} is in a record"))) })
+    fn ask(&self, leave: Leave) -> Pin<Box<dyn Future<Output = Result<String, Failure>> + '_>> {
+        Box::pin(async move { Err(Failure::usage(format!("{} is in a record", leave.node))) })
     }
 }

@@ -51,6 +51,8 @@ pub(super) enum Input {
     Resized,
     /// It is gone, or cannot be read.
     Gone(io::Error),
+    /// The process was stopped, by whomever, and goes on: meanwhile the terminal was somebody else's.
+    Resumed,
     /// The process is to end, by the signal of this number.
     Signal(i32),
 }
@@ -79,6 +81,10 @@ impl Screen {
 
     /// Draws. What is as it was is not written again.
     pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        // A panic has given it back, and its message is to be read.
+        if !TAKEN.load(SeqCst) {
+            return Err(io::Error::other("it was given back after a panic"));
+        }
         self.0.draw(render).map(drop)
     }
 
@@ -95,6 +101,13 @@ impl Screen {
         // To this thread alone: the process stops before the call returns. Where no shell could continue it, it does not
         // stop.
         raise(Signal::SIGTSTP).map_err(io::Error::from)?;
+        self.resume()
+    }
+
+    /// Takes the terminal over as it is now, whatever others have done to it.
+    pub(super) fn resume(&mut self) -> io::Result<()> {
+        // What is ours already would not be set again.
+        give_back();
         take_over()?;
         self.clear()
     }
@@ -151,28 +164,36 @@ fn read_keys(to: &mpsc::Sender<Input>) {
     }
 }
 
-/// Waits for a signal that is to end the process, and ends it if nobody else does.
+/// Waits for the next signal of a kind, and returns its number.
+async fn next(listened: &mut Option<(unix::Signal, i32)>) -> i32 {
+    match listened {
+        Some((signal, number)) => {
+            signal.recv().await;
+            *number
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for a signal that is to end the process, and ends it if nobody else does. Meanwhile it tells when the process goes
+/// on after a stop.
 fn await_signal(to: &mpsc::Sender<Input>) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
     let number = runtime.block_on(async {
         let listen = |kind: SignalKind| Some((signal(kind).ok()?, kind.as_raw_value()));
         let kinds =
             [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()];
-        let [term, hangup, interrupt, quit] = kinds.map(listen);
-        let first = |listened: Option<(unix::Signal, i32)>| async move {
-            match listened {
-                Some((mut signal, number)) => {
-                    signal.recv().await;
-                    number
-                }
-                None => std::future::pending().await,
+        let [mut term, mut hangup, mut interrupt, mut quit] = kinds.map(listen);
+        let mut resumed = listen(SignalKind::from_raw(Signal::SIGCONT as i32));
+        loop {
+            tokio::select! {
+                number = next(&mut term) => break number,
+                number = next(&mut hangup) => break number,
+                number = next(&mut interrupt) => break number,
+                number = next(&mut quit) => break number,
+                // Where there is no room, keys were pressed, after which everything is drawn.
+                _ = next(&mut resumed) => drop(to.try_send(Input::Resumed)),
             }
-        };
-        tokio::select! {
-            number = first(term) => number,
-            number = first(hangup) => number,
-            number = first(interrupt) => number,
-            number = first(quit) => number,
         }
     });
     // Who draws may wait for the terminal, and have no room for this.

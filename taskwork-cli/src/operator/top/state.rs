@@ -7,7 +7,7 @@ use super::{
     jobs::{Chooser, jobs},
     keys::{Command, Focus, Step},
     rates::NodeRates,
-    rows::{Order, Row, rows},
+    rows::{Order, Row, Standing, rows},
 };
 
 /// The most characters that a filter may have.
@@ -43,11 +43,17 @@ pub(super) enum Mode {
         before: String,
     },
     Jobs(Chooser),
-    /// Whether the node of this name is to be asked to leave.
-    Question {
-        node: String,
-    },
+    /// Whether a node is to be asked to leave.
+    Question(Leave),
     Help,
+}
+
+/// A node that is to be asked to leave. What the question was is what the answer is for, whatever happens meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Leave {
+    pub(super) node: String,
+    /// Whether it was asked before, as is seen: then it leaves at once. Otherwise it is not asked a second time.
+    pub(super) again: bool,
 }
 
 /// What a command leads to outside of what is shown.
@@ -58,8 +64,8 @@ pub(super) enum Effect {
     Quit,
     Suspend,
     Redraw,
-    /// Ask the node of this name to leave.
-    Drain(String),
+    /// Ask a node to leave.
+    Drain(Leave),
 }
 
 /// A cluster on a terminal.
@@ -84,6 +90,8 @@ pub(super) struct State {
     pub(super) mode: Mode,
     /// Until when it is shown, and what it says.
     message: Option<(u64, String)>,
+    /// What is waited for until there is anything to show.
+    waits: Option<String>,
 }
 
 /// The part of a list that is drawn.
@@ -136,6 +144,7 @@ impl State {
             window: Window::default(),
             mode: Mode::default(),
             message: None,
+            waits: None,
         }
     }
 
@@ -154,6 +163,9 @@ impl State {
         match self.view.delta_since(self.snapshot.seq) {
             Some(delta) => self.snapshot.apply(delta),
             None => self.snapshot = self.view.snapshot(),
+        }
+        if !self.snapshot.members.is_empty() || !self.snapshot.jobs.is_empty() {
+            self.waits = None;
         }
         self.choose_job();
         if let Some(job) = self.job.as_ref().and_then(|id| self.snapshot.jobs.get(id)) {
@@ -220,13 +232,23 @@ impl State {
         self.message = Some((self.now_ms().saturating_add(MESSAGE_MS), text));
     }
 
+    /// Begins to wait for something that is not there yet, such as the cluster.
+    pub(super) fn begin_to_wait(&mut self, why: String) {
+        self.waits = Some(why);
+    }
+
+    /// Returns what is waited for.
+    pub(super) fn waits(&self) -> Option<&str> {
+        self.waits.as_deref()
+    }
+
     /// Returns what keys mean.
     pub(super) fn focus(&self) -> Focus {
         match self.mode {
             Mode::Nodes => Focus::Nodes,
             Mode::Filter { .. } => Focus::Filter,
             Mode::Jobs(_) => Focus::Jobs,
-            Mode::Question { .. } => Focus::Question,
+            Mode::Question(_) => Focus::Question,
             Mode::Help => Focus::Help,
         }
     }
@@ -275,7 +297,8 @@ impl State {
             (_, Some(row)) => {
                 // Which node it is about does not change any more, whatever happens to the list.
                 self.selected = Some(row.name.clone());
-                self.mode = Mode::Question { node: row.name.clone() };
+                let again = row.state == Standing::Leaving;
+                self.mode = Mode::Question(Leave { node: row.name.clone(), again });
                 return;
             }
         };
@@ -287,7 +310,7 @@ impl State {
         let text = match &mut self.mode {
             Mode::Filter { .. } => &mut self.filter,
             Mode::Jobs(chooser) => &mut chooser.filter,
-            Mode::Nodes | Mode::Question { .. } | Mode::Help => return,
+            Mode::Nodes | Mode::Question(_) | Mode::Help => return,
         };
         match command {
             Command::Type(c) if !c.is_control() && text.chars().count() < FILTER_CHARS_MAX => text.push(c),
@@ -318,12 +341,12 @@ impl State {
                 self.choose_job();
                 self.arrange();
             }
-            Mode::Question { node } if is_accepted => {
-                self.tell(format!("{node} is being asked to leave"));
-                return Effect::Drain(node);
+            Mode::Question(leave) if is_accepted => {
+                self.tell(format!("{} is being asked to leave", leave.node));
+                return Effect::Drain(leave);
             }
             Mode::Nodes | Mode::Help | Mode::Filter { .. } | Mode::Jobs(_) => {}
-            Mode::Question { node } => self.tell(format!("{node} was not asked to leave")),
+            Mode::Question(leave) => self.tell(format!("{} was not asked to leave", leave.node)),
         }
         Effect::None
     }

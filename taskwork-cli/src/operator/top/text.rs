@@ -1,13 +1,15 @@
 //! Texts as they are drawn: numbers, times, and names that may contain anything.
 //!
-//! Names come from znodes, which anybody who may write them can fill with anything. A terminal takes some characters
-//! for commands, and others change the order or the width of what is around them: none of these is passed on.
+//! Names come from znodes, which anybody who may write them can fill with anything: see [`printable`](crate::printable).
 
 use std::time::Duration;
 
 use ratatui::text::Span;
 
-use crate::operator::table::{count, time};
+use crate::{
+    operator::table::{count, time},
+    printable::{REPLACEMENT, character},
+};
 
 /// What is shown for something that is not known.
 pub(super) const UNKNOWN: &str = "-";
@@ -15,9 +17,6 @@ pub(super) const UNKNOWN: &str = "-";
 const CHARS_MAX: usize = 1_000;
 /// The number of marks, such as accents, that a letter may have.
 const MARKS_MAX: usize = 2;
-/// What stands for a character that is not shown.
-const REPLACEMENT: char = '?';
-
 /// Returns a text that fits into a width, in columns of a terminal, and consists of characters that only show
 /// themselves. If it is too long, it ends with a sign of that.
 pub(super) fn fit(text: &str, width: usize, is_ascii: bool) -> String {
@@ -64,22 +63,7 @@ fn width_of(c: char) -> usize {
 
 /// Returns what is shown of a character; `None` if it only changes how another one looks.
 fn printable(c: char, is_ascii: bool) -> Option<char> {
-    match c {
-        ' '..='~' => Some(c),
-        // Variation selectors: terminals do not agree on the width of what they change.
-        '\u{fe00}'..='\u{fe0f}' => None,
-        _ if c.is_whitespace() => Some(' '),
-        _ if is_ascii || !shows_itself(c) => Some(REPLACEMENT),
-        _ => Some(c),
-    }
-}
-
-/// Returns whether a character that is not ASCII is a sign or a mark on one. Controls, those of the direction of the
-/// text, those without width, and those that mean nothing, are not.
-fn shows_itself(c: char) -> bool {
-    // A mark is escaped only if it stands at the beginning.
-    let text = String::from_iter(['a', c]);
-    text.escape_debug().nth(2).is_none()
+    character(c).map(|c| if is_ascii && !c.is_ascii() { REPLACEMENT } else { c })
 }
 
 /// Returns what is known of something, as text.

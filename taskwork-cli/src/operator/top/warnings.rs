@@ -31,6 +31,9 @@ pub(super) fn warnings(state: &State) -> Vec<String> {
             Source::Record(_) => format!("ZooKeeper had not answered since {since} when the record ended"),
         });
     }
+    if let Some(missing) = state.waits() {
+        found.push(format!("{missing}. It is shown as soon as it is there"));
+    }
     if let Some((id, Some(job))) = state.job() {
         of_job(id, job, &mut found);
     }

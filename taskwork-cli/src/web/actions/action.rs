@@ -7,7 +7,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use taskwork::{
     Client, JobId, NodeId,
-    client::{ClientError, ErrorKind, SUGGESTION_BYTES_MAX},
+    client::{AskedToLeave, ClientError, ErrorKind, SUGGESTION_BYTES_MAX},
 };
 
 use super::{Actor, Failed, Outcome};
@@ -151,7 +151,7 @@ impl ByClient {
         Self(client.with_patience(Some(PATIENCE)))
     }
 
-    async fn act(&self, action: &Action) -> Result<String, ClientError> {
+    async fn act(&self, action: &Action) -> Outcome {
         let client = &self.0;
         Ok(match action {
             Action::Suspend(job) => {
@@ -169,8 +169,10 @@ impl ByClient {
             Action::Drain(node) => {
                 // A request to one that is gone would stay for ever.
                 let node = client.member(&node.to_string()).await?;
-                client.drain(node).await?;
-                format!("node {node} was asked to leave")
+                match client.drain_once(node).await? {
+                    AskedToLeave::Now => format!("node {node} was asked to leave"),
+                    AskedToLeave::Before => return Err(asked_before(&node.to_string())),
+                }
             }
             Action::Inject { job, suggestion } => {
                 let told = client.inject(job, suggestion.clone(), ANSWER_TIMEOUT).await?;
@@ -183,23 +185,34 @@ impl ByClient {
 
 impl Actor for ByClient {
     fn perform<'a>(&'a self, action: &'a Action) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'a>> {
-        Box::pin(async { self.act(action).await.map_err(|error| failed(&error)) })
+        Box::pin(self.act(action))
     }
 }
 
-fn failed(error: &ClientError) -> Failed {
-    let status = match error {
-        ClientError::NoJob { .. } | ClientError::NoNode { .. } | ClientError::NoCluster { .. } => {
-            StatusCode::NOT_FOUND
-        }
-        ClientError::TimedOut { .. } => StatusCode::GATEWAY_TIMEOUT,
-        error => match error.kind() {
-            ErrorKind::Usage => StatusCode::BAD_REQUEST,
-            ErrorKind::Unreachable => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::CONFLICT,
-        },
-    };
-    Failed { status, why: error.to_string() }
+/// Returns why a node is not asked to leave that was asked before.
+pub(super) fn asked_before(node: &str) -> Failed {
+    let why = format!(
+        "node {node} was asked to leave already, and hands on its tasks. When asked again it leaves at once: to want \
+         that, use taskwork drain {node}"
+    );
+    Failed { status: StatusCode::CONFLICT, why }
+}
+
+impl From<ClientError> for Failed {
+    fn from(error: ClientError) -> Self {
+        let status = match &error {
+            ClientError::NoJob { .. } | ClientError::NoNode { .. } | ClientError::NoCluster { .. } => {
+                StatusCode::NOT_FOUND
+            }
+            ClientError::TimedOut { .. } => StatusCode::GATEWAY_TIMEOUT,
+            error => match error.kind() {
+                ErrorKind::Usage => StatusCode::BAD_REQUEST,
+                ErrorKind::Unreachable => StatusCode::SERVICE_UNAVAILABLE,
+                _ => StatusCode::CONFLICT,
+            },
+        };
+        Self { status, why: error.to_string() }
+    }
 }
 
 #[cfg(test)]
@@ -282,8 +295,9 @@ mod tests {
         let away = ClientError::Unreachable { reason: "nobody answers".to_owned() };
         let late = ClientError::TimedOut { reason: "no node has answered".to_owned() };
         for (error, status) in [(wrong, 409), (none, 404), (away, 503), (late, 504)] {
-            let Failed { status: told, why } = failed(&error);
-            assert_eq!((told.as_u16(), why), (status, error.to_string()));
+            let said = error.to_string();
+            let Failed { status: told, why } = error.into();
+            assert_eq!((told.as_u16(), why), (status, said));
         }
     }
 }

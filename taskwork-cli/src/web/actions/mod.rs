@@ -4,7 +4,7 @@
 //! | path | answer |
 //! |---|---|
 //! | `GET /api/operator` | whether this is allowed, and who has signed in |
-//! | `POST /api/operator/sign-in`, `…/sign-out` | a cookie for an operator's token, or none any more |
+//! | `POST /api/operator/sign-in`, `…/sign-out` | a cookie and a session for an operator's token, or none any more |
 //! | `POST /api/operator/suspend`, `resume`, `cancel`, `drain`, `inject` | what was done |
 //!
 //! ```text
@@ -15,8 +15,9 @@
 //!
 //! A page of another site, also of another port of this machine, can make a browser send requests here, with its cookies.
 //! So each request has JSON for a body and a header of ours, for which a browser would first ask, and is refused; it comes
-//! from a page of this very site, as the browser says; and the cookie does not come with requests of other sites. A body
-//! is read only from those who have signed in, except for the token itself.
+//! from a page of this very site, as the browser says; and the cookie does not come with requests of other sites. Other
+//! ports of this machine get it, so that a page also sends its session, in a header. A body is read only from those who
+//! have signed in, except for the token itself.
 
 mod action;
 mod operators;
@@ -44,8 +45,8 @@ use tokio::{sync::oneshot, time};
 
 pub(super) use self::{action::Action, operators::Operators};
 use self::{
-    action::ByClient,
-    operators::Operator,
+    action::{ByClient, asked_before},
+    operators::{Operator, SignedIn},
     sessions::{Busy, Sessions},
 };
 use super::{
@@ -98,7 +99,7 @@ pub(super) struct Actions {
     /// Whether browsers speak TLS with this process.
     has_tls: bool,
     sessions: Sessions,
-    /// Nodes that were asked to leave here. When asked again they would leave at once.
+    /// Nodes that were asked to leave here: nothing is sent to ask them again.
     leaving: Mutex<VecDeque<String>>,
 }
 
@@ -157,11 +158,8 @@ impl Actions {
         let Some(node) = action.drained() else { return Ok(()) };
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         if leaving.contains(&node) || self.board.is_draining(&node) {
-            let what = format!(
-                "node {node} was asked to leave already, and hands on its tasks. When asked again it leaves at once: \
-                 to want that, use taskwork drain {node}"
-            );
-            return Err(Refusal(StatusCode::CONFLICT, what));
+            let Failed { status, why } = asked_before(&node);
+            return Err(Refusal(status, why));
         }
         if leaving.len() >= LEAVING_MAX {
             leaving.pop_front();
@@ -170,7 +168,7 @@ impl Actions {
         Ok(())
     }
 
-    /// Notes that a node may be asked again.
+    /// Notes that a node may not have been asked. If it was, the next request finds that out, and changes nothing.
     fn forget_leaving(&self, action: &Action) {
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving.retain(|node| Some(node) != action.drained().as_ref());
@@ -256,11 +254,12 @@ async fn sign_in(actions: &Actions, peer: IpAddr, request: Request) -> Result<Re
         .map_err(|_| Refusal(StatusCode::BAD_REQUEST, "expected {\"token\": \"…\"}".to_owned()))?;
     let is_secure = actions.has_tls
         || text(&headers, header::ORIGIN).is_some_and(|origin| origin.starts_with("https://"));
-    let Some((name, cookie)) = actions.operators.sign_in(given.token.trim(), now_s(), is_secure) else {
+    let signed_in = actions.operators.sign_in(given.token.trim(), now_s(), is_secure);
+    let Some(SignedIn { name, cookie, session }) = signed_in else {
         return Err(Refusal(StatusCode::UNAUTHORIZED, "that is not an operator's token".to_owned()));
     };
     Asker::of(&name, peer, &headers).log("sign-in", "", "has signed in");
-    Ok(with_cookies(json_of(&json!({ "operator": name })), [cookie]))
+    Ok(with_cookies(json_of(&json!({ "operator": name, "session": session })), [cookie]))
 }
 
 async fn act(actions: Arc<Actions>, what: &str, peer: IpAddr, request: Request) -> Result<Response, Refusal> {

@@ -1,4 +1,8 @@
 //! Who may act: those who know the token of an operator. Each token has a name, by which the log names them.
+//!
+//! Browsers send cookies to all ports of a host, so whoever listens on another one could act by a cookie alone. A page that
+//! has signed in therefore also has something that it sends in a header. It tells apart the operators, too, if several
+//! have signed in with one browser.
 
 use std::{path::PathBuf, sync::Mutex, time::Instant};
 
@@ -6,8 +10,11 @@ use axum::http::HeaderMap;
 
 use crate::{
     Failure,
-    web::access::{Role, Token, Tries, bearer},
+    web::access::{Role, Token, Tries, bearer, text},
 };
+
+/// The header by which a page says that it has signed in.
+pub(super) const SESSION: &str = "x-taskwork-session";
 
 /// The tokens of operators, by their names.
 pub(in crate::web) struct Operators {
@@ -23,6 +30,15 @@ pub(super) struct Operator {
     pub(super) session: String,
     /// Whether the token itself was sent, as programs do.
     pub(super) is_bearer: bool,
+}
+
+/// What somebody gets who has signed in.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SignedIn {
+    pub(super) name: String,
+    pub(super) cookie: String,
+    /// What the page sends in the header [`SESSION`].
+    pub(super) session: String,
 }
 
 impl Operators {
@@ -63,8 +79,9 @@ impl Operators {
             let (name, _) = self.of_token(token)?;
             return Some(Operator { name: name.clone(), session: format!("bearer {name}"), is_bearer: true });
         }
+        let page = text(headers, SESSION)?;
         let signed_in = |(name, token): &(String, Token)| {
-            let session = token.session(headers, now_s)?;
+            let session = token.session(headers, now_s).filter(|_| token.is_page_proof(page, now_s))?;
             Some(Operator { name: name.clone(), session: session.to_owned(), is_bearer: false })
         };
         self.tokens.iter().find_map(signed_in)
@@ -84,13 +101,14 @@ impl Operators {
         bearer(headers).is_some_and(|token| self.of_token(token).is_some())
     }
 
-    /// Returns the name of an operator who knows a token, and a cookie.
-    pub(super) fn sign_in(&self, given: &str, now_s: u64, is_secure: bool) -> Option<(String, String)> {
+    /// Signs in an operator who knows a token.
+    pub(super) fn sign_in(&self, given: &str, now_s: u64, is_secure: bool) -> Option<SignedIn> {
         let Some((name, token)) = self.of_token(given) else {
             self.note_try();
             return None;
         };
-        Some((name.clone(), token.cookie(now_s, is_secure)))
+        let (cookie, session) = (token.cookie(now_s, is_secure), token.page_proof(now_s));
+        Some(SignedIn { name: name.clone(), cookie, session })
     }
 
     /// Returns cookies by which browsers forget theirs.
@@ -136,6 +154,18 @@ mod tests {
         HeaderMap::from_iter([(name, value.parse().unwrap())])
     }
 
+    /// Returns the cookie of somebody who has signed in, with its name.
+    fn pair(signed_in: &SignedIn) -> &str {
+        signed_in.cookie.split_once(';').unwrap().0
+    }
+
+    /// Returns the headers of a page.
+    fn of_page(cookies: &str, session: &str) -> HeaderMap {
+        let mut headers = with(header::COOKIE, cookies);
+        headers.insert(SESSION, session.parse().unwrap());
+        headers
+    }
+
     #[test]
     fn each_token_has_its_operator() {
         let operators = read(&[("anna", ANNA), ("bert", BERT)], Some(&token())).unwrap();
@@ -148,13 +178,37 @@ mod tests {
             assert_eq!(who(wrong), None, "{wrong}");
             assert_eq!(operators.sign_in(wrong, 0, true), None, "{wrong}");
         }
-        let (name, cookie) = operators.sign_in(BERT, 1_000, true).unwrap();
-        assert!(name == "bert" && cookie.ends_with("HttpOnly; SameSite=Strict; Secure"), "{cookie}");
-        let pair = cookie.split_once(';').unwrap().0;
-        let operator = operators.who(&with(header::COOKIE, pair), 1_001).unwrap();
+        let bert = operators.sign_in(BERT, 1_000, true).unwrap();
+        assert!(
+            bert.name == "bert" && bert.cookie.ends_with("HttpOnly; SameSite=Strict; Secure"),
+            "{bert:?}"
+        );
+        let headers = of_page(pair(&bert), &bert.session);
+        let operator = operators.who(&headers, 1_001).unwrap();
         assert_eq!((&*operator.name, operator.is_bearer), ("bert", false));
-        assert_eq!(operators.who(&with(header::COOKIE, pair), 1_000 + 4_000), None, "for an hour only");
+        assert_eq!(operators.who(&headers, 1_000 + 4_000), None, "for an hour only");
         assert!(operators.no_cookies().iter().all(|cookie| cookie.contains("Max-Age=0")));
+    }
+
+    #[test]
+    fn a_cookie_alone_lets_nobody_act() {
+        let operators = read(&[("anna", ANNA), ("bert", BERT)], None).unwrap();
+        let [anna, bert] = [ANNA, BERT].map(|token| operators.sign_in(token, 1_000, false).unwrap());
+        let who = |headers: &HeaderMap| operators.who(headers, 1_001).map(|operator| operator.name);
+        // Whoever listens on another port of the host gets the cookie, and makes up the rest.
+        let value = pair(&anna).split_once('=').unwrap().1;
+        assert_eq!(who(&with(header::COOKIE, pair(&anna))), None);
+        for made_up in ["", "1", value, &bert.session, &anna.session[1..]] {
+            assert_eq!(who(&of_page(pair(&anna), made_up)), None, "{made_up}");
+        }
+        assert_eq!(who(&of_page("other=1", &anna.session)), None, "nor does the rest without it");
+        // Both have signed in with one browser: each page is that of its operator.
+        let both = format!("{}; {}", pair(&anna), pair(&bert));
+        assert_eq!(who(&of_page(&both, &anna.session)).as_deref(), Some("anna"));
+        assert_eq!(who(&of_page(&both, &bert.session)).as_deref(), Some("bert"));
+        // A later sign-in on another page does not end the first one.
+        let later = operators.sign_in(ANNA, 1_500, false).unwrap();
+        assert_eq!(who(&of_page(pair(&later), &anna.session)).as_deref(), Some("anna"));
     }
 
     #[test]
@@ -162,12 +216,12 @@ mod tests {
         let operators = read(&[("anna", ANNA)], None).unwrap();
         // The same text as a viewer's token of another dashboard on this host.
         let viewer = Token::of(Role::Viewer, ANNA).unwrap().cookie(1_000, false);
-        let (_, own) = operators.sign_in(ANNA, 1_000, false).unwrap();
+        let SignedIn { cookie: own, session, .. } = operators.sign_in(ANNA, 1_000, false).unwrap();
         let value = |cookie: &str| cookie.split_once(';').unwrap().0.split_once('=').unwrap().1.to_owned();
         let name = own.split_once('=').unwrap().0;
-        let forged = with(header::COOKIE, &format!("{name}={}", value(&viewer)));
+        let forged = of_page(&format!("{name}={}", value(&viewer)), &session);
         assert_eq!(operators.who(&forged, 1_001), None);
-        assert!(operators.who(&with(header::COOKIE, &format!("{name}={}", value(&own))), 1_001).is_some());
+        assert!(operators.who(&of_page(&format!("{name}={}", value(&own)), &session), 1_001).is_some());
     }
 
     #[test]

@@ -7,31 +7,63 @@ import { muted, nothing } from "./parts.js";
 import { isOver, sign } from "./text.js";
 
 const ACTION_MS_MAX = 90_000;
+// Sign-ins end by themselves, and the server may be started anew.
+const LEARNED_MS_MAX = 60_000;
+const LEARN_AGAIN_MS = 5_000;
 
-// Whether the server allows actions (null until it has said so), who has signed in, what is being done, and what came of
-// it, by what it was about.
-const desk = { allowed: null, isAsked: false, operator: null, doing: null, outcomes: new Map() };
+// Whether the server allows actions (null until it has said so), who has signed in, when that is asked again, what is
+// being done, and what came of it, by what it was about.
+const desk = { allowed: null, operator: null, isAsking: false, askAt: 0, doing: null, outcomes: new Map() };
 
+// What this page got at the sign-in. Cookies are sent to all ports of a host; what is kept by a page is its own, and stays
+// when it is loaded anew.
+const KEPT = "taskwork-operator";
+let session = null;
+
+function keptSession() {
+  try {
+    session ??= sessionStorage.getItem(KEPT);
+  } catch {
+    // Where nothing may be stored it lasts as long as the page.
+  }
+  return session;
+}
+
+function keepSession(value) {
+  session = value;
+  try {
+    if (value === null) sessionStorage.removeItem(KEPT);
+    else sessionStorage.setItem(KEPT, value);
+  } catch {
+    // It lasts as long as the page.
+  }
+}
+
+// Asks the server for something, or to do it with a `body` of JSON.
 async function askServer(path, body) {
-  const post = body && { method: "POST", headers: { "content-type": "application/json", "x-taskwork-action": "1" }, body: JSON.stringify(body) };
-  const answer = await fetch(`api/operator${path}`, { ...post, signal: AbortSignal.timeout(ACTION_MS_MAX) });
+  const headers = { ...(keptSession() && { "x-taskwork-session": keptSession() }), ...(body && { "content-type": "application/json", "x-taskwork-action": "1" }) };
+  const post = body && { method: "POST", body };
+  const answer = await fetch(`api/operator${path}`, { ...post, headers, signal: AbortSignal.timeout(ACTION_MS_MAX) });
   const text = await answer.text();
   if (answer.status === 401) desk.operator = null;
   if (!answer.ok) throw new Error(text.trim().slice(0, 1_000) || `the dashboard's server has answered ${answer.status}`);
   return JSON.parse(text);
 }
 
-// Asks the server once what may be done.
+// Asks the server what may be done, unless it has said that shortly before.
 async function learn() {
-  if (desk.isAsked) return;
-  desk.isAsked = true;
-  // Where the question fails, nothing is allowed.
-  const told = await askServer("").catch(() => ({ allowed: false }));
-  [desk.allowed, desk.operator] = [told.allowed, told.operator ?? null];
+  if (desk.isAsking || performance.now() < desk.askAt) return;
+  desk.isAsking = true;
+  const before = desk.operator;
+  // Where the question fails, nothing new is known.
+  const told = await askServer("").catch(() => null);
+  // Who has signed in meanwhile has.
+  if (told && desk.operator === before && desk.doing !== "operator") [desk.allowed, desk.operator] = [told.allowed, told.operator ?? null];
+  [desk.isAsking, desk.askAt] = [false, performance.now() + (told ? LEARNED_MS_MAX : LEARN_AGAIN_MS)];
   redraw();
 }
 
-// Does something, and says what came of it.
+// Does something that a text of JSON says, and says what came of it.
 async function perform(about, path, body, then) {
   if (desk.doing) return;
   desk.doing = about;
@@ -53,10 +85,11 @@ async function perform(about, path, body, then) {
 const quoted = (text) => (/^[\w./:=@%+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 const isPrintable = (text) => !/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(text);
 
-// A command line; null if it cannot be written on one line.
+// A command line; null if it cannot be written on one line. It names the cluster whatever that is: the shell in which it
+// is run may have another one in TASKWORK_CLUSTER.
 function commandLine(...parts) {
   const cluster = (data.view?.cluster ?? "").replace(/^\/taskwork\//, "");
-  const all = ["taskwork", ...parts, ...(cluster && cluster !== "default" ? ["--cluster", cluster] : [])];
+  const all = ["taskwork", ...parts, ...(cluster ? ["--cluster", cluster] : [])];
   return all.every(isPrintable) ? all.map(quoted).join(" ") : null;
 }
 
@@ -77,17 +110,18 @@ function toCopy(key, name, command) {
   return h("span", { class: "command" }, h("code", null, command), h("button", { type: "button", class: "quiet", "aria-label": `Copy the command: ${name}`, onclick: () => copy(key, command) }, "Copy"), h("span", { class: "muted", role: "status" }, choice(`copied:${key}`, "")));
 }
 
-// The form that a button opens: it asks once more, or for what else is needed.
-function form(about, { name, what, body, ask, confirm, field, fieldName, long, command, read = (text) => text }, close) {
+// The form that a button opens: it asks once more, or for what else is needed. What is typed is sent as `json` makes it.
+function form(about, { name, what, body, ask, confirm, field, fieldName, long, command, json = JSON.stringify }, close) {
   const [key, id] = [`typed:${about}:${what}`, idOf("typed", about, what)];
   const typed = choice(key, "");
   const wrong = choice(`wrong:${key}`, "");
   const send = (event) => {
     event.preventDefault();
     try {
-      const value = field ? { [field]: read(typed) } : {};
+      // What stands in the field now may not have been drawn yet.
+      const all = [...Object.entries(body).map(([part, value]) => [part, JSON.stringify(value)]), ...(field ? [[field, json(event.target.elements[id].value)]] : [])];
       choose(`wrong:${key}`, "");
-      perform(about, what, { ...body, ...value }, () => [choose(key, ""), close()]);
+      perform(about, what, `{${all.map(([part, value]) => `${JSON.stringify(part)}:${value}`).join(",")}}`, () => [choose(key, ""), close()]);
     } catch (error) {
       choose(`wrong:${key}`, error.message);
     }
@@ -108,9 +142,12 @@ function signIn() {
   const typed = choice("typed:operator", "");
   const enter = (event) => {
     event.preventDefault();
-    perform("operator", "sign-in", { token: typed }, ({ operator }) => {
-      desk.operator = operator;
+    // What stands in the field now may not have been drawn yet: some fill it in and send it at once.
+    perform("operator", "sign-in", JSON.stringify({ token: event.target.elements["operator-token"].value }), (told) => {
+      desk.operator = told.operator;
+      keepSession(told.session);
       choose("typed:operator", "");
+      focusOnActions();
     });
   };
   return h("form", { class: "act", key: "sign in", "aria-label": "Sign in as an operator", onsubmit: enter },
@@ -119,7 +156,14 @@ function signIn() {
     outcome("operator"));
 }
 
-const signOut = () => perform("operator", "sign-out", {}, () => (desk.operator = null));
+const signOut = () => perform("operator", "sign-out", "{}", () => {
+  desk.operator = null;
+  keepSession(null);
+  focusOnActions();
+});
+
+// What had the focus is gone with the next drawing.
+const focusOnActions = () => setTimeout(() => document.getElementById("actions")?.focus(), 100);
 
 function outcome(about) {
   const came = desk.outcomes.get(about);
@@ -138,24 +182,28 @@ function actions(about, all) {
     setTimeout(() => document.getElementById(idOf("act", about, opened))?.focus(), 100);
   };
   const isOn = desk.allowed && desk.operator !== null;
-  const press = (one) => (one.ask ? choose(`form:${about}`, opened === one.what ? null : one.what) : perform(about, one.what, one.body));
+  const press = (one) => (one.ask ? choose(`form:${about}`, opened === one.what ? null : one.what) : perform(about, one.what, JSON.stringify(one.body)));
   const row = (one) => h("li", { key: one.what },
     isOn ? h("button", { type: "button", id: idOf("act", about, one.what), "aria-expanded": one.ask ? String(opened === one.what) : null, "aria-disabled": desk.doing ? "true" : null, onclick: () => press(one) }, `${one.name}${one.ask ? " …" : ""}`) : h("span", null, one.name),
     isOn && opened === one.what ? form(about, one, close) : toCopy(`${about}:${one.what}`, one.name, one.command("")));
-  return closed(h("ul", { class: "acts" }, all.map(row)), outcome(about),
+  return closed(h("ul", { class: "acts" }, all.map(row)), nothing(SERVERS), outcome(about),
     desk.allowed === null ? null : !desk.allowed ? nothing("Nothing can be done here, since the dashboard was started without --allow-actions. The commands do it.")
       : isOn ? h("div", { class: "tools" }, muted(`Signed in as ${desk.operator}.`), h("button", { type: "button", class: "quiet", onclick: signOut }, "Sign out"), outcome("operator")) : signIn());
 }
 
-// A panel that is opened by whoever wants something of it.
-const closed = (...content) => h("details", { class: "panel", key: "Actions" }, h("summary", null, h("h2", null, "Actions")), content);
+const SERVERS = "A command asks the ZooKeeper servers of its option --zk, or of TASKWORK_ZK where it is run.";
 
-function readJson(text) {
+// A panel that is opened by whoever wants something of it.
+const closed = (...content) => h("details", { class: "panel", key: "Actions" }, h("summary", { id: "actions" }, h("h2", null, "Actions")), content);
+
+// JSON as it was typed: what a browser makes of it may be another number.
+function checkedJson(text) {
   try {
-    return JSON.parse(text);
+    JSON.parse(text);
   } catch (error) {
     throw new Error(`That is no JSON: ${error.message}`);
   }
+  return text;
 }
 
 export function actionsOfJob(id, { stage }) {
@@ -165,13 +213,13 @@ export function actionsOfJob(id, { stage }) {
     ["running", "queued"].includes(stage) && { name: "Suspend", what: "suspend", body, command: () => commandLine("suspend", id) },
     stage === "suspended" && { name: "Resume", what: "resume", body, command: () => commandLine("resume", id) },
     { name: "Cancel", what: "cancel", body, confirm: "Cancel the job", ask: "The job ends without a result. It cannot go on afterwards.", field: "reason", fieldName: "Reason, which is recorded with the job", command: (reason) => commandLine("cancel", id, ...(reason.trim() ? ["--reason", reason.trim()] : [])) },
-    stage === "running" && { name: "Inject", what: "inject", body, confirm: "Send it", ask: "A suggestion, usually a solution. The program of the job checks it, and says whether it took it.", field: "suggestion", fieldName: "Suggestion, in JSON", long: true, read: readJson, command: () => commandLine("inject", id, "suggestion.json") },
+    stage === "running" && { name: "Inject", what: "inject", body, confirm: "Send it", ask: "A suggestion, usually a solution. The program of the job checks it, and says whether it took it.", field: "suggestion", fieldName: "Suggestion, in JSON", long: true, json: checkedJson, command: () => commandLine("inject", id, "suggestion.json") },
   ];
   return actions(`job ${id}`, all.filter(Boolean));
 }
 
 export function actionsOfNode(name, member) {
   if (!member) return null;
-  if (member.draining) return isMoving() ? closed(nothing("It was asked to leave. When asked again it leaves at once, and parks its tasks:"), toCopy(`node ${name}:again`, "let it leave at once", commandLine("drain", name))) : null;
+  if (member.draining) return isMoving() ? closed(nothing("It was asked to leave. When asked again it leaves at once, and parks its tasks:"), toCopy(`node ${name}:again`, "let it leave at once", commandLine("drain", name)), nothing(SERVERS)) : null;
   return actions(`node ${name}`, [{ name: "Drain", what: "drain", body: { node: name }, confirm: "Let it leave", ask: "The node hands its unfinished tasks on to others, and leaves the cluster.", command: () => commandLine("drain", name, "--wait") }]);
 }

@@ -121,7 +121,9 @@ export function chart({ xs, x, y, layers, columns, marks = [], height = 13, name
     const wanted = Math.max(2, width / (size * 6));
     const step = TIME_STEPS.find((one) => (x[1] - x[0]) / one <= wanted) ?? TIME_STEPS.at(-1);
     const zone = new Date(x[0]).getTimezoneOffset() * MINUTE;
-    const across = nameX && !isLapse ? ticks(x[0], x[1], wanted) : multiples(step, x[0], x[1], nameX ? 0 : zone);
+    const even = nameX && !isLapse ? ticks(x[0], x[1], wanted) : multiples(step, x[0], x[1], nameX ? 0 : zone);
+    // Days begin an hour earlier or later after the clocks were changed.
+    const across = nameX || step < DAY ? even : even.map((value) => new Date(value + DAY / 2).setHours(0, 0, 0, 0));
     const nameTick = nameX ?? ((value) => (step >= DAY ? clock(value, 0).slice(5, 10) : clock(value, value, step < MINUTE)));
     const up = y.isLog ? multiples(Math.ceil((scale(y.to) - scale(y.from)) / 6) || 1, scale(y.from), scale(y.to)).map((power) => 10 ** power) : ticks(y.from, y.to, Math.max(2, full / (size * 3.2)));
     const point = (event) => move(nearest(x[0] + ((event.clientX - event.currentTarget.getBoundingClientRect().left - left) / (right - left)) * (x[1] - x[0])));

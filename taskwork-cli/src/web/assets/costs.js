@@ -5,7 +5,7 @@ import { data, now } from "./data.js";
 import { choice, choose, h } from "./dom.js";
 import { jobs, release, spent } from "./model.js";
 import { figures, grid, head, JOB, muted, nothing, numbers, panel, WHY, words } from "./parts.js";
-import { clock, count, duration, known, maybe, meter, number, percent, total, unknown, whole } from "./text.js";
+import { clock, count, duration, known, local, maybe, meter, number, percent, total, unknown, whole } from "./text.js";
 
 const HOUR_LONG_MS = 3_600_000;
 const HOURS_SHOWN = 48;
@@ -21,27 +21,40 @@ function amount(value, currency) {
 const amounts = (money) => Object.entries(money ?? {}).map(([currency, value]) => amount(value, currency)).join(" + ");
 const hasMoney = (money) => Object.keys(money ?? {}).length > 0;
 export const paid = (money, why = NO_PRICE) => (hasMoney(money) ? amounts(money) : unknown(why));
-// By what tables are sorted: different currencies cannot be compared.
-const order = (money) => Object.values(money ?? {})[0] ?? null;
+// By what tables are sorted: by the currency first, since different ones cannot be compared.
+function order(money) {
+  const [first] = Object.entries(money ?? {});
+  return first ? `${first[0]} ${first[1].toFixed(6).padStart(24, "0")}` : null;
+}
 
 const withoutPrice = (unpriced, nodes) => unpriced > 0 && `${whole(unpriced)} of ${count(nodes, "node")} ${unpriced === 1 ? "has" : "have"} no price`;
 const list = (texts) => texts.filter(Boolean).join("; ");
 
+// Of nodes that went before they were seen, neither the time nor the price is known.
+const UNSEEN = "its nodes went before this was observed";
+const SOME_UNSEEN = "its nodes that were seen have no price, and others went before this was observed";
+const isUnseen = ({ unseen = 0, nodes }) => unseen > 0 && unseen === nodes;
+const seenTime = (of) => (of && !isUnseen(of) ? of.node_ms : null);
+const whyNoTime = (of) => (of ? UNSEEN : WHY.reports);
+const whyNoMoney = (of) => (!of ? WHY.reports : isUnseen(of) ? UNSEEN : of.unseen > 0 ? SOME_UNSEEN : "its nodes have no price");
+
 // What a job has cost so far, as figures with their notes.
 export function costOfJob({ cost }) {
-  const why = cost ? NO_PRICE : WHY.reports;
+  const why = cost && !(cost.unseen > 0) ? NO_PRICE : whyNoMoney(cost);
   return [
-    ["Cost", paid(cost?.money, why), cost && list([hasMoney(cost.an_hour) && `${amounts(cost.an_hour)} an hour now`, withoutPrice(cost.unpriced, cost.nodes)])],
-    ["Node time", maybe(cost && cost.node_ms / 1000, duration, WHY.reports), cost && list([`of ${count(cost.nodes, "node")}`, cost.unseen > 0 && `${whole(cost.unseen)} of them went before this was observed, and ${cost.unseen === 1 ? "is" : "are"} not in it`])],
+    ["Cost", paid(cost?.money, why), cost && list([hasMoney(cost.an_hour) && `${amounts(cost.an_hour)} an hour now`, withoutPrice(cost.unpriced - (cost.unseen ?? 0), cost.nodes)])],
+    ["Node time", maybe(seenTime(cost), (ms) => duration(ms / 1000), whyNoTime(cost)), cost && list([`of ${count(cost.nodes, "node")}`, cost.unseen > 0 && `${whole(cost.unseen)} of them went before this was observed, and ${cost.unseen === 1 ? "is" : "are"} not in it`])],
   ];
 }
 
 const PRICE = /^(\d*\.?\d+)\/h$/;
+// More is a mistake, also to those that count the money.
+const PRICE_MAX = 1e6;
 
 // The price of a node as its labels say it; null if they do not.
 export function price(labels) {
   const [, value] = PRICE.exec(labels?.price ?? "") ?? [];
-  return value !== undefined && /^[A-Z]{3}$/.test(labels.currency ?? "") ? { value: Number(value), text: `${amount(Number(value), labels.currency)} an hour` } : null;
+  return value !== undefined && Number(value) <= PRICE_MAX && /^[A-Z]{3}$/.test(labels.currency ?? "") ? { order: order({ [labels.currency]: Number(value) }), text: `${amount(Number(value), labels.currency)} an hour` } : null;
 }
 
 export const priceOf = (labels) => price(labels)?.text ?? unknown(labels?.price ? "its labels name no price that can be read" : "it names no price");
@@ -80,7 +93,8 @@ function costsOverTime({ hours, about }) {
   const option = (kind, name) => h("label", { class: (kind === "day") === byDay ? "on" : "" }, h("input", { type: "radio", name: "costs by", checked: (kind === "day") === byDay, onchange: () => choose("costs by", kind) }), name);
   const of = {
     level: "h2", group: "costs", xs: bars.map((bar) => bar.from), x, height: 11,
-    rawX: { name: byDay ? "day" : "hour", at: (at) => new Date(bars[at].from).toISOString() },
+    // Days are those of this clock, hours are those of all.
+    rawX: byDay ? { name: "day", at: (at) => local(bars[at].from).slice(0, 10) } : { name: "hour", at: (at) => new Date(bars[at].from).toISOString() },
   };
   const drawn = (cls, value) => ({ kind: "bars", cls: `bar ${cls}`, points: bars.map((bar) => [bar.from, end(bar.from), value(bar)]) });
   const column = (name, cls, value, format) => ({ name, cls, at: (at) => (known(value(bars[at])) ? format(value(bars[at])) : null), value: (at) => value(bars[at]) });
@@ -109,9 +123,9 @@ function costsOverTime({ hours, about }) {
 }
 
 const COST = {
-  time: numbers("Node time", ({ of }) => of?.node_ms, inHours, WHY.reports),
+  time: words("Node time", ({ of }) => maybe(seenTime(of), inHours, whyNoTime(of)), ({ of }) => seenTime(of), "num"),
   busy: words("Busy", ({ of }) => maybe(of && busyShare(of), (share) => [meter(share), percent(share)], "no time was observed"), ({ of }) => (of ? busyShare(of) : null), "wide"),
-  cost: words("Cost", ({ of }) => paid(of?.money, of ? "its nodes have no price" : WHY.reports), ({ of }) => order(of?.money), "num"),
+  cost: words("Cost", ({ of }) => paid(of?.money, whyNoMoney(of)), ({ of }) => order(of?.money), "num"),
 };
 
 function byLabel(labels) {

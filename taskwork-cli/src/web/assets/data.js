@@ -2,7 +2,7 @@
 
 // The snapshot and what wraps it, the details of jobs by their ids, what a page that is a file begins with, compares, and has beside the others, and
 // since when there is no connection, and why.
-export const data = { view: null, snapshot: null, details: new Map(), first: null, compared: null, pages: {}, isLive: false, brokenSince: null, why: "", nowMs: 0, gotAt: 0 };
+export const data = { view: null, snapshot: null, details: new Map(), first: null, compared: null, pages: { __proto__: null }, isLive: false, brokenSince: null, why: "", nowMs: 0, gotAt: 0 };
 
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 15_000;

@@ -12,7 +12,8 @@ import { historyPage, nodePage, nodesPage, overviewPage, queuePage, serversPage 
 import { nothing } from "./parts.js";
 import { clock, duration, sign } from "./text.js";
 
-const PAGES = { "": overviewPage, job: jobPage, jobs: queuePage, nodes: nodesPage, node: nodePage, zookeeper: serversPage, history: historyPage, costs: costsPage };
+// Without a prototype: an address may name anything, `constructor` too.
+const PAGES = { __proto__: null, "": overviewPage, job: jobPage, jobs: queuePage, nodes: nodesPage, node: nodePage, zookeeper: serversPage, history: historyPage, costs: costsPage };
 const ABOVE = { job: "jobs", node: "nodes" };
 const byId = (id) => document.getElementById(id);
 

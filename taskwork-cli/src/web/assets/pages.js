@@ -82,7 +82,7 @@ export function nodesPage() {
     numbers("Busy", ({ report }) => busy(report?.pool), percent, WHY.pool),
     numbers("Load", ({ report }) => report?.process?.load, load, WHY.process),
     numbers("Memory", ({ report }) => report?.process?.resident_bytes, bytes, WHY.process),
-    words("Price", ({ labels }) => priceOf(labels), ({ labels }) => price(labels)?.value ?? null, "num"),
+    words("Price", ({ labels }) => priceOf(labels), ({ labels }) => price(labels)?.order ?? null, "num"),
     numbers("Seen for", (node) => Math.max(0, now() - node.since_ms) / 1000, duration, WHY.span),
   ];
   return {

@@ -59,7 +59,8 @@ export function duration(seconds) {
 
 // A node may say anything of its clock.
 export const isTime = (ms) => Math.abs(ms) < 8e15;
-const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString();
+// A time by this clock, in the form of UTC.
+export const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString();
 
 // A time of day; with the day if it is not that of `now`.
 export function clock(ms, now = ms, seconds = true) {

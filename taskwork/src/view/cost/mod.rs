@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A node counts from when it is seen to be a member until it is seen to be gone, also while ZooKeeper does not answer.
-//! What a report says counts in the hour in which it is seen. Reports may say anything, so that they never make a node
-//! busier than it was there. What a job has cost is independent of that: nodes report all they have done for it.
+//! What passed since the last tick, which may be much after an outage, counts in the hours in which it passed. Reports
+//! may say anything, so that they never make a node busier than it was there. What a job has cost is independent of that:
+//! nodes report all they have done for it.
 
 mod price;
 mod shown;
@@ -16,7 +17,10 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use zk::{Labels, figures::EventKind, job::JobState, membership::Member};
 
@@ -97,7 +101,7 @@ impl CostCount {
         self.counted_ms = at_ms;
         self.count_members(from_ms, at_ms, raw, is_begun);
         self.count_departed(seq, from_ms, at_ms, raw);
-        self.count_reports(at_ms, raw, is_first);
+        self.count_reports(from_ms, at_ms, raw, is_first);
         while self.hours.len() > HOURS_MAX {
             self.hours.pop_first();
         }
@@ -120,7 +124,7 @@ impl CostCount {
             if !is_draining {
                 node.credit_ms = node.credit_ms.saturating_add(there_ms);
             }
-            self.add(name, at_ms, there_ms, Part::There { draining: is_draining });
+            self.add(name, begin_ms..at_ms, there_ms, Part::There { draining: is_draining });
         }
     }
 
@@ -169,7 +173,7 @@ impl CostCount {
             if !is_draining {
                 node.credit_ms = node.credit_ms.saturating_add(there_ms);
             }
-            self.add(&name, at_ms, there_ms, Part::There { draining: is_draining });
+            self.add(&name, from_ms..until_ms, there_ms, Part::There { draining: is_draining });
         }
         let gone = || self.nodes.iter().filter(|(_, node)| node.member.is_none());
         let surplus = gone().count().saturating_sub(GONE_MAX);
@@ -183,7 +187,7 @@ impl CostCount {
         }
     }
 
-    fn count_reports(&mut self, at_ms: u64, raw: &Raw, is_first: bool) {
+    fn count_reports(&mut self, from_ms: u64, at_ms: u64, raw: &Raw, is_first: bool) {
         let mut spent: Vec<(String, u64, u64)> = Vec::new();
         self.at_work.clear();
         for (id, job) in &raw.jobs {
@@ -219,17 +223,21 @@ impl CostCount {
             let share = if whole_ms > node.credit_ms as f64 { node.credit_ms as f64 / whole_ms } else { 1.0 };
             let [busy_ms, starting_ms] = [busy_ms, starting_ms].map(|ms| rounded(ms * share));
             node.credit_ms = node.credit_ms.saturating_sub(busy_ms + starting_ms);
-            self.add(&name, at_ms, busy_ms, Part::Busy);
-            self.add(&name, at_ms, starting_ms, Part::Starting);
+            // It was done since the last tick, unless that is too short for it.
+            let since_ms = from_ms.min(at_ms.saturating_sub(busy_ms + starting_ms));
+            self.add(&name, since_ms..at_ms, busy_ms, Part::Busy);
+            self.add(&name, since_ms..at_ms, starting_ms, Part::Starting);
         }
     }
 
-    /// Adds a part of a node's time to all sums.
-    fn add(&mut self, name: &str, at_ms: u64, ms: u64, part: Part) {
+    /// Adds a part of a node's time, which was spent evenly between two times, to all sums.
+    fn add(&mut self, name: &str, between: Range<u64>, ms: u64, part: Part) {
         let Some(node) = self.nodes.get(name).filter(|_| ms > 0) else { return };
         let price = node.price.as_ref().ok().and_then(Option::as_ref);
         self.total.add(ms, part, price);
-        self.hours.entry(at_ms / HOUR_MS).or_default().add(ms, part, price);
+        for (hour, ms) in by_hours(between, ms) {
+            self.hours.entry(hour).or_default().add(ms, part, price);
+        }
         for &place in &node.labels {
             self.labels.sums[place].1.add(ms, part, price);
         }
@@ -274,6 +282,22 @@ impl CostCount {
         }
         Some(cost)
     }
+}
+
+/// Divides a time that was spent evenly between two times among the hours between them; only the latest of these are kept.
+fn by_hours(between: Range<u64>, ms: u64) -> impl Iterator<Item = (u64, u64)> {
+    let Range { start, end } = between;
+    let last = end.saturating_sub(1).max(start) / HOUR_MS;
+    let first = (start / HOUR_MS).max(last.saturating_sub(HOURS_MAX as u64 - 1));
+    let spent_until = move |at_ms: u64| match u128::from(end.saturating_sub(start)) {
+        0 => u128::from(if at_ms > start { ms } else { 0 }),
+        whole => u128::from(ms) * u128::from(at_ms.clamp(start, end) - start) / whole,
+    };
+    (first..=last).filter_map(move |hour| {
+        let (from_ms, to_ms) = (hour * HOUR_MS, (hour + 1).saturating_mul(HOUR_MS));
+        let its = u64::try_from(spent_until(to_ms) - spent_until(from_ms)).unwrap_or(u64::MAX);
+        (its > 0).then_some((hour, its))
+    })
 }
 
 /// Returns the time of a node that is a time of its workers, in milliseconds.

@@ -64,7 +64,8 @@ fn is_currency(text: &str) -> bool {
 /// Reads a decimal number an hour. Other notations of numbers, such as `1e3` and `inf`, are refused.
 fn amount(text: &str) -> Option<f64> {
     let number = text.strip_suffix(AN_HOUR)?;
-    let is_decimal = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_decimal =
+        number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && !number.ends_with('.');
     let amount: f64 = number.parse().ok().filter(|_| is_decimal)?;
     (amount <= PRICE_MAX).then_some(amount)
 }
@@ -105,6 +106,7 @@ mod tests {
             "0.10",
             "/h",
             "./h",
+            "5./h",
             "1.2.3/h",
             "1000001/h",
             "0.1/d",

@@ -53,7 +53,7 @@ pub struct JobCost {
     pub an_hour: Money,
     /// The number of nodes that have worked on it.
     pub nodes: u32,
-    /// Those of them that have no price, as far as is known.
+    /// Those of them that have no price, as far as is known: those that were never seen are among them.
     pub unpriced: u32,
     /// Those of them that were never seen as members: they are not in the time either.
     pub unseen: u32,
@@ -113,6 +113,14 @@ impl Spent {
     /// Returns the share of the time in which nodes had tasks; `None` if there was no time.
     pub fn busy_share(&self) -> Option<f64> {
         (self.node_ms > 0).then(|| self.busy_ms as f64 / self.node_ms as f64)
+    }
+}
+
+impl JobCost {
+    /// Returns whether any of the nodes was seen as a member. Otherwise nothing is known of its time and its price, which
+    /// are 0 here.
+    pub fn is_seen(&self) -> bool {
+        self.unseen < self.nodes
     }
 }
 

@@ -236,6 +236,58 @@ fn nodes_count_while_zookeeper_does_not_answer() {
 }
 
 #[test]
+fn what_passed_in_an_outage_counts_in_its_hours() {
+    let mut observed = Observed::begin(&[("n1", PRICED)]);
+    observed.run_job(JOB);
+    observed.reports(JOB, "n1", &report(times(0, 0)));
+    observed.tick(HOUR / 2);
+    observed.see(HOUR / 2, "", Content::Lost);
+    observed.tick(2 * HOUR);
+    observed.see(4 * HOUR + HOUR / 4, "", Content::Found);
+    // Of two workers, one was busy all the time.
+    let since = 3_600 * 3 + 2_700;
+    observed.reports(JOB, "n1", &report(times(since, 0)));
+    let costs = observed.tick(4 * HOUR + HOUR / 4).costs;
+    let hours: Vec<_> = costs.hours.values().map(|spent| (spent.node_ms, spent.busy_ms)).collect();
+    let whole = (HOUR, HOUR / 2);
+    assert_eq!(hours, [(HOUR, HOUR / 4), whole, whole, whole, (HOUR / 4, HOUR / 8)]);
+    let money: Vec<f64> = costs.hours.values().map(|spent| euros(&spent.money)).collect();
+    assert_eq!(money, [0.5, 0.5, 0.5, 0.5, 0.125]);
+    assert_eq!(costs.about.total.node_ms, 4 * HOUR + HOUR / 4);
+}
+
+#[test]
+fn a_time_is_divided_among_hours_and_nothing_is_lost() {
+    let divided = |between, ms| by_hours(between, ms).collect::<Vec<_>>();
+    assert_eq!(divided(0..HOUR, HOUR), [(0, HOUR)]);
+    assert_eq!(divided(HOUR - 1..HOUR + 1, 2), [(0, 1), (1, 1)]);
+    assert_eq!(divided(HOUR / 2..3 * HOUR, 5), [(0, 1), (1, 2), (2, 2)]);
+    assert_eq!(divided(7..7, 3), [(0, 3)]);
+    assert_eq!(divided(HOUR..HOUR, 3), [(1, 3)]);
+    assert_eq!(divided(9..7, 0), []);
+    // However long it is.
+    let ages = divided(0..u64::MAX, u64::MAX);
+    assert_eq!(ages.len(), HOURS_MAX);
+    assert!(ages[..HOURS_MAX - 1].iter().all(|(_, ms)| *ms == HOUR), "{ages:?}");
+}
+
+#[test]
+fn the_cost_of_a_job_that_is_over_is_known_once_the_members_were_read() {
+    let mut observed = Observed(View::default());
+    let over = JobRecord { state: JobState::Done, ..fixtures::record() };
+    observed.see(0, &format!("jobs/{JOB}"), content(&over));
+    observed.reports(JOB, "n1", &report(times(7_200, 0)));
+    // There is more to be read than between two ticks.
+    let now = observed.tick(1_000);
+    assert!(!now.jobs[JOB].about.cost.as_ref().unwrap().is_seen());
+    observed.see(1_500, "members/n1", member("n1", PRICED));
+    observed.see(1_500, "", Content::Found);
+    let now = observed.tick(2_000);
+    let cost = now.jobs[JOB].about.cost.clone().unwrap();
+    assert_eq!((cost.spent.node_ms, cost.unseen, euros(&cost.spent.money)), (HOUR, 0, 0.5));
+}
+
+#[test]
 fn the_time_in_which_a_node_leaves_counts_apart() {
     let mut observed = Observed::begin(&[("n1", PRICED), ("n2", PRICED)]);
     observed.run_job(JOB);

@@ -128,6 +128,12 @@ fn what_is_no_record_of_the_job_is_said_to_be_none() {
     recorded.write(&path("a.jsonl"));
     let other = refused(&path("a.jsonl"), JOB);
     assert!(other.contains("it has j-0000000007"), "{other}");
+    // What somebody has made up in a record that is sent.
+    recorded.job("j-0000000007", "running");
+    recorded.job("\u{1b}]0;owned\u{7}\u{1b}[2J", "running");
+    recorded.pass(1);
+    recorded.write(&path("a.jsonl"));
+    assert_eq!(refused(&path("a.jsonl"), JOB), other);
 }
 
 #[test]

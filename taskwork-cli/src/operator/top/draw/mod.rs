@@ -25,8 +25,7 @@ use ratatui::{Frame, layout::Rect};
 pub(super) use self::pen::Look;
 use self::pen::Pen;
 use super::{
-    rows::Standing,
-    state::{Mode, Source, State},
+    state::{Leave, Mode, Source, State},
     text::{clock, things, width},
 };
 
@@ -84,7 +83,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, look: Look) {
     match &mut state.mode {
         Mode::Jobs(chooser) => overlays::jobs(&mut pen, area, &state.snapshot, chooser),
         Mode::Help => overlays::help(&mut pen, area),
-        Mode::Nodes | Mode::Filter { .. } | Mode::Question { .. } => {}
+        Mode::Nodes | Mode::Filter { .. } | Mode::Question(_) => {}
     }
 }
 
@@ -125,7 +124,7 @@ fn title(pen: &mut Pen<'_>, place: Rect, state: &State) {
 /// The line above the keys.
 fn status(pen: &mut Pen<'_>, place: Rect, state: &State) {
     let (text, style) = match &state.mode {
-        Mode::Question { node } => (question(state, node), pen.look.reversed()),
+        Mode::Question(leave) => (question(leave), pen.look.reversed()),
         Mode::Filter { .. } => {
             let keys = "Enter keeps it, Esc drops it";
             (format!("/{}_   nodes of which this is a part; {keys}", state.filter), pen.look.plain())
@@ -138,9 +137,8 @@ fn status(pen: &mut Pen<'_>, place: Rect, state: &State) {
     pen.text(place.x, place.y, usize::from(place.width), &format!(" {text}"), style);
 }
 
-fn question(state: &State, node: &str) -> String {
-    let row = state.rows.iter().find(|row| row.name == node);
-    if row.is_some_and(|row| row.state == Standing::Leaving) {
+fn question(Leave { node, again }: &Leave) -> String {
+    if *again {
         format!("It was asked already. Ask {node} again, so that it leaves at once?  y/n")
     } else {
         format!("Ask {node} to hand on its tasks and to leave?  y/n")
@@ -150,8 +148,8 @@ fn question(state: &State, node: &str) -> String {
 /// What is shown where there is not enough room: why, and what matters most.
 fn small(pen: &mut Pen<'_>, area: Rect, state: &State) {
     let mut lines = Vec::new();
-    if let Mode::Question { node } = &state.mode {
-        lines.push(question(state, node));
+    if let Mode::Question(leave) = &state.mode {
+        lines.push(question(leave));
     }
     lines.extend([
         format!("{} x {} is too small: enlarge", area.width, area.height),

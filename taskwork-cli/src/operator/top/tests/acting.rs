@@ -6,7 +6,7 @@ use taskwork::view::{Content, Event};
 use super::{ASCII, JOB, busy, drawn, job, line, member, press, report, see, type_in, without_effect};
 use crate::operator::top::{
     keys::Command,
-    state::{Effect, Shown, Source, State},
+    state::{Effect, Leave, Shown, Source, State},
 };
 
 #[test]
@@ -22,13 +22,20 @@ fn a_node_is_asked_to_leave_only_after_a_yes() {
     // Meanwhile the list changes; the question does not.
     see(&mut state, 31_000, "members/n11", member("n11"));
     state.take(&Event::tick(31_000));
-    assert_eq!(press(&mut state, KeyCode::Char('y')), Effect::Drain("n2".to_owned()));
+    let leave = |again| Effect::Drain(Leave { node: "n2".to_owned(), again });
+    assert_eq!(press(&mut state, KeyCode::Char('y')), leave(false));
+    // It is not seen yet that it was asked: the question and what it leads to are still those of a first time, also if
+    // it is seen before the answer.
+    without_effect(&mut state, &[KeyCode::Char('d')]);
     see(&mut state, 32_000, "drain/n2", Content::Data(Vec::new()));
     state.take(&Event::tick(32_000));
+    line(&drawn(&mut state, 80, 24, ASCII), "Ask n2 to hand on its tasks and to leave?  y/n");
+    assert_eq!(press(&mut state, KeyCode::Char('y')), leave(false));
     assert!(line(&drawn(&mut state, 80, 24, ASCII), ">n2").contains("leaving"));
     without_effect(&mut state, &[KeyCode::Char('d')]);
     line(&drawn(&mut state, 80, 24, ASCII), "asked already. Ask n2 again, so that it leaves at once?");
-    without_effect(&mut state, &[KeyCode::Esc]);
+    assert_eq!(press(&mut state, KeyCode::Char('y')), leave(true));
+    without_effect(&mut state, &[KeyCode::Char('d'), KeyCode::Esc]);
     see(&mut state, 33_000, "members/n2", Content::Gone);
     for second in 33..37 {
         state.take(&Event::tick(second * 1_000));

@@ -97,6 +97,23 @@ fn an_empty_cluster_is_no_error() {
 }
 
 #[test]
+fn it_is_said_that_there_is_no_such_cluster_until_there_is() {
+    let mut state = state();
+    state.begin_to_wait("there is no cluster \"defautl\"".to_owned());
+    let missing = "there is no cluster \"defautl\". It is shown as soon as it is there";
+    line(&drawn(&mut state, 100, 24, ASCII), missing);
+    see(&mut state, 1_795_629_600_000, "", Content::Found);
+    for second in 0..60 {
+        state.take(&Event::tick(1_795_629_600_000 + second * 1_000));
+        without_effect(&mut state, &[KeyCode::Down]);
+    }
+    line(&drawn(&mut state, 100, 24, ASCII), missing);
+    see(&mut state, 1_795_629_660_000, "members/n1", member("n1"));
+    state.take(&Event::tick(1_795_629_660_000));
+    assert!(!drawn(&mut state, 100, 24, ASCII).concat().contains("no cluster"));
+}
+
+#[test]
 fn a_job_that_is_over_is_shown_as_it_was() {
     let mut state = busy();
     see(&mut state, 61_000, &format!("jobs/{JOB}"), job("the tree", "done"));
