@@ -60,7 +60,8 @@ export function price(labels) {
 export const priceOf = (labels) => price(labels)?.text ?? unknown(labels?.price ? "its labels name no price that can be read" : "it names no price");
 
 const idle = ({ node_ms: all, busy_ms: busy = 0, starting_ms: starting = 0, draining_ms: leaving = 0 }) => Math.max(0, all - busy - starting - leaving);
-const inHours = (ms) => `${number(ms / HOUR_LONG_MS)}\u202fh`;
+// Of a few minutes nobody thinks in hours.
+const inHours = (ms) => (ms > 0 && ms < HOUR_LONG_MS / 10 ? duration(ms / 1000) : `${number(ms / HOUR_LONG_MS)}\u202fh`);
 const busyShare = ({ node_ms: all, busy_ms: busy = 0 }) => (all > 0 ? busy / all : null);
 
 const DID = [["busy", "had tasks", "c1"], ["starting", "waited for the first task of a job", "c5"], ["draining", "were leaving", "c2"], ["idle", "had nothing to do", "c7"]];
@@ -118,7 +119,7 @@ function costsOverTime({ hours, about }) {
       caption: `Nodes were there for ${inHours(about.total.node_ms)}, and had tasks in ${percent(busyShare(about.total) ?? 0)} of that.`,
       // Each bar lies over the longer one of which it is a part.
       layers: [drawn("c7", over(["busy", "starting", "draining", "idle"])), drawn("c2", over(["busy", "starting", "draining"])), drawn("c5", over(["busy", "starting"])), drawn("c1", over(["busy"]))],
-      columns: DID.map(([kind, , cls]) => column(kind, `${cls} strong`, over([kind]), (hours) => `${number(hours)}\u202fh`)),
+      columns: DID.map(([kind, , cls]) => column(kind, `${cls} strong`, over([kind]), (hours) => inHours(hours * HOUR_LONG_MS))),
     }));
 }
 
