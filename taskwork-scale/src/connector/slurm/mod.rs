@@ -205,6 +205,10 @@ impl Connector for Slurm {
         Box::pin(async move { answer::machines(&self.squeue().await?) })
     }
 
+    fn look(&self) -> Calling<'_, Vec<Machine>> {
+        self.list()
+    }
+
     fn terminate<'a>(&'a self, machines: &'a [MachineId]) -> Calling<'a, ()> {
         Box::pin(async move {
             if let Some(other) = machines.iter().find(|machine| !answer::is_array_task(machine.as_str())) {
