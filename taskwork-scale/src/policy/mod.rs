@@ -38,6 +38,6 @@ mod normal;
 mod tests;
 
 pub use decision::{Bound, Candidate, Decision, Goals, GoalsError};
-pub use observation::{JobSeen, MachineSeen, MachineState, Observation, OfferSeen};
+pub use observation::{JobSeen, MachineSeen, MachineState, Observation, OfferSeen, Place};
 pub use steps::Policy;
 pub use victims::victims;

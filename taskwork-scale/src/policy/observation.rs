@@ -66,9 +66,12 @@ pub struct MachineSeen {
     pub offer: String,
     /// What it does.
     pub state: MachineState,
-    /// When it was asked for.
+    /// Whether it is there, or what it waits for.
+    pub place: Place,
+    /// When it was asked for; if that is not known, now: the policy remembers the earliest time that it was told.
     pub requested_ms: u64,
-    /// Since when it is billed; `None` if that is not known, then it is taken to be billed since it was asked for.
+    /// Since when it is billed; `None` if that is not known, then it is taken to be billed since it was asked for. What
+    /// is not there is not billed, whatever stands here.
     pub billed_since_ms: Option<u64>,
     /// When its node became a member.
     pub joined_ms: Option<u64>,
@@ -93,6 +96,19 @@ pub enum MachineState {
     Working,
     /// Its node leaves, or the machine is being ended.
     Leaving,
+}
+
+/// Whether a machine is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// It is there, and billed.
+    #[default]
+    There,
+    /// Its connector lists it, but it waits for its place, such as a job in a queue.
+    Queued,
+    /// It was asked for, and no connector lists it yet.
+    Asked,
 }
 
 /// A kind of machine that may be had.
