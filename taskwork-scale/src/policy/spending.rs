@@ -183,6 +183,11 @@ impl Spending {
         self.begins_anew = true;
     }
 
+    /// Returns whether a machine is among those that were there at the last look.
+    pub(super) fn knows(&self, machine: &str) -> bool {
+        self.open.contains_key(machine)
+    }
+
     /// Returns when what is spent began to count.
     pub(super) fn began_ms(&self) -> Option<u64> {
         self.began_ms

@@ -105,6 +105,11 @@ impl Policy {
         }
     }
 
+    /// Returns whether a machine was there at the last look, by its id.
+    pub fn knows(&self, machine: &str) -> bool {
+        self.spending.knows(machine)
+    }
+
     /// Returns what was spent on machines so far; `None` if the price of one of them is not known.
     pub fn spent(&self) -> Option<f64> {
         self.spending.total()
