@@ -37,6 +37,11 @@ pub trait Connector: fmt::Debug + Send + Sync {
     /// Returns the kinds of machines that may be had, at least one; the names differ.
     fn offers(&self) -> &[Offer];
 
+    /// Returns the most machines that one call creates.
+    fn request_max(&self) -> u32 {
+        u32::MAX
+    }
+
     /// Asks for `count` more machines under a key that is used once.
     ///
     /// The same call again has no further effect: the same key stands for the same machines, also after a restart
