@@ -195,7 +195,13 @@ impl Fleet {
             let Some(id) = node.machine.as_ref().filter(|id| !listed.contains(id)) else { continue };
             let machine = self.joined.get(id).cloned().or_else(|| {
                 let offer = node.offer.clone().filter(|offer| knew(id) && self.offer(offer).is_some())?;
-                Some(Machine { id: id.clone(), offer, state: MachineState::Running, key: None, created_ms: None })
+                Some(Machine {
+                    id: id.clone(),
+                    offer,
+                    state: MachineState::Running,
+                    key: None,
+                    created_ms: None,
+                })
             });
             missed.extend(machine.map(|machine| (id, machine)));
         }

@@ -133,7 +133,8 @@ impl Fleet {
         if !round.knows_all_nodes {
             // Those that seem to have no node may have one. No other one goes in their place.
             let is_safe = |machine: &&Machine| !stock.nodes_on(&machine.id).is_empty();
-            let unsafe_named = staying.iter().filter(|it| round.leave.contains(&it.id) && !is_safe(it)).count();
+            let unsafe_named =
+                staying.iter().filter(|it| round.leave.contains(&it.id) && !is_safe(it)).count();
             count = count.saturating_sub(u32::try_from(unsafe_named).unwrap_or(u32::MAX));
             staying.retain(is_safe);
         }

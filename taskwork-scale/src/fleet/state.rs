@@ -119,7 +119,8 @@ impl State {
         let doubled = 1_u64 << (failures - 1).min(10);
         let pause_ms = (FIRST_PAUSE_MS * doubled).min(LONGEST_PAUSE_MS);
         let why = why.chars().take(WHY_CHARS_MAX).collect();
-        self.troubles.insert(offer.to_owned(), Trouble { failures, until_ms: now_ms.saturating_add(pause_ms), why });
+        self.troubles
+            .insert(offer.to_owned(), Trouble { failures, until_ms: now_ms.saturating_add(pause_ms), why });
     }
 
     /// Brings times that lie ahead back to now. A controller before may have had a clock that is ahead of this one, and

@@ -98,11 +98,7 @@ impl Fleet {
             let phase = self.state.machines.remove(&id);
             let Some(Phase::Lonely { since_ms, had_node: false, offer }) = phase else { continue };
             if now_ms.saturating_sub(since_ms) < FAILS_WITHIN_MS && !self.failed.contains(&id) {
-                self.fails(
-                    &offer,
-                    now_ms,
-                    &format!("machine {id} was gone before its node had joined"),
-                );
+                self.fails(&offer, now_ms, &format!("machine {id} was gone before its node had joined"));
             }
         }
         self.joined.retain(|id, _| stock.alive.contains_key(id));

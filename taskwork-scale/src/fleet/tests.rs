@@ -361,7 +361,8 @@ fn an_offer_that_is_listed_by_another_name_is_left_alone_for_longer_and_longer()
             match action {
                 Action::Create { count, key, .. } => {
                     asked += 1;
-                    let ids: Vec<MachineId> = (0..*count).map(|number| id(&format!("{key}.{number}"))).collect();
+                    let ids: Vec<MachineId> =
+                        (0..*count).map(|number| id(&format!("{key}.{number}"))).collect();
                     stage.fleet.created(stage.now_ms, key, &Ok(ids.clone()));
                     stage.machines.extend(ids.into_iter().map(|id| Machine {
                         id,

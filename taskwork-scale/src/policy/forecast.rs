@@ -153,7 +153,19 @@ impl<'a> Outlook<'a> {
             .filter(|machine| machine.state == MachineState::Working)
             .fold(0, |sum, machine| sum.saturating_add(machine.workers));
         let base = f64::from(seen.workers.saturating_sub(ours));
-        Self { seen, goals, curves, cap: None, left: None, is_early: true, spent, spent_since_ms, machines, sources, base }
+        Self {
+            seen,
+            goals,
+            curves,
+            cap: None,
+            left: None,
+            is_early: true,
+            spent,
+            spent_since_ms,
+            machines,
+            sources,
+            base,
+        }
     }
 
     /// The machines that are not leaving and have no notice.
@@ -231,7 +243,8 @@ impl<'a> Outlook<'a> {
             let is_queued = machine.place == Place::Queued;
             machine.state == MachineState::Starting && !is_queued && for_s > source.late_s
         };
-        self.base <= 0.0 && !self.machines.is_empty() && self.machines.iter().all(is_late)
+        let is_known = self.seen.unread_members == 0;
+        is_known && self.base <= 0.0 && !self.machines.is_empty() && self.machines.iter().all(is_late)
     }
 
     /// How many of so many workers the search can feed: at the cap those that were busy, which the cap is somewhat

@@ -39,6 +39,6 @@ mod tests;
 
 pub use decision::{Bound, Candidate, Decision, Goals, GoalsError};
 pub use observation::{JobSeen, MachineSeen, MachineState, Observation, OfferSeen, Place};
-pub use steps::Policy;
 pub(crate) use spending::AHEAD_MAX_MS;
+pub use steps::Policy;
 pub use victims::victims;

@@ -29,6 +29,8 @@ pub struct Observation {
     pub jobs: Vec<JobSeen>,
     /// Jobs that this controller works for and on which no member works yet.
     pub waiting_jobs: u32,
+    /// Members that cannot be read. Each may be the node of a machine that seems to start.
+    pub unread_members: u32,
     /// The machines of the connector that are not gone, also those that have been asked for.
     pub machines: Vec<MachineSeen>,
     /// The kinds of machines that may be had.

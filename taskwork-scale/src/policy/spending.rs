@@ -110,7 +110,8 @@ impl Account {
     /// not there at the last look.
     fn of(machine: &MachineSeen, before: Option<Self>, looked_ms: u64, at_ms: u64) -> Self {
         let told_ms = machine.billed_since_ms.unwrap_or(machine.requested_ms);
-        let asked_ms = before.map_or(machine.requested_ms, |before| before.asked_ms.min(machine.requested_ms));
+        let asked_ms =
+            before.map_or(machine.requested_ms, |before| before.asked_ms.min(machine.requested_ms));
         let since_ms = match (before, machine.place) {
             (Some(Self { since_ms: Some(since_ms), asked_ms, .. }), _) => {
                 // Only now is it told since when it is there. Otherwise what was seen counts: a job in a queue is
@@ -286,7 +287,10 @@ mod tests {
         }
         assert!((spending.known() - 10.0).abs() < 1e-9, "{}", spending.known());
         let settled = spending.settled(&untimed(11 * hour, Place::There));
-        assert_eq!((settled.machines[0].requested_ms, settled.machines[0].billed_since_ms), (hour, Some(hour)));
+        assert_eq!(
+            (settled.machines[0].requested_ms, settled.machines[0].billed_since_ms),
+            (hour, Some(hour))
+        );
         spending.saw(&seen(11 * hour, &[], Some(1.0)));
         assert!((spending.known() - 10.0).abs() < 1e-9, "{}", spending.known());
         // It is told later that it was there before.

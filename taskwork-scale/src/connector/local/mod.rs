@@ -300,9 +300,8 @@ impl Processes {
 
     fn terminate_now(&self, ids: &[MachineId]) -> Result<(), Refusal> {
         for id in ids {
-            let failed = |error: io::Error| {
-                Refusal::unknown(format!("{}: {error}", self.records.file(id).display()))
-            };
+            let failed =
+                |error: io::Error| Refusal::unknown(format!("{}: {error}", self.records.file(id).display()));
             let Some(mut record) = self.records.read(id).map_err(failed)? else { continue };
             if let State::Running(process) = &record.state {
                 // A second SIGTERM would make a node hurry, so it is noted; a controller that is killed in between

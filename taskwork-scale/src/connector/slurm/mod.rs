@@ -232,7 +232,10 @@ impl Slurm {
         if overdue.is_empty() {
             return Ok(());
         }
-        tracing::warn!(machines = overdue.len(), "jobs whose nodes have not left in their time are cancelled");
+        tracing::warn!(
+            machines = overdue.len(),
+            "jobs whose nodes have not left in their time are cancelled"
+        );
         self.scancel(None, &[], &overdue).await
     }
 

@@ -295,7 +295,8 @@ async fn a_node_is_told_once_and_cancelled_when_it_has_had_its_time() {
 #[test]
 fn options_that_only_look_like_own_ones_are_taken() {
     let slurm = Imitation::new(&[]);
-    let options = ["--partition=long", "-p", "a-J", "--wait-all-nodes=1", "--wckey=x", "--mem=4G", "-c8", "--"];
+    let options =
+        ["--partition=long", "-p", "a-J", "--wait-all-nodes=1", "--wckey=x", "--mem=4G", "-c8", "--"];
     slurm.open(serde_json::json!({"sbatch": {"cpu": options}})).expect("they are for the user to choose");
 }
 
@@ -303,7 +304,8 @@ fn options_that_only_look_like_own_ones_are_taken() {
 async fn variables_that_would_hide_jobs_do_not_reach_the_commands() {
     let slurm = Imitation::new(&[("squeue", "env > \"$0.env\"")]);
     let squeue = slurm.0.path().join("squeue");
-    let given = ["SQUEUE_PARTITION", "SLURM_CLUSTERS", "SBATCH_ARRAY_INX", "SCANCEL_USER", "SLURM_CONF", "SBATCH_X"];
+    let given =
+        ["SQUEUE_PARTITION", "SLURM_CLUSTERS", "SBATCH_ARRAY_INX", "SCANCEL_USER", "SLURM_CONF", "SBATCH_X"];
     let given = given.map(|name| (name.into(), "here".into()));
     let mut command = run::command(&squeue, given);
     assert!(command.status().await.expect("it runs").success());
@@ -347,7 +349,10 @@ fn settings_that_cannot_work_are_refused_at_once() {
         (serde_json::json!({"sbatch": {"cpu": ["-Jmine"]}}), "-Jmine is set by the connector itself"),
         (serde_json::json!({"sbatch": {"cpu": ["-HJmine"]}}), "-HJmine is set by the connector itself"),
         (serde_json::json!({"sbatch": {"cpu": ["-M", "b"]}}), "-M is set by the connector itself"),
-        (serde_json::json!({"sbatch": {"cpu": ["--clusters=b"]}}), "--clusters=b is set by the connector itself"),
+        (
+            serde_json::json!({"sbatch": {"cpu": ["--clusters=b"]}}),
+            "--clusters=b is set by the connector itself",
+        ),
         (serde_json::json!({"sbatch": {"cpu": ["--comm=x"]}}), "--comm=x is set by the connector itself"),
         (serde_json::json!({"sbatch": {"cpu": ["--job-n", "x"]}}), "--job-n is set by the connector itself"),
         (serde_json::json!({"sbatch": {"cpu": ["--uid=0"]}}), "--uid=0 is set by the connector itself"),
