@@ -142,7 +142,9 @@ impl State {
                 Phase::Ending { since_ms, told_ms } => (since_ms, Some(told_ms)),
             };
             back(since_ms, AHEAD_MAX_MS);
-            told_ms.into_iter().for_each(|at_ms| back(at_ms, AHEAD_MAX_MS));
+            if let Some(told_ms) = told_ms {
+                back(told_ms, AHEAD_MAX_MS);
+            }
         }
         for trouble in self.troubles.values_mut() {
             back(&mut trouble.until_ms, LONGEST_PAUSE_MS + AHEAD_MAX_MS);

@@ -87,7 +87,7 @@ pub(super) struct Arguments {
     /// What to do when the budget is spent; otherwise the jobs wait for nodes.
     #[arg(long, value_enum, value_name = "WHAT")]
     then: Option<Then>,
-    /// Decide and tell, but start and end nothing.
+    /// Decide and tell, but start and end nothing, and change nothing anywhere.
     #[arg(long)]
     dry_run: bool,
     /// Show what the running controller of the cluster has decided lately, and why.

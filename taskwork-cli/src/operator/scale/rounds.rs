@@ -171,6 +171,57 @@ impl Mind {
         self.warned = warnings;
     }
 
+    /// Gathers what the round goes by, and warns of what is missing in it.
+    fn lists(&mut self, snapshot: &Snapshot, machines: Vec<Machine>) -> Lists {
+        let nodes = observed::nodes(snapshot);
+        let missed = self.fleet.missed(&machines, &nodes, |id| self.policy.knows(id.as_str()));
+        let unread = observed::unread(snapshot);
+        let mut warnings = BTreeSet::new();
+        for name in &unread {
+            let path = format!("members/{name}");
+            let why = snapshot.warnings.get(&path).map_or("it may be of a newer version", String::as_str);
+            warnings.insert(format!(
+                "{path} cannot be read: {why}. Update this program; no machine is ended for having no node meanwhile"
+            ));
+        }
+        if !missed.is_empty() {
+            let names: Vec<&str> = missed.iter().map(|machine| machine.id.as_str()).collect();
+            warnings.insert(format!(
+                "the connector does not list the machines {}, whose nodes are members: they are taken to be there",
+                names.join(" ")
+            ));
+        }
+        self.warn(warnings);
+        Lists { machines, missed, nodes, knows_all_nodes: unread.is_empty() }
+    }
+
+    /// Writes what is remembered and said. If it is too large, people are told less; and if that does not help, what
+    /// stands there is written again, which shows that the office is held.
+    async fn write(&mut self, office: &mut ScalingOffice) -> Written {
+        let state = memory::written(self.fleet.state(), &self.policy);
+        let mut wrote = office.write(&state, &self.said.write()).await;
+        if matches!(wrote, Err(NotWritten::TooLarge(_))) {
+            self.said.shorten();
+            wrote = office.write(&state, &self.said.write()).await;
+        }
+        let lost = match wrote {
+            Ok(()) => {
+                self.written = state;
+                return Written::All;
+            }
+            Err(NotWritten::TooLarge(why)) => {
+                tracing::warn!("{why}: machines are only drained and ended, and none is started");
+                match office.write(&self.written, &self.said.write()).await {
+                    Ok(()) => return Written::OfficeOnly,
+                    Err(error) => error,
+                }
+            }
+            Err(error) => error,
+        };
+        tracing::warn!("what is to be done was not written: {lost}");
+        Written::Nothing
+    }
+
     /// Lets the fleet wait anew if the clock has leapt ahead, as after a suspension of the whole machine.
     fn mind_the_clock(&mut self, now: Instant, at_ms: u64) {
         let Some((then, before_ms)) = self.last.replace((now, at_ms)) else { return };
@@ -199,7 +250,7 @@ impl Controller<'_> {
             tracing::info!("the cluster and its machines are known again");
         }
         mind.mind_the_clock(Instant::now(), snapshot.cluster.at_ms);
-        let lists = self.lists(mind, &snapshot, machines);
+        let lists = mind.lists(&snapshot, machines);
         let (observation, decision) = self.decide(mind, &snapshot, &lists);
         self.tell(mind, &observation, &decision);
         let Some(office) = office.as_mut() else {
@@ -214,7 +265,7 @@ impl Controller<'_> {
         let at_ms = observation.at_ms;
         self.note(mind, observation, &round);
         // What is about to be done is written first, so that whoever comes next knows of it.
-        match self.write(mind, office).await {
+        match mind.write(office).await {
             Written::All => {}
             Written::OfficeOnly => {
                 for action in actions.into_iter().filter(|action| !matches!(action, Action::Create { .. })) {
@@ -233,57 +284,6 @@ impl Controller<'_> {
             Outcome::OfficeLost => return Outcome::OfficeLost,
         }
         Outcome::Done
-    }
-
-    /// Gathers what the round goes by, and warns of what is missing in it.
-    fn lists(&self, mind: &mut Mind, snapshot: &Snapshot, machines: Vec<Machine>) -> Lists {
-        let nodes = observed::nodes(snapshot);
-        let missed = mind.fleet.missed(&machines, &nodes, |id| mind.policy.knows(id.as_str()));
-        let unread = observed::unread(snapshot);
-        let mut warnings = BTreeSet::new();
-        if !unread.is_empty() {
-            warnings.insert(format!(
-                "what the members {} have written (members/NAME) cannot be read: they may be of a newer version; update this \
-                 program. No machine is ended for having no node meanwhile",
-                unread.join(" ")
-            ));
-        }
-        if !missed.is_empty() {
-            let names: Vec<&str> = missed.iter().map(|machine| machine.id.as_str()).collect();
-            warnings.insert(format!(
-                "the connector does not list the machines {}, whose nodes are members: they are taken to be there",
-                names.join(" ")
-            ));
-        }
-        mind.warn(warnings);
-        Lists { machines, missed, nodes, knows_all_nodes: unread.is_empty() }
-    }
-
-    /// Writes what is remembered and said. If it is too large, people are told less; and if that does not help, what
-    /// stands there is written again, which shows that the office is held.
-    async fn write(&self, mind: &mut Mind, office: &mut ScalingOffice) -> Written {
-        let state = memory::written(mind.fleet.state(), &mind.policy);
-        let mut wrote = office.write(&state, &mind.said.write()).await;
-        if matches!(wrote, Err(NotWritten::TooLarge(_))) {
-            mind.said.shorten();
-            wrote = office.write(&state, &mind.said.write()).await;
-        }
-        let lost = match wrote {
-            Ok(()) => {
-                mind.written = state;
-                return Written::All;
-            }
-            Err(NotWritten::TooLarge(why)) => {
-                tracing::warn!("{why}: machines are only drained and ended, and none is started");
-                match office.write(&mind.written, &mind.said.write()).await {
-                    Ok(()) => return Written::OfficeOnly,
-                    Err(error) => error,
-                }
-            }
-            Err(error) => error,
-        };
-        tracing::warn!("what is to be done was not written: {lost}");
-        Written::Nothing
     }
 
     /// Does what was planned, for as long as that is what an office holder may do: somebody else may have taken over
@@ -305,7 +305,7 @@ impl Controller<'_> {
             }
             // A key that was used long ago may be forgotten by the connector, and would start machines again.
             if matches!(action, Action::Create { .. }) && held.elapsed() > HELD_FOR {
-                if !matches!(self.write(mind, office).await, Written::All) {
+                if !matches!(mind.write(office).await, Written::All) {
                     return Outcome::OfficeLost;
                 }
                 held = Instant::now();
