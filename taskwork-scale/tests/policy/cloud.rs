@@ -64,7 +64,7 @@ impl Cloud {
             kinds,
             machines: Vec::new(),
             chance: SmallRng::seed_from_u64(seed ^ 0xc10d),
-            says_times: seed % 2 == 0,
+            says_times: seed.is_multiple_of(2),
             next_id: 0,
             refused_until_ms: BTreeMap::new(),
             next_event_ms: u64::MAX,

@@ -146,7 +146,10 @@ mod tests {
         fleet::{Action, Fleet, Limits, Round},
     };
 
-    use super::*;
+    use super::{
+        super::observed::{self, Scope},
+        *,
+    };
 
     #[test]
     fn what_is_written_is_read_and_what_is_newer_or_garbage_is_refused() {
@@ -198,13 +201,8 @@ mod tests {
         let shown = fleet.machines(&round(now_ms + 5_000, &machines));
         let mut snapshot = taskwork::view::View::default().snapshot();
         snapshot.cluster.at_ms = now_ms + 5_000;
-        let mut observation = super::super::observed::observation(
-            &snapshot,
-            &Default::default(),
-            &shown,
-            &offers,
-            fleet.state(),
-        );
+        let mut observation =
+            observed::observation(&snapshot, &Scope::default(), &shown, &offers, fleet.state());
         observation.waiting_jobs = 1;
         let decision = policy.decide(&observation);
         let mut said = Said { table: decision.table, ..Said::default() };

@@ -79,7 +79,7 @@ pub(super) struct Kubernetes {
 struct Patience {
     /// For a whole call.
     call: Duration,
-    /// For the pods of a request. Those that come later are listed.
+    /// For the pods of a request, which need not run. Later it is asked for again.
     pods: Duration,
     /// Until pods that are missing because Kubernetes refuses them are not asked for any more.
     refused: Duration,
@@ -183,10 +183,19 @@ impl Kubernetes {
             let (deployment, pods) = self.look_at(name).await?;
             let there = deployment.ledger.pods_of(key, &pods);
             let waited = began.elapsed();
-            if there.len() >= deployment.ledger.count(key) as usize || waited >= self.patience.pods {
-                let there = there.into_iter().map(Pod::id).collect::<Result<_, _>>()?;
+            let count = deployment.ledger.count(key) as usize;
+            if there.len() >= count || waited >= self.patience.pods {
+                let there = there.into_iter().map(Pod::id).collect::<Result<Vec<_>, _>>()?;
                 self.note_keys(&deployment, &pods).await?;
-                return Ok(Ok(there));
+                if there.len() >= count {
+                    return Ok(Ok(there));
+                }
+                // Pods without a machine would be there: those that make pods are away. To ask again under this key is
+                // harmless, under another one it would make twice as many once they are back.
+                return Err(Refusal::unknown(format!(
+                    "Kubernetes has made {} of {count} pods of the Deployment {name} so far",
+                    there.len()
+                )));
             }
             if let Some(why) = deployment.refused.as_ref().filter(|_| waited >= self.patience.refused) {
                 return self.withdraw(name, key, why).await;

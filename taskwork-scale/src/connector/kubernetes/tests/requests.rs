@@ -156,6 +156,21 @@ async fn who_only_looks_notes_nothing() {
     assert!(fake.asked().iter().any(|asked| asked.line.starts_with("PATCH")), "{:?}", fake.asked());
 }
 
+/// Kubernetes itself does not answer requests for pods now, so they would come later.
+#[tokio::test]
+async fn pods_that_are_not_made_yet_are_asked_for_under_the_same_key() {
+    let fake = Fake::start(None, |asked| {
+        if asked.line.contains("/pods?") {
+            answer(200, &pods(&["p1"]).to_string())
+        } else {
+            answer(200, &deployment(2, &json!({"base": 0, "requests": [{"key": "k", "count": 2}]})))
+        }
+    })
+    .await;
+    let refusal = proxied(&fake).create("pods", 2, &key("k")).await.expect_err("one is missing");
+    assert!(refusal.why == Why::Unknown && refusal.message.contains("1 of 2 pods"), "{refusal}");
+}
+
 /// The number was raised, so that the next try must have the same key.
 #[tokio::test]
 async fn what_is_refused_after_the_number_was_raised_leaves_open_whether_it_was_done() {
