@@ -239,16 +239,7 @@ fn what_is_wrong_with_a_controller_is_said_at_once() {
     let said = stage.cluster.run("taskwork", &late).unwrap();
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.err.contains("the deadline has passed"), "{said:?}");
-    // Once has an end also if somebody else is in office, or the machines are not known.
-    let controller = stage.controller("1", "1");
-    stage.wait_until("a controller is in office", &controller, |_| {
-        controller.errors().contains("decides about")
-    });
-    let soon = [&once[..], &["--zk-give-up", "2"]].concat();
-    let said = stage.cluster.run("taskwork", &soon).unwrap();
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("controls the machines of this cluster"), "{said:?}");
-    kill(&controller);
+    // Once has an end also if the machines are not known, or somebody else is in office.
     let blind = stage.cluster.folder().join("blind.json");
     let content = json!({
         "kind": "command",
@@ -263,6 +254,15 @@ fn what_is_wrong_with_a_controller_is_said_at_once() {
     let said = stage.cluster.run("taskwork", &blind).unwrap();
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.err.contains("the machines are not known"), "{said:?}");
+    let controller = stage.controller("1", "1");
+    stage.wait_until("a controller is in office", &controller, |_| {
+        controller.errors().contains("decides about")
+    });
+    let soon = [&once[..], &["--zk-give-up", "5"]].concat();
+    let said = stage.cluster.run("taskwork", &soon).unwrap();
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("controls the machines of this cluster"), "{said:?}");
+    kill(&controller);
     let dry = ["scale", "--connector", file, "--max", "9", "--min", "9", "--once", "--dry-run", "--json"];
     let said = stage.cluster.run("taskwork", &dry).unwrap();
     assert_eq!(said.code, 0, "{said:?}");
