@@ -10,9 +10,10 @@ template=${TASKWORK_AWS_TEMPLATE:-taskwork}
 
 # Nothing was done, and later there may be machines again.
 quota='InsufficientInstanceCapacity|InstanceLimitExceeded|VcpuLimitExceeded|SpotMaxPriceTooLow|MaxSpotInstanceCountExceeded'
-states='{"pending": "requested", "running": "running", "shutting-down": "ending", "stopping": "ending"}'
+# Only what is terminated is gone: a machine that is stopped is billed for its disk, and is ended for having no node.
+states='{"pending": "requested", "shutting-down": "ending", "stopping": "ending", "terminated": "gone"}'
 lines='.[] | .Instances[] | (.Tags // [] | map({(.Key): .Value}) | add) as $tag
-    | {id: .InstanceId, offer: $tag["taskwork-offer"], state: ($states[.State.Name] // "gone"), key: $tag["taskwork-key"],
+    | {id: .InstanceId, offer: $tag["taskwork-offer"], state: ($states[.State.Name] // "running"), key: $tag["taskwork-key"],
        created_ms: (.LaunchTime | sub("[.+].*"; "Z") | fromdateiso8601 * 1000)}'
 
 case $1 in

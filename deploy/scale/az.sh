@@ -2,6 +2,9 @@
 # Machines of Azure, by the program az, which has its credentials, and jq. They are made in a resource group of their own,
 # from the image $TASKWORK_AZ_IMAGE. The offer is the size, with -spot at its end for one that may be taken away. A machine
 # is called after its request, so that a repeated call makes nothing new.
+#
+# A machine that has powered itself off is billed until it is deleted. Only what is not listed is gone: everything else
+# counts as running, and is ended after some minutes without a node.
 set -euo pipefail
 cd "$(dirname "$0")"
 : "${TASKWORK_ZK:?says where ZooKeeper is: host:port,host:port}" "${TASKWORK_CLUSTER:?}"
@@ -36,10 +39,11 @@ create) # OFFER COUNT KEY
 list)
     az vm list --resource-group "$group" --show-details --output json |
         jq -c --arg cluster "$TASKWORK_CLUSTER" '.[] | select(.tags["taskwork-cluster"] == $cluster)
+            | (.powerState // "") as $power
             | {id: .name, offer: .tags["taskwork-offer"], key: .tags["taskwork-key"],
-               state: (if .provisioningState == "Deleting" then "ending" elif .powerState == "VM running" then "running"
-                   elif .provisioningState == "Failed" then "failed" elif .provisioningState == "Creating" then "requested"
-                   else "gone" end)}'
+               created_ms: (.timeCreated | if . then sub("[.+].*"; "Z") | fromdateiso8601 * 1000 else null end),
+               state: (if .provisioningState == "Deleting" then "ending" elif $power == "VM starting" then "requested"
+                   elif .provisioningState == "Creating" and $power == "" then "requested" else "running" end)}'
     ;;
 terminate) # NAME…
     for name in "${@:2}"; do

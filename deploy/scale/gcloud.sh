@@ -2,12 +2,16 @@
 # Machines of Google Compute Engine, by the program gcloud, which has its credentials, project and zone, and jq. The image
 # is of the family taskwork. The offer is the type of machine, with -spot at its end for one that may be taken away. A
 # machine is called after its request, so that a repeated call makes nothing new.
+#
+# A machine that has powered itself off is billed for its disk until it is deleted. Only what is not listed is gone:
+# everything else counts as running, and is ended after some minutes without a node.
 set -euo pipefail
 cd "$(dirname "$0")"
 : "${TASKWORK_ZK:?says where ZooKeeper is: host:port,host:port}" "${TASKWORK_CLUSTER:?}"
 
 quota='QUOTA_EXCEEDED|ZONE_RESOURCE_POOL_EXHAUSTED|RESOURCE_EXHAUSTED'
-# A label of a machine takes lowercase letters, digits, - and _.
+# A label of a machine takes lowercase letters, digits, - and _. Clusters whose names become the same by that are told apart
+# by the metadata.
 label() { tr 'A-Z.' 'a-z_' <<< "$1"; }
 
 case $1 in
@@ -24,7 +28,7 @@ create) # OFFER COUNT KEY
     for number in $(seq "$3"); do
         name=tw-$4-$number
         if ! gcloud compute instances create "$name" --machine-type="${2%-spot}" --image-family=taskwork "${spot[@]}" \
-            --labels="taskwork-cluster=$(label "$TASKWORK_CLUSTER"),taskwork-key=$4" --metadata="taskwork-offer=$2" \
+            --labels="taskwork-cluster=$(label "$TASKWORK_CLUSTER"),taskwork-key=$4" --metadata="taskwork-cluster=$TASKWORK_CLUSTER,taskwork-offer=$2" \
             --metadata-from-file="startup-script=$data" --async --quiet > /dev/null 2> "$data.err"; then
             if ! grep -q 'already exists' "$data.err"; then
                 cat "$data.err" >&2
@@ -38,13 +42,21 @@ create) # OFFER COUNT KEY
     ;;
 list)
     gcloud compute instances list --filter="labels.taskwork-cluster=$(label "$TASKWORK_CLUSTER")" --format=json |
-        jq -c --argjson states '{"PROVISIONING": "requested", "STAGING": "requested", "RUNNING": "running",
-            "REPAIRING": "running", "STOPPING": "ending", "SUSPENDING": "ending"}' '.[]
-            | {id: .name, offer: (.metadata.items[] | select(.key == "taskwork-offer") | .value),
-               state: ($states[.status] // "gone"), key: .labels["taskwork-key"]}'
+        jq -c --arg cluster "$TASKWORK_CLUSTER" --argjson states '{"PROVISIONING": "requested", "STAGING": "requested",
+            "STOPPING": "ending", "SUSPENDING": "ending"}' '
+            # A time of day with that of the place, such as 2026-05-01T03:00:00.000-07:00, in milliseconds since 1970.
+            def ms: [capture("^(?<at>.{19})[.0-9]*((?<sign>[-+])(?<hours>..):(?<minutes>..)|Z)$")][0] | if . then
+                    (((.hours // "0" | tonumber) * 60 + (.minutes // "0" | tonumber)) * 60) as $off
+                    | ((.at + "Z" | fromdateiso8601) + (if .sign == "-" then $off else -$off end)) * 1000
+                else null end;
+            .[] | (.metadata.items // [] | map({(.key): .value}) | add) as $data
+            | select($data["taskwork-cluster"] == $cluster)
+            | {id: .name, offer: $data["taskwork-offer"], key: .labels["taskwork-key"],
+               state: ($states[.status] // "running"), created_ms: (.creationTimestamp | if . then ms else null end)}'
     ;;
 terminate) # NAME…
-    gcloud compute instances delete "${@:2}" --quiet > /dev/null
+    # It waits for the deletion, which goes on without it.
+    timeout 30 gcloud compute instances delete "${@:2}" --quiet > /dev/null || [ $? = 124 ]
     ;;
 *)
     echo "usage: $0 create OFFER COUNT KEY | list | terminate NAME…" >&2

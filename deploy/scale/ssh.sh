@@ -4,8 +4,15 @@
 # Which of them are taken stands in the folder taken, one file for each, written before the node is started: a call that
 # is repeated starts nothing twice. On each host the node runs as a unit of the user's systemd, which must go on after
 # ssh has ended: loginctl enable-linger. The id of a machine is the name of its host.
+#
+# The folder is beside this file, or in the state folder of a service of systemd. Files with credentials and certificates
+# that the variables TASKWORK_ZK_AUTH and TASKWORK_ZK_TLS_* name must be at the same places on all hosts.
 set -eu
 cd "$(dirname "$0")"
+hosts=$PWD/hosts
+cd "${STATE_DIRECTORY:-.}"
+# Who only looks changes nothing, not even files.
+[ -z "${TASKWORK_DRY_RUN:-}" ] || [ -d taken ] || exit 0
 mkdir -p taken
 exec 9> taken/.lock
 flock 9
@@ -13,11 +20,16 @@ flock 9
 : "${TASKWORK_ZK:?says where ZooKeeper is: host:port,host:port}"
 ssh="ssh -n -o BatchMode=yes -o ConnectTimeout=5"
 unit=taskwork-node.service
+variables=
+for name in TASKWORK_ZK_AUTH TASKWORK_ZK_TLS_CA TASKWORK_ZK_TLS_CERT TASKWORK_ZK_TLS_KEY; do
+    eval "value=\${$name:-}"
+    [ -z "$value" ] || variables="$variables --setenv=$name=$value"
+done
 
 case $1 in
 create) # OFFER COUNT KEY
     found=$(grep -l "^$2 $4 " taken/* 2> /dev/null | wc -l)
-    for host in $(cat hosts); do
+    for host in $(cat "$hosts"); do
         [ "$found" -lt "$3" ] || break
         [ ! -e "taken/$host" ] || continue
         echo "$2 $4 $(date +%s)000" > "taken/$host"
@@ -29,7 +41,7 @@ create) # OFFER COUNT KEY
         # A unit of this name that runs already is not started again.
         $ssh "$host" systemctl --user is-active --quiet $unit || $ssh "$host" systemd-run --user --unit=$unit --collect \
             --setenv=TASKWORK_ZK="$TASKWORK_ZK" --setenv=TASKWORK_CLUSTER="$TASKWORK_CLUSTER" \
-            --setenv=TASKWORK_MACHINE="$host" --setenv=TASKWORK_LABELS="$TASKWORK_LABELS" \
+            --setenv=TASKWORK_MACHINE="$host" --setenv=TASKWORK_LABELS="$TASKWORK_LABELS" $variables \
             tsp node --listen 0.0.0.0:7420 --advertise "$host" --idle-exit 30m >&2
         echo "{\"id\": \"$host\", \"offer\": \"$2\", \"state\": \"running\", \"key\": \"$4\"}"
     done
@@ -48,7 +60,7 @@ list)
         esac
         echo "{\"id\": \"$host\", \"offer\": \"$offer\", \"state\": \"$state\", \"key\": \"$key\", \"created_ms\": $created}"
         # It is free again, some minutes after its node was started.
-        if [ "$state" = gone ] && [ "$(find "$file" -mmin +5)" ]; then rm "$file"; fi
+        if [ "$state" = gone ] && [ -z "${TASKWORK_DRY_RUN:-}" ] && [ "$(find "$file" -mmin +5)" ]; then rm "$file"; fi
     done
     ;;
 terminate) # HOST…

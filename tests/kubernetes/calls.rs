@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng, seq::IndexedRandom as _};
-use taskwork_scale::connector::{Connector, Machine, MachineId, MachineState, Why};
+use taskwork_scale::connector::{Connector, Machine, MachineId, MachineState, Refusal, Why};
 use taskwork_tests::data::is_long;
 
 use crate::{
@@ -14,6 +14,16 @@ use crate::{
 
 fn list(connector: &dyn Connector) -> Vec<Machine> {
     done(connector.list()).unwrap()
+}
+
+/// Repeats a call that is disturbed. There are at most three faults of one step.
+fn until_done<T>(mut call: impl FnMut() -> Result<T, Refusal>) -> T {
+    for _ in 0..3 {
+        if let Ok(done) = call() {
+            return done;
+        }
+    }
+    call().unwrap()
 }
 
 fn ids(names: &[String]) -> Vec<MachineId> {
@@ -142,14 +152,14 @@ fn whatever_happens_the_number_is_right_and_only_the_chosen_go() {
             match random.random_range(0..4) {
                 0 | 1 => {
                     let (name, count) = (format!("k-{step}"), random.random_range(1..4));
-                    while done(connector.create(OFFER, count, &key(&name))).is_err() {}
+                    until_done(|| done(connector.create(OFFER, count, &key(&name))));
                     expected += count as usize;
                     asked.insert(name, count as usize);
                 }
                 2 => {
                     let count = random.random_range(0..=ready.len().min(3));
                     let victims: Vec<String> = ready.choose_multiple(&mut random, count).cloned().collect();
-                    while done(connector.terminate(&ids(&victims))).is_err() {}
+                    until_done(|| done(connector.terminate(&ids(&victims))));
                     expected -= victims.len();
                     chosen.extend(victims);
                 }

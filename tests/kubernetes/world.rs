@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 /// The annotation by which the pods are chosen that are ended.
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
+/// What a Deployment marks the pods of its present template with.
+const TEMPLATE: &str = "5d4f8c7b9d";
+
 /// The objects of one namespace.
 #[derive(Debug, Default)]
 pub(crate) struct World {
@@ -228,7 +231,7 @@ impl World {
             is_deleted: false,
             restarts: 0,
         };
-        self.pods.insert(format!("{deployment}-5d4f8c7b9d-{end:04x}{:x}", self.made), pod);
+        self.pods.insert(format!("{deployment}-{TEMPLATE}-{end:04x}{:x}", self.made), pod);
     }
 
     /// Returns whether there is a machine for a further pod.
@@ -261,7 +264,13 @@ impl Pod {
                 "uid": self.uid,
                 "creationTimestamp": created,
                 "deletionTimestamp": deleted,
-                "labels": {"app": self.deployment},
+                "labels": {"app": self.deployment, "pod-template-hash": TEMPLATE},
+                "ownerReferences": [{
+                    "apiVersion": "apps/v1",
+                    "kind": "ReplicaSet",
+                    "name": format!("{}-{TEMPLATE}", self.deployment),
+                    "controller": true,
+                }],
                 "annotations": self.annotations,
             },
             "status": {

@@ -35,6 +35,8 @@ pub struct Office {
     store: Arc<dyn Store>,
     cluster: ClusterPaths,
     version: Version,
+    /// The sign that it is held, as this controller has put it up.
+    mine: Vec<u8>,
 }
 
 /// What has come of standing for the office.
@@ -69,7 +71,7 @@ pub async fn stand(store: Arc<dyn Store>, cluster: &ClusterPaths, name: &str) ->
     let mine = record::write(&Holder { holder: name.to_owned() });
     for _ in 0..TAKES_MAX {
         match store.create(&path, &mine, CreateMode::Ephemeral).await {
-            Ok(_) => match take(Arc::clone(&store), cluster).await {
+            Ok(_) => match take(Arc::clone(&store), cluster, &mine).await {
                 // An earlier controller has written just now; the next try finds what this one has created.
                 Err(Error::BadVersion { .. }) => {}
                 other => return other,
@@ -93,12 +95,12 @@ pub async fn stand(store: Arc<dyn Store>, cluster: &ClusterPaths, name: &str) ->
 }
 
 /// Makes every earlier controller's writes fail.
-async fn take(store: Arc<dyn Store>, cluster: &ClusterPaths) -> Result<Standing> {
+async fn take(store: Arc<dyn Store>, cluster: &ClusterPaths, mine: &[u8]) -> Result<Standing> {
     ensure(&*store, &cluster.scale_said()).await?;
     store.sync(&cluster.scale()).await?;
     let (content, stat) = store.get(&cluster.scale()).await?;
     let version = store.set(&cluster.scale(), &content, Some(stat.version)).await?;
-    let office = Office { store, cluster: cluster.clone(), version };
+    let office = Office { store, cluster: cluster.clone(), version, mine: mine.to_vec() };
     Ok(Standing::Taken(office, (!content.is_empty()).then_some(content)))
 }
 
@@ -144,8 +146,11 @@ impl Office {
     /// # Errors
     /// Any error from the store.
     pub async fn give_up(&self) -> Result<()> {
-        match self.store.delete(&self.cluster.scale_controller(), None).await {
-            Ok(()) | Err(Error::NoNode { .. }) => Ok(()),
+        let path = self.cluster.scale_controller();
+        match self.store.get(&path).await {
+            Ok((content, stat)) if content == self.mine => delete(&*self.store, &path, stat.version).await,
+            // Somebody else's, who holds the office by now.
+            Ok(_) | Err(Error::NoNode { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -249,6 +254,10 @@ mod tests {
         let refused = before.write(b"late", b"").await.unwrap_err();
         assert!(matches!(refused, Error::Multi { .. }), "{refused}");
         after.write(b"new", b"").await.unwrap();
+        // It ends later, and the sign that stands there is not its own.
+        before.give_up().await.unwrap();
+        let told = said(&*one, &cluster()).await.unwrap().unwrap();
+        assert_eq!(told.holder.as_deref(), Some("other"));
         assert_eq!(said(&*one, &cluster()).await.unwrap().unwrap().state, b"new");
         let large = after.write(&vec![0; SCALING_BYTES_MAX], b"x").await.unwrap_err();
         assert!(matches!(large, Error::TooLarge { .. }), "{large}");

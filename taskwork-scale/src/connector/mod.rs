@@ -37,6 +37,11 @@ pub trait Connector: fmt::Debug + Send + Sync {
     /// Returns the kinds of machines that may be had, at least one; the names differ.
     fn offers(&self) -> &[Offer];
 
+    /// Returns the most machines that one call creates.
+    fn request_max(&self) -> u32 {
+        u32::MAX
+    }
+
     /// Asks for `count` more machines under a key that is used once.
     ///
     /// The same call again has no further effect: the same key stands for the same machines, also after a restart
@@ -46,7 +51,12 @@ pub trait Connector: fmt::Debug + Send + Sync {
 
     /// Returns the machines of this connector, whoever asked for them: the truth. A machine that is gone may be
     /// left out. A connector of which only a part could be read refuses: what it does not list counts as gone.
+    /// May note what it finds, and do what follows from it: only who decides about the machines lists them.
     fn list(&self) -> Calling<'_, Vec<Machine>>;
+
+    /// Returns what [`list`](Self::list) would, and changes nothing anywhere: for who only looks, perhaps beside the
+    /// one who decides.
+    fn look(&self) -> Calling<'_, Vec<Machine>>;
 
     /// Ends machines. It has no effect on those that end already or are gone. Returns before they are gone.
     fn terminate<'a>(&'a self, machines: &'a [MachineId]) -> Calling<'a, ()>;

@@ -31,15 +31,17 @@ pub use self::{
     shown::{MachineNow, Standing},
     state::{State, Trouble},
 };
-use crate::connector::{Key, Machine, MachineId, Offer, Refusal, Why};
+use crate::connector::{Key, Machine, MachineId, MachineState, Offer, Refusal, Why};
 
 /// A node of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeSeen {
     /// Its name.
     pub node: String,
-    /// The machine that it says it runs on, if any.
+    /// The machine that it says it runs on, if any, and of which offer.
     pub machine: Option<MachineId>,
+    /// The offer of that machine, as it says.
+    pub offer: Option<String>,
     /// Whether it was asked to leave.
     pub draining: bool,
     /// Whether it leads a job.
@@ -63,8 +65,13 @@ pub struct Round<'a> {
     pub leave: &'a [MachineId],
     /// The machines that the connector lists.
     pub machines: &'a [Machine],
+    /// The [machines that it should list](Fleet::missed), and does not.
+    pub missed: &'a [Machine],
     /// The nodes of the cluster.
     pub nodes: &'a [NodeSeen],
+    /// Whether all members could be read. While one cannot, the machine on which it runs seems to have no node, so none
+    /// is ended for that.
+    pub knows_all_nodes: bool,
 }
 
 /// What is to be done.
@@ -103,10 +110,13 @@ pub struct Limits {
     pub lonely_ms: u64,
     /// The longest time from the request to leave until a node has left.
     pub drain_ms: u64,
-    /// The longest time after which a machine that was created is listed.
+    /// The longest time after which a machine that was created is listed. An offer whose machines are known to take
+    /// long has three times that instead.
     pub listed_ms: u64,
     /// The time after which a request that was never answered, and is not wanted any more, is given up.
     pub request_ms: u64,
+    /// The most machines that one request asks for.
+    pub request_max: u32,
 }
 
 impl Default for Limits {
@@ -117,6 +127,7 @@ impl Default for Limits {
             drain_ms: 180_000,
             listed_ms: 120_000,
             request_ms: 600_000,
+            request_max: u32::MAX,
         }
     }
 }
@@ -130,12 +141,15 @@ pub struct Fleet {
     offers: Vec<Offer>,
     limits: Limits,
     state: State,
-    /// Machines with a node, as of the last plan.
-    joined: BTreeSet<MachineId>,
+    /// Machines with a node, as of the last plan, of which there is none in the first one.
+    joined: BTreeMap<MachineId, Machine>,
+    has_planned: bool,
     /// Nodes that this controller has asked to leave: a second request would make them leave at once.
     asked: BTreeSet<String>,
     /// Machines whose failure was noted.
     failed: BTreeSet<MachineId>,
+    /// Offers of which something has failed since the last plan: what fails together is one failure.
+    failing: BTreeSet<String>,
     /// What there is to say to people about the last plan.
     notes: Vec<String>,
 }
@@ -143,8 +157,17 @@ pub struct Fleet {
 impl Fleet {
     /// Creates a fleet of machines of these offers, which goes on from a state.
     pub fn new(offers: Vec<Offer>, limits: Limits, state: State) -> Self {
-        let (joined, asked, failed) = <(BTreeSet<_>, BTreeSet<_>, BTreeSet<_>)>::default();
-        Self { offers, limits, state, joined, asked, failed, notes: Vec::new() }
+        Self {
+            offers,
+            limits,
+            state,
+            joined: BTreeMap::new(),
+            has_planned: false,
+            asked: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            failing: BTreeSet::new(),
+            notes: Vec::new(),
+        }
     }
 
     /// Returns what is to be written before the actions of a plan are performed.
@@ -155,6 +178,46 @@ impl Fleet {
     /// Returns what there is to say about the last plan that people should know, and says it once.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
+    }
+
+    /// Returns the machines that were there, whose nodes are members, and that the connector does not list any more, not
+    /// even as gone: what it says is incomplete, or their nodes will soon be missed, too. It is told of a machine whether
+    /// an earlier controller knew it.
+    pub fn missed(
+        &self,
+        machines: &[Machine],
+        nodes: &[NodeSeen],
+        knew: impl Fn(&MachineId) -> bool,
+    ) -> Vec<Machine> {
+        let listed: BTreeSet<&MachineId> = machines.iter().map(|machine| &machine.id).collect();
+        let mut missed = BTreeMap::new();
+        for node in nodes {
+            let Some(id) = node.machine.as_ref().filter(|id| !listed.contains(id)) else { continue };
+            let machine = self.joined.get(id).cloned().or_else(|| {
+                let offer = node.offer.clone().filter(|offer| knew(id) && self.offer(offer).is_some())?;
+                Some(Machine {
+                    id: id.clone(),
+                    offer,
+                    state: MachineState::Running,
+                    key: None,
+                    created_ms: None,
+                })
+            });
+            missed.extend(machine.map(|machine| (id, machine)));
+        }
+        missed.into_values().collect()
+    }
+
+    /// Notes that the clock has leapt ahead: nobody has waited for that time.
+    pub fn leapt(&mut self, by_ms: u64) {
+        self.state.leapt(by_ms);
+    }
+
+    /// Notes that machines of an offer could not be had.
+    fn fails(&mut self, offer: &str, now_ms: u64, why: &str) {
+        if self.failing.insert(offer.to_owned()) {
+            self.state.fails(offer, now_ms, why);
+        }
     }
 
     fn offer(&self, name: &str) -> Option<&Offer> {
@@ -174,7 +237,7 @@ impl Fleet {
                 // The next offer may do better meanwhile.
                 if request.tries >= UNANSWERED_MAX {
                     let offer = request.offer.clone();
-                    self.state.fails(&offer, now_ms, message);
+                    self.fails(&offer, now_ms, message);
                 }
             }
             Err(refusal) => {
@@ -185,7 +248,7 @@ impl Fleet {
                 } else {
                     self.state.requests.remove(key);
                 }
-                self.state.fails(&offer, now_ms, &refusal.message);
+                self.fails(&offer, now_ms, &refusal.message);
             }
         }
     }

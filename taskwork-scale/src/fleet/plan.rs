@@ -15,7 +15,7 @@ use crate::connector::{Key, Machine, MachineId, MachineState};
 /// The time after which the connector is told again to end a machine that is still there.
 const TOLD_AGAIN_MS: u64 = 30_000;
 /// The number of times its expected start that a machine may take to start.
-const STARTS_WITHIN: u64 = 3;
+pub(super) const STARTS_WITHIN: u64 = 3;
 
 impl Fleet {
     /// Compares what is wanted with what is so, and returns what is to be done: after the
@@ -46,27 +46,42 @@ impl Fleet {
             // What is not in the connector's file any more is not wanted any more.
             let max = self.offer(&name).map_or(0, |offer| offer.max);
             let target = round.wanted.get(&name).copied().unwrap_or(0).min(max);
-            let there = u32::try_from(staying.len()).unwrap_or(u32::MAX);
+            let listed = u32::try_from(staying.len()).unwrap_or(u32::MAX);
+            // Those that should be listed are not replaced, and nobody has to go because of them: either they are there
+            // after all, or their nodes will be missed soon.
+            let there = listed.saturating_add(self.staying_missed(&name, stock));
             if there >= target {
-                self.let_go(round, stock, staying, there - target);
+                self.let_go(round, stock, staying, listed.saturating_sub(target));
                 continue;
             }
             let requests = self.state.requests.iter().filter(|(_, request)| request.offer == name);
             let mut outstanding = 0_u32;
             for (key, request) in requests {
-                let listed = stock.listed.get(key).copied().unwrap_or(0);
-                outstanding = outstanding.saturating_add(request.outstanding(listed));
+                let its = stock.listed.get(key).copied().unwrap_or(0);
+                outstanding = outstanding.saturating_add(request.outstanding(its));
                 asked.extend(request.is_due(round.now_ms).then(|| key.clone()));
             }
             // Those that leave still count as long as they are there.
             let all = stock.alive.values().filter(|machine| machine.offer == name).count();
             let room = max.saturating_sub(u32::try_from(all).unwrap_or(u32::MAX)).saturating_sub(outstanding);
             let count = target.saturating_sub(there).saturating_sub(outstanding).min(room);
-            if count > 0 && !self.state.is_blocked(&name, round.now_ms) {
-                asked.extend(self.request(&name, count, round.now_ms));
+            if !self.state.is_blocked(&name, round.now_ms) {
+                asked.extend(self.requests(&name, count, round.now_ms));
             }
         }
         asked
+    }
+
+    /// Makes requests for so many machines, none of them for more than the connector takes at once.
+    fn requests(&mut self, offer: &str, mut count: u32, now_ms: u64) -> Vec<Key> {
+        let mut keys = Vec::new();
+        while count > 0 {
+            let some = count.min(self.limits.request_max.max(1));
+            let Some(key) = self.request(offer, some, now_ms) else { break };
+            keys.push(key);
+            count -= some;
+        }
+        keys
     }
 
     /// Makes a request with a key of its own.
@@ -87,6 +102,19 @@ impl Fleet {
 
     /// Returns the machines of an offer that are there and do not leave.
     fn staying<'a>(&self, offer: &str, stock: &Stock<'a>) -> Vec<&'a Machine> {
+        let mut staying = self.all_staying(offer, stock);
+        staying.retain(|machine| !stock.missed.contains(&machine.id));
+        staying
+    }
+
+    /// Returns the number of those that do not leave either, and are not listed although they should be.
+    fn staying_missed(&self, offer: &str, stock: &Stock<'_>) -> u32 {
+        let mut missed = self.all_staying(offer, stock);
+        missed.retain(|machine| stock.missed.contains(&machine.id));
+        u32::try_from(missed.len()).unwrap_or(u32::MAX)
+    }
+
+    fn all_staying<'a>(&self, offer: &str, stock: &Stock<'a>) -> Vec<&'a Machine> {
         let stays = |machine: &&Machine| {
             let leaves = matches!(
                 self.state.machines.get(&machine.id),
@@ -101,7 +129,15 @@ impl Fleet {
     }
 
     /// Lets some machines go.
-    fn let_go(&mut self, round: &Round<'_>, stock: &Stock<'_>, mut staying: Vec<&Machine>, count: u32) {
+    fn let_go(&mut self, round: &Round<'_>, stock: &Stock<'_>, mut staying: Vec<&Machine>, mut count: u32) {
+        if !round.knows_all_nodes {
+            // Those that seem to have no node may have one. No other one goes in their place.
+            let is_safe = |machine: &&Machine| !stock.nodes_on(&machine.id).is_empty();
+            let unsafe_named =
+                staying.iter().filter(|it| round.leave.contains(&it.id) && !is_safe(it)).count();
+            count = count.saturating_sub(u32::try_from(unsafe_named).unwrap_or(u32::MAX));
+            staying.retain(is_safe);
+        }
         let mut zones: BTreeMap<&str, u32> = BTreeMap::new();
         let zone_of = |machine: &Machine| {
             stock.nodes_on(&machine.id).iter().find_map(|node| node.zone.as_deref()).unwrap_or_default()
@@ -156,6 +192,8 @@ impl Fleet {
         for (id, phase) in &self.state.machines {
             let passed = |since: u64| now_ms.saturating_sub(since);
             match phase {
+                // Its node may be the member that cannot be read.
+                Phase::Lonely { .. } if !round.knows_all_nodes => {}
                 Phase::Lonely { since_ms, had_node: false, offer } => {
                     let start_ms = self.offer(offer).map_or(0, |offer| u64::from(offer.start_s) * 1000);
                     if passed(*since_ms) > self.limits.boot_ms.max(STARTS_WITHIN * start_ms) {
@@ -193,7 +231,7 @@ impl Fleet {
             self.state.machines.insert(id, Phase::Draining { since_ms: now_ms, nodes, again: true });
         }
         for (offer, why) in never_joined {
-            self.state.fails(&offer, now_ms, &why);
+            self.fails(&offer, now_ms, &why);
         }
         for (id, why) in overdue.into_iter().filter(|(id, _)| stock.alive.contains_key(id)) {
             self.notes.extend(why.map(|why| format!("{why}; the machine is ended")));

@@ -33,6 +33,8 @@ pub struct MachineNow {
     pub offer: String,
     /// How far it has come.
     pub standing: Standing,
+    /// Whether the connector lists it; otherwise it is only asked for.
+    pub is_listed: bool,
     /// When it was created or asked for, in milliseconds since 1970, if known.
     pub since_ms: Option<u64>,
     /// The names of its nodes.
@@ -72,6 +74,7 @@ impl Fleet {
                 id: format!("{key}/{number}"),
                 offer: request.offer.clone(),
                 standing: Standing::Requested,
+                is_listed: false,
                 since_ms: Some(request.asked_ms),
                 nodes: Vec::new(),
                 workers: 0,
@@ -80,6 +83,13 @@ impl Fleet {
             }));
         }
         machines
+    }
+
+    /// Returns when the request of a machine was made, as long as that is open.
+    fn asked_ms(&self, machine: &Machine) -> Option<u64> {
+        let by_key = machine.key.as_ref().and_then(|key| self.state.requests.get(key));
+        let by_name = || self.state.requests.values().find(|request| request.named.contains(&machine.id));
+        by_key.or_else(by_name).map(|request| request.asked_ms)
     }
 
     fn shown(&self, machine: &Machine, stock: &Stock<'_>) -> MachineNow {
@@ -98,7 +108,8 @@ impl Fleet {
             id: machine.id.to_string(),
             offer: machine.offer.clone(),
             standing,
-            since_ms: machine.created_ms,
+            is_listed: true,
+            since_ms: machine.created_ms.or_else(|| self.asked_ms(machine)),
             nodes: nodes.iter().map(|node| node.node.clone()).collect(),
             workers: nodes.iter().map(|node| node.workers).sum(),
             leads: nodes.iter().any(|node| node.leads),

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::connector::{Key, MachineId};
+use crate::{
+    connector::{Key, MachineId},
+    policy::AHEAD_MAX_MS,
+};
 
 /// What is remembered of a fleet.
 ///
@@ -116,7 +119,45 @@ impl State {
         let doubled = 1_u64 << (failures - 1).min(10);
         let pause_ms = (FIRST_PAUSE_MS * doubled).min(LONGEST_PAUSE_MS);
         let why = why.chars().take(WHY_CHARS_MAX).collect();
-        self.troubles.insert(offer.to_owned(), Trouble { failures, until_ms: now_ms + pause_ms, why });
+        self.troubles
+            .insert(offer.to_owned(), Trouble { failures, until_ms: now_ms.saturating_add(pause_ms), why });
+    }
+
+    /// Brings times that lie ahead back to now. A controller before may have had a clock that is ahead of this one, and
+    /// what it has noted would not be due for as long as that.
+    pub(super) fn come_back(&mut self, now_ms: u64) {
+        let back = |at_ms: &mut u64, most_ms: u64| {
+            if *at_ms > now_ms.saturating_add(most_ms) {
+                *at_ms = now_ms.saturating_add(most_ms - AHEAD_MAX_MS);
+            }
+        };
+        for request in self.requests.values_mut() {
+            back(&mut request.asked_ms, AHEAD_MAX_MS);
+            back(&mut request.last_ms, AHEAD_MAX_MS);
+            request.answered_ms.iter_mut().for_each(|at_ms| back(at_ms, AHEAD_MAX_MS));
+        }
+        for phase in self.machines.values_mut() {
+            let (since_ms, told_ms) = match phase {
+                Phase::Lonely { since_ms, .. } | Phase::Draining { since_ms, .. } => (since_ms, None),
+                Phase::Ending { since_ms, told_ms } => (since_ms, Some(told_ms)),
+            };
+            back(since_ms, AHEAD_MAX_MS);
+            if let Some(told_ms) = told_ms {
+                back(told_ms, AHEAD_MAX_MS);
+            }
+        }
+        for trouble in self.troubles.values_mut() {
+            back(&mut trouble.until_ms, LONGEST_PAUSE_MS + AHEAD_MAX_MS);
+        }
+    }
+
+    /// Lets machines begin to wait so much later.
+    pub(super) fn leapt(&mut self, by_ms: u64) {
+        for phase in self.machines.values_mut() {
+            if let Phase::Lonely { since_ms, .. } | Phase::Draining { since_ms, .. } = phase {
+                *since_ms = since_ms.saturating_add(by_ms);
+            }
+        }
     }
 
     /// Returns the offers whose machines could not be had lately.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Fleet, NodeSeen, Round, state::Phase};
+use super::{Fleet, NodeSeen, Round, plan::STARTS_WITHIN, state::Phase};
 use crate::connector::{Key, Machine, MachineId, MachineState};
 
 /// The time after its start within which the end of a machine is a failure of its offer, and not a loss.
@@ -12,8 +12,10 @@ const FAILED_MAX: usize = 10_000;
 
 /// What is there, by what it is looked up by.
 pub(super) struct Stock<'a> {
-    /// The machines that are not over.
+    /// The machines that are not over, also those that should be listed and are not.
     pub(super) alive: BTreeMap<&'a MachineId, &'a Machine>,
+    /// These.
+    pub(super) missed: BTreeSet<&'a MachineId>,
     /// The nodes of each machine.
     pub(super) nodes: BTreeMap<&'a MachineId, Vec<&'a NodeSeen>>,
     /// How many machines of each request are listed, also those that are over.
@@ -22,7 +24,8 @@ pub(super) struct Stock<'a> {
 
 impl<'a> Stock<'a> {
     pub(super) fn of(fleet: &Fleet, round: &Round<'a>) -> Self {
-        let alive = round.machines.iter().filter(|machine| !machine.state.is_over());
+        let alive = round.machines.iter().chain(round.missed).filter(|machine| !machine.state.is_over());
+        let missed = round.missed.iter().map(|machine| &machine.id).collect();
         let mut nodes: BTreeMap<&MachineId, Vec<&NodeSeen>> = BTreeMap::new();
         for node in round.nodes {
             if let Some(machine) = &node.machine {
@@ -33,10 +36,10 @@ impl<'a> Stock<'a> {
         for (key, request) in &fleet.state.requests {
             let is_its =
                 |machine: &&Machine| machine.key.as_ref() == Some(key) || request.named.contains(&machine.id);
-            let count = round.machines.iter().filter(is_its).count();
+            let count = round.machines.iter().chain(round.missed).filter(is_its).count();
             listed.insert(key.clone(), u32::try_from(count).unwrap_or(u32::MAX));
         }
-        Self { alive: alive.map(|machine| (&machine.id, machine)).collect(), nodes, listed }
+        Self { alive: alive.map(|machine| (&machine.id, machine)).collect(), missed, nodes, listed }
     }
 
     /// Returns the nodes that run on a machine.
@@ -54,11 +57,14 @@ impl<'a> Stock<'a> {
 impl Fleet {
     /// Brings the state up to what is so now.
     pub(super) fn take_stock<'a>(&mut self, round: &Round<'a>) -> Stock<'a> {
+        self.failing.clear();
+        self.state.come_back(round.now_ms);
         let stock = Stock::of(self, round);
         self.note_failed(round);
         self.note_vanished(&stock, round.now_ms);
         self.note_alive(&stock, round.now_ms);
-        self.close_requests(&stock, round.now_ms);
+        self.close_requests(round, &stock);
+        self.has_planned = true;
         let members: BTreeSet<&str> = round.nodes.iter().map(|node| node.node.as_str()).collect();
         self.asked.retain(|node| members.contains(node.as_str()));
         stock
@@ -73,9 +79,12 @@ impl Fleet {
             let MachineState::Failed(why) = &machine.state else { continue };
             let is_recent =
                 machine.created_ms.is_none_or(|at| round.now_ms.saturating_sub(at) < self.limits.boot_ms);
-            let had_node = self.joined.contains(&machine.id);
+            let had_node = self.joined.contains_key(&machine.id);
             if is_recent && !had_node && self.failed.insert(machine.id.clone()) {
-                self.state.fails(&machine.offer, round.now_ms, why);
+                // Of one that is found so at first, it is not known whether it has worked before.
+                if self.has_planned {
+                    self.fails(&machine.offer, round.now_ms, why);
+                }
                 self.state.machines.remove(&machine.id);
             }
         }
@@ -89,14 +98,10 @@ impl Fleet {
             let phase = self.state.machines.remove(&id);
             let Some(Phase::Lonely { since_ms, had_node: false, offer }) = phase else { continue };
             if now_ms.saturating_sub(since_ms) < FAILS_WITHIN_MS && !self.failed.contains(&id) {
-                self.state.fails(
-                    &offer,
-                    now_ms,
-                    &format!("machine {id} was gone before its node had joined"),
-                );
+                self.fails(&offer, now_ms, &format!("machine {id} was gone before its node had joined"));
             }
         }
-        self.joined.retain(|id| stock.alive.contains_key(id));
+        self.joined.retain(|id, _| stock.alive.contains_key(id));
     }
 
     /// Notes which machines have a node.
@@ -110,34 +115,66 @@ impl Fleet {
                     }
                     self.state.machines.remove(id);
                 }
-                // Its time to boot begins when it is there.
-                Some(Phase::Lonely { had_node: false, .. }) if machine.state == MachineState::Requested => {
-                    self.state.machines.remove(id);
-                }
+                // Its time to boot begins when it is there, and does not begin anew when it waits again, as a pod does
+                // whose program ends again and again.
                 None if !has_node && machine.state == MachineState::Running => {
-                    let (offer, had_node) = (machine.offer.clone(), self.joined.contains(id));
+                    let (offer, had_node) = (machine.offer.clone(), self.joined.contains_key(id));
                     let phase = Phase::Lonely { since_ms: now_ms, had_node, offer };
                     self.state.machines.insert(id.clone(), phase);
                 }
                 Some(_) | None => {}
             }
-            if has_node {
-                self.joined.insert(id.clone());
+            if has_node && !self.joined.contains_key(id) {
+                self.joined.insert(id.clone(), (*machine).clone());
+                // What was there before this controller looked says nothing about what is to be had now.
+                if self.has_planned {
+                    self.state.troubles.remove(&machine.offer);
+                }
             }
         }
     }
 
     /// Closes requests whose machines are all there, or will not come any more.
-    fn close_requests(&mut self, stock: &Stock<'_>, now_ms: u64) {
-        let limits = self.limits;
+    fn close_requests(&mut self, round: &Round<'_>, stock: &Stock<'_>) {
+        let (limits, now_ms) = (self.limits, round.now_ms);
+        self.note_misnamed(round, stock);
+        let starts: BTreeMap<&str, u64> =
+            self.offers.iter().map(|offer| (&*offer.name, u64::from(offer.start_s) * 1000)).collect();
         self.state.requests.retain(|key, request| {
             let outstanding = request.outstanding(stock.listed.get(key).copied().unwrap_or(0));
             let waited = |since: u64, most: u64| now_ms.saturating_sub(since) > most;
+            let start_ms = starts.get(&*request.offer).copied().unwrap_or(0);
+            let listed_ms = limits.listed_ms.max(STARTS_WITHIN * start_ms);
             match request.answered_ms {
-                Some(at) => outstanding > 0 && !waited(at, limits.listed_ms),
+                Some(at) => outstanding > 0 && !waited(at, listed_ms),
                 // All of them are there, whatever the answer was.
                 None => outstanding > 0 && !waited(request.last_ms, limits.request_ms),
             }
         });
+    }
+
+    /// Counts it as a failure when the machines of a request are listed as those of another offer: they are not wanted
+    /// then, and others are asked for in their place, which would go on for ever without a pause.
+    fn note_misnamed(&mut self, round: &Round<'_>, stock: &Stock<'_>) {
+        let mut misnamed = Vec::new();
+        for (key, request) in &self.state.requests {
+            let is_whole = request.outstanding(stock.listed.get(key).copied().unwrap_or(0)) == 0;
+            let is_its =
+                |machine: &&Machine| machine.key.as_ref() == Some(key) || request.named.contains(&machine.id);
+            let of = |machine: &&Machine| machine.offer != request.offer;
+            let other = round.machines.iter().filter(is_its).find(of);
+            if let Some(other) = other.filter(|_| is_whole) {
+                let why = format!(
+                    "the connector lists machine {} as {:?}, which was asked for as {:?}: it must list machines by the \
+                     names of offers",
+                    other.id, other.offer, request.offer
+                );
+                misnamed.push((request.offer.clone(), why));
+            }
+        }
+        for (offer, why) in misnamed {
+            self.fails(&offer, round.now_ms, &why);
+            self.notes.push(why);
+        }
     }
 }

@@ -32,6 +32,7 @@ struct Stage {
     leave: Vec<MachineId>,
     machines: Vec<Machine>,
     nodes: Vec<NodeSeen>,
+    knows_all_nodes: bool,
 }
 
 impl Stage {
@@ -43,17 +44,21 @@ impl Stage {
             leave: Vec::new(),
             machines: Vec::new(),
             nodes: Vec::new(),
+            knows_all_nodes: true,
         }
     }
 
     fn after(&mut self, seconds: u64) -> Vec<Action> {
         self.now_ms += seconds * S;
+        let missed = self.fleet.missed(&self.machines, &self.nodes, |id| id.as_str().starts_with("old"));
         let round = Round {
             now_ms: self.now_ms,
             wanted: &self.wanted,
             leave: &self.leave,
             machines: &self.machines,
+            missed: &missed,
             nodes: &self.nodes,
+            knows_all_nodes: self.knows_all_nodes,
         };
         let planned = self.fleet.plan(&round);
         // Another controller would go on from this.
@@ -266,7 +271,9 @@ fn what_people_see_of_a_machine() {
         wanted: &stage.wanted,
         leave: &[],
         machines: &stage.machines,
+        missed: &[],
         nodes: &stage.nodes,
+        knows_all_nodes: true,
     };
     let shown: Vec<(String, Standing)> =
         stage.fleet.machines(&round).into_iter().map(|machine| (machine.id, machine.standing)).collect();
@@ -282,4 +289,165 @@ fn what_people_see_of_a_machine() {
             named("t-0/2", Standing::Requested),
         ]
     );
+}
+
+/// Whatever the connector leaves out: a script without pipefail, a cloud in a disturbance.
+#[test]
+fn machines_whose_nodes_are_members_are_there_also_if_they_are_not_listed() {
+    let mut stage = Stage::of_two();
+    let all = std::mem::take(&mut stage.machines);
+    assert_eq!(stage.after(5), [], "they are not replaced");
+    stage.machines = all[..1].to_vec();
+    stage.want(1);
+    assert_eq!(stage.after(5), [], "and nobody goes because of them");
+    stage.machines = all;
+    assert_eq!(stage.after(5).len(), 1);
+    // Their nodes are gone, too.
+    let mut stage = Stage::of_two();
+    (stage.machines, stage.nodes) = (Vec::new(), Vec::new());
+    assert_eq!(created(&stage.after(5)).0, 2);
+    // The connector says that it is gone.
+    let mut stage = Stage::of_two();
+    stage.machines[0].state = MachineState::Gone;
+    assert_eq!(created(&stage.after(5)).0, 1);
+    // A controller that has just begun knows them from the one before, and those of others it does not know.
+    let mut stage = Stage::new(2);
+    stage.nodes = vec![node("n1", "old-1"), node("n2", "old-2"), node("n3", "b")];
+    stage.nodes[0].offer = Some("small".to_owned());
+    stage.nodes[1].offer = Some("of another file".to_owned());
+    stage.nodes[2].offer = Some("small".to_owned());
+    assert_eq!(created(&stage.after(5)).0, 1);
+}
+
+/// Nodes of a newer version have joined, which this one cannot read.
+#[test]
+fn no_machine_is_ended_for_having_no_node_while_a_member_cannot_be_read() {
+    let mut stage = Stage::of_two();
+    stage.machines.push(machine("c", MachineState::Running, None));
+    stage.want(3);
+    stage.knows_all_nodes = false;
+    assert_eq!(stage.after(5), []);
+    assert_eq!(stage.after(3600), []);
+    stage.want(2);
+    stage.leave = vec![id("c")];
+    assert_eq!(stage.after(5), [], "nor because it is too many, nor another one in its place");
+    stage.leave = vec![id("a")];
+    assert_eq!(stage.after(5), [Action::Drain { node: "n1".to_owned(), machine: id("a") }]);
+    stage.knows_all_nodes = true;
+    assert_eq!(stage.after(5), [Action::Terminate { machines: vec![id("c")] }]);
+}
+
+#[test]
+fn a_machine_that_begins_again_and_again_has_one_time_to_join() {
+    let mut stage = Stage::new(1);
+    stage.machines = vec![machine("a", MachineState::Running, None)];
+    assert_eq!(stage.after(5), []);
+    for _ in 0..5 {
+        stage.machines[0].state = MachineState::Requested;
+        assert_eq!(stage.after(60), []);
+        stage.machines[0].state = MachineState::Running;
+        assert_eq!(stage.after(60), []);
+    }
+    assert_eq!(stage.after(5), [Action::Terminate { machines: vec![id("a")] }]);
+}
+
+#[test]
+fn an_offer_that_is_listed_by_another_name_is_left_alone_for_longer_and_longer() {
+    let mut stage = Stage::new(3);
+    let mut asked = 0;
+    for round in 0..720 {
+        let actions = stage.after(5);
+        for action in &actions {
+            match action {
+                Action::Create { count, key, .. } => {
+                    asked += 1;
+                    let ids: Vec<MachineId> =
+                        (0..*count).map(|number| id(&format!("{key}.{number}"))).collect();
+                    stage.fleet.created(stage.now_ms, key, &Ok(ids.clone()));
+                    stage.machines.extend(ids.into_iter().map(|id| Machine {
+                        id,
+                        offer: "t3.small".to_owned(),
+                        state: MachineState::Running,
+                        key: Some(key.clone()),
+                        created_ms: None,
+                    }));
+                }
+                Action::Terminate { machines } => stage.machines.retain(|it| !machines.contains(&it.id)),
+                Action::Drain { .. } => panic!("{round}: {action:?}"),
+            }
+        }
+    }
+    assert!(asked < 15, "{asked} times in an hour");
+    let why = &stage.fleet.state().troubles()["small"].why;
+    assert!(why.contains("t3.small") && why.contains("asked for as \"small\""), "{why}");
+}
+
+#[test]
+fn more_than_the_connector_takes_at_once_is_asked_for_in_parts() {
+    let mut stage = Stage::new(7);
+    let limits = Limits { request_max: 3, ..Limits::default() };
+    stage.fleet = Fleet::new(offers(), limits, State::new("t"));
+    let counts: Vec<u32> = stage
+        .after(0)
+        .iter()
+        .map(|action| match action {
+            Action::Create { count, .. } => *count,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(counts, [3, 3, 1]);
+    assert_eq!(stage.after(1), [], "all of them are on their way");
+}
+
+#[test]
+fn what_fails_together_is_one_failure_and_a_machine_that_joins_at_once_ends_that() {
+    let mut stage = Stage::of_two();
+    stage.want(12);
+    let (_, key) = created(&stage.after(5));
+    let ids: Vec<MachineId> = (0..10).map(|number| id(&format!("x{number}"))).collect();
+    stage.fleet.created(stage.now_ms, &key, &Ok(ids.clone()));
+    for id in &ids {
+        stage.machines.push(machine(id.as_str(), MachineState::Failed("no image".to_owned()), Some(&key)));
+    }
+    stage.after(5);
+    assert_eq!(stage.fleet.state().troubles()["small"].failures, 1);
+    // A controller that takes over counts none of them again.
+    let state = stage.fleet.state().clone();
+    stage.fleet = Fleet::new(offers(), Limits::default(), state);
+    stage.after(1);
+    assert_eq!(stage.fleet.state().troubles()["small"].failures, 1);
+    // Its node is a member when it is first seen.
+    stage.machines.push(machine("y", MachineState::Running, None));
+    stage.nodes.push(node("n9", "y"));
+    stage.after(1);
+    assert!(stage.fleet.state().troubles().is_empty());
+}
+
+#[test]
+fn a_clock_that_was_ahead_or_leaps_ends_nothing_and_delays_nothing() {
+    let mut stage = Stage::of_two();
+    stage.want(1);
+    stage.leave = vec![id("a")];
+    assert_eq!(stage.after(5).len(), 1);
+    stage.nodes.remove(0);
+    assert_eq!(stage.after(5), [Action::Terminate { machines: vec![id("a")] }]);
+    stage.want(9);
+    let (_, key) = created(&stage.after(5));
+    stage.fleet.created(stage.now_ms, &key, &Err(Refusal::unknown("no answer")));
+    // The next controller is on a machine whose clock is an hour behind.
+    let state = stage.fleet.state().clone();
+    stage.fleet = Fleet::new(offers(), Limits::default(), state);
+    stage.now_ms -= 3_600 * S;
+    stage.after(0);
+    let actions = stage.after(30);
+    assert!(actions.contains(&Action::Terminate { machines: vec![id("a")] }), "{actions:?}");
+    assert!(actions.iter().any(|action| matches!(action, Action::Create { .. })), "{actions:?}");
+    // It was suspended for a while with all that it runs on.
+    let mut stage = Stage::of_two();
+    stage.want(3);
+    stage.machines.push(machine("c", MachineState::Running, None));
+    assert_eq!(stage.after(5), []);
+    stage.fleet.leapt(3_600 * S);
+    assert_eq!(stage.after(3_600), [], "it boots");
+    assert_eq!(stage.after(601), [Action::Terminate { machines: vec![id("c")] }]);
 }

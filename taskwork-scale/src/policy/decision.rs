@@ -14,7 +14,7 @@ pub struct Goals {
     pub max: u32,
     /// When the jobs are to be finished, in milliseconds since 1970.
     pub deadline_ms: Option<u64>,
-    /// The most money to be spent on machines, from the time the controller first ran with these goals.
+    /// The most money to be spent on machines, from the time the controller first ran with this budget for these jobs.
     pub budget: Option<f64>,
     /// The least share of its work for which each further worker counts, from 0 to 1.
     pub efficiency: Option<f64>,
@@ -97,6 +97,8 @@ pub struct Decision {
     pub suspend: bool,
     /// What has been spent so far; `None` if a machine has no known price.
     pub spent: Option<f64>,
+    /// Since when, in milliseconds since 1970.
+    pub spent_since_ms: Option<u64>,
 }
 
 impl Decision {

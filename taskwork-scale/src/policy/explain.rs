@@ -104,6 +104,7 @@ pub(super) fn reason(
     };
     if is_short {
         text.push_str("what is left of the budget does not pay for more");
+        text.push_str(&spent(outlook));
         return text;
     }
     let best = choice.best();
@@ -139,6 +140,16 @@ pub(super) fn reason(
         });
     }
     text
+}
+
+/// Says how much of the budget is spent, and since when.
+fn spent(outlook: &Outlook<'_>) -> String {
+    let Some(budget) = outlook.goals.budget else { return String::new() };
+    // A time that cannot be written is not of this world.
+    let since_ms = outlook.spent_since_ms.min(253_402_300_799_000);
+    let since = std::time::UNIX_EPOCH + std::time::Duration::from_millis(since_ms);
+    let since = humantime::format_rfc3339_seconds(since);
+    format!(": {:.2} of {budget:.2} are spent since {since}", outlook.spent)
 }
 
 fn broken(bound: Bound, best: &Judged) -> String {

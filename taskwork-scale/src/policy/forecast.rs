@@ -10,12 +10,12 @@
 //! tail are short, C = W·(p·c + w) / r(p): the best p does not depend on W.
 
 use super::{
-    Goals, MachineSeen, MachineState, Observation, OfferSeen,
+    Goals, MachineSeen, MachineState, Observation, OfferSeen, Place,
     estimate::Guess,
     model::Curves,
     normal::{Z90, cdf},
     parallelism,
-    spending::{HOUR_MS, Tariff, billed_since_ms},
+    spending::{HOUR_MS, Tariff, used_ms},
     starts::Starts,
     victims::ordered,
 };
@@ -46,8 +46,9 @@ pub(super) struct Outlook<'a> {
     pub(super) left: Option<Guess>,
     /// Whether it is too early to say when the jobs will be finished.
     pub(super) is_early: bool,
-    /// What was spent, as far as it is known.
+    /// What was spent, as far as it is known, and since when.
     pub(super) spent: f64,
+    pub(super) spent_since_ms: u64,
     /// The machines that are not leaving, those first that are to stay longest.
     machines: Vec<(&'a MachineSeen, Option<Tariff>, Source)>,
     /// What may be had, the cheapest first.
@@ -116,7 +117,7 @@ impl<'a> Outlook<'a> {
         goals: &'a Goals,
         starts: &Starts,
         curves: Curves,
-        spent: f64,
+        (spent, spent_since_ms): (f64, u64),
     ) -> Self {
         let source = |(index, offer): (usize, &OfferSeen)| {
             let have = seen.machines.iter().filter(|machine| machine.offer == offer.name).count();
@@ -152,7 +153,19 @@ impl<'a> Outlook<'a> {
             .filter(|machine| machine.state == MachineState::Working)
             .fold(0, |sum, machine| sum.saturating_add(machine.workers));
         let base = f64::from(seen.workers.saturating_sub(ours));
-        Self { seen, goals, curves, cap: None, left: None, is_early: true, spent, machines, sources, base }
+        Self {
+            seen,
+            goals,
+            curves,
+            cap: None,
+            left: None,
+            is_early: true,
+            spent,
+            spent_since_ms,
+            machines,
+            sources,
+            base,
+        }
     }
 
     /// The machines that are not leaving and have no notice.
@@ -222,13 +235,16 @@ impl<'a> Outlook<'a> {
         Some(size)
     }
 
-    /// Whether nothing works, and all machines that start are later than nine of ten.
+    /// Whether nothing works, and all machines that start are later than nine of ten. One that waits in a queue is not
+    /// late: another one would wait behind it.
     pub(super) fn is_stuck(&self) -> bool {
         let is_late = |(machine, _, source): &(&MachineSeen, Option<Tariff>, Source)| {
             let for_s = self.seen.at_ms.saturating_sub(machine.requested_ms) as f64 / 1000.0;
-            machine.state == MachineState::Starting && for_s > source.late_s
+            let is_queued = machine.place == Place::Queued;
+            machine.state == MachineState::Starting && !is_queued && for_s > source.late_s
         };
-        self.base <= 0.0 && !self.machines.is_empty() && self.machines.iter().all(is_late)
+        let is_known = self.seen.unread_members == 0;
+        is_known && self.base <= 0.0 && !self.machines.is_empty() && self.machines.iter().all(is_late)
     }
 
     /// How many of so many workers the search can feed: at the cap those that were busy, which the cap is somewhat
@@ -311,8 +327,7 @@ impl<'a> Outlook<'a> {
         let mut bill = 0.0;
         for (machine, tariff, _) in &self.machines[..size.kept] {
             let tariff = (*tariff)?;
-            let used_ms = self.seen.at_ms.saturating_sub(billed_since_ms(machine));
-            bill += tariff.bill(used_ms.saturating_add(time_ms)) - tariff.bill(used_ms);
+            bill += tariff.further(used_ms(machine, self.seen.at_ms), time_ms);
         }
         for (index, count) in &size.started {
             bill += Tariff::of(&self.seen.offers[*index])?.bill(time_ms) * f64::from(*count);

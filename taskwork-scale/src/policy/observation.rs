@@ -29,6 +29,8 @@ pub struct Observation {
     pub jobs: Vec<JobSeen>,
     /// Jobs that this controller works for and on which no member works yet.
     pub waiting_jobs: u32,
+    /// Members that cannot be read. Each may be the node of a machine that seems to start.
+    pub unread_members: u32,
     /// The machines of the connector that are not gone, also those that have been asked for.
     pub machines: Vec<MachineSeen>,
     /// The kinds of machines that may be had.
@@ -66,9 +68,12 @@ pub struct MachineSeen {
     pub offer: String,
     /// What it does.
     pub state: MachineState,
-    /// When it was asked for.
+    /// Whether it is there, or what it waits for.
+    pub place: Place,
+    /// When it was asked for; if that is not known, now: the policy remembers the earliest time that it was told.
     pub requested_ms: u64,
-    /// Since when it is billed; `None` if that is not known, then it is taken to be billed since it was asked for.
+    /// Since when it is billed; `None` if that is not known, then it is taken to be billed since it was asked for. What
+    /// is not there is not billed, whatever stands here.
     pub billed_since_ms: Option<u64>,
     /// When its node became a member.
     pub joined_ms: Option<u64>,
@@ -93,6 +98,19 @@ pub enum MachineState {
     Working,
     /// Its node leaves, or the machine is being ended.
     Leaving,
+}
+
+/// Whether a machine is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// It is there, and billed.
+    #[default]
+    There,
+    /// Its connector lists it, but it waits for its place, such as a job in a queue.
+    Queued,
+    /// It was asked for, and no connector lists it yet.
+    Asked,
 }
 
 /// A kind of machine that may be had.

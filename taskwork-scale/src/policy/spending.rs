@@ -1,10 +1,10 @@
 //! What machines have cost, and what they will.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{MachineSeen, Observation, OfferSeen};
+use super::{MachineSeen, Observation, OfferSeen, Place};
 
 /// Milliseconds of an hour.
 pub(super) const HOUR_MS: f64 = 3_600_000.0;
@@ -36,67 +36,179 @@ impl Tariff {
     pub(super) fn bill(&self, used_ms: u64) -> f64 {
         self.price_per_hour * self.billed_ms(used_ms) as f64 / HOUR_MS
     }
+
+    /// Returns what is billed besides for a machine that was used for a time if it is used for some more; `None` is one
+    /// that is not billed yet.
+    pub(super) fn further(&self, used_ms: Option<u64>, more_ms: u64) -> f64 {
+        match used_ms {
+            None => self.bill(more_ms),
+            Some(used_ms) => self.bill(used_ms.saturating_add(more_ms)) - self.bill(used_ms),
+        }
+    }
 }
 
-/// Since when a machine is billed.
-pub(super) fn billed_since_ms(machine: &MachineSeen) -> u64 {
-    machine.billed_since_ms.unwrap_or(machine.requested_ms)
+/// Returns for how long a machine has been billed; `None` if it is not billed yet.
+pub(super) fn used_ms(machine: &MachineSeen, at_ms: u64) -> Option<u64> {
+    let since_ms = match (machine.billed_since_ms, machine.place) {
+        (Some(since_ms), _) => since_ms,
+        (None, Place::There) => machine.requested_ms,
+        (None, Place::Queued | Place::Asked) => return None,
+    };
+    Some(at_ms.saturating_sub(since_ms))
 }
 
-/// What was spent since the controller first ran.
+/// What was spent since it began to count.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Spending {
-    /// The machines that are there.
+    /// The machines that are there or were asked for.
     open: BTreeMap<String, Account>,
+    /// How those are billed, each way once: there may be thousands of accounts.
+    tariffs: Vec<Tariff>,
+    /// When these were seen last.
+    until_ms: u64,
     /// What those have cost that are gone.
     closed: f64,
     /// Whether a machine without a known price was ever there.
     is_partial: bool,
+    /// When it began to count, and what was spent before.
+    began_ms: Option<u64>,
+    before: f64,
+    /// Whether it is to begin anew with the next observation.
+    begins_anew: bool,
 }
 
+/// What is known of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(from = "(u64, Option<u64>, Option<usize>)", into = "(u64, Option<u64>, Option<usize>)")]
 struct Account {
-    tariff: Option<Tariff>,
-    since_ms: u64,
-    until_ms: u64,
+    /// When it was asked for, or was seen first.
+    asked_ms: u64,
+    /// Since when it is billed; `None` if it is not there yet.
+    since_ms: Option<u64>,
+    /// The place of its tariff; `None` if its price is not known.
+    tariff: Option<usize>,
 }
+
+impl From<(u64, Option<u64>, Option<usize>)> for Account {
+    fn from((asked_ms, since_ms, tariff): (u64, Option<u64>, Option<usize>)) -> Self {
+        Self { asked_ms, since_ms, tariff }
+    }
+}
+
+impl From<Account> for (u64, Option<u64>, Option<usize>) {
+    fn from(account: Account) -> Self {
+        (account.asked_ms, account.since_ms, account.tariff)
+    }
+}
+
+/// A time that was written down and is so far ahead of now comes from a clock that was wrong, in milliseconds.
+pub(crate) const AHEAD_MAX_MS: u64 = 60_000;
 
 impl Account {
-    fn bill(&self) -> f64 {
-        self.tariff.map_or(0.0, |tariff| tariff.bill(self.until_ms.saturating_sub(self.since_ms)))
+    /// Brings an account up to what is seen of its machine, of which it is not known since when it is billed if it was
+    /// not there at the last look.
+    fn of(machine: &MachineSeen, before: Option<Self>, looked_ms: u64, at_ms: u64) -> Self {
+        let told_ms = machine.billed_since_ms.unwrap_or(machine.requested_ms);
+        let asked_ms =
+            before.map_or(machine.requested_ms, |before| before.asked_ms.min(machine.requested_ms));
+        let since_ms = match (before, machine.place) {
+            (Some(Self { since_ms: Some(since_ms), asked_ms, .. }), _) => {
+                // Only now is it told since when it is there. Otherwise what was seen counts: a job in a queue is
+                // listed with the time of its submission.
+                Some(if told_ms < asked_ms { since_ms.min(told_ms) } else { since_ms })
+            }
+            (_, Place::Queued | Place::Asked) => None,
+            (Some(before), Place::There) => Some(looked_ms.max(before.asked_ms).min(at_ms)),
+            (None, Place::There) => Some(told_ms.min(at_ms)),
+        };
+        // One that lies ahead is of a clock that was wrong.
+        Self { asked_ms, since_ms: since_ms.map(|since_ms| since_ms.min(at_ms)), tariff: None }
     }
 }
 
 impl Spending {
-    /// Takes note of the machines that are there. One that is not there any more is taken to have gone only now: a
-    /// budget must not be exceeded by what nobody saw.
-    pub(super) fn saw(&mut self, seen: &Observation) {
+    /// Takes note of the machines that are there, and returns those that were not known. One that is not there any
+    /// more is taken to have gone only now: a budget must not be exceeded by what nobody saw.
+    pub(super) fn saw(&mut self, seen: &Observation) -> BTreeSet<String> {
         let offers: BTreeMap<&str, &OfferSeen> =
             seen.offers.iter().map(|offer| (&*offer.name, offer)).collect();
-        let mut open = BTreeMap::new();
+        let looked_ms = self.until_ms;
+        let is_ahead = looked_ms > seen.at_ms.saturating_add(AHEAD_MAX_MS);
+        self.until_ms = if is_ahead { seen.at_ms } else { looked_ms.max(seen.at_ms) };
+        let (mut open, mut new) = (BTreeMap::new(), BTreeSet::new());
         for machine in &seen.machines {
-            let since_ms = billed_since_ms(machine);
             let before = self.open.remove(&machine.id);
+            if before.is_none() {
+                new.insert(machine.id.clone());
+            }
             // The price is that of the time when the machine was first seen.
-            let tariff = before
-                .and_then(|account| account.tariff)
-                .or_else(|| offers.get(&*machine.offer).and_then(|offer| Tariff::of(offer)));
+            let tariff = before.and_then(|account| account.tariff).or_else(|| {
+                let tariff = offers.get(&*machine.offer).and_then(|offer| Tariff::of(offer))?;
+                Some(self.place(tariff))
+            });
             self.is_partial |= tariff.is_none();
-            let until_ms = before.map_or(0, |account| account.until_ms).max(seen.at_ms);
-            open.insert(machine.id.clone(), Account { tariff, since_ms, until_ms });
+            let account = Account::of(machine, before, looked_ms, seen.at_ms);
+            open.insert(machine.id.clone(), Account { tariff, ..account });
         }
-        let gone = self
-            .open
-            .values()
-            .map(|account| Account { until_ms: account.until_ms.max(seen.at_ms), ..*account });
-        self.closed += gone.map(|account| account.bill()).sum::<f64>();
+        self.closed += self.open.values().map(|account| self.bill(account)).sum::<f64>();
         self.open = open;
+        if self.open.is_empty() {
+            self.tariffs.clear();
+        }
+        if self.began_ms.is_none() || self.begins_anew {
+            self.begins_anew = false;
+            (self.began_ms, self.before) = (Some(seen.at_ms), 0.0);
+            self.before = if looked_ms == 0 { 0.0 } else { self.known() };
+            self.is_partial = self.open.values().any(|account| account.tariff.is_none());
+        }
+        new
+    }
+
+    /// Returns the place of a tariff, which is noted if it is new.
+    fn place(&mut self, tariff: Tariff) -> usize {
+        self.tariffs.iter().position(|known| *known == tariff).unwrap_or_else(|| {
+            self.tariffs.push(tariff);
+            self.tariffs.len() - 1
+        })
+    }
+
+    fn bill(&self, account: &Account) -> f64 {
+        let tariff = account.tariff.and_then(|place| self.tariffs.get(place));
+        let used_ms = account.since_ms.map(|since_ms| self.until_ms.saturating_sub(since_ms));
+        tariff.zip(used_ms).map_or(0.0, |(tariff, used_ms)| tariff.bill(used_ms))
+    }
+
+    /// Lets what is spent count from the next observation on.
+    pub(super) fn begin_anew(&mut self) {
+        self.begins_anew = true;
+    }
+
+    /// Returns whether a machine is among those that were there at the last look.
+    pub(super) fn knows(&self, machine: &str) -> bool {
+        self.open.contains_key(machine)
+    }
+
+    /// Returns when what is spent began to count.
+    pub(super) fn began_ms(&self) -> Option<u64> {
+        self.began_ms
+    }
+
+    /// Returns what was seen last, with the times of the machines as they are known from all that was seen: a
+    /// connector may say them at some times, or never.
+    pub(super) fn settled(&self, seen: &Observation) -> Observation {
+        let mut settled = seen.clone();
+        for machine in &mut settled.machines {
+            let Some(account) = self.open.get(&machine.id) else { continue };
+            (machine.requested_ms, machine.billed_since_ms) = (account.asked_ms, account.since_ms);
+        }
+        settled
     }
 
     /// Returns what was spent as far as it is known, the time included that is paid ahead.
     pub(super) fn known(&self) -> f64 {
-        self.closed + self.open.values().map(Account::bill).sum::<f64>()
+        let all = self.closed + self.open.values().map(|account| self.bill(account)).sum::<f64>();
+        (all - self.before).max(0.0)
     }
 
     /// Returns what was spent; `None` if a price is not known.
@@ -156,5 +268,86 @@ mod tests {
         let tariff = Tariff::of(&offer).unwrap();
         assert!((tariff.bill(1_500) - 1.0).abs() < 1e-9);
         assert!((tariff.bill(60_500) - 61.0 / 60.0).abs() < 1e-9);
+    }
+
+    /// As a connector lists it that says no times: asked for now, whenever it is looked at.
+    fn untimed(at_ms: u64, state: Place) -> Observation {
+        let mut seen = seen(at_ms, &[("m", at_ms)], Some(1.0));
+        seen.machines[0].place = state;
+        seen.offers[0].quantum_ms = 1_000;
+        seen
+    }
+
+    #[test]
+    fn what_was_spent_is_not_forgotten_when_nobody_says_since_when() {
+        let hour = 3_600_000;
+        let mut spending = Spending::default();
+        for at_ms in [hour, 2 * hour, 11 * hour] {
+            spending.saw(&untimed(at_ms, Place::There));
+        }
+        assert!((spending.known() - 10.0).abs() < 1e-9, "{}", spending.known());
+        let settled = spending.settled(&untimed(11 * hour, Place::There));
+        assert_eq!(
+            (settled.machines[0].requested_ms, settled.machines[0].billed_since_ms),
+            (hour, Some(hour))
+        );
+        spending.saw(&seen(11 * hour, &[], Some(1.0)));
+        assert!((spending.known() - 10.0).abs() < 1e-9, "{}", spending.known());
+        // It is told later that it was there before.
+        let mut spending = Spending::default();
+        spending.saw(&untimed(3 * hour, Place::There));
+        let mut told = untimed(4 * hour, Place::There);
+        (told.machines[0].requested_ms, told.machines[0].billed_since_ms) = (hour, Some(hour));
+        spending.saw(&told);
+        assert!((spending.known() - 3.0).abs() < 1e-9, "{}", spending.known());
+    }
+
+    #[test]
+    fn what_is_not_there_costs_nothing() {
+        let hour = 3_600_000;
+        let mut spending = Spending::default();
+        // A job waits for five hours, listed with the time of its submission.
+        for at_ms in [hour, 6 * hour - 5_000] {
+            let mut queued = untimed(at_ms, Place::Queued);
+            (queued.machines[0].requested_ms, queued.machines[0].billed_since_ms) = (hour, Some(hour));
+            spending.saw(&queued);
+            assert!(spending.known() < 1e-9, "{}", spending.known());
+        }
+        for at_ms in [6 * hour, 7 * hour - 5_000] {
+            let mut runs = untimed(at_ms, Place::There);
+            (runs.machines[0].requested_ms, runs.machines[0].billed_since_ms) = (hour, Some(hour));
+            spending.saw(&runs);
+        }
+        assert!((spending.known() - 1.0).abs() < 1e-9, "{}", spending.known());
+        // A request that is given up, or whose machines have ids by now.
+        let mut spending = Spending::default();
+        spending.saw(&untimed(hour, Place::Asked));
+        spending.saw(&seen(2 * hour, &[], Some(1.0)));
+        assert!(spending.known() < 1e-9, "{}", spending.known());
+    }
+
+    #[test]
+    fn what_was_spent_before_does_not_count_after_it_began_anew() {
+        let hour = 3_600_000;
+        let mut spending = Spending::default();
+        spending.saw(&untimed(hour, Place::There));
+        spending.saw(&untimed(2 * hour, Place::There));
+        spending.begin_anew();
+        // What has gone in a time in which nobody looked belongs to before.
+        spending.saw(&seen(50 * hour, &[], Some(1.0)));
+        assert_eq!((spending.known(), spending.began_ms()), (0.0, Some(50 * hour)));
+        spending.saw(&untimed(51 * hour, Place::There));
+        spending.saw(&untimed(52 * hour, Place::There));
+        assert!((spending.known() - 1.0).abs() < 1e-9, "{}", spending.known());
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_is_not_billed_for_good() {
+        let hour = 3_600_000;
+        let mut spending = Spending::default();
+        spending.saw(&untimed(hour, Place::There));
+        spending.saw(&untimed(25 * hour, Place::There));
+        spending.saw(&untimed(2 * hour, Place::There));
+        assert!((spending.known() - 1.0).abs() < 1e-9, "{}", spending.known());
     }
 }

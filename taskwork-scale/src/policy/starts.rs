@@ -1,6 +1,6 @@
 //! How long machines take to start, learnt from those that have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +18,9 @@ const REMEMBERED: f64 = 50.0;
 #[serde(default)]
 pub(super) struct Starts {
     known: BTreeMap<String, Known>,
-    /// The machines that were seen at work; their start is counted.
-    working: Vec<String>,
+    /// The machines that start. One that has worked is not among them again as long as it is listed: that its node was
+    /// lost and has come back is no start.
+    starting: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -29,13 +30,21 @@ struct Known {
 }
 
 impl Starts {
-    /// Takes note of the machines that have joined.
-    pub(super) fn saw(&mut self, seen: &Observation) {
-        let mut working = Vec::new();
-        for machine in seen.machines.iter().filter(|machine| machine.state == MachineState::Working) {
-            working.push(machine.id.clone());
+    /// Takes note of the machines that start, and of those that have joined. Those that were not listed before are
+    /// given by their ids. With the first look of all, those that work already say nothing: nobody knows since when.
+    pub(super) fn saw(&mut self, seen: &Observation, new: &BTreeSet<String>, is_first: bool) {
+        let mut starting = BTreeSet::new();
+        for machine in &seen.machines {
+            let is_new = new.contains(&machine.id);
+            let starts = self.starting.contains(&machine.id);
+            if machine.state != MachineState::Working {
+                if (is_new || starts) && machine.state == MachineState::Starting {
+                    starting.insert(machine.id.clone());
+                }
+                continue;
+            }
             let Some(joined_ms) = machine.joined_ms else { continue };
-            if self.working.binary_search(&machine.id).is_ok() {
+            if !starts && (!is_new || is_first) {
                 continue;
             }
             let took_ms = joined_ms.saturating_sub(machine.requested_ms).max(1) as f64;
@@ -43,8 +52,7 @@ impl Starts {
             known.count = (known.count + 1.0).min(REMEMBERED);
             known.mean += (took_ms.ln() - known.mean) / known.count;
         }
-        working.sort_unstable();
-        self.working = working;
+        self.starting = starting;
         self.known.retain(|name, _| seen.offers.iter().any(|offer| offer.name == *name));
     }
 
@@ -83,12 +91,41 @@ mod tests {
         let mut seen = Observation { offers: vec![offer.clone()], ..Observation::default() };
         for number in 0..30 {
             seen.machines.push(machine(number));
-            starts.saw(&seen);
+            starts.saw(&seen, &BTreeSet::from([format!("m{number}")]), false);
         }
         assert!((10.0..14.0).contains(&starts.median_s(&offer)), "{}", starts.median_s(&offer));
         assert!(starts.late_s(&offer) > 1.5 * starts.median_s(&offer));
         let known = starts.clone();
-        starts.saw(&seen);
+        starts.saw(&seen, &BTreeSet::new(), false);
         assert_eq!(starts, known, "each start counts once");
+    }
+
+    #[test]
+    fn a_node_that_was_lost_and_comes_back_has_not_started_for_hours() {
+        let offer = OfferSeen { name: "a".into(), start_ms: 60_000, ..OfferSeen::default() };
+        let ids: Vec<String> = (0..50).map(|number| format!("m{number}")).collect();
+        let at = |state: MachineState, joined_ms: u64| {
+            let machine = |id: &String| MachineSeen {
+                id: id.clone(),
+                offer: "a".into(),
+                state,
+                joined_ms: Some(joined_ms).filter(|_| state == MachineState::Working),
+                ..MachineSeen::default()
+            };
+            let machines = ids.iter().map(machine).collect();
+            Observation { machines, offers: vec![offer.clone()], ..Observation::default() }
+        };
+        let mut starts = Starts::default();
+        starts.saw(&at(MachineState::Starting, 0), &ids.iter().cloned().collect(), true);
+        starts.saw(&at(MachineState::Working, 60_000), &BTreeSet::new(), false);
+        let before = starts.median_s(&offer);
+        // ZooKeeper was away for so long that all sessions have expired.
+        starts.saw(&at(MachineState::Starting, 0), &BTreeSet::new(), false);
+        starts.saw(&at(MachineState::Working, 36_000_000), &BTreeSet::new(), false);
+        assert!((starts.median_s(&offer) - before).abs() < 1e-9, "{before} {}", starts.median_s(&offer));
+        // A controller that knows nothing finds them at work.
+        let mut starts = Starts::default();
+        starts.saw(&at(MachineState::Working, 36_000_000), &ids.iter().cloned().collect(), true);
+        assert!((starts.median_s(&offer) - 60.0).abs() < 1e-6, "{}", starts.median_s(&offer));
     }
 }

@@ -19,7 +19,7 @@ use super::{
     model::Efficiency,
     parallelism::Parallelism,
     prior::Totals,
-    spending::{Spending, Tariff, billed_since_ms},
+    spending::{Spending, Tariff, used_ms},
     starts::Starts,
     victims::paid_left_ms,
     window::Windows,
@@ -41,6 +41,8 @@ const PROGRAMS_MAX: usize = 32;
 #[serde(default)]
 pub struct Policy {
     goals: Goals,
+    /// For which jobs: a word that changes with them.
+    purpose: String,
     spending: Spending,
     starts: Starts,
     windows: Windows,
@@ -88,6 +90,26 @@ impl Policy {
         self.fewer = Fewer::default();
     }
 
+    /// Changes what is to be reached, and for which jobs, which a word stands for. What was learnt is kept. What was
+    /// spent counts anew for another budget or other jobs, and if it is to count from a time on at which it had begun
+    /// already.
+    pub fn pursue(&mut self, goals: Goals, purpose: &str, from_ms: Option<u64>) {
+        let is_other = self.purpose != purpose || goals.budget.is_some() && goals.budget != self.goals.budget;
+        let is_asked = from_ms.zip(self.spending.began_ms()).is_some_and(|(from_ms, began)| began < from_ms);
+        if is_other || is_asked {
+            self.spending.begin_anew();
+        }
+        purpose.clone_into(&mut self.purpose);
+        if goals != self.goals {
+            self.set_goals(goals);
+        }
+    }
+
+    /// Returns whether a machine was there at the last look, by its id.
+    pub fn knows(&self, machine: &str) -> bool {
+        self.spending.knows(machine)
+    }
+
     /// Returns what was spent on machines so far; `None` if the price of one of them is not known.
     pub fn spent(&self) -> Option<f64> {
         self.spending.total()
@@ -95,7 +117,7 @@ impl Policy {
 
     /// Decides what to do now.
     pub fn decide(&mut self, seen: &Observation) -> Decision {
-        self.learn(seen);
+        let seen = &self.learn(seen);
         let outlook = self.outlook(seen);
         let most = self.goals.max.min(outlook.nodes_max());
         let sizes = grid(self.goals.min, most, outlook.nodes_now());
@@ -114,7 +136,7 @@ impl Policy {
         let is_short = Self::guard_budget(&outlook, &mut decision);
         decision.suspend =
             is_short && decision.nodes() == 0 && self.goals.then_suspend && !seen.jobs.is_empty();
-        decision.spent = self.spending.total();
+        (decision.spent, decision.spent_since_ms) = (self.spending.total(), self.spending.began_ms());
         decision.broken = choice.as_ref().and_then(|choice| choice.broken);
         decision.table = choice.iter().flat_map(|choice| explain::table(&outlook, choice)).collect();
         decision.reason = explain::reason(&outlook, choice.as_ref(), &decision, target, is_short);
@@ -126,8 +148,8 @@ impl Policy {
     /// Returns what is expected of clusters with these numbers of machines, without any consequence.
     pub fn whatif(&self, seen: &Observation, nodes: &[u32]) -> Vec<Candidate> {
         let mut with = self.clone();
-        with.learn(seen);
-        let outlook = with.outlook(seen);
+        let seen = with.learn(seen);
+        let outlook = with.outlook(&seen);
         let mut sizes: Vec<u32> = nodes.to_vec();
         sizes.push(outlook.nodes_now());
         sizes.sort_unstable();
@@ -135,9 +157,17 @@ impl Policy {
         choose(&outlook, &sizes).map(|choice| explain::table(&outlook, &choice)).unwrap_or_default()
     }
 
-    fn learn(&mut self, seen: &Observation) {
-        self.spending.saw(seen);
-        self.starts.saw(seen);
+    /// Learns from what is seen, and returns it with the times of the machines that are known from before.
+    fn learn(&mut self, seen: &Observation) -> Observation {
+        let is_first = self.spending.began_ms().is_none();
+        let new = self.spending.saw(seen);
+        let seen = self.spending.settled(seen);
+        self.starts.saw(&seen, &new, is_first);
+        self.learn_scaling(&seen);
+        seen
+    }
+
+    fn learn_scaling(&mut self, seen: &Observation) {
         self.saw_jobs(seen);
         let has_work = !seen.jobs.is_empty() || seen.waiting_jobs > 0;
         match (has_work, self.idle_since_ms) {
@@ -187,7 +217,8 @@ impl Policy {
 
     fn outlook<'a>(&'a self, seen: &'a Observation) -> Outlook<'a> {
         let curves = self.efficiency.get(&programs(seen)).cloned().unwrap_or_default().curves();
-        let mut outlook = Outlook::new(seen, &self.goals, &self.starts, curves, self.spending.known());
+        let spent = (self.spending.known(), self.spending.began_ms().unwrap_or(seen.at_ms));
+        let mut outlook = Outlook::new(seen, &self.goals, &self.starts, curves, spent);
         outlook.cap = self.parallelism.cap();
         let total = |program: &str| self.totals.get(program).copied().unwrap_or_default();
         let of_job = |known: &JobKnown| {
@@ -279,8 +310,7 @@ impl Policy {
         let mut is_short = false;
         for (machine, tariff) in outlook.staying() {
             let Some(tariff) = tariff else { continue };
-            let used_ms = seen.at_ms.saturating_sub(billed_since_ms(machine));
-            let next = tariff.bill(used_ms.saturating_add(LEAVE_MS)) - tariff.bill(used_ms);
+            let next = tariff.further(used_ms(machine, seen.at_ms), LEAVE_MS);
             if next <= allowance || decision.leave.contains(&machine.id) {
                 allowance -= if decision.leave.contains(&machine.id) { 0.0 } else { next };
                 continue;

@@ -227,14 +227,67 @@ fn a_machine_that_never_comes_is_not_waited_for() {
     assert!(times.len() <= 6, "{times:?}");
 }
 
+/// Twenty jobs in a full queue: no money is spent, and no more of them are submitted.
+#[test]
+fn machines_in_a_queue_are_neither_paid_nor_late() {
+    let mut policy = Policy::new(Goals { max: 50, budget: Some(10.0), ..Goals::default() });
+    let mut seen = busy(AT_MS, 0, 0.0, 0.0);
+    seen.jobs[0].share = None;
+    let mut most = 0;
+    for round in 0..4_000 {
+        seen.at_ms = AT_MS + round * 5_000;
+        let decision = policy.decide(&seen);
+        assert!(decision.spent.is_some_and(|spent| spent < 1e-9), "{decision:?}");
+        for number in seen.machines.len()..decision.nodes() as usize {
+            let (id, requested_ms) = (format!("job{number}"), seen.at_ms);
+            let place = Place::Queued;
+            seen.machines.push(MachineSeen { id, place, requested_ms, ..machine(1, MachineState::Starting) });
+        }
+        if round == 100 {
+            most = seen.machines.len();
+        }
+    }
+    assert_eq!(seen.machines.len(), most, "more and more of them are submitted");
+}
+
+#[test]
+fn a_budget_begins_anew_for_other_jobs_and_when_it_is_asked_for() {
+    let goals = Goals { max: 10, budget: Some(3.0), then_suspend: true, ..Goals::default() };
+    let mut policy = Policy::default();
+    policy.pursue(goals.clone(), "job 1", None);
+    let mut seen = busy(AT_MS, 3, 0.5, 100.0);
+    policy.decide(&seen);
+    seen.at_ms += 3 * 3_600_000;
+    let decision = policy.decide(&seen);
+    assert!(decision.suspend, "{decision:?}");
+    assert!(decision.reason.contains("of 3.00 are spent since 2023-11-14T22:13:20Z"), "{}", decision.reason);
+    // The same again is no new budget: this is a controller that was started again.
+    let mut again = policy.clone();
+    again.pursue(Goals { deadline_ms: Some(5), ..goals.clone() }, "job 1", Some(AT_MS));
+    seen.at_ms += 5_000;
+    assert!(again.decide(&seen).suspend);
+    for (purpose, budget, from_ms) in
+        [("job 2", 3.0, None), ("job 1", 4.0, None), ("job 1", 3.0, Some(seen.at_ms))]
+    {
+        let mut other = policy.clone();
+        other.pursue(Goals { budget: Some(budget), ..goals.clone() }, purpose, from_ms);
+        let decision = other.decide(&seen);
+        assert!(!decision.suspend, "{purpose} {budget} {from_ms:?}: {decision:?}");
+        assert_eq!(decision.spent, Some(0.0));
+    }
+}
+
 fn any_machine() -> impl Strategy<Value = MachineSeen> {
     let state =
         prop_oneof![Just(MachineState::Starting), Just(MachineState::Working), Just(MachineState::Leaving)];
+    let place = prop_oneof![Just(Place::There), Just(Place::Queued), Just(Place::Asked)];
+    let state = (state, place);
     (0..40_u8, 0..4_u8, state, any::<u64>(), any::<Option<u64>>(), any::<u32>(), any::<bool>()).prop_map(
-        |(id, offer, state, requested_ms, joined_ms, workers, noticed)| MachineSeen {
+        |(id, offer, (state, place), requested_ms, joined_ms, workers, noticed)| MachineSeen {
             id: id.to_string(),
             offer: offer.to_string(),
             state,
+            place,
             requested_ms,
             joined_ms,
             workers,

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use super::{MachineSeen, MachineState, Observation, OfferSeen, spending::billed_since_ms};
+use super::{MachineSeen, MachineState, Observation, OfferSeen, spending::used_ms};
 
 /// Returns the ids of the machines that are not leaving yet, in the order in which they are to leave.
 ///
@@ -59,7 +59,7 @@ fn millionths(price: Option<f64>) -> u64 {
 
 /// How long a machine is still paid for.
 pub(super) fn paid_left_ms(machine: &MachineSeen, offer: &OfferSeen, at_ms: u64) -> u64 {
-    let used_ms = at_ms.saturating_sub(billed_since_ms(machine));
+    let Some(used_ms) = used_ms(machine, at_ms) else { return 0 };
     let quantum_ms = offer.quantum_ms.max(1);
     let billed_ms = used_ms.div_ceil(quantum_ms).saturating_mul(quantum_ms).max(offer.minimum_ms);
     billed_ms - used_ms

@@ -14,6 +14,8 @@ use crate::world::{World, offers};
 #[derive(Debug)]
 pub(crate) struct Controller {
     written: String,
+    /// The machines that were there when that was written, as the policy knows them.
+    known: BTreeSet<MachineId>,
     fleet: Option<Fleet>,
     pub(crate) killed: u64,
 }
@@ -21,12 +23,18 @@ pub(crate) struct Controller {
 /// What is seen at the beginning of a round.
 struct Seen {
     machines: Vec<Machine>,
+    missed: Vec<Machine>,
     nodes: Vec<NodeSeen>,
 }
 
 impl Controller {
     pub(crate) fn new() -> Self {
-        Self { written: serde_json::to_string(&State::new("t")).unwrap(), fleet: None, killed: 0 }
+        Self {
+            written: serde_json::to_string(&State::new("t")).unwrap(),
+            known: BTreeSet::new(),
+            fleet: None,
+            killed: 0,
+        }
     }
 
     /// The fleet as another controller would take it over.
@@ -38,8 +46,10 @@ impl Controller {
     pub(crate) fn round(&mut self, world: &mut World, wanted: &BTreeMap<String, u32>) {
         // What was not seen is not acted upon.
         let Some(machines) = world.list() else { return };
-        let seen = Seen { machines, nodes: world.nodes() };
         let mut fleet = self.fleet.take().unwrap_or_else(|| self.taken_over());
+        let nodes = world.nodes();
+        let missed = fleet.missed(&machines, &nodes, |id| self.known.contains(id));
+        let seen = Seen { machines, missed, nodes };
         let planned = fleet.plan(&round(world.now_ms, wanted, &seen));
         if self.is_killed(world) {
             return;
@@ -49,6 +59,8 @@ impl Controller {
             return;
         }
         self.written = serde_json::to_string(fleet.state()).unwrap();
+        let there = seen.machines.iter().chain(&seen.missed).filter(|machine| !machine.state.is_over());
+        self.known = there.map(|machine| machine.id.clone()).collect();
         for action in planned {
             if self.is_killed(world) {
                 return;
@@ -88,7 +100,7 @@ impl Controller {
 
     /// The machines that are there and were not chosen to go, of each offer, also those that are not listed yet.
     pub(crate) fn staying(&self, world: &World) -> BTreeMap<String, u32> {
-        let seen = Seen { machines: world.everything(), nodes: world.nodes() };
+        let seen = Seen { machines: world.everything(), missed: Vec::new(), nodes: world.nodes() };
         let told: BTreeSet<&str> = world.told().collect();
         let mut there = BTreeMap::new();
         for machine in self.taken_over().machines(&round(world.now_ms, &BTreeMap::new(), &seen)) {
@@ -109,5 +121,13 @@ impl Controller {
 }
 
 fn round<'a>(now_ms: u64, wanted: &'a BTreeMap<String, u32>, seen: &'a Seen) -> Round<'a> {
-    Round { now_ms, wanted, leave: &[], machines: &seen.machines, nodes: &seen.nodes }
+    Round {
+        now_ms,
+        wanted,
+        leave: &[],
+        machines: &seen.machines,
+        missed: &seen.missed,
+        nodes: &seen.nodes,
+        knows_all_nodes: true,
+    }
 }

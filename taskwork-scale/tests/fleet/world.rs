@@ -14,6 +14,8 @@ const LISTED_MS: u64 = 40_000;
 const LATE_MS: u64 = 30_000;
 /// The time for which a machine that is gone is still listed, in milliseconds.
 const GONE_MS: u64 = 60_000;
+/// The time for which a node is a member whose machine was taken away: until its session expires.
+const SESSION_MS: u64 = 15_000;
 /// What may go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Faults(bool);
@@ -43,6 +45,8 @@ pub(crate) struct World {
     /// Whether a machine is gone when its node has left, as a process is.
     ends_with_node: bool,
     names_machines: bool,
+    /// Whether it is said when a machine was made.
+    says_times: bool,
 }
 
 struct Simulated {
@@ -78,7 +82,7 @@ pub(crate) fn offers() -> Vec<Offer> {
 
 impl World {
     pub(crate) fn new(mut rng: SmallRng) -> Self {
-        let (ends_with_node, names_machines) = (rng.random(), rng.random());
+        let (ends_with_node, names_machines, says_times) = (rng.random(), rng.random(), rng.random());
         Self {
             now_ms: 1_700_000_000_000,
             rng,
@@ -90,6 +94,7 @@ impl World {
             nodes: 0,
             ends_with_node,
             names_machines,
+            says_times,
         }
     }
 
@@ -117,7 +122,7 @@ impl World {
                 continue;
             };
             if is_taken {
-                (machine.ends_ms, machine.node) = (Some(now_ms), None);
+                machine.ends_ms = Some(now_ms);
                 continue;
             }
             if machine.node.is_none() && machine.joins_ms.is_some_and(|at| at <= now_ms) {
@@ -203,23 +208,34 @@ impl World {
         if self.chance(0.15) {
             return None;
         }
-        let listed = self.machines.iter().filter(|(_, machine)| machine.listed_ms <= self.now_ms);
-        Some(listed.map(|(id, machine)| machine.shown(id, self.now_ms)).collect())
+        // Some of the machines with a node are left out at times, or all.
+        let (is_short, is_empty) = (self.chance(0.05), self.rng.random());
+        let mut machines = Vec::new();
+        for (id, machine) in &self.machines {
+            let is_left_out = is_short && machine.node.is_some() && (is_empty || self.rng.random());
+            if machine.listed_ms <= self.now_ms && !is_left_out {
+                machines.push(machine.shown(id, self.now_ms, self.says_times));
+            }
+        }
+        Some(machines)
     }
 
     /// All machines that are there, also those that are not listed yet.
     pub(crate) fn everything(&self) -> Vec<Machine> {
         let there = self.machines.iter().filter(|(_, machine)| machine.is_there(self.now_ms));
-        there.map(|(id, machine)| machine.shown(id, self.now_ms)).collect()
+        there.map(|(id, machine)| machine.shown(id, self.now_ms, true)).collect()
     }
 
     pub(crate) fn nodes(&self) -> Vec<NodeSeen> {
-        let there = self.machines.iter().filter(|(_, machine)| machine.is_there(self.now_ms));
+        let there = self.machines.iter().filter(|(_, machine)| {
+            machine.is_there(self.now_ms) || machine.ends_ms.is_some_and(|at| at + SESSION_MS > self.now_ms)
+        });
         let nodes = there.filter_map(|(id, machine)| Some((id, machine.node.as_ref()?)));
         nodes
             .map(|(id, node)| NodeSeen {
                 node: node.name.clone(),
                 machine: Some(id.clone()),
+                offer: Some(self.machines[id].offer.clone()),
                 draining: node.drained_ms.is_some(),
                 workers: 1,
                 ..NodeSeen::default()
@@ -304,7 +320,7 @@ impl Simulated {
         self.ends_ms.is_none_or(|at| at > now_ms)
     }
 
-    fn shown(&self, id: &MachineId, now_ms: u64) -> Machine {
+    fn shown(&self, id: &MachineId, now_ms: u64, says_time: bool) -> Machine {
         let state = match self.ends_ms {
             Some(at) if at <= now_ms && self.failed => MachineState::Failed("it did not boot".to_owned()),
             Some(at) if at <= now_ms => MachineState::Gone,
@@ -313,6 +329,6 @@ impl Simulated {
             _ => MachineState::Running,
         };
         let (offer, key) = (self.offer.clone(), Some(self.key.clone()));
-        Machine { id: id.clone(), offer, state, key, created_ms: Some(self.created_ms) }
+        Machine { id: id.clone(), offer, state, key, created_ms: says_time.then_some(self.created_ms) }
     }
 }

@@ -7,6 +7,8 @@ use taskwork_scale::policy::{Decision, MachineSeen, MachineState, OfferSeen};
 
 use crate::chance::{exponential, normal};
 
+/// The time for which a request is open.
+const REQUEST_MS: u64 = 10_000;
 /// A machine that has not joined after this time is ended.
 const JOIN_MAX_MS: u64 = 600_000;
 /// The longest that a drain takes.
@@ -44,6 +46,7 @@ pub(crate) struct Cloud {
     pub(crate) kinds: Vec<Kind>,
     machines: Vec<Machine>,
     chance: SmallRng,
+    says_times: bool,
     next_id: u64,
     refused_until_ms: BTreeMap<usize, u64>,
     next_event_ms: u64,
@@ -61,6 +64,7 @@ impl Cloud {
             kinds,
             machines: Vec::new(),
             chance: SmallRng::seed_from_u64(seed ^ 0xc10d),
+            says_times: seed.is_multiple_of(2),
             next_id: 0,
             refused_until_ms: BTreeMap::new(),
             next_event_ms: u64::MAX,
@@ -216,12 +220,16 @@ impl Cloud {
         let machine = |machine: &Machine| {
             let about = &self.kinds[machine.kind];
             let is_member = machine.state != MachineState::Starting;
+            let joined_ms = machine.joins_ms.filter(|_| is_member);
+            // Half of the clouds do not say when a machine was made: after its request is done nobody else does.
+            let is_known = self.says_times || at_ms < machine.requested_ms + REQUEST_MS;
+            let said_ms = if is_known { machine.requested_ms } else { joined_ms.unwrap_or(at_ms) };
             MachineSeen {
                 id: machine.id.clone(),
                 offer: about.offer.name.clone(),
                 state: machine.state,
-                requested_ms: machine.requested_ms,
-                joined_ms: machine.joins_ms.filter(|_| is_member),
+                requested_ms: said_ms,
+                joined_ms,
                 workers: if is_member { about.offer.workers } else { 0 },
                 noticed: about.notice_ms > 0
                     && machine.taken_ms.is_some_and(|taken| taken <= at_ms + about.notice_ms),

@@ -44,7 +44,7 @@ fn text(said: &Said, holder: Option<&str>) -> String {
         ("wanted", said.wanted.to_string()),
         ("why", said.reason.clone()),
         ("goals", goals(said)),
-        ("spent", money(said.spent, said.currency.as_deref())),
+        ("spent", spent(said)),
     ];
     rows.extend(said.troubles.iter().map(|(offer, why)| ("left alone", format!("offer {offer}: {why}"))));
     let mut text = table::list(&rows);
@@ -76,6 +76,15 @@ fn goals(said: &Said) -> String {
     );
     words.extend(goals.then_suspend.then(|| "then the jobs are suspended".to_owned()));
     words.join(", ")
+}
+
+/// What was spent, and since when that is counted.
+fn spent(said: &Said) -> String {
+    let amount = money(said.spent, said.currency.as_deref());
+    match said.spent_since_ms {
+        Some(since_ms) => format!("{amount} since {}", table::time(since_ms)),
+        None => amount,
+    }
 }
 
 /// Formats an amount of money.
@@ -163,5 +172,7 @@ mod tests {
         }
         assert!(!shown.contains("EUR 0.00"), "what is unknown is not 0:\n{shown}");
         assert!(text(&said, Some("host process 7")).contains("host process 7"));
+        said.spent_since_ms = Some(0);
+        assert!(text(&said, None).contains("unknown since 1970-01-01T00:00:00Z"));
     }
 }

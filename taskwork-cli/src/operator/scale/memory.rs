@@ -9,11 +9,14 @@ use taskwork_scale::{
 };
 
 /// The format that is written, and the newest that can be read.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The number of decisions that are kept for people.
 pub(super) const DECISIONS_MAX: usize = 50;
 /// The number of machines up to which the last observation is kept for `taskwork whatif`.
 const MACHINES_SHOWN_MAX: usize = 500;
+/// The most machines of a controller: what it remembers of them fits into one request to ZooKeeper, whatever they are
+/// called and do.
+pub(super) const MACHINES_MAX: u32 = 2_000;
 
 /// What a controller goes on from.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +48,7 @@ pub(in crate::operator) struct Said {
     pub(super) reason: String,
     pub(in crate::operator) table: Vec<Candidate>,
     pub(super) spent: Option<f64>,
+    pub(super) spent_since_ms: Option<u64>,
     /// Offers that are left alone at present, with the reasons.
     pub(super) troubles: BTreeMap<String, String>,
     /// The last observation, unless that is too large.
@@ -122,6 +126,13 @@ impl Said {
         is_new
     }
 
+    /// Leaves out what is not needed to know what was decided and why.
+    pub(super) fn shorten(&mut self) {
+        self.observation = None;
+        self.table.clear();
+        self.decisions.truncate(1);
+    }
+
     pub(super) fn observed(&mut self, observation: Observation) {
         self.observation = (observation.machines.len() <= MACHINES_SHOWN_MAX).then_some(observation);
     }
@@ -129,17 +140,79 @@ impl Said {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use taskwork::client::SCALING_BYTES_MAX;
+    use taskwork_scale::{
+        connector::{Machine, MachineId, Offer},
+        fleet::{Action, Fleet, Limits, Round},
+    };
+
+    use super::{
+        super::observed::{self, Scope},
+        *,
+    };
 
     #[test]
     fn what_is_written_is_read_and_what_is_newer_or_garbage_is_refused() {
         let memory = Memory::new("abc", Goals { max: 7, ..Goals::default() });
         let read = Memory::read(&written(&memory.fleet, &memory.policy)).unwrap();
         assert_eq!((read.fleet, read.policy), (memory.fleet, memory.policy));
-        for (text, part) in [("", "cannot be read"), ("{}", "format"), (r#"{"format": 2}"#, "update it")] {
+        for (text, part) in [("", "cannot be read"), ("{}", "format"), (r#"{"format": 3}"#, "update it")] {
             let refused = Memory::read(text.as_bytes()).unwrap_err();
             assert!(refused.contains(part), "{refused}");
         }
+    }
+
+    /// All machines begin at once, with names as long as they may be.
+    #[test]
+    fn what_is_remembered_of_the_most_machines_fits() {
+        let offers: Vec<Offer> = serde_json::from_value(serde_json::json!(
+            [{"name": "o".repeat(40), "workers": 64, "max": MACHINES_MAX, "price_per_hour": 1.5}]
+        ))
+        .unwrap();
+        let offer = &offers[0].name;
+        let Memory { fleet, mut policy, .. } =
+            Memory::new("0123456789abcdef", Goals { max: MACHINES_MAX, ..Goals::default() });
+        let mut fleet = Fleet::new(offers.clone(), Limits::default(), fleet);
+        let wanted = BTreeMap::from([(offer.clone(), MACHINES_MAX)]);
+        let now_ms = 1_800_000_000_000;
+        let round = |now_ms, machines| Round {
+            now_ms,
+            wanted: &wanted,
+            leave: &[],
+            machines,
+            missed: &[],
+            nodes: &[],
+            knows_all_nodes: true,
+        };
+        let actions = fleet.plan(&round(now_ms, &[]));
+        let Action::Create { key, .. } = &actions[0] else { panic!("{actions:?}") };
+        let id = |number| format!("{number:063}").parse::<MachineId>().unwrap();
+        fleet.created(now_ms, key, &Ok((0..MACHINES_MAX).map(id).collect()));
+        // All but one are listed, so that the request is open.
+        let machine = |number| Machine {
+            id: id(number),
+            offer: offer.clone(),
+            state: taskwork_scale::connector::MachineState::Running,
+            key: None,
+            created_ms: None,
+        };
+        let machines: Vec<Machine> = (1..MACHINES_MAX).map(machine).collect();
+        fleet.plan(&round(now_ms + 5_000, &machines));
+        let shown = fleet.machines(&round(now_ms + 5_000, &machines));
+        let mut snapshot = taskwork::view::View::default().snapshot();
+        snapshot.cluster.at_ms = now_ms + 5_000;
+        let mut observation =
+            observed::observation(&snapshot, &Scope::default(), &shown, &offers, fleet.state());
+        observation.waiting_jobs = 1;
+        let decision = policy.decide(&observation);
+        let mut said = Said { table: decision.table, ..Said::default() };
+        for wanted in 0..100 {
+            said.decided(now_ms, wanted, &decision.reason);
+        }
+        said.observed(observation);
+        let size = written(fleet.state(), &policy).len() + said.write().len();
+        assert!(size < SCALING_BYTES_MAX, "{size} of {SCALING_BYTES_MAX} bytes");
+        assert!(size > SCALING_BYTES_MAX / 2, "{size} bytes: there is room for more machines");
     }
 
     #[test]

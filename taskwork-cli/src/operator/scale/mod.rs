@@ -31,11 +31,11 @@ use taskwork_scale::{
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
-    time,
+    time::{self, Instant},
 };
 
 use self::{
-    memory::Said,
+    memory::{MACHINES_MAX, Said},
     observed::Scope,
     rounds::{Controller, Mind, Outcome, Sight, recall},
 };
@@ -65,12 +65,18 @@ pub(super) struct Arguments {
     /// Only work for the jobs of this program. By default for all jobs of the cluster.
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
-    /// When the jobs are to be finished: a time such as 2026-05-01T18:00:00Z, or one from now on such as 90m.
+    /// When the jobs are to be finished: a time such as 2027-05-01T18:00:00Z, or one from now on such as 90m. For a
+    /// controller that may be started again, say a time of day.
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     deadline: Option<u64>,
-    /// The most money to be spent on machines, in the currency of the connector's file.
+    /// The most money to be spent on machines, in the currency of the connector's file. It counts from the first
+    /// time that a controller ran with this budget and for the same jobs (--job, --program), also across restarts.
     #[arg(long, value_name = "MONEY")]
     budget: Option<f64>,
+    /// Let the budget count anew, unless it did so after this time already: a time such as 2027-05-01T18:00:00Z, or
+    /// `now`, which begins anew at each start.
+    #[arg(long, value_name = "TIME", value_parser = past, requires = "budget")]
+    budget_from: Option<u64>,
     /// The least share of its work for which a further worker counts, such as 0.8.
     #[arg(long, value_name = "SHARE")]
     efficiency: Option<f64>,
@@ -81,13 +87,14 @@ pub(super) struct Arguments {
     /// What to do when the budget is spent; otherwise the jobs wait for nodes.
     #[arg(long, value_enum, value_name = "WHAT")]
     then: Option<Then>,
-    /// Decide and tell, but start and end nothing.
+    /// Decide and tell, but start and end nothing, and change nothing anywhere.
     #[arg(long)]
     dry_run: bool,
     /// Show what the running controller of the cluster has decided lately, and why.
     #[arg(long)]
     explain: bool,
-    /// Decide and act once, instead of until Ctrl-C.
+    /// Decide and act once, instead of until Ctrl-C. Ends with an error if that cannot be done in the time for which
+    /// ZooKeeper is waited for.
     #[arg(long)]
     once: bool,
     /// The time between two decisions, in seconds.
@@ -101,21 +108,33 @@ enum Then {
     Suspend,
 }
 
-/// Parses a time at which something is to be finished, in milliseconds since 1970.
+/// Parses a time that has passed, in milliseconds since 1970.
+fn past(text: &str) -> Result<u64, String> {
+    let now = SystemTime::now();
+    if text == "now" {
+        return Ok(unix_ms(now));
+    }
+    let at = humantime::parse_rfc3339_weak(text)
+        .map_err(|_| "expected a time such as 2027-05-01T18:00:00Z, or now".to_owned())?;
+    if at > now {
+        return Err("this time has not come yet".to_owned());
+    }
+    Ok(unix_ms(at))
+}
+
+/// Parses a time at which something is to be finished, in milliseconds since 1970. It may have passed: a controller
+/// that is started again must go on, also if its jobs are late.
 fn deadline(text: &str) -> Result<u64, String> {
     let now = SystemTime::now();
     let at = match humantime::parse_rfc3339_weak(text) {
         Ok(at) => at,
         Err(_) => {
             now + duration(text).map_err(|_| {
-                "expected a time such as 2026-05-01T18:00:00Z, or one from now on such as 90m or 2h"
+                "expected a time such as 2027-05-01T18:00:00Z, or one from now on such as 90m or 2h"
                     .to_owned()
             })?
         }
     };
-    if at <= now {
-        return Err("this time has passed".to_owned());
-    }
     Ok(unix_ms(at))
 }
 
@@ -135,6 +154,12 @@ impl Arguments {
             then_suspend: self.then == Some(Then::Suspend),
         };
         goals.check().map_err(|error| Failure::usage(error.to_string()))?;
+        if goals.max > MACHINES_MAX {
+            return Err(Failure::usage(format!(
+                "--max {}: a controller remembers up to {MACHINES_MAX} machines; take larger ones",
+                goals.max
+            )));
+        }
         Ok(goals)
     }
 }
@@ -155,9 +180,15 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitCode, Fa
     let goals = arguments.goals()?;
     let opened =
         connector::open(file, common.cluster.name()).map_err(|error| Failure::usage(error.to_string()))?;
+    if goals.deadline_ms.is_some_and(|at_ms| at_ms <= unix_ms(SystemTime::now())) {
+        tracing::warn!(
+            "the deadline has passed: the jobs are late, and as many machines are started as help"
+        );
+    }
+    let patience = common.patience.of_a_step();
     let ended = runtime.block_on(async {
         let client = client.connect().await?;
-        let controlling = Box::pin(control(arguments, goals, &opened, &client, common.json));
+        let controlling = Box::pin(control(arguments, goals, &opened, &client, patience, common.json));
         let ended = until_told(interruptible(controlling)).await;
         client.close().await;
         ended
@@ -185,6 +216,7 @@ async fn control(
     goals: Goals,
     opened: &Opened,
     client: &Client,
+    patience: Duration,
     json: bool,
 ) -> Result<(), Failure> {
     let (sight, observer) = (Sight::default(), client.observer());
@@ -193,6 +225,7 @@ async fn control(
         connector: &*opened.connector,
         currency: opened.currency.clone(),
         goals,
+        budget_from_ms: arguments.budget_from,
         scope: Scope { job: arguments.job.clone(), program: arguments.program.clone() },
         sight: &sight,
         json,
@@ -203,29 +236,41 @@ async fn control(
     let mut tell = |event: Event| sight.apply(&event);
     tokio::select! {
         refused = observer.follow(&mut tell) => Err(refused.into()),
-        ended = terms(&controller, arguments) => ended,
+        ended = terms(&controller, arguments, patience) => ended,
     }
 }
 
-/// Holds the office again and again, for as long as it can.
-async fn terms(controller: &Controller<'_>, arguments: &Arguments) -> Result<(), Failure> {
+/// Holds the office again and again, for as long as it can; or once, within a time.
+async fn terms(
+    controller: &Controller<'_>,
+    arguments: &Arguments,
+    patience: Duration,
+) -> Result<(), Failure> {
+    let until = arguments.once.then(|| Instant::now() + patience);
     let name = format!("{} process {} {}", host(), std::process::id(), random());
     loop {
         let (mut office, state) = if arguments.dry_run {
             let said = controller.client.scaling_said().await?;
             (None, said.map(|said| said.state).filter(|state| !state.is_empty()))
         } else {
-            let (office, state) = take(controller, &name).await?;
+            let (office, state) = take(controller, &name, until).await?;
             (Some(office), state)
         };
         let memory = recall(state.as_deref(), &controller.goals, random)?;
         let said =
             controller.client.scaling_said().await?.map(|said| Said::read(&said.said)).unwrap_or_default();
-        let mut mind = Mind::new(controller, memory, said);
+        let mut mind = Mind::new(controller, memory, state.unwrap_or_default(), said);
         loop {
             let outcome = controller.round(&mut mind, office.as_mut()).await;
+            let is_late = until.is_some_and(|until| Instant::now() >= until);
+            if is_late && outcome != Outcome::Done {
+                if let Some(office) = office.take() {
+                    office.give_up().await;
+                }
+                return Err(not_once(controller, mind.hindrance()));
+            }
             if outcome == Outcome::OfficeLost {
-                time::sleep(arguments.every).await;
+                time::sleep(arguments.every.min(LOOK_AGAIN)).await;
                 break;
             }
             if arguments.once && outcome == Outcome::Done {
@@ -245,12 +290,41 @@ async fn terms(controller: &Controller<'_>, arguments: &Arguments) -> Result<(),
 /// The pause after a round in which something was not known.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Takes the office, however long ZooKeeper is away and others hold it.
-async fn take(controller: &Controller<'_>, name: &str) -> Result<(ScalingOffice, Option<Vec<u8>>), Failure> {
+/// Why a controller that was to decide once has not done so.
+fn not_once(controller: &Controller<'_>, hindrance: Option<&str>) -> Failure {
+    let why = hindrance.unwrap_or("what is to be done could not be written").to_owned();
+    if hindrance.is_none() || controller.sight.snapshot().is_none() {
+        Failure::unreachable(why)
+    } else {
+        Failure::failed(why)
+    }
+}
+
+/// Takes the office, however long ZooKeeper is away and others hold it, unless that is to have an end.
+async fn take(
+    controller: &Controller<'_>,
+    name: &str,
+    until: Option<Instant>,
+) -> Result<(ScalingOffice, Option<Vec<u8>>), Failure> {
     let client = controller.client.with_patience(None);
+    let mut held_by = None;
     loop {
-        let wait = |holder: &str| tracing::info!("{holder} controls the machines of this cluster; waiting");
-        match client.take_scaling_office(name, wait).await {
+        let wait = |holder: &str| {
+            tracing::info!("{holder} controls the machines of this cluster; waiting");
+            held_by = Some(holder.to_owned());
+        };
+        let taking = client.take_scaling_office(name, wait);
+        let taken = match until {
+            Some(until) => time::timeout_at(until, taking).await,
+            None => Ok(taking.await),
+        };
+        let Ok(taken) = taken else {
+            return Err(match held_by {
+                Some(holder) => Failure::failed(format!("{holder} controls the machines of this cluster")),
+                None => Failure::unreachable("ZooKeeper has not answered in time"),
+            });
+        };
+        match taken {
             Ok(taken) => {
                 tracing::info!(
                     cluster = client.cluster_name(),
@@ -316,6 +390,8 @@ mod tests {
             parsed(&[&base, more].concat()).unwrap().goals().map_err(|error| error.to_string())
         };
         assert_eq!(goals(&["--min", "2"]).unwrap().min, 2);
+        let many = parsed(&["--connector", "x", "--max", "2001"]).unwrap().goals().unwrap_err();
+        assert!(many.to_string().contains("up to 2000"), "{many}");
         for (more, part) in [
             (&["--min", "4"][..], "--min 4"),
             (&["--budget", "-1"], "--budget"),
@@ -334,14 +410,25 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_counts_from_a_time_that_has_come() {
+        let now = unix_ms(SystemTime::now());
+        assert!((now..now + 60_000).contains(&past("now").unwrap()));
+        assert_eq!(past("2020-01-01T00:00:00Z"), Ok(1_577_836_800_000));
+        assert!(past("2999-01-01T00:00:00Z").unwrap_err().contains("not come yet"));
+        assert!(past("90m").unwrap_err().contains("or now"));
+        let base = ["--connector", "x", "--max", "3", "--budget-from", "now"];
+        assert!(parsed(&base).unwrap_err().contains("--budget"));
+    }
+
+    #[test]
     fn a_deadline_is_a_time_or_one_from_now_on() {
         let now = unix_ms(SystemTime::now());
         let in_two_hours = deadline("2h").unwrap();
         assert!((now + 7_200_000..now + 7_260_000).contains(&in_two_hours));
         assert_eq!(deadline("2999-01-01T00:00:00Z"), Ok(32_472_144_000_000));
-        for (text, part) in
-            [("2020-01-01T00:00:00Z", "has passed"), ("six", "90m"), ("", "90m"), ("18:00", "90m")]
-        {
+        // The controller is started again, and its jobs are late.
+        assert_eq!(deadline("2020-01-01T00:00:00Z"), Ok(1_577_836_800_000));
+        for (text, part) in [("0", "90m"), ("six", "90m"), ("", "90m"), ("18:00", "90m")] {
             let said = deadline(text).unwrap_err();
             assert!(said.contains(part), "{text}: {said}");
         }

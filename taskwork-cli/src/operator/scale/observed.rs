@@ -10,7 +10,7 @@ use taskwork::{
 use taskwork_scale::{
     connector::{MachineId, Offer},
     fleet::{MachineNow, NodeSeen, Standing, State},
-    policy::{JobSeen, MachineSeen, MachineState, Observation, OfferSeen},
+    policy::{JobSeen, MachineSeen, MachineState, Observation, OfferSeen, Place},
 };
 
 /// The jobs that a controller works for.
@@ -23,6 +23,15 @@ pub(in crate::operator) struct Scope {
 }
 
 impl Scope {
+    /// Returns a word that differs for other jobs.
+    pub(super) fn purpose(&self) -> String {
+        match (&self.job, &self.program) {
+            (Some(job), _) => format!("job {job}"),
+            (None, Some(program)) => format!("program {program}"),
+            (None, None) => "all jobs".to_owned(),
+        }
+    }
+
     fn has_job(&self, id: &str, job: &JobNow) -> bool {
         let program = job.about.record.as_deref().map(|record| record.program.as_str());
         self.job.as_ref().is_none_or(|only| only.as_str() == id)
@@ -53,6 +62,7 @@ pub(super) fn nodes(snapshot: &Snapshot) -> Vec<NodeSeen> {
         Some(NodeSeen {
             node: name.clone(),
             machine: member.labels.get("machine").and_then(|id| id.parse::<MachineId>().ok()),
+            offer: member.labels.get("offer").map(str::to_owned),
             draining: now.draining,
             leads: !now.leads.is_empty(),
             working: working.contains(name.as_str()),
@@ -61,6 +71,12 @@ pub(super) fn nodes(snapshot: &Snapshot) -> Vec<NodeSeen> {
         })
     });
     seen.collect()
+}
+
+/// Returns the names of the members that cannot be read: one of a newer version may be among them.
+pub(super) fn unread(snapshot: &Snapshot) -> Vec<String> {
+    let unread = snapshot.members.iter().filter(|(_, now)| now.member.is_none());
+    unread.map(|(name, _)| name.clone()).collect()
 }
 
 /// Returns what the policy is told.
@@ -105,6 +121,7 @@ pub(in crate::operator) fn of_cluster(snapshot: &Snapshot, scope: &Scope) -> Obs
             reported(figures.requests.saturating_sub(figures.steals), job)
         }),
         jobs: running().map(|(id, job)| job_seen(id, job)).collect(),
+        unread_members: count(snapshot.members.values().filter(|now| now.member.is_none())),
         waiting_jobs: count(
             jobs().filter(|(_, job)| matches!(job.about.stage, Stage::NoNodes | Stage::Queued)),
         ),
@@ -139,6 +156,11 @@ fn machine_seen(machine: &MachineNow, snapshot: &Snapshot) -> MachineSeen {
             Standing::Joined | Standing::Working => MachineState::Working,
             Standing::Draining | Standing::Ending => MachineState::Leaving,
             _ => MachineState::Starting,
+        },
+        place: match machine.standing {
+            Standing::Requested if machine.is_listed => Place::Queued,
+            Standing::Requested => Place::Asked,
+            _ => Place::There,
         },
         requested_ms: machine.since_ms.or(joined_ms).unwrap_or(snapshot.cluster.at_ms),
         billed_since_ms: machine.since_ms,
@@ -209,5 +231,39 @@ mod tests {
         assert_eq!((all.workers, all.busy), (8, None), "one leaves; nobody has reported");
         let scope = Scope { program: Some("tsp".to_owned()), job: None };
         assert_eq!(of_cluster(&snapshot, &scope).workers, 4);
+    }
+
+    #[test]
+    fn members_of_a_newer_version_are_named() {
+        let (path, newer) = member("n02", "tsp", r#"{"machine": "k-0.2", "offer": "small"}"#);
+        let newer = newer.replace(r#""format": 2"#, r#""format": 99"#);
+        let (other, text) = member("n01", "tsp", r#"{"machine": "k-0.1", "offer": "small"}"#);
+        let snapshot = snapshot(&[(&path, &newer), (&other, &text)]);
+        assert_eq!(unread(&snapshot), ["n02"]);
+        assert_eq!(of_cluster(&snapshot, &Scope::default()).unread_members, 1);
+        let nodes = nodes(&snapshot);
+        assert_eq!((nodes.len(), nodes[0].offer.as_deref()), (1, Some("small")));
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_apart() {
+        let snapshot = snapshot(&[]);
+        let place = |standing, is_listed| {
+            let machine = MachineNow {
+                id: "m".to_owned(),
+                offer: "small".to_owned(),
+                standing,
+                is_listed,
+                since_ms: None,
+                nodes: Vec::new(),
+                workers: 0,
+                leads: false,
+                zone: None,
+            };
+            machine_seen(&machine, &snapshot).place
+        };
+        assert_eq!(place(Standing::Requested, true), Place::Queued);
+        assert_eq!(place(Standing::Requested, false), Place::Asked);
+        assert_eq!(place(Standing::Booting, true), Place::There);
     }
 }

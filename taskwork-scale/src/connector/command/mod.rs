@@ -10,7 +10,8 @@
 //! where `state` is `requested`, `running`, `ending`, `gone` or `failed` (then `why` says more); all but `id`,
 //! `offer` and `state` may be missing. In the environment of `create` there are `TASKWORK_CLUSTER`, and
 //! `TASKWORK_LABELS`, which is to be in the environment of the node, like `TASKWORK_MACHINE`, which is the id of
-//! the machine.
+//! the machine. In that of `list` there is `TASKWORK_DRY_RUN` if it is called by somebody who only looks, and it may
+//! change nothing then.
 //!
 //! `create` with a key that it knows creates nothing; it is repeated whenever its answer was lost. The exit code 0
 //! says that it is done; 75 that there are no more machines at present, and nothing was done; 78, 126 and 127 that
@@ -31,6 +32,9 @@ use super::{
     CALL_MAX, Calling, Connector, Key, MACHINES_MAX, Machine, MachineId, MachineState, Offer, Refusal,
     file::{Common, LABELS_VARIABLE},
 };
+
+/// The variable of the environment in which `list` finds that it may change nothing, files of its own included.
+const LOOK_VARIABLE: &str = "TASKWORK_DRY_RUN";
 
 /// The number of machines that one call of `terminate` ends.
 const TERMINATED_MAX: usize = 100;
@@ -126,8 +130,11 @@ impl Command {
         Ok(machines.into_iter().map(|machine| machine.id).collect())
     }
 
-    async fn list_now(&self) -> Result<Vec<Machine>, Refusal> {
-        let environment = [("TASKWORK_CLUSTER", self.common.cluster.as_str())];
+    async fn list_now(&self, only_look: bool) -> Result<Vec<Machine>, Refusal> {
+        let mut environment = vec![("TASKWORK_CLUSTER", self.common.cluster.as_str())];
+        if only_look {
+            environment.push((LOOK_VARIABLE, "1"));
+        }
         let text = self.list.run(&[], &environment).await?;
         read(&self.list, &text)
     }
@@ -188,7 +195,11 @@ impl Connector for Command {
     }
 
     fn list(&self) -> Calling<'_, Vec<Machine>> {
-        Box::pin(self.list_now())
+        Box::pin(self.list_now(false))
+    }
+
+    fn look(&self) -> Calling<'_, Vec<Machine>> {
+        Box::pin(self.list_now(true))
     }
 
     fn terminate<'a>(&'a self, machines: &'a [MachineId]) -> Calling<'a, ()> {

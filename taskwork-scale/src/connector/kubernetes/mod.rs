@@ -13,6 +13,9 @@
 //! meanwhile: it is changed by differences.
 //!
 //! A pod that is lost or evicted is replaced by Kubernetes itself, under the key of the lost one.
+//!
+//! The pods of a Deployment are those that its own `ReplicaSet`s keep, and not all that have the labels by which it
+//! selects: the number of replicas does not count the others, and they are nobody's to end here.
 
 mod access;
 mod api;
@@ -76,7 +79,7 @@ pub(super) struct Kubernetes {
 struct Patience {
     /// For a whole call.
     call: Duration,
-    /// For the pods of a request. Those that come later are listed.
+    /// For the pods of a request, which need not run. Later it is asked for again.
     pods: Duration,
     /// Until pods that are missing because Kubernetes refuses them are not asked for any more.
     refused: Duration,
@@ -163,15 +166,36 @@ impl Kubernetes {
             Ok(Some((replicas, ledger)))
         })
         .await?;
+        // From now on the number is raised, so whatever goes wrong leaves that open.
+        let outcome = self.pods_of(name, key, began).await;
+        outcome.unwrap_or_else(|refusal| Err(Refusal::unknown(refusal.message)))
+    }
+
+    /// Waits for the pods of a request that was made. The outer refusal says that nobody knows what has become of it,
+    /// the inner one that it was withdrawn.
+    async fn pods_of(
+        &self,
+        name: &str,
+        key: &Key,
+        began: Instant,
+    ) -> Result<Result<Vec<MachineId>, Refusal>, Refusal> {
         loop {
-            let deployment = self.api.deployment(name).await?;
-            let pods = self.api.pods(&deployment.selector).await?;
+            let (deployment, pods) = self.look_at(name).await?;
             let there = deployment.ledger.pods_of(key, &pods);
             let waited = began.elapsed();
-            if there.len() >= deployment.ledger.count(key) as usize || waited >= self.patience.pods {
-                let there = there.into_iter().map(Pod::id).collect();
+            let count = deployment.ledger.count(key) as usize;
+            if there.len() >= count || waited >= self.patience.pods {
+                let there = there.into_iter().map(Pod::id).collect::<Result<Vec<_>, _>>()?;
                 self.note_keys(&deployment, &pods).await?;
-                return there;
+                if there.len() >= count {
+                    return Ok(Ok(there));
+                }
+                // Pods without a machine would be there: those that make pods are away. To ask again under this key is
+                // harmless, under another one it would make twice as many once they are back.
+                return Err(Refusal::unknown(format!(
+                    "Kubernetes has made {} of {count} pods of the Deployment {name} so far",
+                    there.len()
+                )));
             }
             if let Some(why) = deployment.refused.as_ref().filter(|_| waited >= self.patience.refused) {
                 return self.withdraw(name, key, why).await;
@@ -180,11 +204,23 @@ impl Kubernetes {
         }
     }
 
-    /// Takes back what was asked for and Kubernetes refuses to make, so that it is not made at some time later, when
-    /// nobody wants it any more.
-    async fn withdraw(&self, name: &str, key: &Key, why: &str) -> Result<Vec<MachineId>, Refusal> {
+    /// Reads a Deployment, and the pods that its own `ReplicaSet`s keep.
+    async fn look_at(&self, name: &str) -> Result<(Deployment, Vec<Pod>), Refusal> {
         let deployment = self.api.deployment(name).await?;
-        let pods = self.api.pods(&deployment.selector).await?;
+        let mut pods = self.api.pods(&deployment.selector).await?;
+        pods.retain(|pod| pod.is_of(name));
+        Ok((deployment, pods))
+    }
+
+    /// Takes back what was asked for and Kubernetes refuses to make, so that it is not made at some time later, when
+    /// nobody wants it any more. The inner refusal is for what was taken back as a whole.
+    async fn withdraw(
+        &self,
+        name: &str,
+        key: &Key,
+        why: &str,
+    ) -> Result<Result<Vec<MachineId>, Refusal>, Refusal> {
+        let (deployment, pods) = self.look_at(name).await?;
         let there: Vec<MachineId> =
             deployment.ledger.pods_of(key, &pods).into_iter().map(Pod::id).collect::<Result<_, _>>()?;
         let kept = u32::try_from(there.len()).unwrap_or(u32::MAX);
@@ -195,18 +231,20 @@ impl Kubernetes {
         })
         .await?;
         if !there.is_empty() {
-            return Ok(there);
+            return Ok(Ok(there));
         }
         let message = format!("Kubernetes makes no pods of the Deployment {name}: {why}");
-        Err(if why.contains("quota") { Refusal::exhausted(message) } else { Refusal::wrong(message) })
+        Ok(Err(if why.contains("quota") { Refusal::exhausted(message) } else { Refusal::wrong(message) }))
     }
 
-    async fn list_pods(&self) -> Result<Vec<Machine>, Refusal> {
+    /// Lists all pods, and notes at them of which requests they are unless it is only to look.
+    async fn list_pods(&self, only_look: bool) -> Result<Vec<Machine>, Refusal> {
         let mut machines = Vec::new();
         for offer in &self.common.offers {
-            let deployment = self.api.deployment(&self.deployments[&offer.name]).await?;
-            let pods = self.api.pods(&deployment.selector).await?;
-            self.note_keys(&deployment, &pods).await?;
+            let (deployment, pods) = self.look_at(&self.deployments[&offer.name]).await?;
+            if !only_look {
+                self.note_keys(&deployment, &pods).await?;
+            }
             let mut keys = deployment.ledger.assign(&pods);
             for pod in &pods {
                 machines.push(Machine {
@@ -232,8 +270,7 @@ impl Kubernetes {
     async fn end_pods(&self, machines: &[MachineId]) -> Result<(), Refusal> {
         let wanted: BTreeSet<&str> = machines.iter().map(MachineId::as_str).collect();
         for name in self.deployments.values() {
-            let deployment = self.api.deployment(name).await?;
-            let pods = self.api.pods(&deployment.selector).await?;
+            let (_, pods) = self.look_at(name).await?;
             let ending: Vec<&Pod> =
                 pods.iter().filter(|pod| wanted.contains(pod.name.as_str()) && !pod.is_ending).collect();
             // Some at a time, so that what a call that is given up has done need not be done again.
@@ -307,7 +344,11 @@ impl Connector for Kubernetes {
     }
 
     fn list(&self) -> Calling<'_, Vec<Machine>> {
-        Box::pin(self.bounded(self.list_pods()))
+        Box::pin(self.bounded(self.list_pods(false)))
+    }
+
+    fn look(&self) -> Calling<'_, Vec<Machine>> {
+        Box::pin(self.bounded(self.list_pods(true)))
     }
 
     fn terminate<'a>(&'a self, machines: &'a [MachineId]) -> Calling<'a, ()> {

@@ -20,11 +20,13 @@ pub(super) struct Pod {
     pub(super) is_ending: bool,
     /// Whether it has ended for good: nothing of it works any more, and it is replaced already.
     pub(super) is_over: bool,
+    /// The `ReplicaSet` that keeps it, with the mark of the template that both are made from.
+    replica_set: Option<(String, String)>,
     phase: String,
     /// Why it is not as it should be.
     why: String,
-    /// Whether its program runs.
-    is_running: bool,
+    /// Whether a container of it was started already, or cannot be.
+    was_tried: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -48,6 +50,21 @@ struct RawMetadata {
     deletion_timestamp: Option<String>,
     #[serde(default)]
     annotations: Option<serde_json::Map<String, serde_json::Value>>,
+    #[serde(default)]
+    labels: Option<serde_json::Map<String, serde_json::Value>>,
+    #[serde(default)]
+    owner_references: Option<Vec<RawOwner>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawOwner {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    name: String,
+    /// Whether it is the one that keeps the object.
+    #[serde(default)]
+    controller: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -64,10 +81,28 @@ struct RawStatus {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct RawContainer {
     #[serde(default)]
     state: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    restart_count: u32,
 }
+
+impl RawContainer {
+    /// Returns whether it was started already, or cannot be: what its machine does then is no waiting for a place.
+    fn was_tried(&self) -> bool {
+        let why = self.state.get("waiting").and_then(|waiting| waiting.get("reason")?.as_str());
+        let waits = self.state.is_empty() || self.state.contains_key("waiting");
+        !waits || self.restart_count > 0 || why.is_some_and(|why| !WAITS.contains(&why))
+    }
+}
+
+/// The reasons for which a container waits that is on its way. All others are errors.
+const WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+/// The label by which a Deployment tells its templates apart: the end of the name of the `ReplicaSet` of each.
+const TEMPLATE: &str = "pod-template-hash";
 
 /// Reasons for which a pod is taken away, so that its end is no failure.
 const TAKEN: [&str; 6] = ["Evicted", "Preempting", "Shutdown", "NodeShutdown", "Terminated", "NodeLost"];
@@ -77,9 +112,9 @@ const REASON_CHARS_MAX: usize = 200;
 
 impl From<RawPod> for Pod {
     fn from(RawPod { metadata, status }: RawPod) -> Self {
-        let containers = &status.container_statuses;
-        let is_running =
-            !containers.is_empty() && containers.iter().all(|one| one.state.contains_key("running"));
+        let keeper = metadata.owner_references.into_iter().flatten();
+        let keeper = keeper.into_iter().find(|it| it.controller == Some(true) && it.kind == "ReplicaSet");
+        let template = metadata.labels.as_ref().and_then(|all| all.get(TEMPLATE)?.as_str());
         let key = metadata.annotations.as_ref().and_then(|all| all.get(KEY)?.as_str()?.parse().ok());
         Self {
             key,
@@ -88,7 +123,8 @@ impl From<RawPod> for Pod {
             created_ms: metadata.creation_timestamp.as_deref().and_then(milliseconds),
             is_ending: metadata.deletion_timestamp.is_some(),
             is_over: matches!(status.phase.as_str(), "Failed" | "Succeeded"),
-            is_running: status.phase == "Running" && is_running,
+            replica_set: keeper.zip(template).map(|(keeper, template)| (keeper.name, template.to_owned())),
+            was_tried: status.container_statuses.iter().any(RawContainer::was_tried),
             why: format!("{} {}", status.reason, status.message),
             phase: status.phase,
         }
@@ -120,11 +156,21 @@ impl Pod {
         }
         if self.is_ending || was_ended {
             MachineState::Ending
-        } else if self.is_running {
-            MachineState::Running
-        } else {
+        } else if matches!(self.phase.as_str(), "" | "Pending") && !self.was_tried {
             MachineState::Requested
+        } else {
+            // Also if its program ends again and again: its node has its time to join, and no more.
+            MachineState::Running
         }
+    }
+
+    /// Returns whether it is kept by a `ReplicaSet` of this Deployment. Labels do not tell that: those of another
+    /// Deployment, or of a pod that somebody has started by hand, may have all that the Deployment selects by.
+    pub(super) fn is_of(&self, deployment: &str) -> bool {
+        let of = self.replica_set.as_ref();
+        of.is_some_and(|(name, template)| {
+            name.strip_prefix(deployment).and_then(|rest| rest.strip_prefix('-')) == Some(template.as_str())
+        })
     }
 
     /// Returns whether it counts among the replicas.

@@ -5,6 +5,9 @@
 //! numbers are used again. It leads a process group of its own, so that a Ctrl-C for the controller does not reach
 //! it; it is ended by SIGTERM, and by SIGKILL after a grace period.
 //!
+//! Files are written to disk and processes started in threads of their own: a slow disk must not keep the controller from
+//! its other work, such as the heartbeats to ZooKeeper.
+//!
 //! ```text
 //!   <folder>/<cluster>/<key>.<number>.json   which process it is
 //!                      <key>.<number>.log    what it has said
@@ -18,10 +21,11 @@ mod tests;
 use std::{
     collections::BTreeMap,
     fs::{self, OpenOptions},
+    io,
     os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -61,9 +65,13 @@ const fn grace() -> u32 {
     75
 }
 
+/// The connector to the processes of this machine.
+#[derive(Debug)]
+pub(super) struct Local(Arc<Processes>);
+
 /// Processes of this machine.
 #[derive(Debug)]
-pub(super) struct Local {
+struct Processes {
     common: Common,
     settings: Settings,
     records: Records,
@@ -72,7 +80,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Opens the connector, and creates its folder.
+    /// Opens the connector. Its folder is created with the first machine.
     ///
     /// # Errors
     /// What is wrong with the settings.
@@ -88,11 +96,33 @@ impl Local {
             }
         }
         let folder = common.path(&settings.folder).join(&common.cluster);
-        let made = fs::create_dir_all(&folder).and_then(|()| fs::canonicalize(&folder));
-        let folder = made.map_err(|error| format!("folder {}: {error}", folder.display()))?;
-        Ok(Self { common, settings, records: Records::new(folder), children: Mutex::default() })
+        let settled = settled(&folder).map_err(|error| format!("folder {}: {error}", folder.display()))?;
+        let (records, children) = (Records::new(settled), Mutex::default());
+        Ok(Self(Arc::new(Processes { common, settings, records, children })))
     }
 
+    /// Does something that may take its time.
+    fn apart<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&Processes) -> Result<T, Refusal> + Send + 'static,
+    ) -> Calling<'_, T> {
+        let processes = Arc::clone(&self.0);
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || what(&processes)).await;
+            done.unwrap_or_else(|error| Err(Refusal::unknown(format!("it broke off: {error}"))))
+        })
+    }
+}
+
+/// Returns a path by which a folder is known whoever asks for it, whether it is there already or not.
+fn settled(folder: &Path) -> io::Result<PathBuf> {
+    let whole = std::path::absolute(folder)?;
+    let there = whole.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"));
+    let rest = whole.strip_prefix(there).unwrap_or(Path::new(""));
+    Ok(fs::canonicalize(there)?.join(rest))
+}
+
+impl Processes {
     fn children(&self) -> MutexGuard<'_, BTreeMap<MachineId, Child>> {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,6 +130,9 @@ impl Local {
     fn create_now(&self, name: &str, count: u32, key: &Key) -> Result<Vec<MachineId>, Refusal> {
         let offer =
             self.common.offer(name).ok_or_else(|| Refusal::wrong(format!("there is no offer {name:?}")))?;
+        let folder = self.records.folder();
+        fs::create_dir_all(folder)
+            .map_err(|error| Refusal::wrong(format!("folder {}: {error}", folder.display())))?;
         let mut ids = Vec::new();
         for number in 0..count {
             let id: MachineId = format!("{key}.{number}")
@@ -120,23 +153,31 @@ impl Local {
     /// Starts a process unless that was done before.
     fn ensure_started(&self, offer: &Offer, id: &MachineId, key: &Key) -> Result<(), Refusal> {
         let failed =
-            |error: std::io::Error| Refusal::unknown(format!("{}: {error}", self.records.file(id).display()));
+            |error: io::Error| Refusal::unknown(format!("{}: {error}", self.records.file(id).display()));
         let new = Record::new(offer.name.clone(), key.clone(), now_ms());
-        let mut record = self.records.begin(id, new).map_err(failed)?;
+        let (mut record, is_new) = self.records.begin(id, new).map_err(failed)?;
         if record.state != State::Starting {
             return Ok(());
         }
         // An earlier controller may have been killed between the start and the note about it.
-        record.state = match self.find(id) {
+        let found = if is_new { None } else { self.found(&Process::all(RECORD_VARIABLE), id) };
+        record.state = match found {
             Some(process) => State::Running(process),
-            None => self.start(offer, id)?,
+            None => match self.start(offer, id) {
+                Ok(state) => state,
+                Err(refusal) => {
+                    // Nothing was started, so there is nothing to be found again.
+                    self.records.remove(id).map_err(failed)?;
+                    return Err(refusal);
+                }
+            },
         };
         self.records.write(id, &record).map_err(failed)
     }
 
-    /// Finds the process of a machine that was started and not noted.
-    fn find(&self, id: &MachineId) -> Option<Process> {
-        Process::find(RECORD_VARIABLE, self.records.file(id).as_os_str().as_bytes())
+    /// Finds the process of a machine that was started and not noted, among those of this machine.
+    fn found(&self, all: &BTreeMap<Vec<u8>, Process>, id: &MachineId) -> Option<Process> {
+        all.get(self.records.file(id).as_os_str().as_bytes()).cloned()
     }
 
     fn start(&self, offer: &Offer, id: &MachineId) -> Result<State, Refusal> {
@@ -160,7 +201,7 @@ impl Local {
             .process_group(0)
             .spawn();
         let mut child = started.map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::OutOfMemory => {
+            io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
                 Refusal::exhausted(format!("{program} cannot be started now: {error}"))
             }
             _ => Refusal::wrong(format!(
@@ -176,17 +217,26 @@ impl Local {
         Ok(State::Running(process))
     }
 
-    fn list_now(&self) -> Result<Vec<Machine>, Refusal> {
+    /// Lists the processes. Unless it is only to look, it is noted what has become of them, and those that do not end in
+    /// their time are killed.
+    fn list_now(&self, only_look: bool) -> Result<Vec<Machine>, Refusal> {
         let now_ms = now_ms();
         let records = self
             .records
-            .all(now_ms)
+            .all(now_ms, only_look)
             .map_err(|error| Refusal::unknown(format!("{}: {error}", self.records.folder().display())))?;
         let mut machines = Vec::new();
+        // Read once for all of them, since each process of the machine is looked at.
+        let is_open = records.iter().any(|(_, record)| record.state == State::Starting);
+        let running = if is_open { Process::all(RECORD_VARIABLE) } else { BTreeMap::new() };
         for (id, mut record) in records {
             let before = record.state.clone();
-            self.look(&id, &mut record, now_ms);
-            if record.state != before {
+            self.look(&id, &mut record, &running);
+            if only_look {
+                // Nothing is noted.
+            } else if record.state == before {
+                self.kill_if_due(&id, &record, now_ms);
+            } else {
                 self.records.write(&id, &record).map_err(|error| {
                     Refusal::unknown(format!("{}: {error}", self.records.file(&id).display()))
                 })?;
@@ -205,11 +255,20 @@ impl Local {
         Ok(machines)
     }
 
+    /// Kills a process that has not ended in its time.
+    fn kill_if_due(&self, id: &MachineId, record: &Record, now_ms: u64) {
+        let State::Ending { process, since_ms } = &record.state else { return };
+        if now_ms.saturating_sub(*since_ms) > u64::from(self.settings.grace_s) * 1000 {
+            tracing::warn!(machine = %id, "the process has not ended in its grace period, and is killed");
+            process.signal(Signal::SIGKILL);
+        }
+    }
+
     /// Looks what has become of a process.
-    fn look(&self, id: &MachineId, record: &mut Record, now_ms: u64) {
+    fn look(&self, id: &MachineId, record: &mut Record, running: &BTreeMap<Vec<u8>, Process>) {
         let process = match &record.state {
             State::Starting => {
-                if let Some(process) = self.find(id) {
+                if let Some(process) = self.found(running, id) {
                     record.state = State::Running(process);
                 }
                 return;
@@ -218,12 +277,6 @@ impl Local {
             State::Gone | State::Failed(_) => return,
         };
         if process.runs() {
-            if let State::Ending { since_ms, .. } = &record.state
-                && now_ms.saturating_sub(*since_ms) > u64::from(self.settings.grace_s) * 1000
-            {
-                tracing::warn!(machine = %id, "the process has not ended in its grace period, and is killed");
-                process.signal(Signal::SIGKILL);
-            }
             return;
         }
         let mut children = self.children();
@@ -247,9 +300,8 @@ impl Local {
 
     fn terminate_now(&self, ids: &[MachineId]) -> Result<(), Refusal> {
         for id in ids {
-            let failed = |error: std::io::Error| {
-                Refusal::unknown(format!("{}: {error}", self.records.file(id).display()))
-            };
+            let failed =
+                |error: io::Error| Refusal::unknown(format!("{}: {error}", self.records.file(id).display()));
             let Some(mut record) = self.records.read(id).map_err(failed)? else { continue };
             if let State::Running(process) = &record.state {
                 // A second SIGTERM would make a node hurry, so it is noted; a controller that is killed in between
@@ -265,19 +317,25 @@ impl Local {
 
 impl Connector for Local {
     fn offers(&self) -> &[Offer] {
-        &self.common.offers
+        &self.0.common.offers
     }
 
     fn create<'a>(&'a self, offer: &'a str, count: u32, key: &'a Key) -> Calling<'a, Vec<MachineId>> {
-        Box::pin(async move { self.create_now(offer, count, key) })
+        let (offer, key) = (offer.to_owned(), key.clone());
+        self.apart(move |processes| processes.create_now(&offer, count, &key))
     }
 
     fn list(&self) -> Calling<'_, Vec<Machine>> {
-        Box::pin(async move { self.list_now() })
+        self.apart(|processes| processes.list_now(false))
+    }
+
+    fn look(&self) -> Calling<'_, Vec<Machine>> {
+        self.apart(|processes| processes.list_now(true))
     }
 
     fn terminate<'a>(&'a self, machines: &'a [MachineId]) -> Calling<'a, ()> {
-        Box::pin(async move { self.terminate_now(machines) })
+        let machines = machines.to_vec();
+        self.apart(move |processes| processes.terminate_now(&machines))
     }
 }
 

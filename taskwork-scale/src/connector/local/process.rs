@@ -1,6 +1,6 @@
 //! Processes as the operating system lists them, told apart from later ones with the same number.
 
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 use nix::{
     sys::signal::{Signal, killpg},
@@ -33,17 +33,20 @@ impl Process {
         Some(Self { pid, began: status.began, boot: boot() })
     }
 
-    /// Finds the process that was started with this variable in its environment, and leads its group.
-    pub(super) fn find(name: &str, value: &[u8]) -> Option<Self> {
-        let wanted = [name.as_bytes(), b"=", value].concat();
-        let numbers = fs::read_dir("/proc").ok()?.flatten();
-        let mut pids = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        pids.find_map(|pid| {
+    /// Finds the processes that were started with this variable in their environment, and lead their groups, by its
+    /// values.
+    pub(super) fn all(name: &str) -> BTreeMap<Vec<u8>, Self> {
+        let start = [name.as_bytes(), b"="].concat();
+        let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        pids.filter_map(|pid| {
             let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-            let is_it = environment.split(|byte| *byte == 0).any(|entry| entry == wanted);
-            let leads = is_it && Status::read(i32::try_from(pid).ok()?)?.group == i32::try_from(pid).ok()?;
-            leads.then(|| Self::of(pid))?
+            let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(&*start))?;
+            let number = i32::try_from(pid).ok()?;
+            let leads = Status::read(number)?.group == number;
+            Some((value.to_vec(), leads.then(|| Self::of(pid))??))
         })
+        .collect()
     }
 
     /// Returns whether it still runs.

@@ -70,16 +70,18 @@ impl Records {
         self.folder.join(format!("{id}.log"))
     }
 
-    /// Writes a new record, or returns the one that is there.
-    pub(super) fn begin(&self, id: &MachineId, new: Record) -> io::Result<Record> {
+    /// Writes a new record, or returns the one that is there, and whether it is new.
+    pub(super) fn begin(&self, id: &MachineId, new: Record) -> io::Result<(Record, bool)> {
         let whole = self.beside(id, &new)?;
         // A link appears whole, and only if there is none: two controllers cannot both begin.
         let linked = fs::hard_link(&whole, self.file(id));
         fs::remove_file(&whole)?;
         match linked {
-            Ok(()) => Ok(new),
+            Ok(()) => Ok((new, true)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.read(id)?.ok_or_else(|| io::Error::other("the record has just been removed"))
+                let there = self.read(id)?;
+                let there = there.ok_or_else(|| io::Error::other("the record has just been removed"))?;
+                Ok((there, false))
             }
             Err(error) => Err(error),
         }
@@ -113,10 +115,22 @@ impl Records {
         }
     }
 
-    /// Reads all records but old ones, which are removed.
-    pub(super) fn all(&self, now_ms: u64) -> io::Result<Vec<(MachineId, Record)>> {
+    /// Removes a record and its log.
+    pub(super) fn remove(&self, id: &MachineId) -> io::Result<()> {
+        let _ = fs::remove_file(self.log(id));
+        fs::remove_file(self.file(id))
+    }
+
+    /// Reads all records but old ones, which are removed unless it is only to look.
+    pub(super) fn all(&self, now_ms: u64, only_look: bool) -> io::Result<Vec<(MachineId, Record)>> {
         let mut records = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            // It is created with the first machine.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(records),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
             let name = entry?.file_name();
             let Some(name) = name.to_str().and_then(|name| name.strip_suffix(".json")) else { continue };
             let Ok(id) = name.parse::<MachineId>() else { continue };
@@ -124,8 +138,9 @@ impl Records {
             let is_over = matches!(record.state, State::Starting | State::Gone | State::Failed(_));
             let age_ms = now_ms.saturating_sub(record.created_ms);
             if is_over && age_ms > KEPT_MS {
-                let _ = fs::remove_file(self.log(&id));
-                fs::remove_file(self.file(&id))?;
+                if !only_look {
+                    self.remove(&id)?;
+                }
             } else if !is_over || record.state == State::Starting || age_ms <= LISTED_MS {
                 records.push((id, record));
             }

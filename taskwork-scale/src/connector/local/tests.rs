@@ -40,12 +40,12 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        for (_, record) in self.local.records.all(0).unwrap_or_default() {
+        for (_, record) in self.local.0.records.all(0, true).unwrap_or_default() {
             if let State::Running(process) | State::Ending { process, .. } = record.state {
                 process.signal(Signal::SIGKILL);
             }
         }
-        for child in self.local.children().values_mut() {
+        for child in self.local.0.children().values_mut() {
             let _ = child.wait();
         }
     }
@@ -86,12 +86,12 @@ async fn a_key_stands_for_the_same_processes_also_for_the_next_controller() {
     // One more of the same request: only that is started.
     assert_eq!(next.create("small", 3, &key("t-0")).await.unwrap().len(), 3);
     for _ in 0..500 {
-        if fs::read_to_string(stage.local.records.log(&made[1])).unwrap().ends_with('\n') {
+        if fs::read_to_string(stage.local.0.records.log(&made[1])).unwrap().ends_with('\n') {
             break;
         }
         time::sleep(Duration::from_millis(20)).await;
     }
-    let log = fs::read_to_string(stage.local.records.log(&made[1])).unwrap();
+    let log = fs::read_to_string(stage.local.0.records.log(&made[1])).unwrap();
     assert_eq!(log, "here is t-0.1 with offer=small,price=0.5/h,zone=b\n");
 }
 
@@ -99,21 +99,21 @@ async fn a_key_stands_for_the_same_processes_also_for_the_next_controller() {
 async fn a_process_that_was_started_before_its_controller_could_note_it_is_found() {
     let stage = Stage::new("exec sleep 600", 5);
     let id = stage.local.create("small", 1, &key("t-1")).await.unwrap().remove(0);
-    let mut record = stage.local.records.read(&id).unwrap().unwrap();
+    let mut record = stage.local.0.records.read(&id).unwrap().unwrap();
     let before = record.state.clone();
     record.state = State::Starting;
-    stage.local.records.write(&id, &record).unwrap();
+    stage.local.0.records.write(&id, &record).unwrap();
     let next = stage.again("exec sleep 600", 5);
     next.create("small", 1, &key("t-1")).await.unwrap();
-    assert_eq!(stage.local.records.read(&id).unwrap().unwrap().state, before, "not a second one");
+    assert_eq!(stage.local.0.records.read(&id).unwrap().unwrap().state, before, "not a second one");
     // One that was never started is not listed, and is started when it is asked for again.
     let new = Record::new("small".to_owned(), key("t-2"), now_ms());
-    next.records.begin(&"t-2.0".parse().unwrap(), new).unwrap();
+    next.0.records.begin(&"t-2.0".parse().unwrap(), new).unwrap();
     assert_eq!(next.list().await.unwrap().len(), 1);
     next.create("small", 1, &key("t-2")).await.unwrap();
     assert_eq!(next.list().await.unwrap().len(), 2);
     next.terminate(&["t-2.0".parse().unwrap()]).await.unwrap();
-    for child in next.children().values_mut() {
+    for child in next.0.children().values_mut() {
         child.wait().unwrap();
     }
 }
@@ -132,7 +132,7 @@ async fn a_process_is_told_to_end_and_then_killed() {
     let deaf = Stage::new("trap '' TERM; echo deaf; while :; do sleep 0.1; done", 1);
     let made = deaf.local.create("small", 1, &key("t-0")).await.unwrap();
     for _ in 0..500 {
-        if !fs::read_to_string(deaf.local.records.log(&made[0])).unwrap().is_empty() {
+        if !fs::read_to_string(deaf.local.0.records.log(&made[0])).unwrap().is_empty() {
             break;
         }
         time::sleep(Duration::from_millis(20)).await;
@@ -155,12 +155,12 @@ async fn a_process_that_breaks_down_has_failed() {
 async fn another_process_of_the_same_number_is_left_alone() {
     let stage = Stage::new("exec sleep 600", 0);
     let id = stage.local.create("small", 1, &key("t-0")).await.unwrap().remove(0);
-    let mut record = stage.local.records.read(&id).unwrap().unwrap();
+    let mut record = stage.local.0.records.read(&id).unwrap().unwrap();
     let State::Running(process) = &record.state else { panic!("{record:?}") };
     let earlier = process.earlier();
     record.state = State::Running(earlier);
     let others = "t-9.0".parse().unwrap();
-    stage.local.records.write(&others, &record).unwrap();
+    stage.local.0.records.write(&others, &record).unwrap();
     stage.local.terminate(&[others]).await.unwrap();
     let listed = stage.local.list().await.unwrap();
     assert_eq!(listed[0].state, MachineState::Running, "{listed:?}");
@@ -176,7 +176,38 @@ async fn what_cannot_be_started_is_said() {
     let refused = connector.create("small", 1, &key("t-0")).await.unwrap_err();
     assert!(refused.why == Why::Wrong && refused.message.contains("no-such-program"), "{refused:?}");
     assert_eq!(connector.list().await.unwrap(), []);
+    let files = fs::read_dir(folder.path().join("m/demo")).unwrap();
+    assert_eq!(files.count(), 0, "nothing is left of what was not started");
     fs::write(folder.path().join("m/demo/t-5.0.json"), "{").unwrap();
     let refused = connector.list().await.unwrap_err();
     assert!(refused.message.contains("t-5.0.json"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn who_only_looks_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let local = open(folder.path(), "exec sleep 600", 5);
+    assert_eq!(local.look().await.unwrap(), []);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "not even a folder");
+
+    // A node that takes its time to leave, and a record whose process is gone; beside them somebody looks with no grace.
+    let stage = Stage::new("trap '' TERM; echo deaf; while :; do sleep 0.1; done", 600);
+    let made = stage.local.create("small", 1, &key("t-0")).await.unwrap();
+    stage.local.terminate(&made).await.unwrap();
+    let mut record = stage.local.0.records.read(&made[0]).unwrap().unwrap();
+    let State::Ending { process, since_ms } = &mut record.state else { panic!("{record:?}") };
+    (*since_ms, record.created_ms) = (0, 0);
+    let mut gone = Record::new("small".to_owned(), key("t-1"), 0);
+    gone.state = State::Running(process.earlier());
+    let process = process.clone();
+    stage.local.0.records.write(&made[0], &record).unwrap();
+    stage.local.0.records.write(&"t-1.0".parse().unwrap(), &gone).unwrap();
+    let old = Record { state: State::Gone, ..gone.clone() };
+    stage.local.0.records.write(&"t-2.0".parse().unwrap(), &old).unwrap();
+    let looking = stage.again("exec sleep 600", 0);
+    let states: Vec<_> = looking.look().await.unwrap().into_iter().map(|machine| machine.state).collect();
+    assert_eq!(states, [MachineState::Ending, MachineState::Gone]);
+    assert!(process.runs(), "it is not killed");
+    assert_eq!(stage.local.0.records.read(&"t-1.0".parse().unwrap()).unwrap(), Some(gone));
+    assert_eq!(stage.local.0.records.read(&"t-2.0".parse().unwrap()).unwrap(), Some(old));
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! create     squeue: is there a job of this key? ─ no ─▶ sbatch --array=1-COUNT --comment=taskwork/KEY/OFFER
 //! list       squeue --array --states=all                 7_1, 7_2, 7_3: the ids of the machines
-//! terminate  scancel those that wait; SIGTERM to the batch scripts of those that run, which lets the nodes drain
+//! terminate  scancel those that wait; SIGTERM to the batch scripts of those that run, which lets the nodes drain, once;
+//!            scancel those that have not ended two minutes later
 //! ```
 //!
 //! Slurm forgets jobs some minutes after their end (`MinJobAge`), so only jobs that have ended longer ago are created
@@ -12,7 +13,12 @@
 mod answer;
 mod run;
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use serde::Deserialize;
 
@@ -44,6 +50,14 @@ pub(super) struct Settings {
     /// The folder of Slurm's commands, if they are not on the search path.
     #[serde(default)]
     commands: Option<PathBuf>,
+    /// The most nodes of one request, of which each is an array: `MaxArraySize` of the site less one.
+    #[serde(default = "array_max")]
+    array_max: u32,
+}
+
+/// Slurm's own limit unless it was changed.
+const fn array_max() -> u32 {
+    1000
 }
 
 /// The connector to Slurm, through its commands.
@@ -53,18 +67,36 @@ pub(super) struct Slurm {
     settings: Settings,
     script: PathBuf,
     job_name: String,
+    /// When machines were told to leave: a second signal would make their nodes hurry.
+    told: Mutex<BTreeMap<MachineId, Instant>>,
 }
+
+/// The time that a node has to leave before its job is cancelled: the longest drain, and some time to end. A controller
+/// that has begun anew does not know when that was, and tells it once more.
+const LEAVE_MAX: Duration = Duration::from_secs(120);
 
 /// The time limit of one command, of which a call needs at most three; a controller of Slurm that is being replaced
 /// is waited for by them.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(18);
 
-/// The most nodes of one request: Slurm's own limit for an array unless it was changed.
-const ARRAY_MAX: u32 = 1000;
-
 /// Options of `sbatch` by which jobs would not be found again, or would not be those of the script.
-const OWN_OPTIONS: [&str; 9] =
-    ["--array", "-a", "--comment", "--job-name", "-J", "--parsable", "--wait", "-W", "--wrap"];
+const OWN_OPTIONS: [&str; 9] = [
+    "--array",
+    "--clusters",
+    "--comment",
+    "--job-name",
+    "--parsable",
+    "--test-only",
+    "--uid",
+    "--wait",
+    "--wrap",
+];
+
+/// The same in one letter.
+const OWN_LETTERS: [char; 4] = ['a', 'J', 'M', 'W'];
+
+/// Options in one letter that take no value, and after which others may stand in the same word.
+const LETTERS_ALONE: [char; 9] = ['h', 'H', 'I', 'k', 'O', 'Q', 's', 'v', 'V'];
 
 /// Variables of a node that the connector sets itself.
 const OWN_VARIABLES: [&str; 3] = [MACHINE_VARIABLE, LABELS_VARIABLE, "TASKWORK_CLUSTER"];
@@ -85,11 +117,7 @@ impl Slurm {
             if common.offer(offer).is_none() {
                 return Err(format!("sbatch names the offer {offer:?}, which is not among the offers"));
             }
-            let is_own = |option: &&String| {
-                let name = option.split_once('=').map_or(option.as_str(), |(name, _)| name);
-                OWN_OPTIONS.contains(&name)
-            };
-            if let Some(option) = options.iter().find(is_own) {
+            if let Some(option) = options.iter().find(|option| is_own(option)) {
                 return Err(format!(
                     "sbatch of the offer {offer:?}: {option} is set by the connector itself"
                 ));
@@ -105,7 +133,10 @@ impl Slurm {
                 script.display()
             ));
         }
-        Ok(Self { common, settings, script, job_name })
+        if settings.array_max == 0 {
+            return Err("array_max 0: an array has at least one node".to_owned());
+        }
+        Ok(Self { common, settings, script, job_name, told: Mutex::default() })
     }
 
     fn offer(&self, name: &str) -> Result<&Offer, Refusal> {
@@ -121,7 +152,7 @@ impl Slurm {
         let said = self
             .run(
                 "squeue",
-                ["--noheader", "--array", "--me", "--states=all", &name, &format],
+                ["--noheader", "--array", "--me", "--all", "--states=all", &name, &format],
                 &BTreeMap::new(),
             )
             .await?;
@@ -152,14 +183,67 @@ impl Slurm {
         answer::submitted(&said.output, count)
     }
 
-    /// Cancels machines in this state, with these further options.
-    async fn scancel(&self, state: &str, options: &[&str], machines: &[MachineId]) -> Result<(), Refusal> {
+    /// Cancels machines, in this state or in any, with these further options.
+    async fn scancel(
+        &self,
+        state: Option<&str>,
+        options: &[&str],
+        machines: &[MachineId],
+    ) -> Result<(), Refusal> {
         let name = format!("--name={}", self.job_name);
-        let state = format!("--state={state}");
-        let words = [&name, &state].map(String::as_str).into_iter().chain(options.iter().copied());
+        let state = state.map(|state| format!("--state={state}"));
+        let words = [Some(&name), state.as_ref()].into_iter().flatten().map(String::as_str);
+        let words = words.chain(options.iter().copied());
         let words = words.chain(machines.iter().map(MachineId::as_str));
         let said = self.run("scancel", words, &BTreeMap::new()).await?;
         answer::cancelled(said.success, &said.error)
+    }
+
+    /// Returns those that are to be told to leave now, and those that have had their time; the others still have some.
+    fn due(&self, machines: &[MachineId], now: Instant) -> (Vec<MachineId>, Vec<MachineId>) {
+        let mut told = self.told();
+        let (mut first, mut overdue) = (Vec::new(), Vec::new());
+        for machine in machines {
+            match told.get(machine) {
+                None => {
+                    told.insert(machine.clone(), now);
+                    first.push(machine.clone());
+                }
+                Some(at) if now.saturating_duration_since(*at) > LEAVE_MAX => overdue.push(machine.clone()),
+                Some(_) => {}
+            }
+        }
+        (first, overdue)
+    }
+
+    fn told(&self) -> MutexGuard<'_, BTreeMap<MachineId, Instant>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn end(&self, machines: &[MachineId], now: Instant) -> Result<(), Refusal> {
+        let (first, overdue) = self.due(machines, now);
+        if !first.is_empty() {
+            let told = self.tell(&first).await;
+            if told.is_err() {
+                self.told().retain(|machine, _| !first.contains(machine));
+            }
+            told?;
+        }
+        if overdue.is_empty() {
+            return Ok(());
+        }
+        tracing::warn!(
+            machines = overdue.len(),
+            "jobs whose nodes have not left in their time are cancelled"
+        );
+        self.scancel(None, &[], &overdue).await
+    }
+
+    async fn tell(&self, machines: &[MachineId]) -> Result<(), Refusal> {
+        // Those that wait have nobody to get a signal. They may begin meanwhile, so they come first.
+        self.scancel(Some("PENDING"), &[], machines).await?;
+        self.scancel(Some("SUSPENDED"), &[], machines).await?;
+        self.scancel(Some("RUNNING"), &["--signal=TERM", "--batch"], machines).await
     }
 
     async fn run(
@@ -180,15 +264,20 @@ impl Connector for Slurm {
         &self.common.offers
     }
 
+    fn request_max(&self) -> u32 {
+        self.settings.array_max
+    }
+
     fn create<'a>(&'a self, offer: &'a str, count: u32, key: &'a Key) -> Calling<'a, Vec<MachineId>> {
         Box::pin(async move {
             let offer = self.offer(offer)?;
             if count == 0 {
                 return Ok(Vec::new());
             }
-            if count > ARRAY_MAX {
+            let most = self.settings.array_max;
+            if count > most {
                 return Err(Refusal::wrong(format!(
-                    "{count} nodes at once: an array of Slurm has at most {ARRAY_MAX}"
+                    "{count} nodes at once: an array has at most {most}; see array_max in the connector's file"
                 )));
             }
             let jobs = self.squeue().await?;
@@ -202,6 +291,15 @@ impl Connector for Slurm {
     }
 
     fn list(&self) -> Calling<'_, Vec<Machine>> {
+        Box::pin(async move {
+            let machines = answer::machines(&self.squeue().await?)?;
+            let listed: BTreeSet<&MachineId> = machines.iter().map(|machine| &machine.id).collect();
+            self.told().retain(|machine, _| listed.contains(machine));
+            Ok(machines)
+        })
+    }
+
+    fn look(&self) -> Calling<'_, Vec<Machine>> {
         Box::pin(async move { answer::machines(&self.squeue().await?) })
     }
 
@@ -215,12 +313,19 @@ impl Connector for Slurm {
             if machines.is_empty() {
                 return Ok(());
             }
-            // Those that wait have nobody to get a signal. They may begin meanwhile, so they come first.
-            self.scancel("PENDING", &[], machines).await?;
-            self.scancel("SUSPENDED", &[], machines).await?;
-            self.scancel("RUNNING", &["--signal=TERM", "--batch"], machines).await
+            self.end(machines, Instant::now()).await
         })
     }
+}
+
+/// Returns whether an argument of `sbatch` is an option that the connector sets itself, or one of an abbreviation, or
+/// one that is joined to its value: `--job-n=x`, `-Jx`.
+fn is_own(argument: &str) -> bool {
+    let name = argument.split_once('=').map_or(argument, |(name, _)| name);
+    if let Some(letters) = name.strip_prefix('-').filter(|letters| !letters.starts_with('-')) {
+        return letters.trim_start_matches(LETTERS_ALONE).starts_with(OWN_LETTERS);
+    }
+    name.len() > 2 && OWN_OPTIONS.iter().any(|own| own.starts_with(name))
 }
 
 /// Returns whether a word needs no quotes anywhere.

@@ -1,6 +1,13 @@
 //! Runs a command of Slurm to its end, within a time and with an output that are bounded.
 
-use std::{collections::BTreeMap, io, path::Path, process::Stdio, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    io,
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
@@ -21,6 +28,34 @@ pub(super) struct Said {
     pub(super) error: String,
 }
 
+/// Variables that set options of the commands by which jobs would not be found again, as they begin.
+const HIDING: [&str; 9] = [
+    "SQUEUE_",
+    "SCANCEL_",
+    "SLURM_CLUSTERS",
+    "SBATCH_ARRAY_INX",
+    "SBATCH_CLUSTERS",
+    "SBATCH_JOB_NAME",
+    "SBATCH_TEST_ONLY",
+    "SBATCH_WAIT",
+    "SBATCH_WRAP",
+];
+
+/// Returns a command with an environment but for what would hide jobs.
+pub(super) fn command(
+    program: &Path,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Command {
+    let hides = |name: &OsStr| {
+        let name = name.to_string_lossy();
+        // To wait for nodes is another matter than to wait for the end of the job.
+        name != "SBATCH_WAIT_ALL_NODES" && HIDING.iter().any(|start| name.starts_with(start))
+    };
+    let mut command = Command::new(program);
+    command.env_clear().envs(environment.into_iter().filter(|(name, _)| !hides(name)));
+    command
+}
+
 /// Runs a command. It is killed if it takes too long.
 pub(super) async fn run(
     program: &Path,
@@ -29,7 +64,7 @@ pub(super) async fn run(
     timeout: Duration,
 ) -> Result<Said, Refusal> {
     let shown = program.display();
-    let mut child = Command::new(program)
+    let mut child = command(program, std::env::vars_os())
         .args(words)
         .envs(environment)
         // Times in seconds since 1970, instead of local ones.

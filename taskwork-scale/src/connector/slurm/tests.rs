@@ -268,6 +268,55 @@ async fn those_that_wait_are_cancelled_and_those_that_run_are_told_to_leave() {
     assert_eq!(slurm.called().len(), 3);
 }
 
+/// A second SIGTERM lets a node hurry, and one that hangs needs more than that.
+#[tokio::test]
+async fn a_node_is_told_once_and_cancelled_when_it_has_had_its_time() {
+    let slurm = Imitation::new(&[("scancel", "")]);
+    let connector = slurm.slurm();
+    let [one, other] = ["7_1", "7_2"].map(|id| id.parse::<MachineId>().expect("an id"));
+    let began = Instant::now();
+    connector.end(std::slice::from_ref(&one), began).await.expect("it is done");
+    assert_eq!(slurm.called().len(), 3);
+    let both = [one, other];
+    connector.end(&both, began + Duration::from_secs(30)).await.expect("it is done");
+    let called = slurm.called();
+    assert!(called[3..].iter().all(|line| line.ends_with(" 7_2")) && called.len() == 6, "{called:?}");
+    connector.end(&both, began + Duration::from_secs(121)).await.expect("it is done");
+    let called = slurm.called();
+    assert!(called[6..] == ["scancel --name=taskwork-demo 7_1".to_owned()], "{called:?}");
+
+    // Nobody was told if the command has failed.
+    let slurm = Imitation::new(&[("scancel", "echo 'scancel: error: access denied' >&2; exit 1")]);
+    let connector = slurm.slurm();
+    connector.end(&both, began).await.expect_err("it has failed");
+    assert_eq!(connector.due(&both, began).0, both);
+}
+
+#[test]
+fn options_that_only_look_like_own_ones_are_taken() {
+    let slurm = Imitation::new(&[]);
+    let options =
+        ["--partition=long", "-p", "a-J", "--wait-all-nodes=1", "--wckey=x", "--mem=4G", "-c8", "--"];
+    slurm.open(serde_json::json!({"sbatch": {"cpu": options}})).expect("they are for the user to choose");
+}
+
+#[tokio::test]
+async fn variables_that_would_hide_jobs_do_not_reach_the_commands() {
+    let slurm = Imitation::new(&[("squeue", "env > \"$0.env\"")]);
+    let squeue = slurm.0.path().join("squeue");
+    let given =
+        ["SQUEUE_PARTITION", "SLURM_CLUSTERS", "SBATCH_ARRAY_INX", "SCANCEL_USER", "SLURM_CONF", "SBATCH_X"];
+    let given = given.map(|name| (name.into(), "here".into()));
+    let mut command = run::command(&squeue, given);
+    assert!(command.status().await.expect("it runs").success());
+    let environment = fs::read_to_string(slurm.0.path().join("squeue.env")).expect("its environment");
+    let has = |name: &str| environment.lines().any(|line| line.starts_with(&format!("{name}=")));
+    assert!(has("SLURM_CONF") && has("SBATCH_X"), "{environment}");
+    for name in ["SQUEUE_PARTITION", "SLURM_CLUSTERS", "SBATCH_ARRAY_INX", "SCANCEL_USER"] {
+        assert!(!has(name), "{name} in {environment}");
+    }
+}
+
 #[tokio::test]
 async fn a_command_that_hangs_floods_or_is_missing_is_reported() {
     let slurm = Imitation::new(&[("squeue", "exec sleep 600")]);
@@ -296,6 +345,18 @@ fn settings_that_cannot_work_are_refused_at_once() {
             "--comment=mine is set by the connector itself",
         ),
         (serde_json::json!({"sbatch": {"cpu": ["-a", "1-4"]}}), "-a is set by the connector itself"),
+        (serde_json::json!({"sbatch": {"cpu": ["-a1-4"]}}), "-a1-4 is set by the connector itself"),
+        (serde_json::json!({"sbatch": {"cpu": ["-Jmine"]}}), "-Jmine is set by the connector itself"),
+        (serde_json::json!({"sbatch": {"cpu": ["-HJmine"]}}), "-HJmine is set by the connector itself"),
+        (serde_json::json!({"sbatch": {"cpu": ["-M", "b"]}}), "-M is set by the connector itself"),
+        (
+            serde_json::json!({"sbatch": {"cpu": ["--clusters=b"]}}),
+            "--clusters=b is set by the connector itself",
+        ),
+        (serde_json::json!({"sbatch": {"cpu": ["--comm=x"]}}), "--comm=x is set by the connector itself"),
+        (serde_json::json!({"sbatch": {"cpu": ["--job-n", "x"]}}), "--job-n is set by the connector itself"),
+        (serde_json::json!({"sbatch": {"cpu": ["--uid=0"]}}), "--uid=0 is set by the connector itself"),
+        (serde_json::json!({"array_max": 0}), "array_max 0"),
         (serde_json::json!({"script": "/no/such.sbatch"}), "/no/such.sbatch"),
         (serde_json::json!({"environment": {"TASKWORK_MACHINE": "x"}}), "TASKWORK_MACHINE"),
         (serde_json::json!({"partition": "long"}), "unknown field `partition`"),

@@ -134,9 +134,19 @@ fn a_pod_has_the_state_of_its_program() {
     assert_eq!(state(&deleted, false), MachineState::Ending);
     let pending = json!({"status": {"phase": "Pending", "containerStatuses": []}});
     assert_eq!(state(&pending, false), MachineState::Requested);
+    let waits = |why: &str, restarts: u32| {
+        let container = json!({"state": {"waiting": {"reason": why}}, "restartCount": restarts});
+        state(&json!({"status": {"phase": "Pending", "containerStatuses": [container]}}), false)
+    };
+    assert_eq!(waits("ContainerCreating", 0), MachineState::Requested);
+    // It never joins, and is ended for that.
+    assert_eq!(waits("ContainerCreating", 1), MachineState::Running);
+    for why in ["CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"] {
+        assert_eq!(waits(why, 0), MachineState::Running, "{why}");
+    }
     let crashes =
         json!({"status": {"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}});
-    assert_eq!(state(&crashes, false), MachineState::Requested, "it never joins, and is ended for that");
+    assert_eq!(state(&crashes, false), MachineState::Running);
     let evicted = json!({"status": {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}});
     assert_eq!(state(&evicted, false), MachineState::Gone, "to be taken away is no failure");
     let broken = json!({"status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "x".repeat(9999)}});

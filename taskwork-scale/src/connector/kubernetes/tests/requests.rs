@@ -31,7 +31,9 @@ fn deployment(replicas: u32, ledger: &Value) -> String {
 fn pods(names: &[&str]) -> Value {
     let pod = |name: &&str| {
         json!({
-            "metadata": {"name": name, "uid": format!("u-{name}"), "creationTimestamp": "2026-11-25T00:00:00Z"},
+            "metadata": {"name": name, "uid": format!("u-{name}"), "creationTimestamp": "2026-11-25T00:00:00Z",
+                "labels": {"pod-template-hash": "5d4f"},
+                "ownerReferences": [{"kind": "ReplicaSet", "name": "nodes-5d4f", "controller": true}]},
             "status": {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]},
         })
     };
@@ -107,6 +109,88 @@ async fn pods_are_ended_by_cost_number_and_deletion() {
     assert_eq!(patch["spec"]["replicas"], 1, "p3 is gone already");
     assert_eq!(delete.line, "DELETE /api/v1/namespaces/search/pods/p2");
     assert!(delete.body.contains(r#""preconditions":{"uid":"u-p2"}"#), "{}", delete.body);
+}
+
+/// A new release as docs/operating.md has it: a second Deployment, whose pods have the labels of the first one, too.
+#[tokio::test]
+async fn pods_of_others_with_the_same_labels_are_not_touched() {
+    let others = |names: &[&str]| {
+        let mut all = pods(names);
+        let items = all["items"].as_array_mut().expect("pods");
+        items[1]["metadata"]["ownerReferences"][0]["name"] = "nodes-2-5d4f".into();
+        // Somebody has started it by hand.
+        items[2]["metadata"]["ownerReferences"] = Value::Null;
+        items[3]["metadata"]["ownerReferences"][0]["controller"] = false.into();
+        all
+    };
+    let fake = Fake::start(None, move |asked| {
+        if asked.line.starts_with("GET") && asked.line.contains("/pods?") {
+            answer(200, &others(&["p1", "second", "debug", "guest"]).to_string())
+        } else {
+            answer(200, &deployment(1, &Value::Null))
+        }
+    })
+    .await;
+    let connector = proxied(&fake);
+    let machines = connector.list().await.expect("it is read");
+    assert_eq!(machines.iter().map(|machine| machine.id.as_str()).collect::<Vec<_>>(), ["p1"]);
+    let ids = ["second", "debug", "guest"].map(|id| id.parse::<MachineId>().expect("an id"));
+    connector.terminate(&ids).await.expect("there is nothing to do");
+    assert!(fake.asked().iter().all(|asked| asked.line.starts_with("GET")), "{:?}", fake.asked());
+}
+
+#[tokio::test]
+async fn who_only_looks_notes_nothing() {
+    let fake = Fake::start(None, |asked| {
+        if asked.line.contains("/pods?") {
+            answer(200, &pods(&["p1"]).to_string())
+        } else {
+            answer(200, &deployment(1, &json!({"base": 0, "requests": [{"key": "k", "count": 1}]})))
+        }
+    })
+    .await;
+    let machines = proxied(&fake).look().await.expect("it is read");
+    assert_eq!(machines[0].key, Some(key("k")));
+    assert!(fake.asked().iter().all(|asked| asked.line.starts_with("GET")), "{:?}", fake.asked());
+    proxied(&fake).list().await.expect("it is read");
+    assert!(fake.asked().iter().any(|asked| asked.line.starts_with("PATCH")), "{:?}", fake.asked());
+}
+
+/// Kubernetes itself does not answer requests for pods now, so they would come later.
+#[tokio::test]
+async fn pods_that_are_not_made_yet_are_asked_for_under_the_same_key() {
+    let fake = Fake::start(None, |asked| {
+        if asked.line.contains("/pods?") {
+            answer(200, &pods(&["p1"]).to_string())
+        } else {
+            answer(200, &deployment(2, &json!({"base": 0, "requests": [{"key": "k", "count": 2}]})))
+        }
+    })
+    .await;
+    let refusal = proxied(&fake).create("pods", 2, &key("k")).await.expect_err("one is missing");
+    assert!(refusal.why == Why::Unknown && refusal.message.contains("1 of 2 pods"), "{refusal}");
+}
+
+/// The number was raised, so that the next try must have the same key.
+#[tokio::test]
+async fn what_is_refused_after_the_number_was_raised_leaves_open_whether_it_was_done() {
+    for status in [401, 403, 404] {
+        let fake = Fake::start(None, move |asked| match asked.number {
+            0 => answer(200, &deployment(1, &Value::Null)),
+            1 => answer(200, &deployment(3, &Value::Null)),
+            _ => answer(status, r#"{"message": "no"}"#),
+        })
+        .await;
+        let refusal = proxied(&fake).create("pods", 2, &key("k")).await.expect_err("it is refused");
+        assert_eq!(refusal.why, Why::Unknown, "{status}: {refusal}");
+        let before = Fake::start(None, move |asked| match asked.number {
+            0 => answer(200, &deployment(1, &Value::Null)),
+            _ => answer(status, r#"{"message": "no"}"#),
+        })
+        .await;
+        let refusal = proxied(&before).create("pods", 2, &key("k")).await.expect_err("it is refused");
+        assert_eq!(refusal.why, Why::Wrong, "{status}: nothing was done: {refusal}");
+    }
 }
 
 #[tokio::test]
