@@ -376,8 +376,9 @@ impl Controller<'_> {
                 tracing::info!(node, %machine, "a node is asked to leave");
                 let asked = match node.parse::<NodeId>() {
                     Ok(id) => {
-                        let asked = self.client.with_patience(Some(ACT_MAX)).drain(id).await;
-                        asked.map_err(|error| (error.kind() != ErrorKind::Unreachable, error.to_string()))
+                        // Again after an answer that was lost, it would leave at once.
+                        let asked = self.client.with_patience(Some(ACT_MAX)).drain_once(id).await;
+                        asked.map(drop).map_err(|error| (error.kind() != ErrorKind::Unreachable, error.to_string()))
                     }
                     Err(error) => Err((true, format!("{error}"))),
                 };
