@@ -15,6 +15,9 @@ use crate::{
 /// The packages that simulate several hosts on one machine.
 const NETWORK_PACKAGES: &[&str] = &["iproute2", "nftables"];
 
+/// The packages by which scripts of `deploy/` read JSON.
+const SCRIPT_PACKAGES: &[&str] = &["jq"];
+
 /// The packages that check the models.
 const MODEL_PACKAGES: &[&str] = &["gcc", "libc6-dev", "spin"];
 
@@ -31,7 +34,8 @@ const SLURM_PACKAGES: &[&str] = &["munge", "slurm-client", "slurmctld", "slurmd"
 pub(crate) fn run(long: bool) -> Result<()> {
     // The programs that tests start besides those of the workspace.
     install::debian_packages(
-        &[zk_server::PACKAGES, NETWORK_PACKAGES, MODEL_PACKAGES, monitoring::PACKAGES].concat(),
+        &[zk_server::PACKAGES, NETWORK_PACKAGES, MODEL_PACKAGES, SCRIPT_PACKAGES, monitoring::PACKAGES]
+            .concat(),
     )?;
     if long {
         install::debian_packages(&[BROWSER_PACKAGES, SLURM_PACKAGES, axe::PACKAGES].concat())?;

@@ -378,7 +378,9 @@ impl Controller<'_> {
                     Ok(id) => {
                         // Again after an answer that was lost, it would leave at once.
                         let asked = self.client.with_patience(Some(ACT_MAX)).drain_once(id).await;
-                        asked.map(drop).map_err(|error| (error.kind() != ErrorKind::Unreachable, error.to_string()))
+                        asked
+                            .map(drop)
+                            .map_err(|error| (error.kind() != ErrorKind::Unreachable, error.to_string()))
                     }
                     Err(error) => Err((true, format!("{error}"))),
                 };
