@@ -233,7 +233,9 @@ mod tests {
             documents.add(name, "").unwrap();
         }
         let mut missing = Vec::new();
-        for (name, file) in documents.iter().filter(|(name, _)| name.ends_with(".md")) {
+        for (name, file) in
+            documents.iter().filter(|(name, _)| Path::new(name).extension().is_some_and(|end| end == "md"))
+        {
             let folder = Path::new(name).parent().unwrap();
             for link in links(std::str::from_utf8(&file.bytes).unwrap()) {
                 let mut path = folder.to_owned();
