@@ -264,7 +264,7 @@ fn a_time_is_divided_among_hours_and_nothing_is_lost() {
     assert_eq!(divided(HOUR / 2..3 * HOUR, 5), [(0, 1), (1, 2), (2, 2)]);
     assert_eq!(divided(7..7, 3), [(0, 3)]);
     assert_eq!(divided(HOUR..HOUR, 3), [(1, 3)]);
-    assert_eq!(divided(9..7, 0), []);
+    assert_eq!(divided(Range { start: 9, end: 7 }, 0), []);
     // However long it is.
     let ages = divided(0..u64::MAX, u64::MAX);
     assert_eq!(ages.len(), HOURS_MAX);
