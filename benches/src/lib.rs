@@ -8,6 +8,7 @@ pub mod bulk;
 pub mod cluster;
 pub mod dataflow;
 pub mod elastic;
+pub mod kept;
 pub mod ledger;
 pub mod walk;
 pub mod programs;

@@ -77,6 +77,9 @@ struct Processes {
     records: Records,
     /// Those that this process has started, which only it may wait for.
     children: Mutex<BTreeMap<MachineId, Child>>,
+    /// Held by the call that is being done. One that is given up goes on in its thread, and the next one must not find its
+    /// work half done.
+    turn: Mutex<()>,
 }
 
 impl Local {
@@ -97,18 +100,22 @@ impl Local {
         }
         let folder = common.path(&settings.folder).join(&common.cluster);
         let settled = settled(&folder).map_err(|error| format!("folder {}: {error}", folder.display()))?;
-        let (records, children) = (Records::new(settled), Mutex::default());
-        Ok(Self(Arc::new(Processes { common, settings, records, children })))
+        let (records, children, turn) = (Records::new(settled), Mutex::default(), Mutex::default());
+        Ok(Self(Arc::new(Processes { common, settings, records, children, turn })))
     }
 
-    /// Does something that may take its time.
+    /// Does something that may take its time, after what was begun before it.
     fn apart<T: Send + 'static>(
         &self,
         what: impl FnOnce(&Processes) -> Result<T, Refusal> + Send + 'static,
     ) -> Calling<'_, T> {
         let processes = Arc::clone(&self.0);
         Box::pin(async move {
-            let done = tokio::task::spawn_blocking(move || what(&processes)).await;
+            let done = tokio::task::spawn_blocking(move || {
+                let _turn = processes.turn.lock().unwrap_or_else(PoisonError::into_inner);
+                what(&processes)
+            });
+            let done = done.await;
             done.unwrap_or_else(|error| Err(Refusal::unknown(format!("it broke off: {error}"))))
         })
     }

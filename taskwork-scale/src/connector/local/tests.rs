@@ -211,3 +211,25 @@ async fn who_only_looks_changes_nothing() {
     assert_eq!(stage.local.0.records.read(&"t-1.0".parse().unwrap()).unwrap(), Some(gone));
     assert_eq!(stage.local.0.records.read(&"t-2.0".parse().unwrap()).unwrap(), Some(old));
 }
+
+#[tokio::test]
+async fn a_call_waits_for_one_that_is_still_being_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let local = open(folder.path(), "exec sleep 600", 5);
+    let (begin, begun) = tokio::sync::oneshot::channel();
+    let (open_gate, gate) = std::sync::mpsc::channel::<()>();
+    let mut slow = local.apart(move |_| {
+        begin.send(()).unwrap();
+        gate.recv().map_err(|_| Refusal::unknown("nobody has opened the gate"))
+    });
+    tokio::select! {
+        early = &mut slow => panic!("{early:?}"),
+        begun = begun => begun.unwrap(),
+    }
+    let mut listing = local.list();
+    let listed = tokio::time::timeout(Duration::from_millis(200), &mut listing).await;
+    assert!(listed.is_err(), "{listed:?}");
+    open_gate.send(()).unwrap();
+    slow.await.unwrap();
+    assert_eq!(listing.await.unwrap(), []);
+}
