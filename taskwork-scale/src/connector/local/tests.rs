@@ -227,7 +227,7 @@ async fn a_call_waits_for_one_that_is_still_being_done() {
         begun = begun => begun.unwrap(),
     }
     let mut listing = local.list();
-    let listed = tokio::time::timeout(Duration::from_millis(200), &mut listing).await;
+    let listed = time::timeout(Duration::from_millis(200), &mut listing).await;
     assert!(listed.is_err(), "{listed:?}");
     open_gate.send(()).unwrap();
     slow.await.unwrap();
