@@ -60,6 +60,19 @@ pub(super) struct Durable {
     pub(super) marks: Marks,
 }
 
+impl Durable {
+    /// Returns the members that have what calls have written whose ends are being recorded: others see it, and copy it,
+    /// only afterwards.
+    pub(super) fn members_with_ends(&self) -> BTreeSet<Member> {
+        let members = |after: &After| match after {
+            After::Written { members, .. } => members.clone(),
+            After::Ignored { member, .. } => vec![*member],
+            After::Failed(_) => Vec::new(),
+        };
+        self.recording.values().flat_map(members).collect()
+    }
+}
+
 /// How a call has ended that is not run a second time.
 #[derive(Debug)]
 pub(super) struct Once {

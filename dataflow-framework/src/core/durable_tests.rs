@@ -413,3 +413,70 @@ fn when_all_leave_what_has_ended_is_recorded_although_a_call_goes_on() {
     assert_eq!(now.preserved, [version(0, 0)]);
     assert_eq!(to_do(&mut graph), ToDo::default(), "once");
 }
+
+/// Makes a call that the program reads, and another one that reads the same, whose result it keeps.
+fn read_by_the_program(graph: &mut Graph) {
+    call(graph, 0, &[], Options::DEFAULT);
+    let [(member, 0)] = to_do(graph).assigned[..] else { panic!("it can begin") };
+    graph.ended(0, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+    if matches!(graph.want(version(0, 0)), Input::Awaited) {
+        copy_all(graph);
+    }
+    graph.unwant(version(0, 0));
+    call(graph, 1, &[0], Options::DEFAULT);
+    graph.release(version(0, 0));
+    let [(member, 1)] = to_do(graph).assigned[..] else { panic!("it can begin") };
+    graph.ended(1, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
+}
+
+/// Makes the copies that are to be made, and returns what else was to be done.
+fn copy_all(graph: &mut Graph) -> ToDo {
+    let mut all = ToDo::default();
+    loop {
+        let now = to_do(graph);
+        all.preserved.extend(now.preserved);
+        all.may_go.extend(now.may_go);
+        all.forgotten.extend(now.forgotten);
+        if now.copied.is_empty() {
+            return all;
+        }
+        now.copied.into_iter().for_each(|(to, copied)| graph.copied(copied, to));
+    }
+}
+
+#[test]
+fn when_all_leave_what_the_program_has_read_goes_to_the_journal_once() {
+    for mut order in
+        [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].map(|them| them.map(Member))
+    {
+        for is_quick in [true, false] {
+            let mut graph = graph();
+            read_by_the_program(&mut graph);
+            copy_all(&mut graph);
+            let mut all = Vec::new();
+            for leaving in &mut order {
+                graph.leaves(*leaving);
+                if is_quick {
+                    all.extend(copy_all(&mut graph).preserved);
+                }
+            }
+            all.extend(copy_all(&mut graph).preserved);
+            all.sort_unstable();
+            assert_eq!(all, [version(0, 0), version(1, 0)], "{order:?} {is_quick}");
+        }
+    }
+}
+
+#[test]
+fn what_the_program_has_read_is_kept_with_it_until_another_member_joins() {
+    let mut graph = Graph::new(true);
+    graph.records();
+    graph.joined(Member::HERE, Capacity::of_workers(1));
+    read_by_the_program(&mut graph);
+    assert_eq!(copy_all(&mut graph).forgotten, []);
+    graph.joined(THERE, Capacity::of_workers(1));
+    assert_eq!(copy_all(&mut graph).forgotten, [(Member::HERE, version(0, 0))]);
+    graph.lost(THERE);
+    copy_all(&mut graph);
+    assert_eq!(graph.figures().repeated, 0, "the program does not need it any more");
+}

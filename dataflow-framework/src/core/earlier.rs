@@ -60,7 +60,7 @@ impl Graph {
                 let copies = earlier.copies.entry(id.slot);
                 copies.or_insert_with(|| Copies { members: Vec::new(), bytes }).add(member);
                 if self.members.is_leaving(member) {
-                    self.rescue_earlier();
+                    self.rescue_one_of_earlier(id);
                 }
             } else {
                 // Of a run before that.
@@ -270,20 +270,27 @@ impl Graph {
         if !self.members.any_leaves() {
             return;
         }
-        let mut all = Vec::new();
-        for (call, Earlier { mark, copies, .. }) in &self.earlier {
-            for (slot, Copies { members, bytes }) in copies {
-                let id = VersionId { call: *call, slot: *slot };
-                let all_leave = members.iter().all(|member| self.members.is_leaving(*member));
-                if all_leave && !self.copying.contains_key(&id) {
-                    all.push((Source { version: id, mark: *mark, members: members.clone() }, *bytes));
-                }
-            }
+        let slots = |(call, earlier): (&CallId, &Earlier)| {
+            let call = *call;
+            earlier.copies.keys().map(|slot| VersionId { call, slot: *slot }).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = self.earlier.iter().flat_map(slots).collect();
+        for id in all {
+            self.rescue_one_of_earlier(id);
         }
-        for (source, bytes) in all {
-            if let Some(to) = self.members.stays(bytes) {
-                self.copy(source, to);
-            }
+    }
+
+    fn rescue_one_of_earlier(&mut self, id: VersionId) {
+        let Some(Earlier { mark, copies, .. }) = self.earlier.get(&id.call) else { return };
+        let Some(Copies { members, bytes }) = copies.get(&id.slot) else { return };
+        let all_leave = members.iter().all(|member| self.members.is_leaving(*member));
+        if !all_leave || self.copying.contains_key(&id) {
+            return;
+        }
+        let (source, bytes) = (Source { version: id, mark: *mark, members: members.clone() }, *bytes);
+        match self.members.stays(bytes) {
+            Some(to) => self.copy(source, to),
+            None => self.preserve(source, bytes),
         }
     }
 
@@ -296,7 +303,7 @@ impl Graph {
         }
         if self.is_copied(id, member) {
             // That member may leave by now, too.
-            self.rescue_earlier();
+            self.rescue_one_of_earlier(id);
         }
     }
 

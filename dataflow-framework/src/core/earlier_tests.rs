@@ -185,6 +185,37 @@ fn what_the_program_has_read_is_kept_by_another_member() {
 }
 
 #[test]
+fn what_a_leaving_member_keeps_goes_to_another_one_though_calls_have_read_it() {
+    let mut graph = graph();
+    graph.joined(Member(2), Capacity::of_workers(1));
+    call(&mut graph, 0, &[]);
+    assert_eq!(assigned(&mut graph), [0]);
+    written(&mut graph, 0, Member::HERE);
+    graph.want(version(0, 0));
+    graph.unwant(version(0, 0));
+    // It may be needed to make again what that writes.
+    call(&mut graph, 1, &[version(0, 0)]);
+    graph.release(version(0, 0));
+    assert_eq!(assigned(&mut graph), [1]);
+    written(&mut graph, 1, Member::HERE);
+    let copied = graph.actions().into_iter().find_map(|action| match action {
+        Action::Copy(to, source) if source.version == version(0, 0) => Some(to),
+        _ => None,
+    });
+    let keeper = copied.expect("another member is to keep it");
+    graph.copied(version(0, 0), keeper);
+    assert!(graph.kept.has(version(0, 0), keeper));
+    graph.actions();
+    graph.leaves(keeper);
+    let actions = graph.actions();
+    let other = Member(3 - keeper.0);
+    let is_copied = |action: &Action| matches!(action, Action::Copy(to, source) if *to == other && source.version == version(0, 0));
+    assert!(actions.iter().any(is_copied), "{actions:?}");
+    graph.copied(version(0, 0), other);
+    assert!(graph.kept.has(version(0, 0), other));
+}
+
+#[test]
 fn what_the_program_has_read_stays_kept_when_its_keeper_tells_late_that_it_has_it() {
     let marks = chain(&mut graph(), 1);
     let (kept, held) = (version(0, 0), Held { version: version(0, 0), mark: marks[0], bytes: 8 });

@@ -456,6 +456,7 @@ impl Graph {
         if self.is_copied(id, member) {
             // That member may leave by now, too.
             self.rescue(id);
+            self.rescue_kept(id);
         }
     }
 
@@ -505,8 +506,11 @@ impl Graph {
     /// Notes that a member has a version.
     pub(super) fn is_there(&mut self, id: VersionId, member: Member, bytes: u64) {
         let Some(version) = self.versions.get_mut(&id) else {
-            // When its call was run again, it was not needed.
-            return self.actions.push(Action::Forget(member, id));
+            // When its call was run again, it was not needed; but it may be kept there.
+            if !self.kept.has(id, member) {
+                self.actions.push(Action::Forget(member, id));
+            }
+            return;
         };
         match &mut version.state {
             State::Present(copies) => {

@@ -206,6 +206,13 @@ impl Members {
         self.known.values().any(|load| !load.is_leaving)
     }
 
+    /// Tells that a member was given something for others, or to keep it.
+    pub(super) fn is_given(&mut self, member: Member, bytes: u64) {
+        if let Some(load) = self.known.get_mut(&member) {
+            load.rescued += bytes;
+        }
+    }
+
     fn give(&mut self, bytes: u64, may: impl Fn(Member) -> bool) -> Option<Member> {
         let staying = self.known.iter_mut().filter(|(member, load)| !load.is_leaving && may(**member));
         let (member, load) = staying.min_by_key(|(_, load)| load.rescued)?;
@@ -213,19 +220,25 @@ impl Members {
         Some(*member)
     }
 
-    /// Returns the members that leave and may go now: all that have no calls if everything `is_copied` that others
-    /// need, or all if nobody else is there and it `can_be_lost`. If nobody stays, that of the program is the last one.
-    /// Each is returned once.
-    pub(super) fn let_go(&mut self, is_copied: bool, can_be_lost: bool) -> Vec<Member> {
+    /// Returns the members that leave and may go now: all that have no calls, nor ends of calls that are `recording`, if
+    /// everything `is_copied` that others need, or all if nobody else is there and it `can_be_lost`. If nobody stays,
+    /// that of the program is the last one. Each is returned once.
+    pub(super) fn let_go(
+        &mut self,
+        is_copied: bool,
+        recording: &BTreeSet<Member>,
+        can_be_lost: bool,
+    ) -> Vec<Member> {
         let anybody_stays = self.anybody_stays();
         let is_lost = can_be_lost && !anybody_stays;
         let has_work = |load: &Load| load.assigned > 0 || load.lent > 0;
         let others_work = self.known.iter().any(|(member, load)| *member != Member::HERE && has_work(load));
+        let is_last_of_all = others_work || !recording.is_empty();
         let mut gone = Vec::new();
         for (member, load) in &mut self.known {
             // If nobody else is left to remember it, the program has to hear how the last call ends.
-            let must_stay = *member == Member::HERE && others_work && !anybody_stays;
-            let has_nothing = is_copied && !has_work(load) && !must_stay;
+            let must_stay = *member == Member::HERE && is_last_of_all && !anybody_stays;
+            let has_nothing = is_copied && !has_work(load) && !recording.contains(member) && !must_stay;
             if load.is_leaving && !load.may_go && (has_nothing || is_lost) {
                 load.may_go = true;
                 gone.push(*member);

@@ -187,5 +187,6 @@ impl Graph {
     pub(crate) fn joined(&mut self, member: Member, capacity: Capacity) {
         self.members.add(member, capacity);
         self.copy_everything_for_all_to(member);
+        self.can_keep(member);
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::{
+    durable::Durable,
     fact::Fact,
     graph::{Action, Graph},
     history::History,
     members::Member,
-    version::{Source, State, VersionId},
+    version::{Source, VersionId},
 };
 
 /// The maximum size of all versions that go to the journal when the last member leaves, in bytes. A little less than that
@@ -25,19 +26,19 @@ pub(super) struct Preserved {
 
 impl Graph {
     /// Has a version written to the journal, since all members leave.
-    pub(super) fn preserve(&mut self, id: VersionId) {
-        let Some(version) = self.versions.get(&id).filter(|_| self.durable.is_on) else { return };
-        let State::Present(copies) = &version.state else { return };
-        let is_in_journal = self.durable.ended.get(&id.call).is_some_and(|once| once.values.is_some());
-        let bytes = self.durable.preserved.bytes + copies.bytes;
-        if is_in_journal || self.durable.preserved.versions.contains(&id) || bytes > PRESERVED_BYTES_MAX {
+    pub(super) fn preserve(&mut self, source: Source, bytes: u64) {
+        let Durable { is_on, ended, preserved, .. } = &mut self.durable;
+        let Source { version, mark, .. } = source;
+        let is_in_journal = ended.get(&version.call).is_some_and(|once| once.values.is_some())
+            || preserved.versions.contains(&version);
+        let bytes = preserved.bytes + bytes;
+        if !*is_on || is_in_journal || bytes > PRESERVED_BYTES_MAX {
             return;
         }
-        let source = Source { version: id, mark: version.mark, members: copies.members.clone() };
-        if copies.members.contains(&Member::HERE) {
-            self.durable.preserved.versions.insert(id);
-            self.durable.preserved.bytes = bytes;
-            self.actions.push(Action::Preserve { version: id, mark: source.mark });
+        if source.members.contains(&Member::HERE) {
+            preserved.versions.insert(version);
+            preserved.bytes = bytes;
+            self.actions.push(Action::Preserve { version, mark });
         } else {
             self.copy(source, Member::HERE);
         }

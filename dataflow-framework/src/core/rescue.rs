@@ -64,6 +64,12 @@ impl AllKept {
         }
     }
 
+    /// Returns what a member keeps.
+    fn with(&self, member: Member) -> Vec<VersionId> {
+        let kept = self.versions.iter().filter(|(_, kept)| kept.member == member);
+        kept.map(|(id, _)| *id).collect()
+    }
+
     /// Returns whether a member keeps a version.
     pub(super) fn has(&self, id: VersionId, member: Member) -> bool {
         self.versions.get(&id).is_some_and(|kept| kept.member == member)
@@ -96,14 +102,47 @@ impl Graph {
             self.rescue(id);
         }
         self.rescue_earlier();
-        let kept = self.kept.versions.iter().filter(|(_, kept)| kept.member == member);
-        let kept: Vec<_> = kept.map(|(id, kept)| (*id, *kept)).collect();
-        for (id, Kept { mark, bytes, .. }) in kept {
-            // The program may need it again, since it was made again.
-            let is_known = self.versions.contains_key(&id) || self.copying.contains_key(&id);
-            if let Some(to) = self.members.other_stays(bytes).filter(|_| !is_known) {
-                self.copy(Source { version: id, mark, members: vec![member] }, to);
+        for id in self.kept.with(member) {
+            self.rescue_kept(id);
+        }
+    }
+
+    /// Tells that a member is there that was not. What is kept where the program runs, since nobody else was there, is
+    /// to be with another one.
+    pub(super) fn can_keep(&mut self, member: Member) {
+        if member == Member::HERE {
+            return;
+        }
+        for id in self.kept.with(Member::HERE) {
+            let Some(Kept { mark, bytes, .. }) = self.kept.versions.get(&id).copied() else { continue };
+            if !self.is_there_or_made_again(id) && !self.copying.contains_key(&id) {
+                self.members.is_given(member, bytes);
+                self.copy(Source { version: id, mark, members: vec![Member::HERE] }, member);
             }
+        }
+    }
+
+    /// Returns whether a version is there or will be, though nobody needed it when it was kept.
+    fn is_there_or_made_again(&self, id: VersionId) -> bool {
+        self.versions.get(&id).is_some_and(|version| !matches!(version.state, State::Gone))
+    }
+
+    /// Has a version copied that is kept, and with a member that leaves.
+    pub(super) fn rescue_kept(&mut self, id: VersionId) {
+        if !self.is_there_or_made_again(id) {
+            self.rescue_from_keeper(id);
+        }
+    }
+
+    fn rescue_from_keeper(&mut self, id: VersionId) {
+        let Some(Kept { member, mark, bytes }) = self.kept.versions.get(&id).copied() else { return };
+        if !self.members.is_leaving(member) || self.copying.contains_key(&id) {
+            return;
+        }
+        let source = Source { version: id, mark, members: vec![member] };
+        match self.members.other_stays(bytes).or_else(|| self.members.stays(bytes)) {
+            Some(to) => self.copy(source, to),
+            None => self.preserve(source, bytes),
         }
     }
 
@@ -122,10 +161,11 @@ impl Graph {
         {
             return;
         }
+        let bytes = copies.bytes;
         let source = Source { version: id, mark: version.mark, members: copies.members.clone() };
-        match self.members.stays(copies.bytes) {
+        match self.members.stays(bytes) {
             Some(to) => self.copy(source, to),
-            None => self.preserve(id),
+            None => self.preserve(source, bytes),
         }
     }
 
@@ -150,13 +190,12 @@ impl Graph {
     /// Notes that a member has a version that is not known any more. Returns whether it is to keep it.
     pub(super) fn is_kept_by(&mut self, id: VersionId, member: Member) -> bool {
         let is_awaited = self.copying.get(&id) == Some(&member);
-        let kept = self.kept.versions.get_mut(&id);
-        kept.is_some_and(|kept| {
-            if is_awaited {
-                kept.member = member;
-            }
-            kept.member == member
-        })
+        let Some(kept) = self.kept.versions.get_mut(&id) else { return false };
+        if is_awaited && kept.member != member {
+            let before = std::mem::replace(&mut kept.member, member);
+            self.actions.push(Action::Forget(before, id));
+        }
+        kept.member == member
     }
 
     /// Tells that a member could not get a version that it was to copy.
@@ -180,6 +219,7 @@ impl Graph {
         for id in lost {
             self.copying.remove(&id);
             self.rescue(id);
+            self.rescue_kept(id);
             self.forget_unless_needed(id);
         }
     }
@@ -205,7 +245,8 @@ impl Graph {
     /// Lets members go that leave, and have nothing that others need.
     pub(super) fn let_go(&mut self) {
         if self.members.any_leaves() {
-            let gone = self.members.let_go(self.copying.is_empty(), !self.durable.is_on);
+            let recording = self.durable.members_with_ends();
+            let gone = self.members.let_go(self.copying.is_empty(), &recording, !self.durable.is_on);
             // Not only when it goes: that is not waited for as long as a call may take.
             self.records_history();
             self.actions.extend(gone.into_iter().map(Action::LetGo));
@@ -232,21 +273,30 @@ impl Graph {
         let mut others = copies.members.iter().copied();
         let other = others.find(|member| *member != Member::HERE && !self.members.is_leaving(*member));
         if let Some(member) = other {
-            let before =
-                self.kept.insert(id, Kept { member, mark, bytes }).filter(|before| *before != member);
-            self.actions.extend(before.map(|before| Action::Forget(before, id)));
-            while let Some((first, kept)) = self.kept.pop_too_many() {
-                self.actions.push(Action::Forget(kept.member, first));
-            }
+            self.is_kept(id, Kept { member, mark, bytes });
             return Keeping::With(member);
         }
         let source = Source { version: id, mark, members: copies.members.clone() };
-        match self.members.other_stays(bytes) {
-            Some(to) => {
-                self.copy(source, to);
-                Keeping::UnderWay
-            }
-            None => Keeping::No,
+        if let Some(to) = self.members.other_stays(bytes) {
+            self.copy(source, to);
+            return Keeping::UnderWay;
+        }
+        // If all leave, too, the journal is to have it. Without one the program begins from the start.
+        if !self.durable.is_on {
+            return Keeping::No;
+        }
+        let is_here = copies.members.contains(&Member::HERE);
+        let member = if is_here { Member::HERE } else { copies.members[0] };
+        self.is_kept(id, Kept { member, mark, bytes });
+        self.rescue_from_keeper(id);
+        Keeping::With(member)
+    }
+
+    fn is_kept(&mut self, id: VersionId, kept: Kept) {
+        let before = self.kept.insert(id, kept).filter(|before| *before != kept.member);
+        self.actions.extend(before.map(|before| Action::Forget(before, id)));
+        while let Some((first, kept)) = self.kept.pop_too_many() {
+            self.actions.push(Action::Forget(kept.member, first));
         }
     }
 }
