@@ -123,7 +123,12 @@ fn once(links: u64, happens: impl Fn(&mut Scene)) {
     let result: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(result, expected, "{}", scene.cluster.logs());
     if scene.is_kept {
-        assert_eq!(runs_of_links(&book), [CHAINS; LINKS as usize], "{}", scene.cluster.logs());
+        assert_eq!(
+            runs_of_links(&book),
+            vec![CHAINS; usize::try_from(LINKS).unwrap()],
+            "{}",
+            scene.cluster.logs()
+        );
     }
     let notes: Vec<_> = lines(&book).into_iter().filter(|line| line.starts_with("note")).collect();
     let places = (0..LINKS).filter(|place| place % 4 == 1);
