@@ -14,6 +14,9 @@ use zk_server::Setup;
 /// What a record has when a second has passed.
 const TICK: &str = "\"what\":\"tick\"";
 
+/// What it has when the whole cluster was read.
+const FOUND: &str = "\"what\":\"found\"";
+
 /// Waits until the record in a folder contains a text, and then so many ticks.
 fn wait_for_record(dashboard: &mut Running, folder: &Path, text: &str, ticks: usize) {
     let deadline = Instant::now() + SOON;
@@ -32,6 +35,12 @@ fn wait_for_record(dashboard: &mut Running, folder: &Path, text: &str, ticks: us
     }
 }
 
+/// Returns how many records of a folder have read the whole cluster.
+fn complete_records(folder: &Path) -> usize {
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    files.filter(|file| fs::read_to_string(file).is_ok_and(|record| record.contains(FOUND))).count()
+}
+
 /// Returns the data that a page holds.
 fn held(file: &Path) -> Value {
     let page = fs::read_to_string(file).unwrap();
@@ -47,7 +56,7 @@ fn a_report_has_what_a_cluster_still_knows_and_more_if_it_was_recorded() {
     let record = folder.to_str().unwrap().to_owned();
     let mut dashboard =
         cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0", "--record", &record]).unwrap();
-    wait_for_record(&mut dashboard, &folder, "\"what\":\"found\"", 1);
+    wait_for_record(&mut dashboard, &folder, FOUND, 1);
     assert_eq!(cluster.run("tree", &["submit", "20", "--spin", "100", "--wait"]).unwrap().code, 0);
     wait_for_record(&mut dashboard, &folder, "\\\"state\\\":\\\"done\\\"", 4);
     drop(dashboard);
@@ -82,4 +91,52 @@ fn a_report_has_what_a_cluster_still_knows_and_more_if_it_was_recorded() {
     assert!(compared["b"]["ran_s"].is_f64() && compared["a"]["rate_most"].is_null(), "{compared}");
     let table = run(&["compare", "0", &format!("{record}:0")]);
     assert!(table.code == 0 && table.out.contains("requests to ZooKeeper"), "{}", table.err);
+}
+
+#[test]
+fn a_job_is_reported_whole_though_its_observer_was_killed() {
+    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
+    let folder = cluster.folder().join("record");
+    let record = folder.to_str().unwrap().to_owned();
+    let observe = ["dashboard", "--listen", "127.0.0.1:0", "--record", &record];
+    let mut first = cluster.begin("taskwork", &observe).unwrap();
+    wait_for_record(&mut first, &folder, FOUND, 1);
+    let job = cluster.begin("tree", &["submit", "20", "--spin", "150", "--wait"]).unwrap();
+    wait_for_record(&mut first, &folder, "\\\"state\\\":\\\"running\\\"", 2);
+    assert_eq!(cluster.run("taskwork", &["suspend", "0"]).unwrap().code, 0);
+    wait_for_record(&mut first, &folder, "\\\"state\\\":\\\"suspended\\\"", 2);
+    // By SIGKILL.
+    drop(first);
+
+    let mut second = cluster.begin("taskwork", &observe).unwrap();
+    let deadline = Instant::now() + SOON;
+    while complete_records(&folder) < 2 {
+        assert!(!second.has_ended().unwrap() && Instant::now() < deadline, "the second one has read nothing");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(cluster.run("taskwork", &["resume", "0"]).unwrap().code, 0);
+    assert_eq!(job.end().unwrap().code, 0);
+    wait_for_record(&mut second, &folder, "\\\"state\\\":\\\"done\\\"", 4);
+    drop(second);
+
+    let page = cluster.folder().join("run.html");
+    let report = ["report", "0", "--record", &record, "-o", page.to_str().unwrap()];
+    let written = cluster.run("taskwork", &report).unwrap();
+    assert_eq!(written.code, 0, "{}", written.err);
+    let view = &held(&page)["view"];
+    let job = &view["snapshot"]["jobs"]["j-0000000000"];
+    assert_eq!(job["about"]["stage"], "done");
+    let now = cluster.json("taskwork", &["job", "0"]).unwrap();
+    assert_eq!(job["about"]["figures"]["worked"], now["figures"]["worked"], "{job}");
+    let moments = view["snapshot"]["moments"].as_array().unwrap();
+    let count = |what: &str| moments.iter().filter(|moment| moment["what"] == what).count();
+    // Once by each observer, and the end by the second one.
+    assert_eq!((count("job_runs"), count("job_over")), (2, 1), "{moments:?}");
+    // What was seen before and after is one course.
+    let points = job["series"]["points"].as_array().unwrap();
+    let course = |name: &str| points.iter().map(|point| point[name].as_u64().unwrap()).collect::<Vec<_>>();
+    let (times, worked) = (course("at_ms"), course("worked"));
+    assert!(times.is_sorted_by(|a, b| a < b) && worked.is_sorted(), "{points:?}");
+    assert!(worked.first() < worked.last(), "{points:?}");
 }
