@@ -99,6 +99,9 @@ fn command(
         // Lines of source files are in messages of panics anyway, and with the rest a program is four times as
         // large.
         .args(["--config", "profile.release.debug=false", "--config", "profile.release.strip=\"symbols\""])
+        // Of some twenty programs each would be optimised as a whole, with everything that they have in common: more
+        // than an hour.
+        .args(["--config", "profile.release.lto=false"])
         .args(project.selection())
         .env("CARGO_ENCODED_RUSTFLAGS", rust.collect::<Vec<_>>().join("\x1f"))
         .env(format!("CFLAGS_{}", TRIPLE.replace('-', "_")), c.collect::<Vec<_>>().join(" "))
