@@ -79,7 +79,7 @@ async fn what_happens_to_a_cluster_is_seen_in_a_browser() {
     browser.wait_for("No cluster yet").await;
     picture(&browser, "no-cluster.png").await;
     // A lost node is noticed when its session has expired.
-    let options = ["--workers", "1", "--zk-session-timeout", "2"];
+    let options = ["--workers", "1", "--zk-session-timeout", "1"];
     cluster.start_nodes("tree", 2, &options).unwrap();
     browser.wait_for("2 nodes").await;
 

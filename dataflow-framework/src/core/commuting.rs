@@ -156,7 +156,7 @@ impl Graph {
         if self.chains.decided.contains_key(&id) {
             self.keeps_what_it_reads(id);
         }
-        while self.decides_as_before(first) {}
+        self.decides_as_before(first);
         if self.chains.chain_of(id).is_some() && !self.chains.decided.contains_key(&id) {
             self.waits_for_turn(id);
         }
@@ -240,30 +240,43 @@ impl Graph {
         true
     }
 
-    /// Has the next turn of a chain do what it has done in an earlier run. Returns whether it has, and the call is made
-    /// that was to do that.
+    /// Has the next turns of a chain do what they have done in an earlier run, as far as the calls are made that were to do
+    /// that. Returns whether there were any.
     fn decides_as_before(&mut self, first: CallId) -> bool {
-        let Some(chain) = self.chains.by_first.get(&first) else { return false };
-        let Some(id) = chain.undecided.first_key_value().map(|(id, _)| *id) else { return false };
-        let Some(with) = self.chains.decided.get(&id).copied() else { return false };
+        let mut exchanged = BTreeSet::new();
+        let mut is_any = false;
+        while let Some(with) = self.decides_one_as_before(first) {
+            is_any = true;
+            exchanged.extend(with);
+        }
+        // Only now: what they read after one exchange they may give away with the next one, and it may be gone.
+        for id in exchanged {
+            if self.chains.chain_of(id).is_some() && !self.chains.decided.contains_key(&id) {
+                self.waits_for_turn(id);
+            }
+        }
+        is_any
+    }
+
+    /// Does that with one. Returns the other one with which it has exchanged, if it has.
+    fn decides_one_as_before(&mut self, first: CallId) -> Option<Option<CallId>> {
+        let chain = self.chains.by_first.get(&first)?;
+        let id = chain.undecided.first_key_value().map(|(id, _)| *id)?;
+        let with = self.chains.decided.get(&id).copied()?;
         if !chain.undecided.contains_key(&with) {
-            return false;
+            return None;
         }
         self.exchanges_turns(id, with);
         for version in self.chains.leaves(first, id) {
             self.release(version);
         }
-        if with != id {
-            if self.chains.decided.contains_key(&with) {
-                self.keeps_what_it_reads(with);
-            } else {
-                self.waits_for_turn(with);
-            }
+        if with != id && self.chains.decided.contains_key(&with) {
+            self.keeps_what_it_reads(with);
         }
         if self.calls.get(&id).is_some_and(|call| matches!(call.state, CallState::Inputs(_))) {
             self.begins_again(id);
         }
-        true
+        Some(Some(with).filter(|with| *with != id))
     }
 
     /// Keeps what a call reads until another one reads it, though it may have ended in an earlier run.

@@ -161,3 +161,32 @@ fn a_program_that_begins_anew_adds_in_the_same_order() {
     again.journalled(facts[0].clone());
     assert_eq!(begun(&mut again).0, [(11, 0)]);
 }
+
+#[test]
+fn a_program_that_begins_anew_makes_nothing_again_that_was_added() {
+    let mut first = graph(true);
+    makes_calls(&mut first);
+    begun(&mut first);
+    // 10 exchanges with 12, and then 11 does.
+    let mut recorded = Vec::new();
+    for (part, turn) in [(2, 10), (0, 11)] {
+        is_written(&mut first, part);
+        for fact in begun(&mut first).1 {
+            recorded.push(fact.clone());
+            first.journalled(fact);
+        }
+        assert_eq!(begun(&mut first).0, [(turn, part)]);
+        is_written(&mut first, turn);
+    }
+    let mark = first.versions[&version(11, 0)].mark;
+    let mut again = graph(true);
+    for fact in recorded {
+        again.recalls(fact);
+    }
+    again.remembers(first.history().clone());
+    again.holds(Member::HERE, Held { version: version(11, 0), mark, bytes: 1 });
+    makes_calls(&mut again);
+    let unfinished = again.calls.iter().filter(|(_, call)| call.state != CallState::Done);
+    assert_eq!(unfinished.map(|(id, _)| id).collect::<Vec<_>>(), [1, 12]);
+    assert_eq!(again.figures().repeated, 0);
+}

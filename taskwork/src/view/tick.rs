@@ -19,8 +19,10 @@ const WITH_NODES_MAX: usize = 10;
 const WITH_SERIES_MAX: usize = 50;
 /// The maximum number of jobs that went and are remembered.
 const GONE_MAX: usize = 4_096;
-/// The number of ticks after which it is decided whether a node that has gone was lost: what it has done before
-/// that may be read later than that it has gone.
+/// How long after a node has gone it is decided whether it was lost, in milliseconds: what it has done before that may be
+/// read later than that it has gone.
+const DEPARTED_MS: u64 = 300;
+/// The number of ticks after which that is decided at the latest, whatever the clock says.
 const DEPARTED_TICKS: u32 = 2;
 
 impl View {
@@ -70,7 +72,8 @@ impl View {
         let mut still = BTreeMap::new();
         for (node, mut departed) in mem::take(&mut self.raw.departed) {
             departed.ticks += 1;
-            if departed.ticks < DEPARTED_TICKS {
+            let gone_for_ms = self.cluster.at_ms.saturating_sub(departed.at_ms);
+            if departed.ticks < DEPARTED_TICKS && gone_for_ms < DEPARTED_MS {
                 still.insert(node, departed);
                 continue;
             }
