@@ -27,10 +27,13 @@ pub(super) struct Standing {
 }
 
 impl RawJob {
-    /// Returns the names of the nodes that were lost in the present attempt of a job that is not over.
+    /// Returns the names of the nodes that were lost in the present attempt, or in the last one of a job that is over.
     pub(super) fn lost(&self, raw: &Raw) -> BTreeSet<String> {
         // Nodes that go when the job is over leave no record of that.
-        let attempt = self.attempt().filter(|_| !self.is_over());
+        if self.is_over() {
+            return self.were_lost.clone();
+        }
+        let attempt = self.attempt();
         let enrolled = attempt.iter().flat_map(|attempt| &attempt.enrolled);
         let left = |node: &String| attempt.is_some_and(|attempt| attempt.left.contains(node));
         enrolled.filter(|node| !raw.members.contains_key(*node) && !left(node)).cloned().collect()

@@ -322,6 +322,32 @@ fn a_node_that_goes_was_lost_unless_it_had_left() {
 }
 
 #[test]
+fn a_node_that_was_lost_is_still_known_to_be_when_the_job_is_over() {
+    let mut view = view([
+        ("members/n1", member("n1")),
+        ("members/n2", member("n2")),
+        ("jobs/j-0000000001", job(JobState::Running, 2)),
+        ("jobs/j-0000000001/figures/n1", content(&report(7, false))),
+        ("jobs/j-0000000001/figures/n2", content(&report(7, false))),
+        ("jobs/j-0000000001/attempts/2/outputs/n1", name()),
+        ("jobs/j-0000000001/attempts/2/outputs/n2", name()),
+    ]);
+    view.apply(&Event::of(2_000, "members/n2", Content::Gone));
+    view.apply(&Event::tick(2_300));
+    // The other one goes when the job is over, which is no loss.
+    view.apply(&Event::of(3_000, "jobs/j-0000000001", job(JobState::Done, 2)));
+    view.apply(&Event::of(3_000, "members/n1", Content::Gone));
+    view.apply(&Event::tick(4_000));
+    let Snapshot { cluster, jobs, .. } = view.snapshot();
+    assert_eq!((cluster.nodes_left, cluster.nodes_lost), (1, 1));
+    let states = ["n1", "n2"].map(|node| jobs[JOB].nodes[node].state);
+    assert_eq!(
+        (states, &jobs[JOB].about.lost[..]),
+        ([NodeState::Left, NodeState::Lost], &["n2".to_owned()][..])
+    );
+}
+
+#[test]
 fn a_node_whose_loss_began_another_attempt_or_ended_the_job_was_lost() {
     for state in [JobState::Running, JobState::Failed] {
         let mut view = view([

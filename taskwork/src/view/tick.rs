@@ -138,6 +138,13 @@ impl View {
     }
 
     fn show_jobs(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
+        let open = self.raw.jobs.iter().filter(|(_, job)| !job.is_over());
+        let lost: Vec<_> = open.map(|(id, job)| (id.clone(), job.lost(&self.raw))).collect();
+        for (id, lost) in lost {
+            if let Some(job) = self.raw.jobs.get_mut(&id) {
+                job.were_lost = lost;
+            }
+        }
         for job in self.raw.jobs.values_mut() {
             // A job that was set going again is summed up anew.
             job.forgotten &= job.is_over() || job.record.is_none();
