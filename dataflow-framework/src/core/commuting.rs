@@ -247,7 +247,7 @@ impl Graph {
         let mut is_any = false;
         while let Some(with) = self.decides_one_as_before(first) {
             is_any = true;
-            exchanged.extend(with);
+            exchanged.insert(with);
         }
         // Only now: what they read after one exchange they may give away with the next one, and it may be gone.
         for id in exchanged {
@@ -258,8 +258,8 @@ impl Graph {
         is_any
     }
 
-    /// Does that with one. Returns the other one with which it has exchanged, if it has.
-    fn decides_one_as_before(&mut self, first: CallId) -> Option<Option<CallId>> {
+    /// Does that with one. Returns the one with which it has exchanged, which may be itself.
+    fn decides_one_as_before(&mut self, first: CallId) -> Option<CallId> {
         let chain = self.chains.by_first.get(&first)?;
         let id = chain.undecided.first_key_value().map(|(id, _)| *id)?;
         let with = self.chains.decided.get(&id).copied()?;
@@ -276,7 +276,7 @@ impl Graph {
         if self.calls.get(&id).is_some_and(|call| matches!(call.state, CallState::Inputs(_))) {
             self.begins_again(id);
         }
-        Some(Some(with).filter(|with| *with != id))
+        Some(with)
     }
 
     /// Keeps what a call reads until another one reads it, though it may have ended in an earlier run.
