@@ -55,8 +55,9 @@ static SCRIPT_TEXT: LazyLock<String> = LazyLock::new(single::script_of_pages);
 static SERVED: LazyLock<Vec<(Asset, HeaderValue)>> = LazyLock::new(|| {
     let script = Asset { name: SCRIPT, content: SCRIPT_TEXT.as_bytes() };
     let tagged = |asset: Asset| {
-        let tag = format!("\"{}\"", &blake3::hash(asset.content).to_hex()[..16]);
-        (asset, HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("\"\"")))
+        // A weak one: the same file goes compressed or not.
+        let tag = format!("W/\"{}\"", &blake3::hash(asset.content).to_hex()[..16]);
+        (asset, HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("W/\"\"")))
     };
     ASSETS.iter().copied().chain([script]).map(tagged).collect()
 });

@@ -27,6 +27,7 @@ use super::{
     actions::{self, Actions, Actor, Operators},
     assets,
     board::Board,
+    compress::compress,
     detail,
     events::{self, STREAMS_MAX},
     guard::{Names, Refusal, guard, host_name},
@@ -157,6 +158,7 @@ fn router(board: Arc<Board>, door: Option<Door>, actions: Option<Arc<Actions>>, 
         .route("/api/job/{id}/series.csv", get(series))
         .route("/events", get(events::follow))
         .route("/{asset}", get(assets::asset))
+        .layer(middleware::from_fn(compress))
         .with_state(served)
         .merge(pages.routes())
         .merge(actions::routes(actions))

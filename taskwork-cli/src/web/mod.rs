@@ -31,6 +31,8 @@ mod actions;
 mod assets;
 #[cfg(feature = "dashboard")]
 mod board;
+#[cfg(feature = "dashboard")]
+mod compress;
 mod costs;
 #[cfg(feature = "dashboard")]
 mod dashboard;

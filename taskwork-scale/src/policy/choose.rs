@@ -8,9 +8,9 @@ use super::{
 /// The ratio between neighbouring sizes that are compared.
 const GRID: f64 = 1.15;
 /// The least probability with which a deadline is to be kept.
-const IN_TIME_MIN: f64 = 0.9;
+const IN_TIME_MIN: f64 = 0.95;
 /// The same for fewer machines than there are. What is given away takes minutes to be had again.
-const IN_TIME_FEWER_MIN: f64 = 0.97;
+const IN_TIME_FEWER_MIN: f64 = 0.98;
 /// The share of its work for which each further worker counts if the user says nothing that time could be weighed
 /// with: the shortest time, but not at any price.
 const MARGIN_MIN: f64 = 1.0 / 3.0;

@@ -278,7 +278,8 @@ fn who_floods_a_companion_that_reads_nothing_is_told() {
 
 #[test]
 fn a_node_that_leaves_lets_its_companion_rescue_what_it_has() {
-    let mut local = job(Manner::Keeps, 2, 4_000, 6).nodes(2).workers(1);
+    // Long enough for the node to leave, however late it is told to.
+    let mut local = job(Manner::Keeps, 2, 20_000, 6).nodes(2).workers(1);
     let (scaler, is_scaled) = (local.scaler(), Arc::new(AtomicBool::new(false)));
     let its = Arc::clone(&is_scaled);
     local = local.on_progress(Duration::from_millis(10), move |progress| {
@@ -288,7 +289,7 @@ fn a_node_that_leaves_lets_its_companion_rescue_what_it_has() {
     });
     let report = local.run().unwrap();
     assert!(is_scaled.load(Relaxed), "the job was long enough");
-    assert_eq!(report.output.sum, 7_998_000);
+    assert_eq!(report.output.sum, 199_990_000);
     let seen = seen(6);
     let (left, stayed): (Vec<_>, Vec<_>) = seen.iter().partition(|seen| !seen.rescued.is_empty());
     let ([left], [stayed]) = (&left[..], &stayed[..]) else { panic!("one has left: {seen:?}") };

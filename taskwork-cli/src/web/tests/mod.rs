@@ -111,12 +111,17 @@ impl Answer {
     }
 }
 
-fn answer(mut stream: impl Read + Write, request: &[u8]) -> Answer {
+fn answer(stream: impl Read + Write, request: &[u8]) -> Answer {
+    Answer(String::from_utf8_lossy(&bytes(stream, request)).into_owned())
+}
+
+/// Returns an answer as it comes.
+fn bytes(mut stream: impl Read + Write, request: &[u8]) -> Vec<u8> {
     // A server that has heard enough may close before it has read everything.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
-    Answer(String::from_utf8_lossy(&answer).into_owned())
+    answer
 }
 
 fn data(record: &Value) -> Content {

@@ -90,6 +90,34 @@ fn a_file_that_is_known_is_not_sent_again() {
 }
 
 #[test]
+fn pages_and_data_are_compressed_for_whoever_accepts_it() {
+    let server = Server::replayed(&[]);
+    let get = |path: &str, accepted: &str| {
+        let request =
+            format!("GET {path} HTTP/1.0\r\nhost: localhost\r\naccept-encoding: {accepted}\r\n\r\n");
+        let answer = bytes(server.connect(), request.as_bytes());
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        (String::from_utf8(answer[..end].to_vec()).unwrap(), answer[end..].to_vec())
+    };
+    for path in ["/", "/app.js", "/api/view", &format!("/api/job/{JOB}")] {
+        let (plain_head, plain) = get(path, "identity");
+        let (head, compressed) = get(path, "gzip");
+        assert!(head.contains("content-encoding: gzip\r\n") && !head.contains("content-length"), "{head}");
+        for head in [&plain_head, &head] {
+            assert!(head.contains("vary: accept-encoding\r\n"), "{head}");
+        }
+        assert!(!plain_head.contains("content-encoding") && compressed.len() < plain.len(), "{plain_head}");
+        let mut text = Vec::new();
+        flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut text).unwrap();
+        // Clocks go on.
+        assert!(text == plain || path.starts_with("/api"), "{path}");
+        assert_eq!((text[0], text.last()), (plain[0], plain.last()), "{path}");
+    }
+    let (head, _) = get("/nothing", "gzip");
+    assert!(head.contains(" 404 ") && !head.contains("content-encoding"), "{head}");
+}
+
+#[test]
 fn what_a_record_has_left_is_shown_as_if_it_were_there() {
     let server = Server::replayed(&[]);
     let view = server.get("/api/view").json();

@@ -1,11 +1,13 @@
 //! Those who follow what changes.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead, BufReader},
     sync::mpsc,
     thread,
     time::Instant,
 };
+
+use flate2::bufread::GzDecoder;
 
 use super::*;
 use crate::web::events::STREAMS_MAX;
@@ -19,7 +21,7 @@ struct Told {
 }
 
 /// A stream of events that is read.
-struct Follower(BufReader<TcpStream>);
+struct Follower(Box<dyn BufRead + Send>);
 
 impl Follower {
     /// Follows something. Each of the further headers ends with a line break.
@@ -33,7 +35,9 @@ impl Follower {
             assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
         }
         assert!(head.contains(" 200 OK\r\n") && head.contains("text/event-stream"), "{head}");
-        Self(reader)
+        let is_compressed = head.contains("content-encoding: gzip\r\n");
+        assert_eq!(is_compressed, headers.contains("gzip"), "{head}");
+        Self(if is_compressed { Box::new(BufReader::new(GzDecoder::new(reader))) } else { Box::new(reader) })
     }
 
     /// Returns the next line; nothing if the stream has ended.
@@ -117,6 +121,17 @@ fn a_view_and_what_changes_fit_together() {
     let told = follower.expect("view");
     assert_eq!((told.content["since"].as_u64(), told.id), (Some(seq), seq + 1));
     assert_eq!(server.get("/api/view").json()["seq"].as_u64(), Some(told.id));
+}
+
+#[test]
+fn each_message_of_a_compressed_stream_comes_at_once() {
+    let server = live();
+    let mut follower = Follower::begin(&server, "/events", "accept-encoding: gzip, br\r\n");
+    assert!(follower.expect("view").content["snapshot"].is_object());
+    for name in ["second", "third"] {
+        change(&server, 61_000, name);
+        assert_eq!(follower.expect("view").content["jobs"][JOB]["record"]["name"], name);
+    }
 }
 
 #[test]

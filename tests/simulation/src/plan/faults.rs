@@ -174,10 +174,11 @@ fn stuck(random: &mut SmallRng, ms: u64) -> Fault {
 
 /// Draws a join or a leave.
 fn leave(random: &mut SmallRng) -> Fault {
-    match random.random_range(0..4) {
-        0 | 1 => Fault::Join,
-        2 => Fault::Drain,
-        _ => Fault::DrainHead,
+    match random.random_range(0..16) {
+        0..8 => Fault::Join,
+        8..12 => Fault::Drain,
+        12..15 => Fault::DrainHead,
+        _ => Fault::DrainAll,
     }
 }
 
