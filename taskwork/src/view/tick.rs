@@ -139,7 +139,9 @@ impl View {
 
     fn show_jobs(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
         let open = self.raw.jobs.iter().filter(|(_, job)| !job.is_over());
-        let lost: Vec<_> = open.map(|(id, job)| (id.clone(), job.lost(&self.raw))).collect();
+        let lost = open.map(|(id, job)| (id, job, job.lost(&self.raw)));
+        let news = lost.filter(|(_, job, lost)| *lost != job.were_lost);
+        let lost: Vec<_> = news.map(|(id, _, lost)| (id.clone(), lost)).collect();
         for (id, lost) in lost {
             if let Some(job) = self.raw.jobs.get_mut(&id) {
                 job.were_lost = lost;
