@@ -99,8 +99,8 @@ fn command(
         // Lines of source files are in messages of panics anyway, and with the rest a program is four times as
         // large.
         .args(["--config", "profile.release.debug=false", "--config", "profile.release.strip=\"symbols\""])
-        // Of some twenty programs each would be optimised as a whole, with everything that they have in common: more
-        // than an hour.
+        // Of some twenty programs each would be optimised as a whole, with everything that they have in common, for
+        // minutes.
         .args(["--config", "profile.release.lto=false"])
         .args(project.selection())
         .env("CARGO_ENCODED_RUSTFLAGS", rust.collect::<Vec<_>>().join("\x1f"))
