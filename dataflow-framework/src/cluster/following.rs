@@ -16,7 +16,7 @@ use crate::{
         Assignment, CallId, Capacity, Execution, Frame, GET, Held, History, Line, NESTED, Outcome, Step,
         Unfit, VersionId,
     },
-    node::{Inventory, Peer, Report, Site, Timing, Told},
+    node::{Inventory, Peer, Report, Returned, Site, Timing, Told},
     task::Tasks,
 };
 
@@ -158,7 +158,7 @@ impl Following {
             Order::Copy(missing) => self.site.fetch(missing),
             Order::Alias { from, to, mark } => {
                 let is_here = self.site.alias(from, to, mark);
-                self.say(&if is_here { News::Copied(to) } else { News::NotCopied(to) });
+                self.say(&if is_here { News::Copied(to) } else { News::NotCopied { version: to, tried: Vec::new() } });
             }
             Order::Answer(execution, answer) => self.site.answer_task(execution, answer),
             Order::Remember(history) => {
@@ -237,16 +237,16 @@ impl Report for Following {
         self.say(&News::Holds(held));
     }
 
-    fn unable(&self, call: CallId, missing: VersionId) {
-        self.say(&News::Unable { call, missing });
+    fn unable(&self, (call, unchanged): Returned, missing: VersionId, tried: Vec<Peer>) {
+        self.say(&News::Unable { call, missing, tried, unchanged });
     }
 
     fn copied(&self, version: VersionId) {
         self.say(&News::Copied(version));
     }
 
-    fn not_brought(&self, version: VersionId) {
-        self.say(&News::NotCopied(version));
+    fn not_brought(&self, version: VersionId, tried: Vec<Peer>) {
+        self.say(&News::NotCopied { version, tried });
     }
 
     fn is_damaged(&self, version: VersionId, reason: String) {

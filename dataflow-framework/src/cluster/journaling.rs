@@ -158,6 +158,11 @@ impl Leading {
         }
     }
 
+    /// Returns whether it is known what stands in the journal.
+    pub(super) fn is_journal_taken(&self) -> bool {
+        self.writing().stage == Stage::Taken
+    }
+
     /// Returns why the program cannot go on, if the reason is the journal.
     pub(super) fn trouble(&self) -> Option<String> {
         self.writing().trouble.clone()

@@ -33,8 +33,9 @@ const CALLS_AHEAD_MAX: usize = 100_000;
 /// The maximum number of nodes that are named as having a version.
 const SOURCES_MAX: usize = 4;
 
-/// How long a program waits at its start until the other nodes have told what they have of earlier runs.
-const TELL_MAX: Duration = Duration::from_secs(1);
+/// How long a program waits at its start until the other nodes have told what they have of earlier runs, in
+/// milliseconds.
+const TELL_MAX_MS: u64 = 1_000;
 
 /// The time between two messages that tell which calls have ended, in milliseconds.
 const REMEMBER_MS: u64 = 50;
@@ -52,11 +53,24 @@ pub(super) struct Leading {
     is_told: Bell,
     /// When it was last told which calls have ended, in milliseconds.
     remembered_ms: AtomicU64,
+    leave: Mutex<Leave>,
     /// Since when the node may go, in milliseconds; 0 if it may not.
     may_go_ms: AtomicU64,
     /// How far the journal is.
     pub(super) writing: Mutex<Writing>,
     pub(super) is_taken: Bell,
+}
+
+/// Whether the head leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    No,
+    /// It is to leave, but does not know yet what the others have: what leaves with it might be lost.
+    Asked {
+        /// Since when, in milliseconds; `None` until the first look.
+        since_ms: Option<u64>,
+    },
+    Leaves,
 }
 
 /// The other nodes, as the head knows them.
@@ -106,6 +120,7 @@ impl Leading {
             untold: Mutex::default(),
             is_told: Bell::default(),
             remembered_ms: AtomicU64::new(0),
+            leave: Mutex::new(Leave::No),
             may_go_ms: AtomicU64::new(0),
             writing: Mutex::default(),
             is_taken: Bell::default(),
@@ -119,8 +134,9 @@ impl Leading {
     /// Waits until the nodes that are there have told what they have of earlier runs, but no longer than a second: what
     /// is told later counts, too, if it was not made again meanwhile.
     pub(super) fn wait_until_told(&self) {
+        let tell_max = Duration::from_millis(TELL_MAX_MS);
         let untold =
-            self.is_told.wait_while(&self.untold, self.untold(), TELL_MAX, |untold| !untold.is_empty());
+            self.is_told.wait_while(&self.untold, self.untold(), tell_max, |untold| !untold.is_empty());
         if !untold.is_empty() {
             tracing::debug!(
                 nodes = untold.len(),
@@ -243,12 +259,16 @@ impl Leading {
                 let name = graph.task_of(call).map_or("", |task| task.name);
                 graph.ended(call, member, Outcome::Failed(Failure::new(name, call, reason)));
             }
-            News::Unable { call, missing } => graph.unable(call, member, missing),
+            News::Unable { call, missing, tried, unchanged } => {
+                graph.unable(call, member, missing, &self.others.members(&tried), &unchanged);
+            }
             News::Leaves => graph.leaves(member),
             News::Returned { call, unchanged } => graph.returned(call, member, &unchanged),
             News::Step(execution, step) => graph.step(member, execution, step, tasks),
             News::Copied(version) => graph.copied(version, member),
-            News::NotCopied(version) => graph.not_copied(version, member),
+            News::NotCopied { version, tried } => {
+                graph.not_copied(version, member, &self.others.members(&tried));
+            }
             News::Unfit { call, reason, unchanged, damaged } => {
                 graph.ended(call, member, Outcome::Unfit(Unfit { reason, unchanged, damaged }));
             }
@@ -292,6 +312,31 @@ impl Leading {
     /// Returns whether something waits that is to go soon.
     pub(super) fn is_held(&self) -> bool {
         self.others.known().by_node.values().any(|follower| follower.line.is_held())
+    }
+
+    /// Prepares for leaving, once it is known what the others have of earlier runs.
+    pub(super) fn leave(&self) {
+        let mut leave = self.leave_now();
+        if *leave == Leave::No {
+            *leave = Leave::Asked { since_ms: None };
+        }
+    }
+
+    fn leave_now(&self) -> MutexGuard<'_, Leave> {
+        self.leave.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to leave if it is to, and it is known what the others have, or they take too long.
+    pub(super) fn leave_if_told(&self, now_ms: u64) {
+        let mut leave = self.leave_now();
+        let Leave::Asked { since_ms } = &mut *leave else { return };
+        let until_ms = since_ms.get_or_insert(now_ms).saturating_add(TELL_MAX_MS);
+        if now_ms < until_ms && !(self.is_journal_taken() && self.untold().is_empty()) {
+            return;
+        }
+        *leave = Leave::Leaves;
+        drop(leave);
+        self.engine.leave();
     }
 
     /// Returns whether a node that is to leave may: nothing is needed any more that only it has, and the others know
@@ -403,6 +448,15 @@ impl Others for Followers {
     fn peers(&self, members: &[Member]) -> Vec<Peer> {
         let known = self.known();
         members.iter().take(SOURCES_MAX).filter_map(|member| known.node(*member)).collect()
+    }
+
+    fn members(&self, peers: &[Peer]) -> Vec<Member> {
+        let known = self.known();
+        let member = |peer: &Peer| match known.by_node.get(peer) {
+            Some(follower) => Some(follower.member),
+            None => (known.nodes.first() == Some(peer)).then_some(Member::HERE),
+        };
+        peers.iter().filter_map(member).collect()
     }
 
     fn flush(&self, brings: bool) {

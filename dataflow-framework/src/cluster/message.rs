@@ -7,7 +7,7 @@ use crate::{
         Answer, Argument, CallId, Capacity, Execution, Frame, Held, History, Manner, Mark, Step, VersionId,
     },
     failure::Failed,
-    node::{Ask, Missing, Piece, Timing, Told},
+    node::{Ask, Missing, Peer, Piece, Timing, Told},
     value::{decode, encode},
 };
 
@@ -115,6 +115,10 @@ pub(super) enum News {
     Unable {
         call: CallId,
         missing: VersionId,
+        /// The nodes that were asked for it.
+        tried: Vec<Peer>,
+        /// What it would have changed in place, with the sizes.
+        unchanged: Vec<(VersionId, u64)>,
     },
     /// The node leaves soon, and wants no more calls.
     Leaves,
@@ -126,7 +130,11 @@ pub(super) enum News {
         unchanged: Vec<(VersionId, u64)>,
     },
     Copied(VersionId),
-    NotCopied(VersionId),
+    NotCopied {
+        version: VersionId,
+        /// The nodes that were asked for it.
+        tried: Vec<Peer>,
+    },
     /// A call cannot run on the node, but may on another one.
     Unfit {
         call: CallId,

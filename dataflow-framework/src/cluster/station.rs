@@ -93,7 +93,7 @@ enum Progress {
         since_ms: u64,
     },
     Returned(Result<Vec<u8>, String>),
-    /// It would begin if the companion did run.
+    /// It would begin if the companion did run, or the node were not on its way.
     Awaits(Waker),
 }
 
@@ -289,6 +289,9 @@ impl Station {
     pub(super) fn send_due(&self, now_ms: u64) -> bool {
         self.begin_anew_if_deposed(now_ms);
         let role = self.lock().role.clone();
+        if let Role::Leads(leading) = &role {
+            leading.leave_if_told(now_ms);
+        }
         self.go_if_possible(&role, now_ms);
         let Some(run) = role.run() else { return false };
         if let Some(site) = role.site() {
@@ -369,10 +372,15 @@ impl Station {
     }
 
     /// Makes this node the head of a new run, and returns its engine. `None` if the companion does not run yet, or any
-    /// more. The run is later than any of which this node has heard, as well.
+    /// more, or the node was let go: the task goes elsewhere, and nobody would wait for calls that began here. The run
+    /// is later than any of which this node has heard, as well.
+    ///
+    /// A node that is to leave and was not let go leads only so far that all that leave with it can.
     pub(super) fn lead(&self, generation: u64, waker: Waker) -> Option<Arc<Leading>> {
         let mut state = self.lock();
-        let Some(Post { node, capacity, is_embedded, .. }) = state.post.clone() else {
+        let was_let_go = state.is_leaving && state.rescue.is_none();
+        let Some(Post { node, capacity, is_embedded, .. }) = state.post.clone().filter(|_| !was_let_go)
+        else {
             state.program = Progress::Awaits(waker);
             return None;
         };
@@ -386,6 +394,9 @@ impl Station {
         let leading = Leading::begin(run, (node, capacity.clone(), is_embedded), tools, history, &self.wake);
         for node in &state.nodes {
             leading.joined(*node);
+        }
+        if state.is_leaving {
+            leading.leave();
         }
         #[cfg(feature = "simulation")]
         self.platform
@@ -453,7 +464,7 @@ impl Station {
             Role::Idle => {}
             Role::Follows(following) => following.leave(),
             Role::Leads(leading) => {
-                leading.engine.leave();
+                leading.leave();
                 tracing::info!("this node leaves, and is given no more calls");
             }
         }

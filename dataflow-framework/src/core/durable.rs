@@ -221,6 +221,7 @@ impl Graph {
             }
             Fact::Merged { call, parts } => self.merge_is_recorded(call, parts),
             Fact::Commuted { call, with } => self.turn_is_recorded(call, with),
+            Fact::Kept { .. } | Fact::History(_) => self.is_preserved(),
             _ => {}
         }
         for id in calls {

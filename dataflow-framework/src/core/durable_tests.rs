@@ -1,7 +1,7 @@
 //! What is recorded before anybody sees it, and what follows when it is lost afterwards.
 
 use super::{
-    Action, Argument, CallId, Capacity, Choice, Decision, Divergence, Fact, Graph, Held, Input, Member,
+    Action, Argument, CallId, Capacity, Choice, Decision, Divergence, Fact, Graph, Held, Input, Mark, Member,
     Outcome, VersionId,
     graph_tests::{new_call, version},
 };
@@ -151,7 +151,7 @@ fn if_the_second_copy_is_lost_under_way_another_one_is_made() {
     let member = effect_and_reader_from(&mut graph, 1);
     ended(&mut graph, 1, member, None);
     let [(second, large)] = to_do(&mut graph).copied[..] else { panic!("a second copy is made") };
-    graph.not_copied(large, second);
+    graph.not_copied(large, second, &[member]);
     let mut recorded = to_do(&mut graph).recorded;
     assert_eq!(recorded.len(), 1, "one copy has to do");
     graph.journalled(recorded.remove(0));
@@ -343,6 +343,13 @@ fn marks_of_a_long_program_are_some_of_all() {
     assert!(early >= 8, "{marks:?}");
 }
 
+/// Writes versions to the journal.
+fn is_preserved(graph: &mut Graph, versions: &[VersionId]) {
+    for version in versions {
+        graph.journalled(Fact::Kept { version: *version, mark: Mark::default(), value: vec![0; 8] });
+    }
+}
+
 #[test]
 fn when_all_leave_what_is_needed_goes_to_the_journal() {
     let mut graph = graph();
@@ -358,11 +365,16 @@ fn when_all_leave_what_is_needed_goes_to_the_journal() {
     to_do(&mut graph);
     graph.leaves(Member::HERE);
     let now = to_do(&mut graph);
-    assert_eq!((&now.preserved, &now.may_go), (&vec![version(0, 0)], &vec![Member::HERE]));
+    assert_eq!((&now.preserved, &now.may_go), (&vec![version(0, 0)], &vec![]));
     let [Fact::History(history)] = &now.recorded[..] else {
         panic!("nobody is left to remember it: {now:?}")
     };
     assert!(history.has_ended(0));
+    // Only when all that is written, since nobody else has it.
+    graph.journalled(now.recorded[0].clone());
+    assert_eq!(to_do(&mut graph).may_go, []);
+    is_preserved(&mut graph, &now.preserved);
+    assert_eq!(to_do(&mut graph).may_go, [Member::HERE]);
 }
 
 #[test]
@@ -382,11 +394,13 @@ fn when_all_leave_the_program_stays_until_the_last_call_has_ended() {
         graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
         loop {
             let now = to_do(&mut graph);
-            recorded.extend(now.recorded);
-            may_go.extend(now.may_go);
-            if now.copied.is_empty() {
+            if now == ToDo::default() {
                 break;
             }
+            may_go.extend(now.may_go);
+            is_preserved(&mut graph, &now.preserved);
+            now.recorded.iter().for_each(|fact| graph.journalled(fact.clone()));
+            recorded.extend(now.recorded);
             now.copied.into_iter().for_each(|(to, copied)| graph.copied(copied, to));
         }
     }

@@ -105,9 +105,12 @@ impl Graph {
         }
     }
 
-    /// Tells which calls have ended in earlier runs, before this one has made them.
+    /// Tells which calls have ended in earlier runs, before this one has made them. What was not known is news for the
+    /// others: that member may be the only one that knows, and leave.
     pub(crate) fn remembers(&mut self, history: History) {
-        self.history.add(history);
+        let news = history.without(&self.history);
+        self.history.add(news.clone());
+        self.news.add(news);
     }
 
     /// Takes in that a call of an earlier run has ended that the program has not made yet. What it has written was told
@@ -280,7 +283,7 @@ impl Graph {
         }
     }
 
-    fn rescue_one_of_earlier(&mut self, id: VersionId) {
+    pub(super) fn rescue_one_of_earlier(&mut self, id: VersionId) {
         let Some(Earlier { mark, copies, .. }) = self.earlier.get(&id.call) else { return };
         let Some(Copies { members, bytes }) = copies.get(&id.slot) else { return };
         let all_leave = members.iter().all(|member| self.members.is_leaving(*member));

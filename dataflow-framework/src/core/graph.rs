@@ -291,8 +291,14 @@ impl Graph {
         };
         let call = self.calls.get_mut(&id).expect("it was made");
         (call.state, call.is_earlier) = (CallState::Runs(member), true);
+        let task = call.task;
         self.occupies(id, member);
         if let Some((_, outcome)) = early {
+            let outcome = match outcome {
+                // The name of the task was not known.
+                Outcome::Failed(failure) => Outcome::Failed(Failure::new(task.name, id, failure.reason())),
+                outcome => outcome,
+            };
             self.ended(id, member, outcome);
         }
     }
@@ -416,7 +422,7 @@ impl Graph {
     }
 
     /// Returns whether a call of an earlier run was not made yet in this one.
-    fn is_unmade(&self, id: CallId) -> bool {
+    pub(super) fn is_unmade(&self, id: CallId) -> bool {
         let is_nested = id >= NESTED;
         if is_nested {
             !self.calls.contains_key(&id) && self.earlier.contains_key(&id)
@@ -425,11 +431,23 @@ impl Graph {
         }
     }
 
-    /// Tells that a member could not get a version for a call that was assigned to it.
-    pub(crate) fn unable(&mut self, id: CallId, member: Member, missing: VersionId) {
+    /// Tells that a member could not get a version for a call that was assigned to it from those that were `tried`.
+    /// `unchanged` are the versions that the call would have changed in place, with their sizes.
+    pub(crate) fn unable(
+        &mut self,
+        id: CallId,
+        member: Member,
+        missing: VersionId,
+        tried: &[Member],
+        unchanged: &[(VersionId, u64)],
+    ) {
         if self.runs_on(id, member) {
-            self.is_not_to_be_had(missing);
+            self.is_not_to_be_had(missing, tried);
+            self.is_not_to_be_had(missing, &[member]);
             self.gives_worker_back(id, member);
+            for (version, bytes) in unchanged.iter().filter(|(version, _)| *version != missing) {
+                self.is_there(*version, member, *bytes);
+            }
             self.misses_what_it_took(id, member);
             self.begins_again(id);
         }

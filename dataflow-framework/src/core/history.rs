@@ -120,6 +120,31 @@ impl History {
         self.within.retain(|root, _| !is_in(ended, *root));
     }
 
+    /// Returns what another one does not have.
+    pub(super) fn without(self, known: &Self) -> Self {
+        let mut rest = Self::default();
+        for (start, end) in self.ended {
+            let mut from = start;
+            let before = known.ended.range(..=start).next_back();
+            let after = known.ended.range(start..end).skip_while(|(known_start, _)| **known_start == start);
+            for (known_start, known_end) in before.into_iter().chain(after) {
+                rest.add_range(from, *known_start);
+                from = from.max(*known_end);
+            }
+            rest.add_range(from, end);
+        }
+        rest.failed = self.failed.into_iter().filter(|(call, _)| !known.failed.contains_key(call)).collect();
+        rest.ignored = self.ignored.difference(&known.ignored).copied().collect();
+        for (root, calls) in self.within.into_iter().filter(|(root, _)| !known.has_ended(*root)) {
+            let calls: BTreeSet<_> =
+                calls.into_iter().filter(|call| !known.has_ended_within(root, *call)).collect();
+            if !calls.is_empty() {
+                rest.within.insert(root, calls);
+            }
+        }
+        rest
+    }
+
     /// Returns it in pieces, each of which fits into a message.
     pub(crate) fn pieces(&self) -> Vec<Self> {
         let mut pieces = Vec::new();
@@ -203,7 +228,11 @@ mod tests {
             for call in &others {
                 other.ends(*call);
             }
-            history.add(other);
+            let (added, known) = (other.clone().without(&history), history.clone());
+            for call in 0..41 {
+                prop_assert_eq!(added.has_ended(call), other.has_ended(call) && !known.has_ended(call));
+            }
+            history.add(added);
             let expected: BTreeSet<_> = calls.iter().chain(&others).copied().collect();
             for call in 0..41 {
                 prop_assert_eq!(history.has_ended(call), expected.contains(&call));

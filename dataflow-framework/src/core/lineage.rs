@@ -124,23 +124,25 @@ impl Graph {
         }
     }
 
-    /// Tells that a version could not be brought to where the program runs from those that were named.
-    pub(crate) fn not_brought(&mut self, id: VersionId) {
+    /// Tells that a version could not be brought to where the program runs from those that were `tried`.
+    pub(crate) fn not_brought(&mut self, id: VersionId, tried: &[Member]) {
         if self.versions.get(&id).is_some_and(|version| version.is_wanted) {
-            self.is_not_to_be_had(id);
+            self.is_not_to_be_had(id, tried);
             self.want_again(id);
         }
-        self.not_copied(id, Member::HERE);
+        self.not_copied(id, Member::HERE, tried);
     }
 
-    /// Gives a version up where nobody gets it from, so that it is made again.
-    pub(super) fn is_not_to_be_had(&mut self, id: VersionId) {
+    /// Gives a version up with the members that were `tried`, and do not send it. If nobody else has it, it is made
+    /// again. A member to which it was brought meanwhile was not asked, and keeps it.
+    pub(super) fn is_not_to_be_had(&mut self, id: VersionId, tried: &[Member]) {
         // Data that the program has brought in cannot be made again.
         let Some(version) = self.versions.get_mut(&id).filter(|_| self.calls.contains_key(&id.call)) else {
             return;
         };
         let State::Present(copies) = &mut version.state else { return };
-        let unreachable = copies.members.extract_if(.., |member| *member != Member::HERE);
+        let is_unreachable = |member: &mut Member| *member != Member::HERE && tried.contains(member);
+        let unreachable = copies.members.extract_if(.., is_unreachable);
         self.actions.extend(unreachable.map(|member| Action::Forget(member, id)));
         if copies.members.is_empty() {
             version.state = State::Gone;

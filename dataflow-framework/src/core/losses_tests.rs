@@ -58,7 +58,7 @@ fn what_only_a_lost_member_has_is_forgotten_though_it_was_to_be_kept_elsewhere()
     graph.is_damaged(version(0, 0), Member::HERE, "it has vanished");
     graph.lost(THERE);
     assert!(graph.is_empty(), "{:?}", graph.versions);
-    graph.not_copied(version(0, 0), THIRD);
+    graph.not_copied(version(0, 0), THIRD, &[Member::HERE]);
     assert!(graph.actions().is_empty());
 }
 
@@ -116,11 +116,32 @@ fn what_a_member_may_have_got_for_a_call_that_it_cannot_run_stays_there() {
     graph.call(2, new_call(arguments, 1, Options::DEFAULT));
     assert_eq!(assigned(&mut graph), [(2, THERE)]);
     // It gets one of them while it tells that it cannot get the other.
-    graph.unable(2, THERE, version(0, 0));
+    graph.unable(2, THERE, version(0, 0), &[Member::HERE], &[]);
     graph.copied(version(1, 0), THERE);
     let actions = graph.actions();
     assert!(!actions.iter().any(|action| matches!(action, Action::Forget(..))), "{actions:?}");
     assert!(graph.versions[&version(1, 0)].is_with(THERE));
+}
+
+#[test]
+fn what_was_copied_for_a_member_that_leaves_is_not_made_again_for_one_that_asked_only_that() {
+    let mut graph = graph();
+    call(&mut graph, 0, &[]);
+    assert_eq!(assigned(&mut graph), [(0, THERE)]);
+    written(&mut graph, 0, THERE);
+    graph.joined(THIRD, Capacity::of_workers(1));
+    let other = Options { spread: true, ..Options::DEFAULT };
+    graph.call(1, new_call(vec![Argument::Read(version(0, 0))], 1, other));
+    let [(1, member)] = assigned(&mut graph)[..] else { panic!("somebody runs it") };
+    graph.leaves(THERE);
+    graph.copied(version(0, 0), Member::HERE);
+    graph.actions();
+    // It has asked the one that has left by now.
+    graph.unable(1, member, version(0, 0), &[THERE], &[]);
+    assert!(graph.versions[&version(0, 0)].is_with(Member::HERE));
+    graph.lost(THERE);
+    let again = assigned(&mut graph);
+    assert!(matches!(again[..], [(1, _)]), "{again:?}");
 }
 
 #[test]
@@ -134,10 +155,25 @@ fn what_a_call_would_have_changed_in_place_is_forgotten_where_it_cannot_run() {
     graph.call(2, new_call(arguments, 1, Options::DEFAULT));
     graph.release(version(1, 0));
     assert_eq!(assigned(&mut graph), [(2, THERE)]);
-    graph.unable(2, THERE, version(0, 0));
+    graph.unable(2, THERE, version(0, 0), &[Member::HERE], &[]);
     let actions = graph.actions();
     let is_forgotten = |action: &Action| matches!(action, Action::Forget(THERE, id) if *id == version(1, 0));
     assert!(actions.iter().any(is_forgotten), "{actions:?}");
+}
+
+#[test]
+fn what_a_call_would_have_changed_in_place_is_there_still_if_it_cannot_run() {
+    let mut graph = graph();
+    graph.data(0, 8, 0);
+    call(&mut graph, 1, &[]);
+    assert_eq!(assigned(&mut graph), [(1, THERE)]);
+    written(&mut graph, 1, THERE);
+    let arguments = vec![Argument::Read(version(0, 0)), Argument::Update(version(1, 0))];
+    graph.call(2, new_call(arguments, 1, Options::DEFAULT));
+    graph.release(version(1, 0));
+    assert_eq!(assigned(&mut graph), [(2, THERE)]);
+    graph.unable(2, THERE, version(0, 0), &[], &[(version(1, 0), 8)]);
+    assert_eq!(assigned(&mut graph), [(2, THERE)], "and nothing is made again");
 }
 
 #[test]

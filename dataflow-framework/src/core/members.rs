@@ -39,6 +39,15 @@ const LATENCY_NS: u64 = 300_000;
 /// What a transfer between two members is expected to move in a microsecond, in bytes.
 const BYTES_BY_US: u64 = 200;
 
+/// What decides whether members that leave may go.
+#[derive(Clone, Copy)]
+struct Parting<'a> {
+    is_copied: bool,
+    recording: &'a BTreeSet<Member>,
+    can_be_lost: bool,
+    anybody_stays: bool,
+}
+
 /// The members that run calls.
 #[derive(Debug, Default)]
 pub(super) struct Members {
@@ -229,23 +238,45 @@ impl Members {
         recording: &BTreeSet<Member>,
         can_be_lost: bool,
     ) -> Vec<Member> {
-        let anybody_stays = self.anybody_stays();
-        let is_lost = can_be_lost && !anybody_stays;
-        let has_work = |load: &Load| load.assigned > 0 || load.lent > 0;
-        let others_work = self.known.iter().any(|(member, load)| *member != Member::HERE && has_work(load));
-        let is_last_of_all = others_work || !recording.is_empty();
-        let mut gone = Vec::new();
-        for (member, load) in &mut self.known {
-            // If nobody else is left to remember it, the program has to hear how the last call ends.
-            let must_stay = *member == Member::HERE && is_last_of_all && !anybody_stays;
-            let has_nothing = is_copied && !has_work(load) && !recording.contains(member) && !must_stay;
-            if load.is_leaving && !load.may_go && (has_nothing || is_lost) {
-                load.may_go = true;
-                gone.push(*member);
-            }
+        let parting = Parting { is_copied, recording, can_be_lost, anybody_stays: self.anybody_stays() };
+        let told = self.known.iter().filter(|(_, load)| !load.may_go);
+        let may_go = told.filter(|(member, load)| self.has_nothing(**member, load, parting));
+        let gone: Vec<_> = may_go.map(|(member, _)| *member).collect();
+        for member in &gone {
+            self.known.entry(*member).and_modify(|load| load.may_go = true);
         }
         self.count_leavers();
         gone
+    }
+
+    /// Returns whether the member of the program may go by the same rules. It may no more if others leave, too, since it
+    /// was told so.
+    pub(super) fn here_may_go(
+        &self,
+        is_copied: bool,
+        recording: &BTreeSet<Member>,
+        can_be_lost: bool,
+    ) -> bool {
+        let parting = Parting { is_copied, recording, can_be_lost, anybody_stays: self.anybody_stays() };
+        self.known.get(&Member::HERE).is_some_and(|load| self.has_nothing(Member::HERE, load, parting))
+    }
+
+    /// Returns whether a member leaves, and has nothing for which it is to wait.
+    fn has_nothing(&self, member: Member, load: &Load, parting: Parting<'_>) -> bool {
+        let Parting { is_copied, recording, can_be_lost, anybody_stays } = parting;
+        if !load.is_leaving {
+            return false;
+        }
+        if can_be_lost && !anybody_stays {
+            return true;
+        }
+        let has_work = |load: &Load| load.assigned > 0 || load.lent > 0;
+        // If nobody else is left to remember it, the program has to hear how the last call ends.
+        let must_stay = member == Member::HERE && !anybody_stays && {
+            let others_work = self.known.iter().any(|(other, load)| *other != Member::HERE && has_work(load));
+            others_work || !recording.is_empty()
+        };
+        is_copied && !has_work(load) && !recording.contains(&member) && !must_stay
     }
 
     /// Returns the members that run calls and are none of these.

@@ -374,9 +374,9 @@ impl Run {
         if self.stores.contains_key(&member) && self.bring_to(member, source) {
             self.graph.copied(source.version, member);
         } else if member == Member::HERE {
-            self.graph.not_brought(source.version);
+            self.graph.not_brought(source.version, &source.members);
         } else {
-            self.graph.not_copied(source.version, member);
+            self.graph.not_copied(source.version, member, &source.members);
         }
     }
 
@@ -414,7 +414,7 @@ impl Run {
         }
         for source in &assignment.elsewhere {
             if !self.bring_to(member, source) {
-                return self.graph.unable(assignment.call, member, source.version);
+                return self.graph.unable(assignment.call, member, source.version, &source.members, &[]);
             }
             self.graph.copied(source.version, member);
         }

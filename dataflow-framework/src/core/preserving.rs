@@ -20,6 +20,8 @@ const PRESERVED_BYTES_MAX: u64 = 63 << 20;
 pub(super) struct Preserved {
     versions: BTreeSet<VersionId>,
     bytes: u64,
+    /// The number of facts of these that are not written yet.
+    unwritten: usize,
     /// Which calls had ended when that was written last.
     history: History,
 }
@@ -38,10 +40,21 @@ impl Graph {
         if source.members.contains(&Member::HERE) {
             preserved.versions.insert(version);
             preserved.bytes = bytes;
+            preserved.unwritten += 1;
             self.actions.push(Action::Preserve { version, mark });
         } else {
             self.copy(source, Member::HERE);
         }
+    }
+
+    /// Takes in that something is written that nobody else may have, or cannot be read any more.
+    pub(crate) fn is_preserved(&mut self) {
+        self.durable.preserved.unwritten -= 1;
+    }
+
+    /// Returns whether something waits to be written before the last members go.
+    pub(super) fn is_preserving(&self) -> bool {
+        self.durable.preserved.unwritten > 0 && !self.members.anybody_stays()
     }
 
     /// Has the history recorded if nobody is left to remember it, and there is more of it than before.
@@ -50,6 +63,7 @@ impl Graph {
         if is_to_be && self.durable.preserved.history != self.history {
             self.durable.preserved.history = self.history.clone();
             let pieces: Vec<History> = self.history.pieces();
+            self.durable.preserved.unwritten += pieces.len();
             self.actions.extend(pieces.into_iter().map(|piece| Action::Record(Fact::History(piece))));
         }
     }

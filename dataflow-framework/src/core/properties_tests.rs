@@ -1009,7 +1009,7 @@ impl Run {
                         if self.bring_to(Member::HERE, &source) {
                             self.graph.copied(source.version, Member::HERE);
                         } else {
-                            self.graph.not_brought(source.version);
+                            self.graph.not_brought(source.version, &source.members);
                         }
                     }
                     Action::Copy(member, source) => self.copies.push((member, source)),
@@ -1122,7 +1122,10 @@ impl Run {
         for source in &assignment.elsewhere {
             let version = &source.version;
             if !self.bring_to(member, source) {
-                return self.graph.unable(assignment.call, member, *version);
+                let store = &self.stores[&member];
+                let unchanged: Vec<_> = assignment.taken().filter(|taken| store.contains_key(taken)).collect();
+                let unchanged: Vec<_> = unchanged.into_iter().map(|taken| (taken, 8)).collect();
+                return self.graph.unable(assignment.call, member, *version, &source.members, &unchanged);
             }
             let mut updates =
                 assignment.arguments.iter().filter(|argument| matches!(argument, Argument::Update(_)));
@@ -1222,7 +1225,7 @@ impl Run {
         if which >= self.running.len() {
             let (member, source) = self.copies.swap_remove(which - self.running.len());
             let Some(value) = self.fetch(&source) else {
-                return self.graph.not_copied(source.version, member);
+                return self.graph.not_copied(source.version, member, &source.members);
             };
             self.put(member, source.version, value);
             return self.graph.copied(source.version, member);

@@ -86,8 +86,12 @@ impl Durable {
         outcome: &Outcome,
         was_to_end: bool,
     ) -> bool {
-        let is_kept = self.is_on && matches!(outcome, Outcome::Durable { .. } | Outcome::Ignored { .. });
+        let is_failed = matches!(outcome, Outcome::Failed(_)) && was_to_end;
+        let is_kept =
+            is_failed || self.is_on && matches!(outcome, Outcome::Durable { .. } | Outcome::Ignored { .. });
         if is_kept {
+            // Nothing is left of it there, so that it is known as well when the member is gone.
+            let member = if is_failed { Member::HERE } else { member };
             let Early { first, others } = self.early.entry(id).or_default();
             if first.is_none() && was_to_end {
                 *first = Some((member, outcome.clone()));

@@ -274,9 +274,9 @@ impl Graph {
         self.may_begin(id);
     }
 
-    /// Returns whether calls begin when what they merge is recorded.
+    /// Returns whether calls begin when what they merge is recorded, or members go when what they had is.
     pub(crate) fn waits_for_record(&self) -> bool {
-        self.reductions.are_recording() || self.chains.are_recording()
+        self.reductions.are_recording() || self.chains.are_recording() || self.is_preserving()
     }
 
     fn may_begin(&mut self, id: CallId) {

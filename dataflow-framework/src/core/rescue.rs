@@ -198,8 +198,8 @@ impl Graph {
         kept.member == member
     }
 
-    /// Tells that a member could not get a version that it was to copy.
-    pub(crate) fn not_copied(&mut self, id: VersionId, to: Member) {
+    /// Tells that a member could not get a version that it was to copy from those that were `tried`.
+    pub(crate) fn not_copied(&mut self, id: VersionId, to: Member, tried: &[Member]) {
         if self.is_named(id, to, false) || self.is_second(id, to, false) {
             return;
         }
@@ -207,10 +207,32 @@ impl Graph {
             version.was_read = false;
         }
         if self.is_copied(id, to) {
-            // Those that were named do not have it; but the program may, and leave, too.
-            self.is_not_to_be_had(id);
-            self.rescue(id);
+            // Those that were tried do not have it; but others may, and leave, too.
+            self.is_not_to_be_had(id, tried);
+            for member in tried.iter().copied().filter(|member| *member != Member::HERE) {
+                self.is_not_kept(id, member);
+            }
+            self.rescue_again(id);
         }
+    }
+
+    /// Takes in that a member does not send what it keeps, or has of an earlier run.
+    fn is_not_kept(&mut self, id: VersionId, member: Member) {
+        if self.kept.has(id, member) {
+            self.kept.is_gone(id, member);
+            self.actions.push(Action::Forget(member, id));
+        }
+        if self.is_unmade(id.call) {
+            self.damaged_before_it_is_made(id, member);
+            self.actions.push(Action::Forget(member, id));
+        }
+    }
+
+    /// Has a version copied of which no copy is under way any more, if it is only with members that leave.
+    fn rescue_again(&mut self, id: VersionId) {
+        self.rescue(id);
+        self.rescue_kept(id);
+        self.rescue_one_of_earlier(id);
     }
 
     /// Starts copies anew that were under way to a member that is lost.
@@ -218,8 +240,7 @@ impl Graph {
         let lost: Vec<_> = self.copying.iter().filter(|(_, to)| **to == member).map(|(id, _)| *id).collect();
         for id in lost {
             self.copying.remove(&id);
-            self.rescue(id);
-            self.rescue_kept(id);
+            self.rescue_again(id);
             self.forget_unless_needed(id);
         }
     }
@@ -246,11 +267,23 @@ impl Graph {
     pub(super) fn let_go(&mut self) {
         if self.members.any_leaves() {
             let recording = self.durable.members_with_ends();
-            let gone = self.members.let_go(self.copying.is_empty(), &recording, !self.durable.is_on);
-            // Not only when it goes: that is not waited for as long as a call may take.
+            // Not only when they go: that is not waited for as long as a call may take.
             self.records_history();
+            let gone = self.members.let_go(self.is_all_copied(), &recording, !self.durable.is_on);
             self.actions.extend(gone.into_iter().map(Action::LetGo));
         }
+    }
+
+    /// Returns whether the node of the program may go still, when it was [let go](Action::LetGo): others that leave
+    /// since then may need it.
+    pub(crate) fn may_go_still(&self) -> bool {
+        let recording = self.durable.members_with_ends();
+        self.members.here_may_go(self.is_all_copied(), &recording, !self.durable.is_on)
+    }
+
+    /// Returns whether all that members have that leave is with others, or in the journal if nobody else is there.
+    fn is_all_copied(&self) -> bool {
+        self.copying.is_empty() && !self.is_preserving()
     }
 
     /// Takes a version that is needed again from what is kept. Returns whether it is there.

@@ -97,6 +97,8 @@ pub(crate) struct GivenUp {
     pub(crate) version: VersionId,
     /// The calls that waited for it.
     pub(crate) calls: Vec<Assignment>,
+    /// The nodes that were asked for it.
+    pub(crate) tried: Vec<Peer>,
     /// Why it cannot be had here, if that is due to this node.
     pub(crate) reason: Option<String>,
 }
@@ -115,6 +117,8 @@ struct Fetch {
     mark: Mark,
     /// The nodes that have it, the next one first.
     from: VecDeque<Peer>,
+    /// Those that have not sent it.
+    tried: Vec<Peer>,
     /// What has arrived, if anything has.
     pieces: Option<Pieces>,
     /// The size and the hash of the whole, as the first piece has told.
@@ -155,6 +159,7 @@ impl Fetches {
         let fetch = self.under_way.entry(version).or_insert_with(|| Fetch {
             mark,
             from: VecDeque::new(),
+            tried: Vec::new(),
             pieces: None,
             whole: None,
             is_confirmed: false,
@@ -206,7 +211,12 @@ impl Fetches {
     /// Forgets a version that is not to be had, and returns the calls that need it.
     fn give_up(&mut self, version: VersionId) -> GivenUp {
         let fetch = self.under_way.remove(&version);
-        let (calls, reason) = fetch.map(|fetch| (fetch.calls, fetch.failed)).unwrap_or_default();
+        let of = |fetch: Fetch| {
+            // What cannot be taken in here may be made elsewhere.
+            let tried = fetch.tried.into_iter().chain(fetch.from).collect();
+            (fetch.calls, tried, fetch.failed)
+        };
+        let (calls, tried, reason) = fetch.map(of).unwrap_or_default();
         let mut given_up = Vec::new();
         for call in &calls {
             given_up.extend(self.calls.remove(call).map(|(assignment, _)| assignment));
@@ -214,7 +224,7 @@ impl Fetches {
                 fetch.calls.retain(|other| other != call);
             }
         }
-        GivenUp { version, calls: given_up, reason }
+        GivenUp { version, calls: given_up, tried, reason }
     }
 
     /// Takes in a piece. Returns the version if it is complete.
@@ -295,7 +305,7 @@ impl Fetch {
 
     /// Turns to the next node. What has arrived is of use if that has the same by its size and hash.
     fn turn_away(&mut self) {
-        self.from.pop_front();
+        self.tried.extend(self.from.pop_front());
         self.repeats = 0;
         self.next = 0;
         self.asked.clear();

@@ -41,7 +41,7 @@ pub(crate) use self::{
     nesting::{Put, Running, end},
     queue::{Crew, Queue},
     room::{Room, shown as shown_bytes},
-    site::{Inventory, Report, Site},
+    site::{Inventory, Report, Returned, Site},
     small::Told,
     stopwatch::Timing,
     store::Store,

@@ -47,14 +47,15 @@ pub(crate) trait Report: Send + Sync {
     /// Tells what a call has written that was begun in an earlier run of the program, before its end is told.
     fn holds(&self, held: Vec<Held>);
 
-    /// Tells that a call cannot run here, because a version that it reads is not to be had.
-    fn unable(&self, call: CallId, missing: VersionId);
+    /// Tells that a call cannot run here, because a version that it reads is not to be had of the nodes that were
+    /// `tried`.
+    fn unable(&self, call: Returned, missing: VersionId, tried: Vec<Peer>);
 
     /// Tells that a version was brought here.
     fn copied(&self, version: VersionId);
 
-    /// Tells that a version is not to be had.
-    fn not_brought(&self, version: VersionId);
+    /// Tells that a version is not to be had of the nodes that were `tried`.
+    fn not_brought(&self, version: VersionId, tried: Vec<Peer>);
 
     /// Tells that a version that was here cannot be read any more.
     fn is_damaged(&self, version: VersionId, reason: String);
@@ -307,10 +308,10 @@ impl Site {
         let (asks, given_up) = self.fetches().asks(now_ms);
         let report = self.report().filter(|_| !given_up.is_empty());
         if let Some(report) = report {
-            for GivenUp { version, calls, reason } in given_up {
+            for GivenUp { version, calls, tried, reason } in given_up {
                 for assignment in calls {
                     match &reason {
-                        None => report.unable(assignment.call, version),
+                        None => report.unable(self.give_back(&assignment), version, tried.clone()),
                         Some(reason) => {
                             let failed =
                                 Failed::of_node(format!("what it reads cannot be brought: {reason}"));
@@ -318,7 +319,7 @@ impl Site {
                         }
                     }
                 }
-                report.not_brought(version);
+                report.not_brought(version, tried);
             }
         }
         let copies = self.store.copies_to_ask();
@@ -342,7 +343,7 @@ impl Site {
         match self.report() {
             Some(report) if !is_taken => report.copied(version),
             // What is changed in place is no copy for others.
-            Some(report) if is_alone => report.not_brought(version),
+            Some(report) if is_alone => report.not_brought(version, Vec::new()),
             _ => {}
         }
         for assignment in ready {
@@ -392,7 +393,7 @@ impl Site {
                 // It was forgotten meanwhile, since the call was taken from this node.
                 let (report, is_current) = self.ends(epoch, call);
                 if let Some(report) = report.filter(|_| is_current) {
-                    report.unable(call, missing);
+                    report.unable(self.give_back(&assignment), missing, Vec::new());
                 }
                 return None;
             }
@@ -436,7 +437,7 @@ impl Site {
 
 impl Assignment {
     /// Returns the versions that the call changes in place.
-    pub(super) fn taken(&self) -> impl Iterator<Item = VersionId> {
+    pub(crate) fn taken(&self) -> impl Iterator<Item = VersionId> {
         let updates = self.arguments.iter().filter(|argument| matches!(argument, Argument::Update(_)));
         let taken = updates.zip(&self.in_place).filter(|(_, in_place)| **in_place);
         taken.flat_map(|(update, _)| update.versions().iter().copied())

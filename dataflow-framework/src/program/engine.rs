@@ -18,7 +18,7 @@ use crate::{
     },
     failure::Failure,
     figures::Figures,
-    node::{Inventory, Missing, Peer, Queue, Report, Site, Store, Timing},
+    node::{Inventory, Missing, Peer, Queue, Report, Returned, Site, Store, Timing},
     options::Options,
     platform::Bell,
     task::Tasks,
@@ -69,6 +69,9 @@ pub(crate) trait Others: Send + Sync {
 
     /// Returns the nodes behind members.
     fn peers(&self, members: &[Member]) -> Vec<Peer>;
+
+    /// Returns the members behind nodes, without those that are gone.
+    fn members(&self, peers: &[Peer]) -> Vec<Member>;
 
     /// Sends what was said; also what is asked of others, if something is to be brought here.
     fn flush(&self, brings: bool);
@@ -435,7 +438,8 @@ impl Engine {
 
     /// Returns whether nothing is needed any more that only this node has, after it was to [leave](Self::leave).
     pub(crate) fn may_go(&self) -> bool {
-        self.may_go.load(Relaxed) && self.lock().records.is_empty()
+        let state = self.lock();
+        self.may_go.load(Relaxed) && state.records.is_empty() && state.graph.may_go_still()
     }
 
     /// Returns which calls have ended since this was last asked.
@@ -503,6 +507,8 @@ impl Engine {
                     let value = self.site.get(version).and_then(|value| value.part(0, usize::MAX).ok());
                     if let Some((_, value)) = value {
                         state.records.tell(Fact::Kept { version, mark, value });
+                    } else {
+                        state.graph.is_preserved();
                     }
                 }
                 (Action::LetGo(Member::HERE), _) => {
@@ -537,6 +543,10 @@ impl Engine {
         let Source { version, mark, members } = source;
         let from = self.others.as_ref().map(|others| others.peers(members)).unwrap_or_default();
         Missing { version: *version, mark: *mark, from, content: None }
+    }
+
+    fn members(&self, peers: &[Peer]) -> Vec<Member> {
+        self.others.as_ref().map(|others| others.members(peers)).unwrap_or_default()
     }
 
     /// Does the same for another node, which gets the version at once if it is small and here.
@@ -612,16 +622,18 @@ impl Report for Engine {
         self.change(|graph| held.into_iter().for_each(|held| graph.holds(Member::HERE, held)));
     }
 
-    fn unable(&self, call: CallId, missing: VersionId) {
-        self.change(|graph| graph.unable(call, Member::HERE, missing));
+    fn unable(&self, (call, unchanged): Returned, missing: VersionId, tried: Vec<Peer>) {
+        let tried = self.members(&tried);
+        self.change(|graph| graph.unable(call, Member::HERE, missing, &tried, &unchanged));
     }
 
     fn copied(&self, version: VersionId) {
         self.change(|graph| graph.copied(version, Member::HERE));
     }
 
-    fn not_brought(&self, version: VersionId) {
-        self.change(|graph| graph.not_brought(version));
+    fn not_brought(&self, version: VersionId, tried: Vec<Peer>) {
+        let tried = self.members(&tried);
+        self.change(|graph| graph.not_brought(version, &tried));
     }
 
     fn is_damaged(&self, version: VersionId, reason: String) {

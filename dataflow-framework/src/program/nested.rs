@@ -160,7 +160,7 @@ impl Nested {
                 Given::Failed(failure) => return Err(failure),
                 Given::Missing(call, missing) => {
                     let (execution, report) = self.begun();
-                    report.unable(call, missing);
+                    report.unable((call, Vec::new()), missing, Vec::new());
                     given = self.running.wait(*execution);
                 }
                 Given::Over | Given::Ended(_) => self.ends_at_once(),

@@ -562,6 +562,10 @@ impl<'a> Stage<'a> {
         let within = self.leaves_within(machine);
         self.world.with(|state| {
             let it = state.machines.get(machine);
+            // A second request makes a node hurry, and what it has not handed over by then is made again.
+            if it.process == Process::Leaves && self.plan.kind == Kind::Leaves {
+                return;
+            }
             it.process = Process::Leaves;
             if let Some(leave) = &it.leave {
                 let _ = leave.try_send(within);

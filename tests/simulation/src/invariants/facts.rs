@@ -48,7 +48,7 @@ pub(crate) struct Facts {
     pub(crate) message_bytes_max: usize,
     /// Whether all that happens to nodes is that they join and leave.
     pub(crate) only_leaves: bool,
-    /// The number of members that were lost.
+    /// The number of members that were lost to an attempt, which they had not left.
     pub(crate) losses: u32,
     /// The node on which the program of a workflow was started last.
     pub(crate) head: Option<NodeId>,
@@ -351,9 +351,9 @@ impl Facts {
     }
 
     fn note_loss(&mut self, node: NodeId) {
-        self.losses += 1;
         let attempts: Vec<(String, u32)> =
             self.attempts_of(node).map(|(job, attempt)| (job.to_owned(), attempt)).collect();
+        self.losses += u32::from(!attempts.is_empty());
         for (job, attempt) in attempts {
             if let Some(job) = self.jobs.get_mut(&job) {
                 job.with_losses.insert(attempt);

@@ -1,10 +1,14 @@
 //! F5 and F9: nothing that is needed is forgotten, and a clean drain has nothing made again. Both show in calls that run
 //! to their ends twice although no node was lost. What makes that impossible to say, such as a node that stands still
 //! until others take it for lost, is not among the faults of the plans in which it is checked.
+//!
+//! One thing may be made again: a call that fails, or whose failure is ignored, while the head leaves. Nobody may have
+//! recorded that, so it may be tried again, with what it reads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dataflow_framework::simulation::How;
+use taskwork::NodeId;
 
 use super::{Step, step};
 use crate::invariants::{Facts, Invariant, Seen};
@@ -13,8 +17,28 @@ use crate::invariants::{Facts, Invariant, Seen};
 pub(in crate::invariants) struct NothingTwice {
     /// The calls that have run to their ends.
     done: BTreeSet<u64>,
+    /// The calls whose versions each one reads.
+    reads: BTreeMap<u64, BTreeSet<u64>>,
+    /// The calls that have failed while a head was to leave, with all on which they depend.
+    may_run_again: BTreeSet<u64>,
+    /// The nodes that were told to leave.
+    leaving: BTreeSet<NodeId>,
+    /// Whether the node that leads is one of them.
+    head_leaves: bool,
     /// Whether a member was lost.
     has_losses: bool,
+}
+
+impl NothingTwice {
+    /// Notes that a call may run again, which may need everything again on which it depends.
+    fn may_run_again(&mut self, call: u64) {
+        let mut next = vec![call];
+        while let Some(call) = next.pop() {
+            if self.may_run_again.insert(call) {
+                next.extend(self.reads.get(&call).into_iter().flatten());
+            }
+        }
+    }
 }
 
 impl Invariant for NothingTwice {
@@ -24,9 +48,24 @@ impl Invariant for NothingTwice {
 
     fn see(&mut self, facts: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
         self.has_losses |= facts.losses > 0;
-        if let Some((node, Step::Ran { call, how: How::Written | How::Ignored })) = step(seen) {
+        if let Seen::ToldToLeave { node } = seen {
+            self.leaving.insert(*node);
+            self.head_leaves |= facts.head == Some(*node);
+        }
+        let Some((node, step)) = step(seen) else { return Ok(()) };
+        match step {
+            Step::Leads { .. } => self.head_leaves = self.leaving.contains(&node),
+            Step::Begins { call, reads, .. } => {
+                self.reads.entry(*call).or_default().extend(reads.iter().map(|(version, _)| version.call));
+            }
+            Step::Ran { call, how: How::Failed | How::Ignored } if self.head_leaves => {
+                self.may_run_again(*call);
+            }
+            _ => {}
+        }
+        if let Step::Ran { call, how: How::Written | How::Ignored } = step {
             let is_first = self.done.insert(*call);
-            if !is_first && facts.only_leaves && !self.has_losses {
+            if !is_first && facts.only_leaves && !self.has_losses && !self.may_run_again.contains(call) {
                 return Err(format!("call {call} runs to its end again, on {node}, and no node was lost"));
             }
         }
