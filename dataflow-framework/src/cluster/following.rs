@@ -158,7 +158,11 @@ impl Following {
             Order::Copy(missing) => self.site.fetch(missing),
             Order::Alias { from, to, mark } => {
                 let is_here = self.site.alias(from, to, mark);
-                self.say(&if is_here { News::Copied(to) } else { News::NotCopied { version: to, tried: Vec::new() } });
+                self.say(&if is_here {
+                    News::Copied(to)
+                } else {
+                    News::NotCopied { version: to, tried: Vec::new() }
+                });
             }
             Order::Answer(execution, answer) => self.site.answer_task(execution, answer),
             Order::Remember(history) => {

@@ -71,6 +71,12 @@ impl Durable {
         };
         self.recording.values().flat_map(members).collect()
     }
+
+    /// Returns the members that have told ends of calls which the program has not made yet in this run.
+    pub(super) fn members_with_early_ends(&self) -> impl Iterator<Item = Member> {
+        let is_there = |(_, outcome): &&(Member, Outcome)| !matches!(outcome, Outcome::Failed(_));
+        self.early.values().flat_map(|early| &early.first).filter(is_there).map(|(member, _)| *member)
+    }
 }
 
 /// How a call has ended that is not run a second time.

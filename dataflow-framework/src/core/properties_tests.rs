@@ -1123,7 +1123,8 @@ impl Run {
             let version = &source.version;
             if !self.bring_to(member, source) {
                 let store = &self.stores[&member];
-                let unchanged: Vec<_> = assignment.taken().filter(|taken| store.contains_key(taken)).collect();
+                let unchanged: Vec<_> =
+                    assignment.taken().filter(|taken| store.contains_key(taken)).collect();
                 let unchanged: Vec<_> = unchanged.into_iter().map(|taken| (taken, 8)).collect();
                 return self.graph.unable(assignment.call, member, *version, &source.members, &unchanged);
             }

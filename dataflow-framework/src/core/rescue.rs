@@ -2,7 +2,7 @@
 //! nothing has to be made again; and what the program has read, so that it can be read again if the program begins
 //! anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     call::CallId,
@@ -266,9 +266,9 @@ impl Graph {
     /// Lets members go that leave, and have nothing that others need.
     pub(super) fn let_go(&mut self) {
         if self.members.any_leaves() {
-            let recording = self.durable.members_with_ends();
             // Not only when they go: that is not waited for as long as a call may take.
             self.records_history();
+            let recording = self.recording();
             let gone = self.members.let_go(self.is_all_copied(), &recording, !self.durable.is_on);
             self.actions.extend(gone.into_iter().map(Action::LetGo));
         }
@@ -277,8 +277,17 @@ impl Graph {
     /// Returns whether the node of the program may go still, when it was [let go](Action::LetGo): others that leave
     /// since then may need it.
     pub(crate) fn may_go_still(&self) -> bool {
-        let recording = self.durable.members_with_ends();
-        self.members.here_may_go(self.is_all_copied(), &recording, !self.durable.is_on)
+        self.members.here_may_go(self.is_all_copied(), &self.recording(), !self.durable.is_on)
+    }
+
+    /// Returns the members that have what calls have written whose ends are not recorded, but will be: at once, or when
+    /// the program has made the calls anew, here or where it goes.
+    fn recording(&self) -> BTreeSet<Member> {
+        let mut members = self.durable.members_with_ends();
+        if self.members.anybody_stays() {
+            members.extend(self.durable.members_with_early_ends());
+        }
+        members
     }
 
     /// Returns whether all that members have that leave is with others, or in the journal if nobody else is there.

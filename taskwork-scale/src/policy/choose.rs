@@ -68,6 +68,12 @@ impl Choice {
         &self.judged[self.best]
     }
 
+    /// Whether the present size breaks the budget or the deadline.
+    pub(super) fn is_urgent(&self) -> bool {
+        let breaks = |judged: &Judged| judged.breaks.iter().any(|bound| *bound != Bound::Efficiency);
+        self.now.is_none_or(|now| breaks(&self.judged[now]))
+    }
+
     /// Whether the best size is so much better than the present one that it is worth the change.
     pub(super) fn is_worth_it(&self) -> bool {
         let Some(now) = self.now.map(|now| &self.judged[now]) else { return true };

@@ -29,6 +29,10 @@ use super::{
 const ROUND_MS: u64 = 4_000;
 /// The rounds that must agree before machines leave.
 const ROUNDS_DOWN: usize = 3;
+/// More machines after fewer, or the other way round, are a turn. There are no more than this many in [`TURNS_MS`]: what
+/// comes and goes faster than machines do is not followed.
+const TURNS_MAX: usize = 3;
+const TURNS_MS: u64 = 3_600_000;
 /// The time that a machine needs to leave: a drain, and the round in which it is noticed.
 const LEAVE_MS: u64 = 45_000;
 /// The programs that are remembered.
@@ -53,6 +57,7 @@ pub struct Policy {
     totals: BTreeMap<String, Totals>,
     raised_ms: Option<u64>,
     fewer: Fewer,
+    turns: Turns,
     idle_since_ms: Option<u64>,
 }
 
@@ -71,6 +76,40 @@ struct Fewer {
     /// What was best in the last of them.
     latest: Vec<u32>,
     at_ms: u64,
+}
+
+/// The changes of direction of late.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Turns {
+    /// Whether the last change was to more machines, once there was one.
+    is_up: Option<bool>,
+    /// The number to which that was.
+    target: u32,
+    at_ms: Vec<u64>,
+}
+
+impl Turns {
+    /// Takes in that there are to be so many machines instead of those that are there now.
+    fn change(&mut self, target: u32, now: u32, at_ms: u64) {
+        let is_up = target > now;
+        // Machines that were lost are replaced.
+        if target == now || is_up && self.is_up.is_some() && target <= self.target {
+            return;
+        }
+        self.at_ms.retain(|turn| at_ms < turn.saturating_add(TURNS_MS));
+        if self.is_up.is_some_and(|was_up| was_up != is_up) {
+            self.at_ms.push(at_ms);
+        }
+        (self.is_up, self.target) = (Some(is_up), target);
+    }
+
+    /// Returns the most machines to which it may go now. More would be a turn too many, since they may be too many
+    /// before long.
+    fn most(&self, at_ms: u64) -> Option<u32> {
+        let of_late = self.at_ms.iter().filter(|turn| at_ms < turn.saturating_add(TURNS_MS)).count();
+        (self.is_up == Some(false) && of_late + 2 > TURNS_MAX).then_some(self.target)
+    }
 }
 
 impl Policy {
@@ -141,6 +180,9 @@ impl Policy {
         decision.table = choice.iter().flat_map(|choice| explain::table(&outlook, choice)).collect();
         decision.reason = explain::reason(&outlook, choice.as_ref(), &decision, target, is_short);
         let raised_ms = if decision.nodes() > now { Some(seen.at_ms) } else { self.raised_ms };
+        if choice.is_some() {
+            self.turns.change(target, now, seen.at_ms);
+        }
         (self.fewer, self.raised_ms) = (fewer, raised_ms);
         decision
     }
@@ -192,6 +234,7 @@ impl Policy {
         let is_other = self.jobs.len() != ids.len() || self.jobs.keys().any(|id| !ids.contains(&**id));
         if is_other {
             self.parallelism.reset();
+            self.turns = Turns::default();
         }
         let totals = &mut self.totals;
         self.jobs.retain(|id, known| {
@@ -238,7 +281,8 @@ impl Policy {
     /// Returns the number of machines to go to, and the rounds that agree on fewer.
     fn follow(&self, choice: &Choice, now: u32, at_ms: u64) -> (u32, Fewer) {
         let best = choice.best();
-        let wanted = best.size.nodes;
+        let most = self.turns.most(at_ms).filter(|_| now > 0 && !choice.is_urgent());
+        let wanted = most.map_or(best.size.nodes, |most| best.size.nodes.min(most.max(now)));
         let is_better = choice.is_worth_it();
         if wanted > now && (is_better || now == 0) {
             let is_soon = self.raised_ms.is_some_and(|raised| at_ms < raised.saturating_add(ROUND_MS));

@@ -70,8 +70,56 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "let a node go while copies are under way",
         "dataflow-framework/src/core/rescue.rs",
-        "self.members.let_go(self.copying.is_empty(), ",
-        "self.members.let_go(true, ",
+        "        self.copying.is_empty() && !self.is_preserving()\n",
+        "        !self.is_preserving()\n",
+    ),
+    mutant(
+        "let the last nodes go before what they had is written",
+        "dataflow-framework/src/core/rescue.rs",
+        "        self.copying.is_empty() && !self.is_preserving()\n",
+        "        self.copying.is_empty()\n",
+    ),
+    mutant(
+        "let the head go though others leave since then",
+        "dataflow-framework/src/program/engine.rs",
+        " && state.records.is_empty() && state.graph.may_go_still()\n",
+        " && state.records.is_empty()\n",
+    ),
+    mutant(
+        "let the head go before it knows what others have",
+        "dataflow-framework/src/cluster/leading.rs",
+        "now_ms < until_ms && !(self.is_journal_taken() && self.untold().is_empty())",
+        "now_ms > until_ms",
+    ),
+    mutant(
+        "begin the program on a node that was let go",
+        "dataflow-framework/src/cluster/station.rs",
+        "let was_let_go = state.is_leaving && state.rescue.is_none();",
+        "let was_let_go = false;",
+    ),
+    mutant(
+        "give up copies that nobody was asked for",
+        "dataflow-framework/src/core/lineage.rs",
+        "*member != Member::HERE && tried.contains(member)",
+        "*member != Member::HERE",
+    ),
+    mutant(
+        "forget what a call that cannot run would have changed in place",
+        "dataflow-framework/src/core/graph.rs",
+        "unchanged.iter().filter(|(version, _)| *version != missing)",
+        "unchanged.iter().take(0)",
+    ),
+    mutant(
+        "keep to itself what another node remembers",
+        "dataflow-framework/src/core/earlier.rs",
+        "        self.news.add(news);\n    }\n",
+        "        let _ = news;\n    }\n",
+    ),
+    mutant(
+        "copy a version once, and never again",
+        "dataflow-framework/src/core/rescue.rs",
+        "        self.rescue_kept(id);\n        self.rescue_one_of_earlier(id);\n",
+        "",
     ),
     mutant(
         "leave with calls that have not begun",
