@@ -23,6 +23,17 @@ struct Mutant {
     mutated: &'static str,
 }
 
+impl Mutant {
+    fn is_of_workflows(&self) -> bool {
+        self.file.starts_with("dataflow-")
+    }
+
+    /// Returns the number of seeds within which it is to be found.
+    fn seeds(&self) -> u32 {
+        if self.is_of_workflows() { workflows::SEEDS } else { SEEDS }
+    }
+}
+
 const fn mutant(
     name: &'static str,
     file: &'static str,
@@ -389,7 +400,7 @@ pub(crate) fn run(only: Option<&str>) -> Result<()> {
         if let Some((seeds, what)) = found {
             println!("| {} | {seeds} | {what} |", mutant.name);
         } else {
-            println!("| {} | not within {SEEDS} | |", mutant.name);
+            println!("| {} | not within {} | |", mutant.name, mutant.seeds());
             survivors.push(mutant.name);
         }
     }
@@ -407,7 +418,7 @@ fn find(copy: &Path, mutant: &Mutant) -> Result<Option<(u64, String)>> {
     let file = copy.join(mutant.file);
     let source = fs::read_to_string(&file)?;
     fs::write(&file, mutated(&source, mutant)?)?;
-    let found = simulate(copy, mutant.file.starts_with("dataflow-").then_some(workflows::KINDS));
+    let found = simulate(copy, mutant);
     fs::write(&file, source)?;
     found
 }
@@ -418,12 +429,12 @@ fn mutated(source: &str, mutant: &Mutant) -> Result<String> {
     Ok(source.replace(mutant.original, mutant.mutated))
 }
 
-fn simulate(copy: &Path, kinds: Option<&str>) -> Result<Option<(u64, String)>> {
+fn simulate(copy: &Path, mutant: &Mutant) -> Result<Option<(u64, String)>> {
     let mut cargo = workspace::command("cargo");
     cargo.current_dir(copy).args(["run", "--quiet", "-p", "taskwork-simulation", "--bin", "simulate", "--"]);
-    cargo.args(["--seeds", &SEEDS.to_string(), "--json", "--terse"]);
-    if let Some(kinds) = kinds {
-        cargo.args(["--kind", kinds]);
+    cargo.args(["--seeds", &mutant.seeds().to_string(), "--json", "--terse"]);
+    if mutant.is_of_workflows() {
+        cargo.args(["--kind", workflows::KINDS]);
     }
     cargo.env("RUSTFLAGS", "--cap-lints=allow").env("CARGO_TARGET_DIR", copy.join("target"));
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;

@@ -23,6 +23,9 @@ use crate::{
 /// The maximum number of versions, or calls, of which one message tells.
 const TOLD_MAX: usize = 5_000;
 
+/// A head that was heard so recently is there, in milliseconds.
+const SILENT_MS: u64 = 1_000;
+
 /// What the nodes that follow remember of the program, run after run.
 pub(super) type Memory = Arc<Mutex<History>>;
 
@@ -35,6 +38,8 @@ pub(super) struct Following {
     pub(super) site: Arc<Site>,
     /// The number of the run at the site.
     epoch: AtomicU64,
+    /// When the head was last heard, in milliseconds.
+    heard_ms: AtomicU64,
     memory: Memory,
     /// Whether the head has told which calls have ended elsewhere.
     is_told: AtomicBool,
@@ -62,6 +67,7 @@ impl Following {
             line: Mutex::default(),
             site: Arc::clone(site),
             epoch: AtomicU64::new(0),
+            heard_ms: AtomicU64::new(0),
             memory: Arc::clone(memory),
             is_told: AtomicBool::new(false),
             nesting: Mutex::default(),
@@ -142,6 +148,7 @@ impl Following {
 
     /// Takes in what the head orders.
     pub(super) fn receive(&self, tasks: &Tasks, frame: Frame, now_ms: u64) {
+        self.heard_ms.store(now_ms, Relaxed);
         let orders = self.line().receive(frame, now_ms);
         for order in orders {
             match Order::decode(&order) {
@@ -210,6 +217,11 @@ impl Following {
         for (call, unchanged) in self.site.take_back() {
             self.say(&News::Returned { call, unchanged });
         }
+    }
+
+    /// Returns whether the head was heard of late.
+    pub(super) fn is_head_heard(&self, now_ms: u64) -> bool {
+        now_ms < self.heard_ms.load(Relaxed) + SILENT_MS
     }
 
     /// Returns whether the head needs nothing more of this node.

@@ -258,9 +258,11 @@ impl Station {
                 }
                 known < (run, line)
             }
-            // The task of the program was moved; or its node was lost, and with it what the task knew.
+            // The task of the program was moved; or its node was lost, and with it what the task knew. One that is heard
+            // is there, though this node may not know yet that it is.
             Role::Follows(following) => {
-                run.generation > following.run.generation || !state.nodes.contains(&following.head)
+                let is_lost = !state.nodes.contains(&following.head) && !following.is_head_heard(now_ms);
+                run.generation > following.run.generation || is_lost
             }
             Role::Leads(leading) => run.generation > leading.run.generation,
         };

@@ -109,14 +109,19 @@ impl Statement {
         )
     }
 
-    /// Returns the same with a call that does not fail, and whose data is not for all members. One whose failure is ignored
-    /// may write its defaults again; and a copy for all that could not be made may be taken for one that is awaited.
-    fn plain(mut self) -> Self {
+    /// Returns the same with a call whose data is not for all members: a copy for all that could not be made may be taken
+    /// for one that is awaited. `never_fails` has it not fail.
+    fn plain(mut self, never_fails: bool) -> Self {
         if let Self::Call { fails, options, .. } = &mut self {
-            *fails = false;
             options.everywhere = false;
+            *fails &= !never_fails;
         }
         self
+    }
+
+    /// Returns whether it makes calls of which it is not known at first what they read.
+    fn is_undecided(&self) -> bool {
+        matches!(self, Self::Commute { .. } | Self::Reduce { .. })
     }
 
     /// Returns whether nothing is lost by it.
@@ -1388,9 +1393,14 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_made_again_when_members_leave(statements in vec(statement(), 0..120)) {
-        let harmless = statements.into_iter().filter(Statement::is_harmless);
-        let statements: Vec<_> = harmless.map(Statement::plain).collect();
+    fn nothing_is_made_again_when_members_leave(
+        statements in vec(statement(), 0..120),
+        may_fail in any::<bool>(),
+    ) {
+        // What one reads that is not decided may be made again, though another input turns out to have failed.
+        let counts = |it: &Statement| it.is_harmless() && !(may_fail && it.is_undecided());
+        let statements: Vec<_> =
+            statements.into_iter().filter(counts).map(|statement| statement.plain(!may_fail)).collect();
         let mut run = Run::new(true, true);
         run_all(&mut run, &statements, true);
         assert_eq!(run.repeated + run.graph.figures().repeated, 0);

@@ -5,6 +5,9 @@ use super::{Mutant, mutant};
 /// The kinds of plans with workflows.
 pub(super) const KINDS: &str = "workflow,leaves";
 
+/// The seeds within which they are to be found. One in seventeen has such a plan.
+pub(super) const SEEDS: u32 = 60_000;
+
 /// The bugs.
 pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
@@ -46,8 +49,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "follow an earlier run of the program again",
         "dataflow-framework/src/cluster/station.rs",
-        "                run.generation > following.run.generation || !state.nodes.contains(&following.head)\n",
-        "                run.generation != following.run.generation || !state.nodes.contains(&following.head)\n",
+        "                run.generation > following.run.generation || is_lost\n",
+        "                run.generation != following.run.generation || is_lost\n",
+    ),
+    mutant(
+        "take a head for lost that is heard",
+        "dataflow-framework/src/cluster/station.rs",
+        "let is_lost = !state.nodes.contains(&following.head) && !following.is_head_heard(now_ms);",
+        "let is_lost = !state.nodes.contains(&following.head);",
     ),
     mutant(
         "remember only what the head has told",
@@ -92,10 +101,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "now_ms > until_ms",
     ),
     mutant(
-        "begin the program on a node that was let go",
+        "begin the program on a node that is to leave",
         "dataflow-framework/src/cluster/station.rs",
-        "let was_let_go = state.is_leaving && state.rescue.is_none();",
-        "let was_let_go = false;",
+        "        if state.is_leaving {\n            leading.leave();\n        }\n",
+        "",
     ),
     mutant(
         "give up copies that nobody was asked for",
