@@ -40,6 +40,8 @@ pub(super) struct Following {
     epoch: AtomicU64,
     /// When the head was last heard, in milliseconds.
     heard_ms: AtomicU64,
+    /// Whether the head was a member, and is none any more.
+    is_head_gone: AtomicBool,
     memory: Memory,
     /// Whether the head has told which calls have ended elsewhere.
     is_told: AtomicBool,
@@ -68,6 +70,7 @@ impl Following {
             site: Arc::clone(site),
             epoch: AtomicU64::new(0),
             heard_ms: AtomicU64::new(0),
+            is_head_gone: AtomicBool::new(false),
             memory: Arc::clone(memory),
             is_told: AtomicBool::new(false),
             nesting: Mutex::default(),
@@ -219,9 +222,16 @@ impl Following {
         }
     }
 
-    /// Returns whether the head was heard of late.
+    /// Takes in that a node is a member, or is none any more.
+    pub(super) fn is_there(&self, node: Peer, is_member: bool) {
+        if node == self.head {
+            self.is_head_gone.store(!is_member, Relaxed);
+        }
+    }
+
+    /// Returns whether the head was heard of late, and it was not told since then that it is gone.
     pub(super) fn is_head_heard(&self, now_ms: u64) -> bool {
-        now_ms < self.heard_ms.load(Relaxed) + SILENT_MS
+        !self.is_head_gone.load(Relaxed) && now_ms < self.heard_ms.load(Relaxed) + SILENT_MS
     }
 
     /// Returns whether the head needs nothing more of this node.

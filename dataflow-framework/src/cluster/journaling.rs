@@ -163,6 +163,12 @@ impl Leading {
         self.writing().stage == Stage::Taken
     }
 
+    /// Returns whether nothing is written any more, so that nothing that waits for that is of use.
+    pub(super) fn is_written_no_more(&self) -> bool {
+        let writing = self.writing();
+        writing.trouble.is_some() || writing.stage == Stage::Over
+    }
+
     /// Returns why the program cannot go on, if the reason is the journal.
     pub(super) fn trouble(&self) -> Option<String> {
         self.writing().trouble.clone()

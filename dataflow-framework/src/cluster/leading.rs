@@ -342,7 +342,11 @@ impl Leading {
     /// Returns whether a node that is to leave may: nothing is needed any more that only it has, and the others know
     /// what it knows.
     pub(super) fn may_go(&self, now_ms: u64) -> bool {
+        if self.is_written_no_more() {
+            return true;
+        }
         if !self.engine.may_go() {
+            self.may_go_ms.store(0, Relaxed);
             return false;
         }
         let since = self.may_go_ms.load(Relaxed);

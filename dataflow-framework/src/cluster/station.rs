@@ -1,5 +1,7 @@
 //! What the companion of a node does: it runs calls for the head, or is the head.
 
+mod program;
+
 use std::{
     collections::BTreeSet,
     sync::{
@@ -26,10 +28,6 @@ use crate::{
     program::{Engine, Observe},
     task::Tasks,
 };
-
-/// How long a program that was stopped for the sake of a later run waits for that, if its task does not leave this node,
-/// in milliseconds.
-const DEPOSED_MS: u64 = 1_000;
 
 /// The part of the framework on one node: the handle of the companion.
 pub(super) struct Station {
@@ -160,8 +158,10 @@ impl Station {
         if state.post.as_ref().is_some_and(|post| post.node == node) || !state.nodes.insert(node) {
             return;
         }
-        if let Role::Leads(leading) = &state.role {
-            leading.joined(node);
+        match &state.role {
+            Role::Leads(leading) => leading.joined(node),
+            Role::Follows(following) => following.is_there(node, true),
+            Role::Idle => {}
         }
     }
 
@@ -173,7 +173,10 @@ impl Station {
         drop(state);
         match role {
             Role::Leads(leading) => leading.left(node),
-            Role::Follows(following) => following.site.is_gone(node),
+            Role::Follows(following) => {
+                following.is_there(node, false);
+                following.site.is_gone(node);
+            }
             Role::Idle => {}
         }
     }
@@ -328,42 +331,6 @@ impl Station {
         }
     }
 
-    /// Tells the task of the program how far that is. `waker` is used when there is more to tell.
-    pub(super) fn tell(&self, waker: impl FnOnce() -> Waker) -> Told {
-        let mut state = self.lock();
-        match std::mem::replace(&mut state.program, Progress::NotBegun) {
-            Progress::NotBegun | Progress::Awaits(_) => Told::Begin,
-            Progress::Runs(_) => {
-                state.program = Progress::Runs(waker());
-                Told::Waits
-            }
-            Progress::Deposed { since_ms, .. } => {
-                state.program = Progress::Deposed { waker: waker(), since_ms };
-                Told::Waits
-            }
-            Progress::Returned(result) => {
-                // The task may be here twice for a while, and of the two only one counts. What has failed is tried again.
-                if result.is_ok() {
-                    state.program = Progress::Returned(result.clone());
-                }
-                Told::Returned(result)
-            }
-        }
-    }
-
-    /// Has a program begin anew that was stopped for the sake of a later run, if its task is here still.
-    fn begin_anew_if_deposed(&self, now_ms: u64) {
-        let mut state = self.lock();
-        if let Progress::Deposed { waker, since_ms } = &state.program
-            && now_ms >= since_ms + DEPOSED_MS
-            && !state.is_leaving
-        {
-            // If the task has gone, nothing comes of that.
-            waker.wake();
-            state.program = Progress::NotBegun;
-        }
-    }
-
     /// Gives up what this node is in the job, but for what it remembers.
     fn resign(&self, state: &mut State) {
         let role = std::mem::replace(&mut state.role, Role::Idle);
@@ -371,56 +338,6 @@ impl Station {
             lock(&self.memory).add(leading.engine.history());
         }
         role.end();
-    }
-
-    /// Makes this node the head of a new run, and returns its engine. `None` if the companion does not run yet, or any
-    /// more, or the node was let go: the task goes elsewhere, and nobody would wait for calls that began here. The run
-    /// is later than any of which this node has heard, as well.
-    ///
-    /// A node that is to leave and was not let go leads only so far that all that leave with it can.
-    pub(super) fn lead(&self, generation: u64, waker: Waker) -> Option<Arc<Leading>> {
-        let mut state = self.lock();
-        let was_let_go = state.is_leaving && state.rescue.is_none();
-        let Some(Post { node, capacity, is_embedded, .. }) = state.post.clone().filter(|_| !was_let_go)
-        else {
-            state.program = Progress::Awaits(waker);
-            return None;
-        };
-        let generation = generation.max(state.generation + 1);
-        state.generation = generation;
-        let run = Run { generation, started_us: self.platform.now_us() };
-        tracing::info!(generation, "the program runs on this node");
-        self.resign(&mut state);
-        let history = lock(&self.memory).clone();
-        let tools = (Arc::clone(&self.site), Arc::clone(&self.queue));
-        let leading = Leading::begin(run, (node, capacity.clone(), is_embedded), tools, history, &self.wake);
-        for node in &state.nodes {
-            leading.joined(*node);
-        }
-        if state.is_leaving {
-            leading.leave();
-        }
-        #[cfg(feature = "simulation")]
-        self.platform
-            .see(|| Seen::Leads { run: (run.generation, run.started_us), workers: capacity.workers });
-        state.role = Role::Leads(Arc::clone(&leading));
-        state.program = Progress::Runs(waker);
-        drop(state);
-        self.wake.notify_one();
-        Some(leading)
-    }
-
-    /// Takes in what the program of a run has returned.
-    pub(super) fn returned(&self, run: Run, result: Result<Vec<u8>, String>) {
-        let last = self.last_sight();
-        let mut state = self.lock();
-        if state.role.run() != Some(run) {
-            return;
-        }
-        state.last_sight = last;
-        if let Progress::Runs(waker) = std::mem::replace(&mut state.program, Progress::Returned(result)) {
-            waker.wake();
-        }
     }
 
     /// Returns the engine of the program if that is on this node, and how often the program was started.

@@ -265,7 +265,12 @@ impl Graph {
         self.calls.insert(id, call);
         self.levels.made();
         if is_over {
-            return self.has_ended_before(id);
+            self.has_ended_before(id);
+            // What a member had that leaves was waited for, but is known only now.
+            for slot in 0..writes {
+                self.rescue(VersionId { call: id, slot });
+            }
+            return;
         }
         self.unfinished += 1;
         self.child_begins(id);

@@ -77,6 +77,7 @@ impl Graph {
         self.copies_are_lost(member);
         self.rescue_earlier();
         self.names_are_lost(member);
+        self.nobody_stays();
     }
 
     /// Has a member forget what a call would have changed in place there, if it had begun. Of other things that it reads

@@ -124,22 +124,17 @@ fn what_a_member_may_have_got_for_a_call_that_it_cannot_run_stays_there() {
 }
 
 #[test]
-fn what_was_copied_for_a_member_that_leaves_is_not_made_again_for_one_that_asked_only_that() {
+fn what_was_brought_to_another_member_is_not_made_again_for_one_that_did_not_ask_that() {
     let mut graph = graph();
     call(&mut graph, 0, &[]);
     assert_eq!(assigned(&mut graph), [(0, THERE)]);
     written(&mut graph, 0, THERE);
+    graph.call(1, new_call(vec![Argument::Read(version(0, 0))], 1, Options::DEFAULT));
+    assert_eq!(assigned(&mut graph), [(1, THERE)]);
     graph.joined(THIRD, Capacity::of_workers(1));
-    let other = Options { spread: true, ..Options::DEFAULT };
-    graph.call(1, new_call(vec![Argument::Read(version(0, 0))], 1, other));
-    let [(1, member)] = assigned(&mut graph)[..] else { panic!("somebody runs it") };
-    graph.leaves(THERE);
-    graph.copied(version(0, 0), Member::HERE);
-    graph.actions();
-    // It has asked the one that has left by now.
-    graph.unable(1, member, version(0, 0), &[THERE], &[]);
-    assert!(graph.versions[&version(0, 0)].is_with(Member::HERE));
-    graph.lost(THERE);
+    graph.copied(version(0, 0), THIRD);
+    graph.unable(1, THERE, version(0, 0), &[THERE], &[]);
+    assert!(graph.versions[&version(0, 0)].is_with(THIRD));
     let again = assigned(&mut graph);
     assert!(matches!(again[..], [(1, _)]), "{again:?}");
 }

@@ -180,6 +180,7 @@ impl Graph {
         let is_made_again = match early {
             // It has failed there, and not where it has ended.
             Some((_, Outcome::Ignored { .. })) => !self.is_only_there(id),
+            Some((_, Outcome::Failed(_))) => runs_on.is_some(),
             early => early.is_some() || runs_on.is_some(),
         };
         if has_failed {
@@ -207,7 +208,8 @@ impl Graph {
         mut known: Option<&mut Earlier>,
     ) -> Option<(Member, Outcome)> {
         let Early { first: mut early, mut others } = self.durable.early.remove(&id).unwrap_or_default();
-        let is_unseen = now != Made::Over && (is_durable || early.is_some());
+        let is_written = early.as_ref().is_some_and(|(_, outcome)| !matches!(outcome, Outcome::Failed(_)));
+        let is_unseen = now != Made::Over && (is_durable || is_written);
         if now != Made::Unfinished {
             others.extend(early.take());
         }
@@ -221,7 +223,8 @@ impl Graph {
         let Some(known) = known.filter(|_| !counts) else { return early };
         for (slot, copies) in std::mem::take(&mut known.copies) {
             let others = copies.members.into_iter();
-            let others = others.filter(|member| early.as_ref().is_none_or(|(on, _)| on != member));
+            let others = others
+                .filter(|member| early.as_ref().filter(|_| is_written).is_none_or(|(on, _)| on != member));
             self.actions.extend(others.map(|member| Action::Forget(member, VersionId { call: id, slot })));
         }
         early

@@ -274,6 +274,14 @@ impl Graph {
         }
     }
 
+    /// Takes in that nobody stays any more, since those that did are lost. If the node of the program was let go, it
+    /// has to have everything written now.
+    pub(super) fn nobody_stays(&mut self) {
+        if self.durable.is_on && self.members.is_leaving(Member::HERE) && !self.members.anybody_stays() {
+            self.leaves(Member::HERE);
+        }
+    }
+
     /// Returns whether the node of the program may go still, when it was [let go](Action::LetGo): others that leave
     /// since then may need it.
     pub(crate) fn may_go_still(&self) -> bool {
@@ -281,11 +289,13 @@ impl Graph {
     }
 
     /// Returns the members that have what calls have written whose ends are not recorded, but will be: at once, or when
-    /// the program has made the calls anew, here or where it goes.
+    /// the program has made the calls anew, here or where it goes. It goes only when this member has, so that must not
+    /// wait for it.
     fn recording(&self) -> BTreeSet<Member> {
         let mut members = self.durable.members_with_ends();
         if self.members.anybody_stays() {
-            members.extend(self.durable.members_with_early_ends());
+            let early = self.durable.members_with_early_ends();
+            members.extend(early.filter(|member| *member != Member::HERE));
         }
         members
     }

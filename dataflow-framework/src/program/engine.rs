@@ -166,6 +166,8 @@ impl Engine {
         let mut graph = Graph::new(true);
         graph.joined(Member::HERE, capacity.clone());
         graph.remembers(history);
+        // It is told to each node when that joins.
+        graph.take_news();
         graph.records();
         let most = is_embedded.then_some(capacity);
         Self { others: Some(others), most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
@@ -438,8 +440,11 @@ impl Engine {
 
     /// Returns whether nothing is needed any more that only this node has, after it was to [leave](Self::leave).
     pub(crate) fn may_go(&self) -> bool {
+        if !self.may_go.load(Relaxed) {
+            return false;
+        }
         let state = self.lock();
-        self.may_go.load(Relaxed) && state.records.is_empty() && state.graph.may_go_still()
+        state.records.is_empty() && state.graph.may_go_still()
     }
 
     /// Returns which calls have ended since this was last asked.
@@ -480,60 +485,71 @@ impl Engine {
         if state.is_stopped {
             return after;
         }
-        for action in state.graph.actions() {
-            match (action, &self.others) {
-                (Action::Forget(Member::HERE, version), _) => {
-                    after.forgotten.extend(self.site.forget(version));
-                }
-                (Action::Assign(Member::HERE, assignment), _) => {
-                    let missing = assignment.elsewhere.iter().map(|source| self.missing(source)).collect();
-                    // What is missing is asked for at once.
-                    after.brings |= !assignment.elsewhere.is_empty();
-                    self.site.assign(self.epoch.load(Relaxed), assignment, missing);
-                    after.assigned += 1;
-                }
-                (Action::Bring(source) | Action::Copy(Member::HERE, source), _) => {
-                    after.brought.push(self.missing(&source));
-                }
-                (Action::Record(fact), _) => {
-                    state.records.tell(fact);
-                    after.brings = true;
-                }
-                (Action::Restore { version, mark, value }, _) => {
-                    let bytes = value.len() as u64;
-                    self.site.put_brought(version, Value::from_encoded(value.to_vec()), mark, bytes);
-                }
-                (Action::Preserve { version, mark }, _) => {
-                    let value = self.site.get(version).and_then(|value| value.part(0, usize::MAX).ok());
-                    if let Some((_, value)) = value {
-                        state.records.tell(Fact::Kept { version, mark, value });
-                    } else {
-                        state.graph.is_preserved();
+        let mut is_unreadable = true;
+        // What waited for something that cannot be read goes on.
+        while std::mem::take(&mut is_unreadable) {
+            for action in state.graph.actions() {
+                match (action, &self.others) {
+                    (Action::Forget(Member::HERE, version), _) => {
+                        after.forgotten.extend(self.site.forget(version));
                     }
+                    (Action::Assign(Member::HERE, assignment), _) => {
+                        let missing =
+                            assignment.elsewhere.iter().map(|source| self.missing(source)).collect();
+                        // What is missing is asked for at once.
+                        after.brings |= !assignment.elsewhere.is_empty();
+                        self.site.assign(self.epoch.load(Relaxed), assignment, missing);
+                        after.assigned += 1;
+                    }
+                    (Action::Bring(source) | Action::Copy(Member::HERE, source), _) => {
+                        after.brought.push(self.missing(&source));
+                    }
+                    (Action::Record(fact), _) => {
+                        state.records.tell(fact);
+                        after.brings = true;
+                    }
+                    (Action::Restore { version, mark, value }, _) => {
+                        let bytes = value.len() as u64;
+                        self.site.put_brought(version, Value::from_encoded(value.to_vec()), mark, bytes);
+                    }
+                    (Action::Preserve { version, mark }, _) => {
+                        let value = self.site.get(version).and_then(|value| value.part(0, usize::MAX).ok());
+                        if let Some((_, value)) = value {
+                            state.records.tell(Fact::Kept { version, mark, value });
+                        } else {
+                            state.graph.is_preserved();
+                            is_unreadable = true;
+                        }
+                    }
+                    (Action::LetGo(Member::HERE), _) => {
+                        self.may_go.store(true, Relaxed);
+                        after.brings = true;
+                    }
+                    (Action::Alias(Member::HERE, from, to, mark), _) => {
+                        let is_here = self.site.alias(from, to, mark);
+                        debug_assert!(is_here, "it is here as far as the graph knows");
+                    }
+                    (Action::Answer(Member::HERE, execution, answer), _) => {
+                        self.site.answer_task(execution, answer);
+                    }
+                    (Action::Alias(member, from, to, mark), Some(others)) => {
+                        others.alias(member, from, to, mark)
+                    }
+                    (Action::Answer(member, execution, answer), Some(others)) => {
+                        others.answer(member, execution, answer);
+                    }
+                    (Action::Forget(member, version), Some(others)) => others.forget(member, version),
+                    (Action::Assign(member, assignment), Some(others)) => {
+                        let missing =
+                            assignment.elsewhere.iter().map(|source| self.to_send(source)).collect();
+                        others.assign(member, &assignment, missing);
+                    }
+                    (Action::Copy(member, source), Some(others)) => {
+                        others.copy(member, self.to_send(&source))
+                    }
+                    (Action::LetGo(member), Some(others)) => others.let_go(member),
+                    (_, None) => unreachable!("everything is here"),
                 }
-                (Action::LetGo(Member::HERE), _) => {
-                    self.may_go.store(true, Relaxed);
-                    after.brings = true;
-                }
-                (Action::Alias(Member::HERE, from, to, mark), _) => {
-                    let is_here = self.site.alias(from, to, mark);
-                    debug_assert!(is_here, "it is here as far as the graph knows");
-                }
-                (Action::Answer(Member::HERE, execution, answer), _) => {
-                    self.site.answer_task(execution, answer);
-                }
-                (Action::Alias(member, from, to, mark), Some(others)) => others.alias(member, from, to, mark),
-                (Action::Answer(member, execution, answer), Some(others)) => {
-                    others.answer(member, execution, answer);
-                }
-                (Action::Forget(member, version), Some(others)) => others.forget(member, version),
-                (Action::Assign(member, assignment), Some(others)) => {
-                    let missing = assignment.elsewhere.iter().map(|source| self.to_send(source)).collect();
-                    others.assign(member, &assignment, missing);
-                }
-                (Action::Copy(member, source), Some(others)) => others.copy(member, self.to_send(&source)),
-                (Action::LetGo(member), Some(others)) => others.let_go(member),
-                (_, None) => unreachable!("everything is here"),
             }
         }
         after

@@ -78,13 +78,22 @@ fn difference(outlook: &Outlook<'_>, choice: &Choice, place: usize) -> Option<St
     Some(text)
 }
 
+/// What keeps from going to the best number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    /// The budget is spent.
+    pub(super) is_short: bool,
+    /// It has turned often enough of late.
+    pub(super) is_turn_too_many: bool,
+}
+
 /// Why a number of machines is wanted.
 pub(super) fn reason(
     outlook: &Outlook<'_>,
     choice: Option<&Choice>,
     decision: &Decision,
     target: u32,
-    is_short: bool,
+    held: Held,
 ) -> String {
     let nodes = decision.nodes();
     let mut text = String::new();
@@ -102,7 +111,7 @@ pub(super) fn reason(
         });
         return text;
     };
-    if is_short {
+    if held.is_short {
         text.push_str("what is left of the budget does not pay for more");
         text.push_str(&spent(outlook));
         return text;
@@ -131,6 +140,9 @@ pub(super) fn reason(
     let now = outlook.nodes_now();
     if nodes != best.size.nodes {
         text.push_str(match nodes.cmp(&now) {
+            _ if held.is_turn_too_many => {
+                ", but it has turned between more and fewer often enough in the last hour"
+            }
             std::cmp::Ordering::Greater => ", in steps of at most twice as many and four",
             std::cmp::Ordering::Equal if best.size.nodes < now => {
                 ", which must hold for three rounds, and paid time is used up"

@@ -127,6 +127,7 @@ impl Policy {
     pub fn set_goals(&mut self, goals: Goals) {
         self.goals = goals;
         self.fewer = Fewer::default();
+        self.turns = Turns::default();
     }
 
     /// Changes what is to be reached, and for which jobs, which a word stands for. What was learnt is kept. What was
@@ -178,7 +179,10 @@ impl Policy {
         (decision.spent, decision.spent_since_ms) = (self.spending.total(), self.spending.began_ms());
         decision.broken = choice.as_ref().and_then(|choice| choice.broken);
         decision.table = choice.iter().flat_map(|choice| explain::table(&outlook, choice)).collect();
-        decision.reason = explain::reason(&outlook, choice.as_ref(), &decision, target, is_short);
+        let is_turn_too_many =
+            choice.as_ref().is_some_and(|it| it.best().size.nodes > self.most(it, now, seen.at_ms));
+        let held = explain::Held { is_short, is_turn_too_many };
+        decision.reason = explain::reason(&outlook, choice.as_ref(), &decision, target, held);
         let raised_ms = if decision.nodes() > now { Some(seen.at_ms) } else { self.raised_ms };
         if choice.is_some() {
             self.turns.change(target, now, seen.at_ms);
@@ -278,11 +282,16 @@ impl Policy {
         outlook
     }
 
+    /// Returns the most machines to which it may go now.
+    fn most(&self, choice: &Choice, now: u32, at_ms: u64) -> u32 {
+        let most = self.turns.most(at_ms).filter(|_| now > 0 && !choice.is_urgent());
+        most.map_or(u32::MAX, |most| most.max(now))
+    }
+
     /// Returns the number of machines to go to, and the rounds that agree on fewer.
     fn follow(&self, choice: &Choice, now: u32, at_ms: u64) -> (u32, Fewer) {
         let best = choice.best();
-        let most = self.turns.most(at_ms).filter(|_| now > 0 && !choice.is_urgent());
-        let wanted = most.map_or(best.size.nodes, |most| best.size.nodes.min(most.max(now)));
+        let wanted = best.size.nodes.min(self.most(choice, now, at_ms));
         let is_better = choice.is_worth_it();
         if wanted > now && (is_better || now == 0) {
             let is_soon = self.raised_ms.is_some_and(|raised| at_ms < raised.saturating_add(ROUND_MS));

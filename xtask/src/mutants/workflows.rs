@@ -66,7 +66,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "wait for ever for a later run of the program",
-        "dataflow-framework/src/cluster/station.rs",
+        "dataflow-framework/src/cluster/station/program.rs",
         "            && now_ms >= since_ms + DEPOSED_MS\n",
         "            && now_ms >= since_ms + DEPOSED_MS + u64::MAX / 2\n",
     ),
@@ -91,8 +91,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "let the head go though others leave since then",
         "dataflow-framework/src/program/engine.rs",
-        " && state.records.is_empty() && state.graph.may_go_still()\n",
-        " && state.records.is_empty()\n",
+        "        state.records.is_empty() && state.graph.may_go_still()\n",
+        "        state.records.is_empty()\n",
     ),
     mutant(
         "let the head go before it knows what others have",
@@ -102,7 +102,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "begin the program on a node that is to leave",
-        "dataflow-framework/src/cluster/station.rs",
+        "dataflow-framework/src/cluster/station/program.rs",
         "        if state.is_leaving {\n            leading.leave();\n        }\n",
         "",
     ),

@@ -1,0 +1,126 @@
+//! Members that leave: who stays to take over what they have, and when they may go.
+
+use std::collections::BTreeSet;
+
+use super::{Load, Member, Members};
+use crate::core::demand::Capacity;
+
+/// What decides whether members that leave may go.
+#[derive(Clone, Copy)]
+struct Parting<'a> {
+    is_copied: bool,
+    recording: &'a BTreeSet<Member>,
+    can_be_lost: bool,
+    anybody_stays: bool,
+}
+
+impl Members {
+    pub(super) fn count_leavers(&mut self) {
+        self.leavers = self.known.values().filter(|load| load.is_leaving && !load.may_go).count();
+    }
+
+    /// Returns whether a member leaves, and was not told that it may go.
+    pub(in crate::core) fn any_leaves(&self) -> bool {
+        self.leavers > 0
+    }
+
+    /// Returns whether a member leaves, or is not there.
+    pub(in crate::core) fn is_leaving(&self, member: Member) -> bool {
+        self.known.get(&member).is_none_or(|load| load.is_leaving)
+    }
+
+    /// Returns a member that stays, to be given something of this size for one that leaves.
+    pub(in crate::core) fn stays(&mut self, bytes: u64) -> Option<Member> {
+        self.give(bytes, |_| true)
+    }
+
+    /// Does the same, for something that is to be with another member than the program.
+    pub(in crate::core) fn other_stays(&mut self, bytes: u64) -> Option<Member> {
+        self.give(bytes, |member| member != Member::HERE)
+    }
+
+    /// Does the same, for something that one member has already.
+    pub(in crate::core) fn another_stays(&mut self, bytes: u64, than: Member) -> Option<Member> {
+        self.give(bytes, |member| member != than)
+    }
+
+    /// Returns whether a member is there that does not leave.
+    pub(in crate::core) fn anybody_stays(&self) -> bool {
+        self.known.values().any(|load| !load.is_leaving)
+    }
+
+    /// Tells that a member was given something for others, or to keep it.
+    pub(in crate::core) fn is_given(&mut self, member: Member, bytes: u64) {
+        if let Some(load) = self.known.get_mut(&member) {
+            load.rescued += bytes;
+        }
+    }
+
+    fn give(&mut self, bytes: u64, may: impl Fn(Member) -> bool) -> Option<Member> {
+        let staying = self.known.iter_mut().filter(|(member, load)| !load.is_leaving && may(**member));
+        let (member, load) = staying.min_by_key(|(_, load)| load.rescued)?;
+        load.rescued += bytes;
+        Some(*member)
+    }
+
+    /// Returns the members that leave and may go now: all that have no calls, nor ends of calls that are `recording`, if
+    /// everything `is_copied` that others need, or all if nobody else is there and it `can_be_lost`. If nobody stays,
+    /// that of the program is the last one. Each is returned once.
+    pub(in crate::core) fn let_go(
+        &mut self,
+        is_copied: bool,
+        recording: &BTreeSet<Member>,
+        can_be_lost: bool,
+    ) -> Vec<Member> {
+        let parting = Parting { is_copied, recording, can_be_lost, anybody_stays: self.anybody_stays() };
+        let told = self.known.iter().filter(|(_, load)| !load.may_go);
+        let may_go = told.filter(|(member, load)| self.has_nothing(**member, load, parting));
+        let gone: Vec<_> = may_go.map(|(member, _)| *member).collect();
+        for member in &gone {
+            self.known.entry(*member).and_modify(|load| load.may_go = true);
+        }
+        self.count_leavers();
+        gone
+    }
+
+    /// Returns whether the member of the program may go by the same rules. It may no more if others leave, too, since it
+    /// was told so.
+    pub(in crate::core) fn here_may_go(
+        &self,
+        is_copied: bool,
+        recording: &BTreeSet<Member>,
+        can_be_lost: bool,
+    ) -> bool {
+        let parting = Parting { is_copied, recording, can_be_lost, anybody_stays: self.anybody_stays() };
+        self.known.get(&Member::HERE).is_some_and(|load| self.has_nothing(Member::HERE, load, parting))
+    }
+
+    /// Returns whether a member leaves, and has nothing for which it is to wait.
+    fn has_nothing(&self, member: Member, load: &Load, parting: Parting<'_>) -> bool {
+        let Parting { is_copied, recording, can_be_lost, anybody_stays } = parting;
+        if !load.is_leaving {
+            return false;
+        }
+        if can_be_lost && !anybody_stays {
+            return true;
+        }
+        let has_work = |load: &Load| load.assigned > 0 || load.lent > 0;
+        // If nobody else is left to remember it, the program has to hear how the last call ends.
+        let must_stay = member == Member::HERE && !anybody_stays && {
+            let others_work = self.known.iter().any(|(other, load)| *other != Member::HERE && has_work(load));
+            others_work || !recording.is_empty()
+        };
+        is_copied && !has_work(load) && !recording.contains(&member) && !must_stay
+    }
+
+    /// Returns those that stay.
+    pub(in crate::core) fn all_staying(&self) -> Vec<Member> {
+        let staying = self.known.iter().filter(|(_, load)| !load.is_leaving);
+        staying.map(|(member, _)| *member).collect()
+    }
+
+    /// Returns what those have that stay.
+    pub(in crate::core) fn staying(&self) -> impl Iterator<Item = &Capacity> + Clone {
+        self.known.values().filter(|load| !load.is_leaving).map(|load| &load.capacity)
+    }
+}
