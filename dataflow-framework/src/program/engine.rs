@@ -533,7 +533,7 @@ impl Engine {
                         self.site.answer_task(execution, answer);
                     }
                     (Action::Alias(member, from, to, mark), Some(others)) => {
-                        others.alias(member, from, to, mark)
+                        others.alias(member, from, to, mark);
                     }
                     (Action::Answer(member, execution, answer), Some(others)) => {
                         others.answer(member, execution, answer);
@@ -545,7 +545,7 @@ impl Engine {
                         others.assign(member, &assignment, missing);
                     }
                     (Action::Copy(member, source), Some(others)) => {
-                        others.copy(member, self.to_send(&source))
+                        others.copy(member, self.to_send(&source));
                     }
                     (Action::LetGo(member), Some(others)) => others.let_go(member),
                     (_, None) => unreachable!("everything is here"),

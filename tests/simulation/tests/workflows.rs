@@ -34,6 +34,15 @@ const REGRESSIONS: &[(u64, &str)] = &[
     (7_060_884, "a head waited for ever for the journal of a later one that was gone"),
     (7_061_705, "the task of a program was twice on a node, and only the one was woken that did not count"),
     (8_042_784, "a head went on to write after the journal was another's"),
+    (2_203, "a node that had been let go began the program, and nobody waited for its calls"),
+    (12_035, "a node that could not get a version from one that had left had all copies given up"),
+    (15_988, "what one node remembered was not told to others"),
+    (9_887, "the head went although others left since it was let go"),
+    (19_053, "a copy of what the program had not come to was tried once"),
+    (23_397, "nodes went before what they had was in the journal"),
+    (130_463, "a failure was forgotten that came before the program had made its call anew"),
+    (109_326, "what a call would have changed in place was forgotten when it could not run"),
+    (40_003, "a node went back to an earlier head, since it did not know yet that its head was there"),
 ];
 
 #[test]
