@@ -9,7 +9,7 @@ pub use taskwork_cli::{Failure, Shown};
 use taskwork_cli::{Kinds, NoMore, Prepared};
 
 use self::looking::{Looking, calls};
-use crate::{Main, Program, Workflow, WorkflowError, serve_isolated, set_store};
+use crate::{Main, Program, Workflow, WorkflowError, file::remove_work_dir, serve_isolated, set_store};
 
 /// A program with a command line.
 ///
@@ -89,7 +89,9 @@ pub trait Command: Program {
 /// ([`Options::isolated`](crate::Options::isolated)).
 pub fn main<P: Command>() -> ExitCode {
     serve_isolated(P::tasks());
-    taskwork_cli::main::<CommandLine<P>>()
+    let code = taskwork_cli::main::<CommandLine<P>>();
+    remove_work_dir();
+    code
 }
 
 /// Does the same with these arguments, the first of which is the name of the command.

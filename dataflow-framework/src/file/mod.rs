@@ -18,6 +18,8 @@ use std::{
     str::FromStr,
 };
 
+#[cfg(feature = "cli")]
+pub(crate) use self::work_dir::remove_work_dir;
 pub use self::{publish::PublishError, run::Run, work_dir::set_work_dir};
 pub(crate) use self::{
     run::{hear, shown},

@@ -53,6 +53,19 @@ pub fn set_work_dir(directory: impl Into<PathBuf>) {
     state.is_swept = false;
 }
 
+/// Removes the directory of this process, which ends now: its threads may still have files, and will not drop them.
+#[cfg(feature = "cli")]
+pub(crate) fn remove_work_dir() {
+    let Some(current) = state().current.upgrade() else { return };
+    let directory = current.directory.path();
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::debug!(?directory, %error, "cannot be removed");
+        }
+        _ => {}
+    }
+}
+
 /// The directory in which this process keeps its files, until the last of them is gone.
 ///
 /// It is not kept in a static, since these are never dropped: the directory would stay when the process ends.
