@@ -139,8 +139,9 @@ fn what_was_brought_to_another_member_is_not_made_again_for_one_that_did_not_ask
     assert!(matches!(again[..], [(1, _)]), "{again:?}");
 }
 
-#[test]
-fn what_a_call_would_have_changed_in_place_is_forgotten_where_it_cannot_run() {
+/// Creates a graph in which call 2 was assigned there, which reads data of the program and changes in place what call 1
+/// has written there.
+fn with_a_call_that_changes_in_place() -> Graph {
     let mut graph = graph();
     graph.data(0, 8, 0);
     call(&mut graph, 1, &[]);
@@ -150,6 +151,12 @@ fn what_a_call_would_have_changed_in_place_is_forgotten_where_it_cannot_run() {
     graph.call(2, new_call(arguments, 1, Options::DEFAULT));
     graph.release(version(1, 0));
     assert_eq!(assigned(&mut graph), [(2, THERE)]);
+    graph
+}
+
+#[test]
+fn what_a_call_would_have_changed_in_place_is_forgotten_where_it_cannot_run() {
+    let mut graph = with_a_call_that_changes_in_place();
     graph.unable(2, THERE, version(0, 0), &[Member::HERE], &[]);
     let actions = graph.actions();
     let is_forgotten = |action: &Action| matches!(action, Action::Forget(THERE, id) if *id == version(1, 0));
@@ -158,15 +165,7 @@ fn what_a_call_would_have_changed_in_place_is_forgotten_where_it_cannot_run() {
 
 #[test]
 fn what_a_call_would_have_changed_in_place_is_there_still_if_it_cannot_run() {
-    let mut graph = graph();
-    graph.data(0, 8, 0);
-    call(&mut graph, 1, &[]);
-    assert_eq!(assigned(&mut graph), [(1, THERE)]);
-    written(&mut graph, 1, THERE);
-    let arguments = vec![Argument::Read(version(0, 0)), Argument::Update(version(1, 0))];
-    graph.call(2, new_call(arguments, 1, Options::DEFAULT));
-    graph.release(version(1, 0));
-    assert_eq!(assigned(&mut graph), [(2, THERE)]);
+    let mut graph = with_a_call_that_changes_in_place();
     graph.unable(2, THERE, version(0, 0), &[], &[(version(1, 0), 8)]);
     assert_eq!(assigned(&mut graph), [(2, THERE)], "and nothing is made again");
 }
