@@ -13,7 +13,9 @@ use std::{
 
 use super::{File, PublishError, Run};
 use crate::{
-    Data, TaskDef, Workflow, WorkflowError, task, tasks,
+    Data, TaskDef, Workflow, WorkflowError,
+    process::tests::wait_until_gone,
+    task, tasks,
     value::{Value, decode, encode},
 };
 
@@ -389,17 +391,6 @@ fn the_files_of_a_process_that_was_killed_are_removed_by_the_next_one() -> io::R
     assert!(keeps().stdin(Stdio::null()).output()?.status.success());
     assert_eq!(left()?, 0);
     Ok(())
-}
-
-/// Waits until a process is gone.
-fn wait_until_gone(process: &str) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let state = || fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // It may be gone, and nobody has asked how it has ended.
-    while !state().is_empty() && !state().contains(") Z ") {
-        assert!(Instant::now() < deadline, "process {process} lives: {}", state());
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

@@ -63,7 +63,8 @@ impl Engine {
     /// Returns facts that say everything that was written.
     pub(crate) fn written_so_far(&self) -> Vec<Fact> {
         let state = self.lock();
-        state.graph.recorded_so_far().into_iter().chain(state.records.decisions()).collect()
+        let of_calls = state.graph.recorded_so_far().into_iter();
+        of_calls.chain(state.records.decisions()).chain(state.records.kept()).collect()
     }
 
     /// Returns marks with which a later run of the program is compared, if the program has made calls since this was

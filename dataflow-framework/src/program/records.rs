@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::core::{Choice, Decision, Fact};
+use crate::core::{Choice, Decision, Fact, VersionId};
 
 /// The maximum size of one entry of the journal, in bytes, unless a single fact is larger.
 const ENTRY_BYTES_MAX: usize = 8 << 20;
@@ -23,6 +23,8 @@ pub(crate) struct Records {
     decisions: BTreeMap<u64, Decision>,
     /// The number of the next decision of this run.
     next: u64,
+    /// The versions that this run leaves to the next one.
+    kept: BTreeMap<VersionId, Fact>,
 }
 
 /// What is known of a decision when the program comes to it.
@@ -37,6 +39,9 @@ pub(super) enum Decided {
 impl Records {
     /// Adds a fact, and returns its number, from 1.
     pub(super) fn tell(&mut self, fact: Fact) -> u64 {
+        if let Fact::Kept { version, .. } = fact {
+            self.kept.insert(version, fact.clone());
+        }
         self.waiting.push(fact);
         self.told += 1;
         self.told
@@ -83,6 +88,11 @@ impl Records {
         self.decisions.values().cloned().map(Fact::Decided)
     }
 
+    /// Returns the versions that this run leaves to the next one.
+    pub(super) fn kept(&self) -> impl Iterator<Item = Fact> {
+        self.kept.values().cloned()
+    }
+
     /// Returns what is known of the next decision of the program.
     pub(super) fn decided(&mut self, at: u64, what: &str) -> Decided {
         let number = self.next;
@@ -127,7 +137,7 @@ pub(crate) fn entries(mut facts: &[Fact]) -> Vec<&[Fact]> {
 #[cfg(test)]
 mod tests {
     use super::{Decided, ENTRY_BYTES_MAX, Records, entries};
-    use crate::core::{Choice, Decision, Fact};
+    use crate::core::{Choice, Decision, Fact, Mark, VersionId};
 
     fn value(number: u64, what: &str) -> Decision {
         Decision { number, at: 0, what: what.to_owned(), choice: Choice::Value(Vec::new()) }
@@ -152,6 +162,19 @@ mod tests {
         assert!(records.are_written(2) && !records.are_written(3) && !records.is_empty());
         assert_eq!((records.begin().len(), records.end().len()), (1, 1));
         assert!(records.are_written(3) && records.is_empty());
+    }
+
+    #[test]
+    fn what_is_left_to_the_next_run_stays_when_it_is_written() {
+        let version = VersionId { call: 3, slot: 0 };
+        let kept = |value| Fact::Kept { version, mark: Mark::default(), value: vec![value] };
+        let mut records = Records::default();
+        for value in [1, 2] {
+            records.tell(kept(value));
+            records.begin();
+            records.end();
+        }
+        assert_eq!(records.kept().collect::<Vec<_>>(), [kept(2)]);
     }
 
     #[test]

@@ -345,6 +345,7 @@ fn coordination(seat: &Seat, part: &Part, said: Said) -> Coordination {
         timeline: Arc::default(),
         rebuilds: Counter::default(),
         takes_part_in: AtomicU32::new(0),
+        enrolled: Notify::new(),
         letters_posted: AtomicU64::new(0),
         attempt: AtomicU32::new(0),
         suspended: AtomicBool::new(false),

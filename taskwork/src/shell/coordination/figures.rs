@@ -28,6 +28,9 @@ const EVERY: Duration = Duration::from_secs(2);
 /// The number of members for each of which one such interval is waited.
 const MEMBERS: usize = 250;
 
+/// The part of that interval after which the first figures are written: who looks on sees soon that the node takes part.
+const FIRST_PART: u32 = 8;
+
 /// Returns the interval at which figures are written in a cluster with this number of members.
 fn interval(members: usize) -> Duration {
     EVERY * u32::try_from(members.div_ceil(MEMBERS).max(1)).unwrap_or(u32::MAX)
@@ -58,18 +61,23 @@ impl Coordination {
         if !self.visibility.is_public() {
             return;
         }
-        let mut told = (Figures::default(), Vec::new(), None, None);
+        let mut told = None;
         loop {
             let every = interval(self.members_known());
             self.outlook
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .set_length(every * PUBLIC_WINDOW_INTERVALS);
-            tokio::time::sleep(every).await;
+            tokio::select! {
+                () = tokio::time::sleep(every) => {}
+                () = self.enrolled.notified() => tokio::time::sleep(every / FIRST_PART).await,
+            }
+            let attempt = self.takes_part_in.load(Relaxed);
             // Time passes also where nothing happens.
             let figures = Figures { times: WorkerTimes::default(), ..self.figures_now() };
-            let now = (figures, self.silent(), self.ledger_state(), self.sight());
-            if now != told {
+            let now = Some((attempt, figures, self.silent(), self.ledger_state(), self.sight()));
+            // A node that has taken no part has no figures.
+            if attempt != 0 && now != told {
                 self.tell_figures(false).await;
                 told = now;
             }
@@ -166,6 +174,12 @@ mod tests {
     fn large_clusters_write_figures_less_often() {
         let seconds = |members| interval(members).as_secs();
         assert_eq!([1, 250, 251, 1_000, 1_001].map(seconds), [2, 2, 4, 8, 10]);
+    }
+
+    #[test]
+    fn the_first_figures_come_within_a_second_where_there_are_up_to_a_thousand_members() {
+        let first = |members| interval(members) / FIRST_PART;
+        assert_eq!([1, 1_000].map(first), [Duration::from_millis(250), Duration::from_secs(1)]);
     }
 
     #[test]

@@ -120,6 +120,8 @@ pub(crate) struct Coordination {
     pub(crate) rebuilds: Counter,
     /// The last attempt that the node was enrolled in; 0 for none.
     pub(crate) takes_part_in: AtomicU32,
+    /// Notified when the node takes part in an attempt.
+    pub(crate) enrolled: Notify,
     /// The number of letters that this node has posted.
     pub(crate) letters_posted: AtomicU64,
     /// The latest attempt that was seen.

@@ -166,6 +166,7 @@ impl Coordination {
         if self.takes_part_in.swap(attempt.0, Relaxed) != attempt.0 {
             tracing::info!(%attempt, "the node takes part");
             self.timeline.note(EventKind::TakesPart, format!("in attempt {attempt}"));
+            self.enrolled.notify_one();
         }
     }
 
