@@ -204,6 +204,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[expect(clippy::zombie_processes, reason = "the process that has started the other one ends first")]
     fn a_process_whose_starter_is_killed_before_its_guard_hears_of_it_ends() {
         const STARTS: &str = "DATAFLOW_TEST_STARTS_UNTOLD";
         if env::var_os(STARTS).is_some() {
