@@ -246,18 +246,18 @@ impl Leading {
             News::AllTold | News::Timed(_) => {}
             News::Written { call, versions, ns } => {
                 let bytes = versions.iter().map(Told::bytes).collect();
-                graph.ended(call, member, Outcome::Written { bytes, ns });
+                self.engine.has_ended(graph, call, member, Outcome::Written { bytes, ns });
                 self.take_in(graph, call, versions);
             }
             News::Durable { call, bytes, ns, by, values } => {
-                graph.ended(call, member, Outcome::Durable { bytes, ns, by, values });
+                self.engine.has_ended(graph, call, member, Outcome::Durable { bytes, ns, by, values });
             }
             News::Ignored { call, bytes, reason } => {
-                graph.ended(call, member, Outcome::Ignored { bytes, reason });
+                self.engine.has_ended(graph, call, member, Outcome::Ignored { bytes, reason });
             }
             News::Failed { call, reason } => {
                 let name = graph.task_of(call).map_or("", |task| task.name);
-                graph.ended(call, member, Outcome::Failed(Failure::new(name, call, reason)));
+                self.engine.has_ended(graph, call, member, Outcome::Failed(Failure::new(name, call, reason)));
             }
             News::Unable { call, missing, tried, unchanged } => {
                 graph.unable(call, member, missing, &self.others.members(&tried), &unchanged);
@@ -270,7 +270,12 @@ impl Leading {
                 graph.not_copied(version, member, &self.others.members(&tried));
             }
             News::Unfit { call, reason, unchanged, damaged } => {
-                graph.ended(call, member, Outcome::Unfit(Unfit { reason, unchanged, damaged }));
+                self.engine.has_ended(
+                    graph,
+                    call,
+                    member,
+                    Outcome::Unfit(Unfit { reason, unchanged, damaged }),
+                );
             }
             News::Damaged { version, reason } => graph.is_damaged(version, member, &reason),
             News::HasCopies(versions) => graph.has_copies(member, versions),

@@ -377,26 +377,39 @@ impl Graph {
     }
 
     /// Tells how a call has ended that was assigned to a member. That is passed over if it was taken from the member
-    /// meanwhile.
-    pub(crate) fn ended(&mut self, id: CallId, member: Member, outcome: Outcome) {
+    /// meanwhile. Returns whether it was not.
+    pub(crate) fn ended(&mut self, id: CallId, member: Member, outcome: Outcome) -> bool {
         if self.is_unmade(id) {
-            return self.ended_early(id, member, &outcome);
+            self.ended_early(id, member, &outcome);
+            return false;
         }
         if !self.runs_on(id, member) {
-            return match outcome {
-                Outcome::Durable { bytes, by, .. } if self.counts_for_ever(id, by) => {
-                    self.is_left_over(id, member, &bytes);
-                }
-                Outcome::Durable { bytes, .. } => self.is_not_for_ever(id, member, bytes.len()),
-                Outcome::Ignored { bytes, .. } if self.is_only_there(id) => {
-                    self.is_not_for_ever(id, member, bytes.len());
-                }
-                Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } => {
-                    self.is_left_over(id, member, &bytes);
-                }
-                Outcome::Failed(_) | Outcome::Unfit(_) => {}
-            };
+            self.ended_elsewhere(id, member, &outcome);
+            return false;
         }
+        self.takes_in(id, member, outcome);
+        true
+    }
+
+    /// Takes in what a call has left on a member to which it is not assigned any more.
+    fn ended_elsewhere(&mut self, id: CallId, member: Member, outcome: &Outcome) {
+        match outcome {
+            Outcome::Durable { bytes, by, .. } if self.counts_for_ever(id, *by) => {
+                self.is_left_over(id, member, bytes);
+            }
+            Outcome::Durable { bytes, .. } => self.is_not_for_ever(id, member, bytes.len()),
+            Outcome::Ignored { bytes, .. } if self.is_only_there(id) => {
+                self.is_not_for_ever(id, member, bytes.len());
+            }
+            Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } => {
+                self.is_left_over(id, member, bytes);
+            }
+            Outcome::Failed(_) | Outcome::Unfit(_) => {}
+        }
+    }
+
+    /// Takes in how a call has ended on the member to which it is assigned.
+    fn takes_in(&mut self, id: CallId, member: Member, outcome: Outcome) {
         // Otherwise calls that its task has made have not ended.
         let Some(outcome) = self.of_nest(id, outcome) else { return };
         self.frees(id, member);

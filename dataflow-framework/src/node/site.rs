@@ -218,7 +218,7 @@ impl Site {
     /// Takes in a version, and leaves it to others to make room.
     pub(super) fn keep(&self, version: VersionId, value: Value, mark: Mark, bytes: u64, is_copy: bool) {
         #[cfg(feature = "simulation")]
-        self.queue.platform.see(|| Seen::holds(version, mark, &value));
+        self.see(|| Seen::holds(version, mark, &value));
         self.store.put(version, value, mark, bytes, is_copy);
     }
 
@@ -329,6 +329,12 @@ impl Site {
         asks
     }
 
+    /// Shows the simulator what happens.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn see(&self, seen: impl FnOnce() -> Seen) {
+        self.queue.platform.see(seen);
+    }
+
     /// Takes in a piece of a version.
     pub(crate) fn piece(self: &Arc<Self>, piece: Piece, now_ms: u64) {
         let mut fetches = self.fetches();
@@ -399,7 +405,7 @@ impl Site {
             }
         };
         #[cfg(feature = "simulation")]
-        self.queue.platform.see(|| Seen::begins(&assignment, &inputs));
+        self.see(|| Seen::begins(&assignment, &inputs));
         let (deadline, watch) = match assignment.manner.timeout {
             Some(timeout) => self.watch(epoch, &assignment, &inputs, timeout),
             None => (None, None),

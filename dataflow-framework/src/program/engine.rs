@@ -11,6 +11,8 @@ use std::{
 };
 
 use super::{recorder::Recorder, records::Records};
+#[cfg(feature = "simulation")]
+use crate::simulation::Seen;
 use crate::{
     core::{
         Action, Answer, Assignment, CallId, Capacity, Demand, Divergence, Execution, Fact, Graph, Held,
@@ -212,10 +214,20 @@ impl Engine {
             state.graph.runs(Member::HERE, call, mark);
         }
         for (call, outcome) in unseen {
-            state.graph.ended(call, Member::HERE, outcome);
+            engine.has_ended(&mut state.graph, call, Member::HERE, outcome);
         }
         drop(state);
         engine
+    }
+
+    /// Tells how a call has ended on a member.
+    pub(crate) fn has_ended(&self, graph: &mut Graph, call: CallId, member: Member, outcome: Outcome) {
+        #[cfg(not(feature = "simulation"))]
+        graph.ended(call, member, outcome);
+        #[cfg(feature = "simulation")]
+        if graph.ended(call, member, outcome) {
+            self.site.see(|| Seen::TakesIn { call, from: member.0 });
+        }
     }
 
     /// Has each call run twice from now on, and what it writes compared.
@@ -496,6 +508,8 @@ impl Engine {
                     (Action::Assign(Member::HERE, assignment), _) => {
                         let missing =
                             assignment.elsewhere.iter().map(|source| self.missing(source)).collect();
+                        #[cfg(feature = "simulation")]
+                        self.site.see(|| Seen::assigns(&assignment, Member::HERE));
                         // What is missing is asked for at once.
                         after.brings |= !assignment.elsewhere.is_empty();
                         self.site.assign(self.epoch.load(Relaxed), assignment, missing);
@@ -542,6 +556,8 @@ impl Engine {
                     (Action::Assign(member, assignment), Some(others)) => {
                         let missing =
                             assignment.elsewhere.iter().map(|source| self.to_send(source)).collect();
+                        #[cfg(feature = "simulation")]
+                        self.site.see(|| Seen::assigns(&assignment, member));
                         others.assign(member, &assignment, missing);
                     }
                     (Action::Copy(member, source), Some(others)) => {
@@ -627,7 +643,7 @@ impl After {
 
 impl Report for Engine {
     fn ended(&self, call: CallId, outcome: Outcome) {
-        self.change(|graph| graph.ended(call, Member::HERE, outcome));
+        self.change(|graph| self.has_ended(graph, call, Member::HERE, outcome));
     }
 
     fn timed(&self, timing: Timing) {

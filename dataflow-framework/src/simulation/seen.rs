@@ -1,7 +1,7 @@
 //! What the simulator sees of a node.
 
 use crate::{
-    core::{Argument, Assignment, CallId, Mark, Outcome, VersionId},
+    core::{Argument, Assignment, CallId, Mark, Member, Outcome, VersionId},
     value::Value,
 };
 
@@ -63,6 +63,20 @@ pub enum Seen {
         /// How it has ended.
         how: How,
     },
+    /// The program's node has assigned a call.
+    Assigns {
+        /// Its number.
+        call: u64,
+        /// The member, by the number that it has there.
+        to: u32,
+    },
+    /// The program's node has taken in how a call has ended.
+    TakesIn {
+        /// Its number.
+        call: u64,
+        /// The member that has told it, by the number that it has there.
+        from: u32,
+    },
     /// A version is here now: written, brought in by the program, or fetched from another node.
     Holds {
         /// The version.
@@ -90,6 +104,11 @@ impl Version {
 }
 
 impl Seen {
+    /// Tells that a call was assigned.
+    pub(crate) fn assigns(assignment: &Assignment, to: Member) -> Self {
+        Self::Assigns { call: assignment.call, to: to.0 }
+    }
+
     /// Tells that a call begins.
     pub(crate) fn begins(assignment: &Assignment, inputs: &[Value]) -> Self {
         let Assignment { call, mark, arguments, .. } = assignment;

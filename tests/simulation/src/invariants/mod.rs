@@ -121,6 +121,7 @@ impl Invariants {
             Box::new(workflow::f1_answer::AsSequential::default()),
             Box::new(workflow::f2_one_value::OneValue::default()),
             Box::new(workflow::f3_inputs::AllInputs::default()),
+            Box::new(workflow::f4_taken_in::TakenInOnce::default()),
             Box::new(workflow::f5_needed::NothingTwice::default()),
             Box::new(workflow::f7_workers::WorkersAtMost::default()),
             Box::new(workflow::f8_stale::NeverBack::default()),

@@ -4,6 +4,7 @@
 pub(super) mod f1_answer;
 pub(super) mod f2_one_value;
 pub(super) mod f3_inputs;
+pub(super) mod f4_taken_in;
 pub(super) mod f5_needed;
 pub(super) mod f7_workers;
 pub(super) mod f8_stale;
