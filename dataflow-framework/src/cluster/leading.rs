@@ -239,7 +239,7 @@ impl Leading {
             News::Holds(held) => held.into_iter().for_each(|held| graph.holds(member, held)),
             News::Runs(running) => {
                 for (call, mark) in running {
-                    graph.runs(member, call, mark);
+                    self.engine.runs(graph, call, member, mark);
                 }
             }
             News::Remembers(history) => graph.remembers(history),

@@ -88,21 +88,24 @@ impl Graph {
         }
     }
 
-    /// Tells that a member runs a call of an earlier run.
-    pub(crate) fn runs(&mut self, member: Member, id: CallId, mark: Mark) {
+    /// Tells that a member runs a call of an earlier run. Returns whether its end counts.
+    pub(crate) fn runs(&mut self, member: Member, id: CallId, mark: Mark) -> bool {
         if self.is_to_come(id, mark) {
             let earlier = self.earlier(id, mark);
-            if earlier.mark == mark && earlier.runs_on.is_none() {
+            let counts = earlier.mark == mark && earlier.runs_on.is_none();
+            if counts {
                 earlier.runs_on = Some(member);
                 self.members.assigned(member, Claim::UNKNOWN, false);
             }
-            return;
+            return counts;
         }
-        let Some(call) = self.calls.get_mut(&id).filter(|call| call.mark == mark) else { return };
-        if matches!(call.state, CallState::Inputs(_) | CallState::Worker) {
+        let Some(call) = self.calls.get_mut(&id).filter(|call| call.mark == mark) else { return false };
+        let counts = matches!(call.state, CallState::Inputs(_) | CallState::Worker);
+        if counts {
             (call.state, call.is_earlier) = (CallState::Runs(member), true);
             self.occupies(id, member);
         }
+        counts
     }
 
     /// Tells which calls have ended in earlier runs, before this one has made them. What was not known is news for the

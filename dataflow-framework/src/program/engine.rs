@@ -211,13 +211,23 @@ impl Engine {
             state.graph.holds(Member::HERE, held);
         }
         for (call, mark) in running {
-            state.graph.runs(Member::HERE, call, mark);
+            engine.runs(&mut state.graph, call, Member::HERE, mark);
         }
         for (call, outcome) in unseen {
             engine.has_ended(&mut state.graph, call, Member::HERE, outcome);
         }
         drop(state);
         engine
+    }
+
+    /// Tells that a member runs a call of an earlier run.
+    pub(crate) fn runs(&self, graph: &mut Graph, call: CallId, member: Member, mark: Mark) {
+        #[cfg(not(feature = "simulation"))]
+        graph.runs(member, call, mark);
+        #[cfg(feature = "simulation")]
+        if graph.runs(member, call, mark) {
+            self.site.see(|| Seen::Assigns { call, to: member.0 });
+        }
     }
 
     /// Tells how a call has ended on a member.
@@ -509,7 +519,7 @@ impl Engine {
                         let missing =
                             assignment.elsewhere.iter().map(|source| self.missing(source)).collect();
                         #[cfg(feature = "simulation")]
-                        self.site.see(|| Seen::assigns(&assignment, Member::HERE));
+                        self.site.see(|| Seen::Assigns { call: assignment.call, to: 0 });
                         // What is missing is asked for at once.
                         after.brings |= !assignment.elsewhere.is_empty();
                         self.site.assign(self.epoch.load(Relaxed), assignment, missing);
@@ -557,7 +567,7 @@ impl Engine {
                         let missing =
                             assignment.elsewhere.iter().map(|source| self.to_send(source)).collect();
                         #[cfg(feature = "simulation")]
-                        self.site.see(|| Seen::assigns(&assignment, member));
+                        self.site.see(|| Seen::Assigns { call: assignment.call, to: member.0 });
                         others.assign(member, &assignment, missing);
                     }
                     (Action::Copy(member, source), Some(others)) => {

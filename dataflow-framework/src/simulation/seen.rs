@@ -1,7 +1,7 @@
 //! What the simulator sees of a node.
 
 use crate::{
-    core::{Argument, Assignment, CallId, Mark, Member, Outcome, VersionId},
+    core::{Argument, Assignment, CallId, Mark, Outcome, VersionId},
     value::Value,
 };
 
@@ -63,7 +63,7 @@ pub enum Seen {
         /// How it has ended.
         how: How,
     },
-    /// The program's node has assigned a call.
+    /// The program's node has assigned a call, or takes over one that was assigned in an earlier run.
     Assigns {
         /// Its number.
         call: u64,
@@ -104,11 +104,6 @@ impl Version {
 }
 
 impl Seen {
-    /// Tells that a call was assigned.
-    pub(crate) fn assigns(assignment: &Assignment, to: Member) -> Self {
-        Self::Assigns { call: assignment.call, to: to.0 }
-    }
-
     /// Tells that a call begins.
     pub(crate) fn begins(assignment: &Assignment, inputs: &[Value]) -> Self {
         let Assignment { call, mark, arguments, .. } = assignment;

@@ -1,5 +1,5 @@
 //! F4: the end of a call is taken in once each time that the call was assigned, and only from the member to which it is
-//! assigned. What a run of the program takes over from the one before it has not assigned itself.
+//! assigned, or on which it was found to run when the program began anew.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::invariants::{Facts, Invariant, Seen};
 
 #[derive(Default)]
 pub(in crate::invariants) struct TakenInOnce {
-    /// Where each call runs, as far as each node that leads knows; `None` since its end was taken in.
-    assigned: BTreeMap<(NodeId, u64), Option<u32>>,
+    /// Where each call runs whose end was not taken in yet, as far as each node that leads knows.
+    assigned: BTreeMap<(NodeId, u64), u32>,
 }
 
 impl Invariant for TakenInOnce {
@@ -22,22 +22,19 @@ impl Invariant for TakenInOnce {
     fn see(&mut self, _: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
         let Some((node, step)) = step(seen) else { return Ok(()) };
         match step {
-            Step::Leads { .. } => self.assigned.retain(|(head, _), _| *head != node),
+            Step::Ends => self.assigned.retain(|(head, _), _| *head != node),
             Step::Assigns { call, to } => {
-                self.assigned.insert((node, *call), Some(*to));
+                self.assigned.insert((node, *call), *to);
             }
-            Step::TakesIn { call, from } => match self.assigned.insert((node, *call), None) {
-                Some(None) => {
-                    return Err(format!("{node} takes in the end of call {call} again, from member {from}"));
-                }
-                Some(Some(to)) if to != *from => {
-                    let where_it_runs = format!("which runs on member {to}");
+            Step::TakesIn { call, from } => {
+                let to = self.assigned.remove(&(node, *call));
+                if to != Some(*from) {
+                    let runs = to.map_or("runs nowhere".to_owned(), |to| format!("runs on member {to}"));
                     return Err(format!(
-                        "{node} takes in the end of call {call} from member {from}, {where_it_runs}"
+                        "{node} takes in the end of call {call} from member {from}, and it {runs}"
                     ));
                 }
-                _ => {}
-            },
+            }
             _ => {}
         }
         Ok(())
