@@ -239,25 +239,25 @@ impl Leading {
             News::Holds(held) => held.into_iter().for_each(|held| graph.holds(member, held)),
             News::Runs(running) => {
                 for (call, mark) in running {
-                    self.engine.runs(graph, call, member, mark);
+                    graph.runs(member, call, mark);
                 }
             }
             News::Remembers(history) => graph.remembers(history),
             News::AllTold | News::Timed(_) => {}
             News::Written { call, versions, ns } => {
                 let bytes = versions.iter().map(Told::bytes).collect();
-                self.engine.has_ended(graph, call, member, Outcome::Written { bytes, ns });
+                graph.ended(call, member, Outcome::Written { bytes, ns });
                 self.take_in(graph, call, versions);
             }
             News::Durable { call, bytes, ns, by, values } => {
-                self.engine.has_ended(graph, call, member, Outcome::Durable { bytes, ns, by, values });
+                graph.ended(call, member, Outcome::Durable { bytes, ns, by, values });
             }
             News::Ignored { call, bytes, reason } => {
-                self.engine.has_ended(graph, call, member, Outcome::Ignored { bytes, reason });
+                graph.ended(call, member, Outcome::Ignored { bytes, reason });
             }
             News::Failed { call, reason } => {
                 let name = graph.task_of(call).map_or("", |task| task.name);
-                self.engine.has_ended(graph, call, member, Outcome::Failed(Failure::new(name, call, reason)));
+                graph.ended(call, member, Outcome::Failed(Failure::new(name, call, reason)));
             }
             News::Unable { call, missing, tried, unchanged } => {
                 graph.unable(call, member, missing, &self.others.members(&tried), &unchanged);
@@ -270,12 +270,7 @@ impl Leading {
                 graph.not_copied(version, member, &self.others.members(&tried));
             }
             News::Unfit { call, reason, unchanged, damaged } => {
-                self.engine.has_ended(
-                    graph,
-                    call,
-                    member,
-                    Outcome::Unfit(Unfit { reason, unchanged, damaged }),
-                );
+                graph.ended(call, member, Outcome::Unfit(Unfit { reason, unchanged, damaged }));
             }
             News::Damaged { version, reason } => graph.is_damaged(version, member, &reason),
             News::HasCopies(versions) => graph.has_copies(member, versions),

@@ -23,6 +23,9 @@ use super::{
     nested::{NESTED, Origin},
     version::{Copies, Source, State, VersionId},
 };
+#[cfg(feature = "simulation")]
+use crate::simulation::Seen;
+
 /// A version that a member keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Held {
@@ -88,24 +91,25 @@ impl Graph {
         }
     }
 
-    /// Tells that a member runs a call of an earlier run. Returns whether its end counts.
-    pub(crate) fn runs(&mut self, member: Member, id: CallId, mark: Mark) -> bool {
+    /// Tells that a member runs a call of an earlier run.
+    pub(crate) fn runs(&mut self, member: Member, id: CallId, mark: Mark) {
         if self.is_to_come(id, mark) {
             let earlier = self.earlier(id, mark);
-            let counts = earlier.mark == mark && earlier.runs_on.is_none();
-            if counts {
+            if earlier.mark == mark && earlier.runs_on.is_none() {
                 earlier.runs_on = Some(member);
+                #[cfg(feature = "simulation")]
+                self.shown.push(Seen::Assigns { call: id, to: member.0 });
                 self.members.assigned(member, Claim::UNKNOWN, false);
             }
-            return counts;
+            return;
         }
-        let Some(call) = self.calls.get_mut(&id).filter(|call| call.mark == mark) else { return false };
-        let counts = matches!(call.state, CallState::Inputs(_) | CallState::Worker);
-        if counts {
+        let Some(call) = self.calls.get_mut(&id).filter(|call| call.mark == mark) else { return };
+        if matches!(call.state, CallState::Inputs(_) | CallState::Worker) {
             (call.state, call.is_earlier) = (CallState::Runs(member), true);
+            #[cfg(feature = "simulation")]
+            self.shown.push(Seen::Assigns { call: id, to: member.0 });
             self.occupies(id, member);
         }
-        counts
     }
 
     /// Tells which calls have ended in earlier runs, before this one has made them. What was not known is news for the

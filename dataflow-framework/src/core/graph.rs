@@ -34,6 +34,8 @@ use super::{
     trouble::Troubles,
     version::{Copies, Source, State, Version, VersionId},
 };
+#[cfg(feature = "simulation")]
+use crate::simulation::Seen;
 use crate::{failure::Failure, figures::Figures, options::OnFailure, task::TaskDef};
 
 /// The calls that are unfinished, or needed to make again what they have written; and the versions that they read and
@@ -74,6 +76,9 @@ pub(crate) struct Graph {
     pub(super) unfinished: usize,
     /// What is to be done, and was not taken yet.
     pub(super) actions: Vec<Action>,
+    /// What the simulator was not shown yet.
+    #[cfg(feature = "simulation")]
+    pub(crate) shown: Vec<Seen>,
     /// Failures of calls, of which the program may not have been told.
     pub(super) failures: Vec<Failure>,
     /// The failure with which the program is to end at once.
@@ -164,6 +169,8 @@ impl Graph {
             groups: Groups::default(),
             unfinished: 0,
             actions: Vec::new(),
+            #[cfg(feature = "simulation")]
+            shown: Vec::new(),
             failures: Vec::new(),
             fatal: None,
             is_checked: false,
@@ -377,18 +384,15 @@ impl Graph {
     }
 
     /// Tells how a call has ended that was assigned to a member. That is passed over if it was taken from the member
-    /// meanwhile. Returns whether it was not.
-    pub(crate) fn ended(&mut self, id: CallId, member: Member, outcome: Outcome) -> bool {
+    /// meanwhile.
+    pub(crate) fn ended(&mut self, id: CallId, member: Member, outcome: Outcome) {
         if self.is_unmade(id) {
-            self.ended_early(id, member, &outcome);
-            return false;
+            return self.ended_early(id, member, &outcome);
         }
         if !self.runs_on(id, member) {
-            self.ended_elsewhere(id, member, &outcome);
-            return false;
+            return self.ended_elsewhere(id, member, &outcome);
         }
         self.takes_in(id, member, outcome);
-        true
     }
 
     /// Takes in what a call has left on a member to which it is not assigned any more.
@@ -410,6 +414,8 @@ impl Graph {
 
     /// Takes in how a call has ended on the member to which it is assigned.
     fn takes_in(&mut self, id: CallId, member: Member, outcome: Outcome) {
+        #[cfg(feature = "simulation")]
+        self.shown.push(Seen::TakesIn { call: id, from: member.0 });
         // Otherwise calls that its task has made have not ended.
         let Some(outcome) = self.of_nest(id, outcome) else { return };
         self.frees(id, member);
@@ -729,6 +735,8 @@ impl Graph {
         let reader = None;
         let assignment =
             Assignment { call: id, task, mark, tries, reader, arguments, in_place, manner, elsewhere };
+        #[cfg(feature = "simulation")]
+        self.shown.push(Seen::Assigns { call: id, to: member.0 });
         self.actions.push(Action::Assign(member, assignment));
     }
 

@@ -11,8 +11,6 @@ use std::{
 };
 
 use super::{recorder::Recorder, records::Records};
-#[cfg(feature = "simulation")]
-use crate::simulation::Seen;
 use crate::{
     core::{
         Action, Answer, Assignment, CallId, Capacity, Demand, Divergence, Execution, Fact, Graph, Held,
@@ -211,33 +209,13 @@ impl Engine {
             state.graph.holds(Member::HERE, held);
         }
         for (call, mark) in running {
-            engine.runs(&mut state.graph, call, Member::HERE, mark);
+            state.graph.runs(Member::HERE, call, mark);
         }
         for (call, outcome) in unseen {
-            engine.has_ended(&mut state.graph, call, Member::HERE, outcome);
+            state.graph.ended(call, Member::HERE, outcome);
         }
         drop(state);
         engine
-    }
-
-    /// Tells that a member runs a call of an earlier run.
-    pub(crate) fn runs(&self, graph: &mut Graph, call: CallId, member: Member, mark: Mark) {
-        #[cfg(not(feature = "simulation"))]
-        graph.runs(member, call, mark);
-        #[cfg(feature = "simulation")]
-        if graph.runs(member, call, mark) {
-            self.site.see(|| Seen::Assigns { call, to: member.0 });
-        }
-    }
-
-    /// Tells how a call has ended on a member.
-    pub(crate) fn has_ended(&self, graph: &mut Graph, call: CallId, member: Member, outcome: Outcome) {
-        #[cfg(not(feature = "simulation"))]
-        graph.ended(call, member, outcome);
-        #[cfg(feature = "simulation")]
-        if graph.ended(call, member, outcome) {
-            self.site.see(|| Seen::TakesIn { call, from: member.0 });
-        }
     }
 
     /// Has each call run twice from now on, and what it writes compared.
@@ -275,6 +253,8 @@ impl Engine {
         let halts = state.is_wrong() && !state.is_halted;
         state.is_halted |= halts;
         let mut after = self.perform(&mut state);
+        #[cfg(feature = "simulation")]
+        state.graph.shown.drain(..).for_each(|seen| self.site.see(|| seen));
         drop(state);
         if has_happened || halts {
             self.happened.ring();
@@ -518,8 +498,6 @@ impl Engine {
                     (Action::Assign(Member::HERE, assignment), _) => {
                         let missing =
                             assignment.elsewhere.iter().map(|source| self.missing(source)).collect();
-                        #[cfg(feature = "simulation")]
-                        self.site.see(|| Seen::Assigns { call: assignment.call, to: 0 });
                         // What is missing is asked for at once.
                         after.brings |= !assignment.elsewhere.is_empty();
                         self.site.assign(self.epoch.load(Relaxed), assignment, missing);
@@ -566,8 +544,6 @@ impl Engine {
                     (Action::Assign(member, assignment), Some(others)) => {
                         let missing =
                             assignment.elsewhere.iter().map(|source| self.to_send(source)).collect();
-                        #[cfg(feature = "simulation")]
-                        self.site.see(|| Seen::Assigns { call: assignment.call, to: member.0 });
                         others.assign(member, &assignment, missing);
                     }
                     (Action::Copy(member, source), Some(others)) => {
@@ -653,7 +629,7 @@ impl After {
 
 impl Report for Engine {
     fn ended(&self, call: CallId, outcome: Outcome) {
-        self.change(|graph| self.has_ended(graph, call, Member::HERE, outcome));
+        self.change(|graph| graph.ended(call, Member::HERE, outcome));
     }
 
     fn timed(&self, timing: Timing) {

@@ -19,8 +19,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "accept the end of a call from whoever tells it",
         "dataflow-framework/src/core/graph.rs",
-        "        if !self.runs_on(id, member) {\n            self.ended_elsewhere",
-        "        if !self.calls.contains_key(&id) {\n            self.ended_elsewhere",
+        "        if !self.runs_on(id, member) {\n            return self.ended_elsewhere",
+        "        if !self.calls.contains_key(&id) {\n            return self.ended_elsewhere",
     ),
     mutant(
         "change in place what others read",
