@@ -97,8 +97,6 @@ impl Graph {
             let earlier = self.earlier(id, mark);
             if earlier.mark == mark && earlier.runs_on.is_none() {
                 earlier.runs_on = Some(member);
-                #[cfg(feature = "simulation")]
-                self.shown.push(Seen::Assigns { call: id, to: member.0 });
                 self.members.assigned(member, Claim::UNKNOWN, false);
             }
             return;

@@ -304,6 +304,8 @@ impl Graph {
         let call = self.calls.get_mut(&id).expect("it was made");
         (call.state, call.is_earlier) = (CallState::Runs(member), true);
         let task = call.task;
+        #[cfg(feature = "simulation")]
+        self.shown.push(Seen::Assigns { call: id, to: member.0 });
         self.occupies(id, member);
         if let Some((_, outcome)) = early {
             let outcome = match outcome {
