@@ -2,8 +2,8 @@
 //!
 //! Each is the first of a group, to which belong those that it starts itself. A process that is killed can do nothing
 //! about its groups any more, so a guard does: a shell that hears from a pipe which groups there are, and kills those
-//! that are left when the pipe is closed, as the system does in any case. A group that begins at that very time is known
-//! by a variable in its environment, of which the guard hears before the group is there.
+//! that are left when the pipe is closed, as the system does in any case. A group that begins at that very time is known,
+//! on systems with `/proc`, by a variable in its environment, of which the guard hears before the group is there.
 
 use std::{
     collections::BTreeSet,

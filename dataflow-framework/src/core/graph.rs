@@ -595,6 +595,8 @@ impl Graph {
     /// Makes a call, which is a reader of what it reads, wait for those that are not there, and has those made again
     /// that are gone.
     pub(super) fn begins_again(&mut self, id: CallId) {
+        #[cfg(feature = "simulation")]
+        self.shown.push(Seen::Waits { call: id });
         self.nest_stops(id);
         let arguments = Arc::clone(&self.calls[&id].arguments);
         let (mut missing, mut gone, mut failed) = (0, Vec::new(), None);

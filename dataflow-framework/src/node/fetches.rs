@@ -23,7 +23,7 @@ use crate::{
 
 /// The size of a piece, in bytes; the last one of a version is smaller.
 pub(super) const PIECE_BYTES: u64 = PIECE_BYTES_MAX as u64;
-const PIECE_BYTES_MAX: usize = 256 << 10;
+pub(super) const PIECE_BYTES_MAX: usize = 256 << 10;
 
 /// The maximum number of pieces of a version that are under way.
 const PIECES_UNDER_WAY_MAX: usize = 8;
@@ -84,6 +84,11 @@ pub(crate) struct Arrived {
     pub(crate) value: Value,
     /// Its size, in bytes.
     pub(crate) bytes: u64,
+    pub(crate) awaited: Awaited,
+}
+
+/// What a version was under way for that is here now.
+pub(crate) struct Awaited {
     /// Whether a call waits for it that changes it in place.
     pub(crate) is_taken: bool,
     /// Whether it is wanted for itself, too.
@@ -248,8 +253,26 @@ impl Fetches {
         if pieces < pieces_of(total) {
             return None;
         }
-        let Fetch { mark, pieces, calls, is_alone, .. } = self.under_way.remove(&version)?;
-        let value = pieces?.whole(total, digest);
+        let mut fetch = self.under_way.remove(&version)?;
+        let value = fetch.pieces.take()?.whole(total, digest);
+        let mark = fetch.mark;
+        Some(Arrived { version, mark, value, bytes: total, awaited: self.awaits_no_more(version, fetch) })
+    }
+
+    /// Takes in that a version has come in another way: with an order, or from a call that ran here. Those that were
+    /// asked for it may be gone by now, which is no reason to give it up. Returns `None` if it was not under way.
+    pub(crate) fn is_here(&mut self, version: VersionId) -> Option<Awaited> {
+        let fetch = self.under_way.remove(&version)?;
+        Some(self.awaits_no_more(version, fetch))
+    }
+
+    /// Returns the versions that are under way.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = VersionId> {
+        self.under_way.keys().copied()
+    }
+
+    fn awaits_no_more(&mut self, version: VersionId, fetch: Fetch) -> Awaited {
+        let Fetch { calls, is_alone, .. } = fetch;
         let (mut is_taken, mut ready) = (false, Vec::new());
         for call in calls {
             let Some((assignment, missing)) = self.calls.get_mut(&call) else { continue };
@@ -259,7 +282,7 @@ impl Fetches {
                 ready.extend(self.calls.remove(&call).map(|(assignment, _)| assignment));
             }
         }
-        Some(Arrived { version, mark, value, bytes: total, is_taken, is_alone, ready })
+        Awaited { is_taken, is_alone, ready }
     }
 
     /// Takes in that a node does not have a version.
@@ -354,123 +377,10 @@ impl Fetch {
 }
 
 /// Returns the number of pieces of a version; an empty one has one.
-fn pieces_of(total: u64) -> u64 {
+pub(super) fn pieces_of(total: u64) -> u64 {
     total.div_ceil(PIECE_BYTES).max(1)
 }
 
-fn size_of_piece(number: u64, total: u64) -> u64 {
+pub(super) fn size_of_piece(number: u64, total: u64) -> u64 {
     total.saturating_sub(number.saturating_mul(PIECE_BYTES)).min(PIECE_BYTES)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Ask, Fetches, Missing, PIECE_BYTES, PIECE_BYTES_MAX, Peer, Piece};
-    use crate::{
-        core::{Mark, VersionId},
-        spilled::{Digest, digest},
-        value::{Value, encode},
-    };
-
-    const VERSION: VersionId = VersionId { call: 3, slot: 1 };
-
-    fn peer(number: u64) -> Peer {
-        taskwork::NodeId(number)
-    }
-
-    /// A version of some pieces, and its hash.
-    fn large() -> (Value, Vec<u64>, Digest) {
-        let list: Vec<u64> = (0..300_000).map(|number| number << 40).collect();
-        let encoded = encode(&list).expect("it can be");
-        let digest = digest([Ok(encoded.clone())]).expect("it can be read");
-        (Value::from_encoded(encoded), list, digest)
-    }
-
-    fn fetches(from: &[u64]) -> Fetches {
-        let mut fetches = Fetches::default();
-        let from = from.iter().copied().map(peer).collect();
-        fetches.add_alone(Missing { version: VERSION, mark: Mark::default(), from, content: None });
-        fetches
-    }
-
-    #[test]
-    fn the_next_node_goes_on_where_the_one_before_has_ended() {
-        let (value, list, digest) = large();
-        let mut fetches = fetches(&[1, 2]);
-        let answer = |fetches: &mut Fetches, asks: Vec<(Peer, Ask)>, now_ms| {
-            let mut pieces =
-                asks.into_iter().map(|(_, ask)| Piece::of(ask, &value, Some(digest)).expect("it is there"));
-            pieces.find_map(|piece| fetches.piece(piece, now_ms))
-        };
-        let (first, _) = fetches.asks(0);
-        assert_eq!(first.len(), 1);
-        assert!(answer(&mut fetches, first, 0).is_none());
-        let (some, _) = fetches.asks(0);
-        let asked = some.len();
-        assert!(answer(&mut fetches, some, 0).is_none());
-        let (lost, _) = fetches.asks(0);
-        assert!(!lost.is_empty());
-        fetches.is_gone(peer(1));
-        // What is asked for first is asked again of nobody else than the next one, and tells whether it has the same.
-        let (next, _) = fetches.asks(1);
-        assert_eq!(
-            next.iter().map(|(peer, ask)| (*peer, ask.piece)).collect::<Vec<_>>(),
-            [(peer(2), asked as u64 + 1)]
-        );
-        assert!(answer(&mut fetches, next, 1).is_none());
-        let arrived = (2..).find_map(|now| {
-            let (asks, given_up) = fetches.asks(now);
-            assert!(!asks.is_empty() && given_up.is_empty());
-            answer(&mut fetches, asks, now)
-        });
-        let arrived = arrived.expect("all pieces were answered");
-        assert!(arrived.value.is_only_spilled());
-        assert_eq!(*arrived.value.read::<Vec<u64>>().expect("it is whole"), list);
-    }
-
-    #[test]
-    fn what_is_something_else_begins_anew() {
-        let (value, list, digest) = large();
-        let mut fetches = fetches(&[1, 2]);
-        let (first, _) = fetches.asks(0);
-        let other = [7; 32];
-        assert!(fetches.piece(Piece::of(first[0].1, &value, Some(other)).expect("it is there"), 0).is_none());
-        fetches.is_gone(peer(1));
-        let mut asked = Vec::new();
-        let arrived = (1..).find_map(|now| {
-            let (asks, _) = fetches.asks(now);
-            assert!(!asks.is_empty());
-            asked.extend(asks.iter().map(|(_, ask)| ask.piece));
-            let mut pieces =
-                asks.into_iter().map(|(_, ask)| Piece::of(ask, &value, Some(digest)).expect("it is there"));
-            pieces.find_map(|piece| fetches.piece(piece, now))
-        });
-        assert!(asked.contains(&0));
-        let arrived = arrived.expect("all pieces were answered");
-        assert_eq!(*arrived.value.read::<Vec<u64>>().expect("it is whole"), list);
-    }
-
-    #[test]
-    fn a_node_that_prepares_is_waited_for() {
-        let mut fetches = fetches(&[1]);
-        for round in 0..100 {
-            let (asks, given_up) = fetches.asks(round * 500);
-            assert_eq!((asks.len(), given_up.len()), (1, 0));
-            fetches.prepares(peer(1), VERSION, round * 500);
-        }
-        // One that says nothing is not.
-        let last = (100..200).find(|round| !fetches.asks(round * 500).1.is_empty());
-        assert!(last.is_some());
-    }
-
-    #[test]
-    fn sizes_beyond_four_gibibytes_have_all_their_pieces() {
-        let total = (5 << 30) + 1;
-        assert_eq!(super::pieces_of(total), 5 * 4_096 + 1);
-        assert_eq!(super::size_of_piece(5 * 4_096 - 1, total), PIECE_BYTES);
-        assert_eq!(super::size_of_piece(5 * 4_096, total), 1);
-        assert_eq!(super::size_of_piece(5 * 4_096 + 1, total), 0);
-        let beyond =
-            Piece::of(Ask { version: VERSION, piece: u64::MAX }, &large().0, None).expect("it is there");
-        assert!(beyond.bytes.is_empty() && PIECE_BYTES_MAX as u64 == PIECE_BYTES);
-    }
 }

@@ -7,6 +7,8 @@ mod brought;
 mod deadline;
 mod duty;
 mod fetches;
+#[cfg(test)]
+mod fetches_tests;
 mod invocation;
 mod ledger;
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::{
     begun::Begun,
     deadline::{self, Deadline},
     duty::{Begins, Duty},
-    fetches::{Arrived, Ask, Fetches, GivenUp, Missing, Piece},
+    fetches::{Arrived, Ask, Awaited, Fetches, GivenUp, Missing, Piece},
     queue::Queue,
     stopwatch::{Stopwatch, Timing},
     store::{Inputs, Lacking, Store},
@@ -259,6 +259,8 @@ impl Site {
         }
         // Others may have brought some of it meanwhile.
         let mut new = self.take_in(&mut missing);
+        let here: Vec<_> =
+            new.iter().filter_map(|version| Some((*version, fetches.is_here(*version)?))).collect();
         // What is changed in place is no copy for others.
         new.retain(|version| !assignment.takes(*version));
         let ready = if missing.is_empty() {
@@ -268,6 +270,7 @@ impl Site {
             None
         };
         drop(fetches);
+        self.have_come(epoch, here);
         if let Some(report) = self.report().filter(|_| !new.is_empty()) {
             for version in new {
                 report.copied(version);
@@ -279,13 +282,16 @@ impl Site {
     }
 
     /// Has a version brought here.
-    pub(crate) fn fetch(&self, missing: Missing) {
+    pub(crate) fn fetch(self: &Arc<Self>, missing: Missing) {
         let version = missing.version;
         let mut fetches = self.fetches();
         let mut missing = vec![missing];
         self.take_in(&mut missing);
         let Some(missing) = missing.pop() else {
+            let here = fetches.is_here(version).map(|awaited| (version, awaited));
+            let epoch = self.duty().epoch;
             drop(fetches);
+            self.have_come(epoch, here.into_iter().collect());
             return self.report().into_iter().for_each(|report| report.copied(version));
         };
         fetches.add_alone(missing);
@@ -304,8 +310,15 @@ impl Site {
     }
 
     /// Returns what is to be asked of others now.
-    pub(crate) fn asks(&self, now_ms: u64) -> Vec<(Peer, Ask)> {
-        let (asks, given_up) = self.fetches().asks(now_ms);
+    pub(crate) fn asks(self: &Arc<Self>, now_ms: u64) -> Vec<(Peer, Ask)> {
+        let mut fetches = self.fetches();
+        let came: Vec<_> = fetches.under_way().filter(|version| self.is_of_use(*version)).collect();
+        let here: Vec<_> =
+            came.into_iter().filter_map(|version| Some((version, fetches.is_here(version)?))).collect();
+        let (asks, given_up) = fetches.asks(now_ms);
+        let epoch = self.duty().epoch;
+        drop(fetches);
+        self.have_come(epoch, here);
         let report = self.report().filter(|_| !given_up.is_empty());
         if let Some(report) = report {
             for GivenUp { version, calls, tried, reason } in given_up {
@@ -339,24 +352,31 @@ impl Site {
     pub(crate) fn piece(self: &Arc<Self>, piece: Piece, now_ms: u64) {
         let mut fetches = self.fetches();
         let Some(arrived) = fetches.piece(piece, now_ms) else { return };
-        let Arrived { version, mark, value, bytes, is_taken, is_alone, ready } = arrived;
+        let Arrived { version, mark, value, bytes, awaited } = arrived;
         // Before any call is told: whoever looks for it now finds it.
-        self.keep_brought(version, value, mark, bytes, !is_alone);
+        self.keep_brought(version, value, mark, bytes, !awaited.is_alone);
         // A new run begins with empty fetches.
         let epoch = self.duty().epoch;
         drop(fetches);
         self.relieve();
-        match self.report() {
-            Some(report) if !is_taken => report.copied(version),
-            // What is changed in place is no copy for others.
-            Some(report) if is_alone => report.not_brought(version, Vec::new()),
-            _ => {}
-        }
-        for assignment in ready {
-            if assignment.manner.is_timed {
-                self.stopwatch.arrived(assignment.call, Instant::now());
+        self.have_come(epoch, vec![(version, awaited)]);
+    }
+
+    /// Tells that versions are here that were under way, and goes on with what waited for them.
+    fn have_come(self: &Arc<Self>, epoch: u64, here: Vec<(VersionId, Awaited)>) {
+        for (version, Awaited { is_taken, is_alone, ready }) in here {
+            match self.report() {
+                Some(report) if !is_taken => report.copied(version),
+                // What is changed in place is no copy for others.
+                Some(report) if is_alone => report.not_brought(version, Vec::new()),
+                _ => {}
             }
-            self.run_or_give(epoch, assignment);
+            for assignment in ready {
+                if assignment.manner.is_timed {
+                    self.stopwatch.arrived(assignment.call, Instant::now());
+                }
+                self.run_or_give(epoch, assignment);
+            }
         }
     }
 

@@ -70,6 +70,11 @@ pub enum Seen {
         /// The member, by the number that it has there.
         to: u32,
     },
+    /// The program's node has a call wait for what it reads: it is assigned to no member, or no longer.
+    Waits {
+        /// Its number.
+        call: u64,
+    },
     /// The program's node has taken in how a call has ended.
     TakesIn {
         /// Its number.

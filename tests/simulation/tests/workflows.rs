@@ -42,6 +42,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
     (23_397, "nodes went before what they had was in the journal"),
     (130_463, "a failure was forgotten that came before the program had made its call anew"),
     (109_326, "what a call would have changed in place was forgotten when it could not run"),
+    (
+        34_326,
+        "a node gave up what had come with an order, when those were gone whom it had asked for it before",
+    ),
     (40_003, "a node went back to an earlier head, since it did not know yet that its head was there"),
 ];
 

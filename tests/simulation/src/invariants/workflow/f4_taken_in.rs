@@ -26,6 +26,8 @@ impl Invariant for TakenInOnce {
             Step::Assigns { call, to } => {
                 self.assigned.insert((node, *call), *to);
             }
+            // It was given back, or its member is gone: what was assigned counts no longer.
+            Step::Waits { call } => drop(self.assigned.remove(&(node, *call))),
             Step::TakesIn { call, from } => {
                 let to = self.assigned.remove(&(node, *call));
                 if to != Some(*from) {

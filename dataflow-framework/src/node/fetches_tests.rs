@@ -1,0 +1,255 @@
+//! Versions that are under way, and what ends that.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::{
+    Report, Site, Store, Timing,
+    fetches::{Ask, Fetches, Missing, PIECE_BYTES, PIECE_BYTES_MAX, Piece, pieces_of, size_of_piece},
+    site::Returned,
+};
+use crate::{
+    core::{Argument, Assignment, CallId, Execution, Held, Manner, Mark, Outcome, Step, VersionId},
+    node::Peer,
+    options::Options,
+    spilled::{Digest, digest},
+    task::TaskDef,
+    value::{Value, encode},
+};
+
+const VERSION: VersionId = VersionId { call: 3, slot: 1 };
+
+const TASK: TaskDef = TaskDef {
+    name: "task",
+    module: "tests",
+    signature: "",
+    options: Options::DEFAULT,
+    run: |_| unreachable!("calls are not run here"),
+    otherwise: None,
+};
+
+fn peer(number: u64) -> Peer {
+    taskwork::NodeId(number)
+}
+
+/// A version of some pieces, and its hash.
+fn large() -> (Value, Vec<u64>, Digest) {
+    let list: Vec<u64> = (0..300_000).map(|number| number << 40).collect();
+    let encoded = encode(&list).expect("it can be");
+    let digest = digest([Ok(encoded.clone())]).expect("it can be read");
+    (Value::from_encoded(encoded), list, digest)
+}
+
+fn fetches(from: &[u64]) -> Fetches {
+    let mut fetches = Fetches::default();
+    let from = from.iter().copied().map(peer).collect();
+    fetches.add_alone(Missing { version: VERSION, mark: Mark::default(), from, content: None });
+    fetches
+}
+
+#[test]
+fn the_next_node_goes_on_where_the_one_before_has_ended() {
+    let (value, list, digest) = large();
+    let mut fetches = fetches(&[1, 2]);
+    let answer = |fetches: &mut Fetches, asks: Vec<(Peer, Ask)>, now_ms| {
+        let mut pieces =
+            asks.into_iter().map(|(_, ask)| Piece::of(ask, &value, Some(digest)).expect("it is there"));
+        pieces.find_map(|piece| fetches.piece(piece, now_ms))
+    };
+    let (first, _) = fetches.asks(0);
+    assert_eq!(first.len(), 1);
+    assert!(answer(&mut fetches, first, 0).is_none());
+    let (some, _) = fetches.asks(0);
+    let asked = some.len();
+    assert!(answer(&mut fetches, some, 0).is_none());
+    let (lost, _) = fetches.asks(0);
+    assert!(!lost.is_empty());
+    fetches.is_gone(peer(1));
+    // What is asked for first is asked again of nobody else than the next one, and tells whether it has the same.
+    let (next, _) = fetches.asks(1);
+    assert_eq!(
+        next.iter().map(|(peer, ask)| (*peer, ask.piece)).collect::<Vec<_>>(),
+        [(peer(2), asked as u64 + 1)]
+    );
+    assert!(answer(&mut fetches, next, 1).is_none());
+    let arrived = (2..).find_map(|now| {
+        let (asks, given_up) = fetches.asks(now);
+        assert!(!asks.is_empty() && given_up.is_empty());
+        answer(&mut fetches, asks, now)
+    });
+    let arrived = arrived.expect("all pieces were answered");
+    assert!(arrived.value.is_only_spilled());
+    assert_eq!(*arrived.value.read::<Vec<u64>>().expect("it is whole"), list);
+}
+
+#[test]
+fn what_is_something_else_begins_anew() {
+    let (value, list, digest) = large();
+    let mut fetches = fetches(&[1, 2]);
+    let (first, _) = fetches.asks(0);
+    let other = [7; 32];
+    assert!(fetches.piece(Piece::of(first[0].1, &value, Some(other)).expect("it is there"), 0).is_none());
+    fetches.is_gone(peer(1));
+    let mut asked = Vec::new();
+    let arrived = (1..).find_map(|now| {
+        let (asks, _) = fetches.asks(now);
+        assert!(!asks.is_empty());
+        asked.extend(asks.iter().map(|(_, ask)| ask.piece));
+        let mut pieces =
+            asks.into_iter().map(|(_, ask)| Piece::of(ask, &value, Some(digest)).expect("it is there"));
+        pieces.find_map(|piece| fetches.piece(piece, now))
+    });
+    assert!(asked.contains(&0));
+    let arrived = arrived.expect("all pieces were answered");
+    assert_eq!(*arrived.value.read::<Vec<u64>>().expect("it is whole"), list);
+}
+
+#[test]
+fn a_node_that_prepares_is_waited_for() {
+    let mut fetches = fetches(&[1]);
+    for round in 0..100 {
+        let (asks, given_up) = fetches.asks(round * 500);
+        assert_eq!((asks.len(), given_up.len()), (1, 0));
+        fetches.prepares(peer(1), VERSION, round * 500);
+    }
+    // One that says nothing is not.
+    let last = (100..200).find(|round| !fetches.asks(round * 500).1.is_empty());
+    assert!(last.is_some());
+}
+
+#[test]
+fn sizes_beyond_four_gibibytes_have_all_their_pieces() {
+    let total = (5 << 30) + 1;
+    assert_eq!(pieces_of(total), 5 * 4_096 + 1);
+    assert_eq!(size_of_piece(5 * 4_096 - 1, total), PIECE_BYTES);
+    assert_eq!(size_of_piece(5 * 4_096, total), 1);
+    assert_eq!(size_of_piece(5 * 4_096 + 1, total), 0);
+    let beyond = Piece::of(Ask { version: VERSION, piece: u64::MAX }, &large().0, None).expect("it is there");
+    assert!(beyond.bytes.is_empty() && PIECE_BYTES_MAX as u64 == PIECE_BYTES);
+}
+
+/// Writes down what a node tells.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Told {
+    fn tells(&self, what: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Report for Told {
+    fn ended(&self, call: CallId, _: Outcome) {
+        self.tells(format!("call {call} has ended"));
+    }
+
+    fn timed(&self, _: Timing) {}
+
+    fn holds(&self, _: Vec<Held>) {}
+
+    fn unable(&self, (call, _): Returned, _: VersionId, _: Vec<Peer>) {
+        self.tells(format!("call {call} cannot run"));
+    }
+
+    fn copied(&self, version: VersionId) {
+        self.tells(format!("version {} is here", version.call));
+    }
+
+    fn not_brought(&self, version: VersionId, _: Vec<Peer>) {
+        self.tells(format!("version {} is not to be had", version.call));
+    }
+
+    fn is_damaged(&self, _: VersionId, _: String) {}
+
+    fn has_copies(&self, _: Vec<VersionId>) {}
+
+    fn step(&self, _: Execution, _: Step) {}
+
+    fn given_back(&self, _: CallId) {}
+}
+
+/// Creates a node of several, to which a call is assigned that reads a version and changes it or not. Node 1 is asked
+/// for that.
+fn waiting(in_place: bool) -> (Arc<Site>, Arc<Told>, u64) {
+    let site = Arc::new(Site::new(Arc::default(), Store::default(), None, true));
+    let told = Arc::new(Told::default());
+    let report: Weak<Told> = Arc::downgrade(&told);
+    let epoch = site.begin(report).epoch;
+    site.assign(epoch, reader(10, in_place), vec![missing(None)]);
+    assert_eq!(site.asks(0), [(peer(1), Ask { version: VERSION, piece: 0 })]);
+    (site, told, epoch)
+}
+
+fn missing(content: Option<Vec<u8>>) -> Missing {
+    Missing { version: VERSION, mark: Mark::default(), from: vec![peer(1)], content }
+}
+
+fn reader(call: CallId, in_place: bool) -> Assignment {
+    let argument = if in_place { Argument::Update(VERSION) } else { Argument::Read(VERSION) };
+    Assignment {
+        call,
+        task: &TASK,
+        mark: Mark::default(),
+        tries: 0,
+        reader: None,
+        arguments: vec![argument].into(),
+        in_place: if in_place { vec![true] } else { Vec::new() },
+        manner: Manner::default(),
+        elsewhere: Vec::new(),
+    }
+}
+
+/// Returns the calls that wait for a worker.
+fn ready(site: &Site) -> Vec<CallId> {
+    site.queue.take_back(site).into_iter().map(|assignment| assignment.call).collect()
+}
+
+#[test]
+fn what_came_with_an_order_is_not_given_up_when_the_node_that_was_asked_for_it_goes() {
+    let (site, told, _) = waiting(false);
+    site.fetch(missing(Some(vec![5])));
+    assert_eq!(ready(&site), [10], "it has what it reads");
+    assert!(told.told().iter().all(|told| told == "version 3 is here"));
+    site.is_gone(peer(1));
+    assert!(site.asks(1).is_empty() && told.told().is_empty());
+
+    let (site, told, epoch) = waiting(false);
+    site.assign(epoch, reader(11, false), vec![missing(Some(vec![5]))]);
+    assert_eq!(ready(&site), [10, 11]);
+    site.is_gone(peer(1));
+    assert!(site.asks(1).is_empty());
+    assert!(told.told().iter().all(|told| told == "version 3 is here"));
+}
+
+#[test]
+fn what_a_call_has_written_here_is_not_given_up_either() {
+    let (site, told, _) = waiting(false);
+    site.put(VERSION, Value::from_encoded(vec![5]), Mark::default(), 1);
+    site.is_gone(peer(1));
+    assert!(site.asks(1).is_empty());
+    assert_eq!(ready(&site), [10]);
+    assert_eq!(told.told(), ["version 3 is here"]);
+}
+
+#[test]
+fn what_an_execution_writes_that_may_not_be_the_one_that_counts_is_asked_for_still() {
+    let (site, told, epoch) = waiting(false);
+    let _begins = site.begins(epoch, VERSION.call, Mark::default());
+    assert!(site.keep_own(VERSION, Value::from_encoded(vec![5]), Mark::default(), 1));
+    assert!(site.asks(1).is_empty() && ready(&site).is_empty());
+    site.is_gone(peer(1));
+    assert!(site.asks(2).is_empty());
+    assert_eq!(told.told(), ["call 10 cannot run", "version 3 is not to be had"]);
+}
+
+#[test]
+fn what_is_changed_in_place_is_no_copy() {
+    let (site, told, _) = waiting(true);
+    site.put(VERSION, Value::from_encoded(vec![5]), Mark::default(), 1);
+    assert!(site.asks(1).is_empty());
+    assert_eq!(ready(&site), [10]);
+    assert!(told.told().is_empty(), "nobody else may have it from here");
+}
