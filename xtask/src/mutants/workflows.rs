@@ -113,6 +113,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "*member != Member::HERE",
     ),
     mutant(
+        "give up what has come with an order",
+        "dataflow-framework/src/node/fetches.rs",
+        "        let fetch = self.under_way.remove(&version)?;\n        Some(self.awaits_no_more(version, fetch))\n",
+        "        let _ = version;\n        None\n",
+    ),
+    mutant(
         "forget what a call that cannot run would have changed in place",
         "dataflow-framework/src/core/graph.rs",
         "unchanged.iter().filter(|(version, _)| *version != missing)",
