@@ -65,7 +65,9 @@ enum Stage {
     #[default]
     NotTaken,
     Taken,
-    /// Another run, or none any more.
+    /// Another run.
+    Replaced,
+    /// None any more.
     Over,
 }
 
@@ -166,7 +168,12 @@ impl Leading {
     /// Returns whether nothing is written any more, so that nothing that waits for that is of use.
     pub(super) fn is_written_no_more(&self) -> bool {
         let writing = self.writing();
-        writing.trouble.is_some() || writing.stage == Stage::Over
+        writing.trouble.is_some() || matches!(writing.stage, Stage::Replaced | Stage::Over)
+    }
+
+    /// Returns whether another run has taken the journal from this one.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.writing().stage == Stage::Replaced
     }
 
     /// Returns why the program cannot go on, if the reason is the journal.
@@ -176,7 +183,7 @@ impl Leading {
 
     fn next_write(&self, now_ms: u64) -> Option<Write> {
         let mut writing = self.writing();
-        if writing.stage == Stage::Over || writing.trouble.is_some() {
+        if matches!(writing.stage, Stage::Replaced | Stage::Over) || writing.trouble.is_some() {
             return None;
         }
         if writing.stage == Stage::NotTaken {
@@ -215,19 +222,24 @@ impl Leading {
                 self.engine.are_written();
             }
             Done::Replaced(Ok(())) | Done::Noted(Ok(())) => {}
-            // The program goes on elsewhere, or its job is over.
+            // The program goes on elsewhere, unless nothing comes of that run.
+            Done::Appended(Err(JournalError::Replaced))
+            | Done::Replaced(Err(JournalError::Replaced))
+            | Done::Noted(Err(JournalError::Replaced)) => self.writes_no_more(Stage::Replaced),
             Done::Taken(Err(JournalError::Over))
-            | Done::Appended(Err(JournalError::Over | JournalError::Replaced))
-            | Done::Replaced(Err(JournalError::Over | JournalError::Replaced))
-            | Done::Noted(Err(JournalError::Over | JournalError::Replaced)) => {
-                self.writing().stage = Stage::Over;
-                self.engine.stop();
-            }
+            | Done::Appended(Err(JournalError::Over))
+            | Done::Replaced(Err(JournalError::Over))
+            | Done::Noted(Err(JournalError::Over)) => self.writes_no_more(Stage::Over),
             Done::Taken(Err(error))
             | Done::Appended(Err(error))
             | Done::Replaced(Err(error))
             | Done::Noted(Err(error)) => self.cannot_go_on(error.to_string()),
         }
+    }
+
+    fn writes_no_more(&self, stage: Stage) {
+        self.writing().stage = stage;
+        self.engine.stop();
     }
 
     fn cannot_go_on(&self, reason: String) {

@@ -84,8 +84,9 @@ enum Role {
 enum Progress {
     NotBegun,
     Runs(Waker),
-    /// It was stopped, because a later run was heard of. But that may be of a task that does not count, since the node
-    /// from which it came was lost: then nothing comes of that run, and the task here is the only one.
+    /// It was stopped, because a later run was heard of, or another one has taken the journal. But that may be of a task
+    /// that does not count, since the node from which it came was lost: then nothing comes of that run, and the task here
+    /// is the only one.
     Deposed {
         waker: Waker,
         since_ms: u64,
@@ -275,7 +276,7 @@ impl Station {
         let capacity = state.post.as_ref()?.capacity.clone();
         tracing::info!(%head, generation = run.generation, "this node runs calls of the program on another one");
         self.resign(&mut state);
-        if let Progress::Runs(waker) = &state.program {
+        if let Progress::Runs(waker) | Progress::Deposed { waker, .. } = &state.program {
             state.program = Progress::Deposed { waker: waker.clone(), since_ms: now_ms };
         }
         let following =

@@ -46,6 +46,7 @@ const REGRESSIONS: &[(u64, &str)] = &[
         34_326,
         "a node gave up what had come with an order, when those were gone whom it had asked for it before",
     ),
+    (39_671, "a head whose journal was taken by a run of which nothing came waited for ever"),
     (40_003, "a node went back to an earlier head, since it did not know yet that its head was there"),
 ];
 

@@ -9,7 +9,7 @@ use crate::cluster::{following::lock, leading::Leading, message::Run};
 #[cfg(feature = "simulation")]
 use crate::simulation::Seen;
 
-/// How long a program that was stopped for the sake of a later run waits for that, if its task does not leave this node,
+/// How long a program that was stopped for the sake of another run waits for that, if its task does not leave this node,
 /// in milliseconds.
 const DEPOSED_MS: u64 = 1_000;
 
@@ -37,9 +37,15 @@ impl Station {
         }
     }
 
-    /// Has a program begin anew that was stopped for the sake of a later run, if its task is here still.
+    /// Has a program begin anew that was stopped for the sake of another run, if its task is here still.
     pub(super) fn begin_anew_if_deposed(&self, now_ms: u64) {
         let mut state = self.lock();
+        // Its journal may have been taken by a run of which this node has not heard, or that is not later.
+        if let (Role::Leads(leading), Progress::Runs(waker)) = (&state.role, &state.program)
+            && leading.is_replaced()
+        {
+            state.program = Progress::Deposed { waker: waker.clone(), since_ms: now_ms };
+        }
         if let Progress::Deposed { waker, since_ms } = &state.program
             && now_ms >= since_ms + DEPOSED_MS
             && !state.is_leaving
@@ -95,7 +101,9 @@ impl Station {
             return;
         }
         state.last_sight = last;
-        if let Progress::Runs(waker) = std::mem::replace(&mut state.program, Progress::Returned(result)) {
+        if let Progress::Runs(waker) | Progress::Deposed { waker, .. } =
+            std::mem::replace(&mut state.program, Progress::Returned(result))
+        {
             waker.wake();
         }
     }
