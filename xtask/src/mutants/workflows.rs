@@ -71,6 +71,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "            && now_ms >= since_ms + DEPOSED_MS + u64::MAX / 2\n",
     ),
     mutant(
+        "wait for ever for a run that has taken the journal",
+        "dataflow-framework/src/cluster/station/program.rs",
+        "            && leading.is_replaced()\n",
+        "            && leading.is_replaced() && now_ms == u64::MAX\n",
+    ),
+    mutant(
         "let a node go with what the program has not come to yet",
         "dataflow-framework/src/core/rescue.rs",
         "            self.rescue(id);\n        }\n        self.rescue_earlier();\n",
