@@ -37,6 +37,10 @@ const ENTRIES_BYTES_MAX: usize = 96 << 20;
 /// milliseconds.
 const TAKE_AGAIN_MS: u64 = 500;
 
+/// How often that is tried before the program begins anew, as a later run: a writer that is still there may have given up
+/// its run, of which this node need not have heard.
+const TAKES_MAX: u32 = 5;
+
 /// The time between two looks of a program that waits for its journal at whether it is to stop.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 
@@ -52,8 +56,8 @@ pub(super) struct Writing {
     is_long: bool,
     /// When the journal may be taken.
     take_ms: u64,
-    /// Whether it was said that another node writes it.
-    is_told: bool,
+    /// How often it could not be taken, since another run has it.
+    refusals: u32,
     /// Why the program cannot go on.
     trouble: Option<String>,
 }
@@ -137,6 +141,17 @@ impl Writing {
         }
         is_time
     }
+
+    /// Takes in that a later run has the journal. Returns whether this one is not to try any more.
+    fn is_refused(&mut self) -> bool {
+        if self.refusals == 0 {
+            tracing::warn!(
+                "another node writes the journal of the program, and is still there; this one waits"
+            );
+        }
+        self.refusals += 1;
+        self.refusals >= TAKES_MAX
+    }
 }
 
 impl Leading {
@@ -211,10 +226,9 @@ impl Leading {
         match done {
             Done::Taken(Ok(written)) => self.taken(&written),
             Done::Taken(Err(JournalError::Replaced)) => {
-                if !std::mem::replace(&mut self.writing().is_told, true) {
-                    tracing::warn!(
-                        "another node writes the journal of the program, and is still there; this one waits"
-                    );
+                let gives_up = self.writing().is_refused();
+                if gives_up {
+                    self.writes_no_more(Stage::Replaced);
                 }
             }
             Done::Appended(Ok(entries)) => {
@@ -294,5 +308,12 @@ mod tests {
         let mut writing = Writing::default();
         let tries = (0..2_000).step_by(50).filter(|now_ms| writing.tries_to_take(*now_ms));
         assert_eq!(tries.collect::<Vec<_>>(), [0, 500, 1_000, 1_500]);
+    }
+
+    #[test]
+    fn a_journal_that_another_run_keeps_is_not_tried_for_ever() {
+        let mut writing = Writing::default();
+        let refusals = (1..10).find(|_| writing.is_refused());
+        assert_eq!(refusals, Some(TAKES_MAX));
     }
 }
