@@ -56,6 +56,8 @@ pub(super) struct Leading {
     leave: Mutex<Leave>,
     /// Since when the node may go, in milliseconds; 0 if it may not.
     may_go_ms: AtomicU64,
+    /// Whether this node was let go. It does not stay until anything is copied or written that others still have.
+    is_going: AtomicBool,
     /// How far the journal is.
     pub(super) writing: Mutex<Writing>,
     pub(super) is_taken: Bell,
@@ -122,6 +124,7 @@ impl Leading {
             remembered_ms: AtomicU64::new(0),
             leave: Mutex::new(Leave::No),
             may_go_ms: AtomicU64::new(0),
+            is_going: AtomicBool::new(false),
             writing: Mutex::default(),
             is_taken: Bell::default(),
         })
@@ -204,7 +207,11 @@ impl Leading {
         };
         let all: Vec<_> = all.into_iter().filter_map(decode).collect();
         let is_all_told = all.iter().any(|news| matches!(news, News::AllTold));
-        let all = self.others.known().all_told((from, member), all, is_all_told);
+        let mut all = self.others.known().all_told((from, member), all, is_all_told);
+        if self.is_going.load(Relaxed) {
+            // They tell the next head that they leave, which sees to it that nothing of theirs is lost.
+            all.retain(|news| !matches!(news, News::Leaves));
+        }
         if all.is_empty() {
             return;
         }
@@ -337,6 +344,11 @@ impl Leading {
         *leave = Leave::Leaves;
         drop(leave);
         self.engine.leave();
+    }
+
+    /// Notes that this node was let go.
+    pub(super) fn goes(&self) {
+        self.is_going.store(true, Relaxed);
     }
 
     /// Returns whether a node that is to leave may: nothing is needed any more that only it has, and the others know

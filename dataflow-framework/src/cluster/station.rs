@@ -398,6 +398,9 @@ impl Station {
             Role::Leads(leading) => leading.may_go(now_ms),
         };
         let rescue = if may_go { self.lock().rescue.take() } else { None };
+        if let (Some(_), Role::Leads(leading)) = (&rescue, role) {
+            leading.goes();
+        }
         drop(rescue);
     }
 

@@ -47,6 +47,7 @@ const REGRESSIONS: &[(u64, &str)] = &[
         "a node gave up what had come with an order, when those were gone whom it had asked for it before",
     ),
     (39_671, "a head whose journal was taken by a run of which nothing came waited for ever"),
+    (147_339, "a head that had been let go had others give to it what they had when they left, too"),
     (40_003, "a node went back to an earlier head, since it did not know yet that its head was there"),
 ];
 

@@ -101,6 +101,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        state.records.is_empty()\n",
     ),
     mutant(
+        "let others leave by a head that was let go",
+        "dataflow-framework/src/cluster/leading.rs",
+        "        if self.is_going.load(Relaxed) {\n",
+        "        if self.is_going.load(Relaxed) && now_ms == u64::MAX {\n",
+    ),
+    mutant(
         "let the head go before it knows what others have",
         "dataflow-framework/src/cluster/leading.rs",
         "now_ms < until_ms && !(self.is_journal_taken() && self.untold().is_empty())",
