@@ -190,6 +190,15 @@ impl Leading {
         self.has_told(node);
     }
 
+    /// Takes in that a node has forgotten what was assigned to it on the line of this number. It takes part anew.
+    pub(super) fn is_forgotten(&self, node: Peer, line: u32) {
+        let is_current = |follower: &Follower| follower.member.0 == line;
+        if self.others.known().by_node.get(&node).is_some_and(is_current) {
+            self.left(node);
+            self.joined(node);
+        }
+    }
+
     /// Takes in what another node tells.
     pub(super) fn receive(&self, from: Peer, line: u32, frame: Frame, now_ms: u64) {
         let mut known = self.others.known();

@@ -40,6 +40,9 @@ pub(super) enum Content {
     Absent(VersionId),
     /// The answer to [`Ask`](Self::Ask) if the version is large, and was not sent before.
     Prepares(VersionId),
+    /// To the head, from a node that has followed another one since: what was assigned on the line of this number is
+    /// forgotten.
+    Forgot(u32),
 }
 
 /// What the head orders.
@@ -223,6 +226,7 @@ pub(super) fn examples() -> Vec<(&'static str, Vec<u8>)> {
         ("failed", failed.encoded()),
         ("holds", News::Holds(vec![Held { version, mark, bytes: 9 }]).encoded()),
         ("absent", Message { run, content: Content::Absent(version) }.encoded()),
+        ("forgot", Message { run, content: Content::Forgot(2) }.encoded()),
     ]
 }
 

@@ -50,6 +50,8 @@ struct State {
     /// The other nodes that are there.
     nodes: BTreeSet<Peer>,
     role: Role,
+    /// The lines on which this node has followed heads before. What was assigned there is forgotten.
+    followed: BTreeSet<(Run, Peer, u32)>,
     program: Progress,
     /// The greatest generation of a run of which this node has heard.
     generation: u64,
@@ -114,6 +116,7 @@ impl Station {
             post: None,
             nodes: BTreeSet::new(),
             role: Role::Idle,
+            followed: BTreeSet::new(),
             program: Progress::NotBegun,
             generation: 0,
             is_leaving: false,
@@ -205,6 +208,11 @@ impl Station {
                     leading.receive(from, line, frame, now_ms);
                 }
             }
+            Content::Forgot(line) => {
+                if let Role::Leads(leading) = &self.role(run) {
+                    leading.is_forgotten(from, line);
+                }
+            }
             Content::Ask(ask) => {
                 let content = match self.site(run).map_or(Answer::Absent, |site| site.answer(ask)) {
                     Answer::Piece(piece) => Content::Piece(piece),
@@ -253,6 +261,8 @@ impl Station {
     fn follow(&self, head: Peer, run: Run, line: u32, now_ms: u64) -> Option<Arc<Following>> {
         let mut state = self.lock();
         state.generation = state.generation.max(run.generation);
+        // One that this node does not know yet says it again. One that was cut off is none any more.
+        let is_later = |known: Run| state.nodes.contains(&head) && run.generation > known.generation;
         let is_new = match &state.role {
             Role::Idle => true,
             Role::Follows(following) if following.head == head => {
@@ -266,11 +276,16 @@ impl Station {
             // is there, though this node may not know yet that it is.
             Role::Follows(following) => {
                 let is_lost = !state.nodes.contains(&following.head) && !following.is_head_heard(now_ms);
-                run.generation > following.run.generation || is_lost
+                is_later(following.run) || is_lost
             }
-            Role::Leads(leading) => run.generation > leading.run.generation,
+            Role::Leads(leading) => is_later(leading.run),
         };
         if !is_new {
+            return None;
+        }
+        if state.followed.contains(&(run, head, line)) {
+            drop(state);
+            self.send(head, &Message { run, content: Content::Forgot(line) });
             return None;
         }
         let capacity = state.post.as_ref()?.capacity.clone();
@@ -335,8 +350,12 @@ impl Station {
     /// Gives up what this node is in the job, but for what it remembers.
     fn resign(&self, state: &mut State) {
         let role = std::mem::replace(&mut state.role, Role::Idle);
-        if let Role::Leads(leading) = &role {
-            lock(&self.memory).add(leading.engine.history());
+        match &role {
+            Role::Idle => {}
+            Role::Follows(following) => {
+                state.followed.insert((following.run, following.head, following.line_number));
+            }
+            Role::Leads(leading) => lock(&self.memory).add(leading.engine.history()),
         }
         role.end();
     }

@@ -49,8 +49,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "follow an earlier run of the program again",
         "dataflow-framework/src/cluster/station.rs",
-        "                run.generation > following.run.generation || is_lost\n",
+        "                is_later(following.run) || is_lost\n",
         "                run.generation != following.run.generation || is_lost\n",
+    ),
+    mutant(
+        "follow a head that is cut off",
+        "dataflow-framework/src/cluster/station.rs",
+        "state.nodes.contains(&head) && run.generation > known.generation",
+        "run.generation > known.generation",
+    ),
+    mutant(
+        "go on where a line was forgotten",
+        "dataflow-framework/src/cluster/station.rs",
+        "        if state.followed.contains(&(run, head, line)) {\n",
+        "        if state.followed.contains(&(run, head, line)) && now_ms == u64::MAX {\n",
     ),
     mutant(
         "take a head for lost that is heard",
