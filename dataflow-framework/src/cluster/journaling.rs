@@ -146,7 +146,7 @@ impl Writing {
     fn is_refused(&mut self) -> bool {
         if self.refusals == 0 {
             tracing::warn!(
-                "another node writes the journal of the program, and is still there; this one waits"
+                "another node writes the journal of the program, and is still there; this one tries again"
             );
         }
         self.refusals += 1;

@@ -261,8 +261,9 @@ impl Station {
     fn follow(&self, head: Peer, run: Run, line: u32, now_ms: u64) -> Option<Arc<Following>> {
         let mut state = self.lock();
         state.generation = state.generation.max(run.generation);
-        // One that this node does not know yet says it again. One that was cut off is none any more.
-        let is_later = |known: Run| state.nodes.contains(&head) && run.generation > known.generation;
+        // One that this node does not know yet says it again. One that was cut off is none any more. Of two of the same
+        // generation, of which one is of a task that does not count, one is to be followed by all.
+        let is_later = |known: Run| state.nodes.contains(&head) && run > known;
         let is_new = match &state.role {
             Role::Idle => true,
             Role::Follows(following) if following.head == head => {

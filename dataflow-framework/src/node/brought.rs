@@ -67,14 +67,6 @@ impl Site {
         counts
     }
 
-    /// Returns whether a version is here, and not from an execution that may be another one than that which counts.
-    pub(super) fn is_of_use(&self, version: VersionId) -> bool {
-        let duty = self.duty();
-        let is_own = duty.has_execution(version.call) && !duty.brought.contains(&version);
-        drop(duty);
-        !is_own && self.store.has(version)
-    }
-
     /// Forgets a version that is to be brought here, if what is here was written by an execution whose end nobody may
     /// have seen. Returns whether that is so.
     pub(super) fn gives_up_unseen(&self, version: VersionId) -> bool {

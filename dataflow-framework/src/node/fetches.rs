@@ -88,6 +88,7 @@ pub(crate) struct Arrived {
 }
 
 /// What a version was under way for that is here now.
+#[derive(Default)]
 pub(crate) struct Awaited {
     /// Whether a call waits for it that changes it in place.
     pub(crate) is_taken: bool,
@@ -259,16 +260,11 @@ impl Fetches {
         Some(Arrived { version, mark, value, bytes: total, awaited: self.awaits_no_more(version, fetch) })
     }
 
-    /// Takes in that a version has come in another way: with an order, or from a call that ran here. Those that were
-    /// asked for it may be gone by now, which is no reason to give it up. Returns `None` if it was not under way.
+    /// Takes in that a version has come with an order. Those that were asked for it may be gone by now, which is no reason
+    /// to give it up. Returns `None` if it was not under way.
     pub(crate) fn is_here(&mut self, version: VersionId) -> Option<Awaited> {
         let fetch = self.under_way.remove(&version)?;
         Some(self.awaits_no_more(version, fetch))
-    }
-
-    /// Returns the versions that are under way.
-    pub(crate) fn under_way(&self) -> impl Iterator<Item = VersionId> {
-        self.under_way.keys().copied()
     }
 
     fn awaits_no_more(&mut self, version: VersionId, fetch: Fetch) -> Awaited {

@@ -209,47 +209,45 @@ fn ready(site: &Site) -> Vec<CallId> {
 
 #[test]
 fn what_came_with_an_order_is_not_given_up_when_the_node_that_was_asked_for_it_goes() {
-    let (site, told, _) = waiting(false);
+    for is_for_a_call in [false, true] {
+        let (site, told, epoch) = waiting(false);
+        if is_for_a_call {
+            site.assign(epoch, reader(11, false), vec![missing(Some(vec![5]))]);
+            assert_eq!(ready(&site), [10, 11], "both have what they read");
+        } else {
+            site.fetch(missing(Some(vec![5])));
+            assert_eq!(ready(&site), [10]);
+        }
+        assert_eq!(told.told(), ["version 3 is here"]);
+        site.is_gone(peer(1));
+        assert!(site.asks(1).is_empty() && told.told().is_empty());
+    }
+}
+
+#[test]
+fn what_a_call_changes_in_place_is_no_copy_for_others() {
+    let (site, told, epoch) = waiting(true);
     site.fetch(missing(Some(vec![5])));
-    assert_eq!(ready(&site), [10], "it has what it reads");
-    assert!(told.told().iter().all(|told| told == "version 3 is here"));
-    site.is_gone(peer(1));
-    assert!(site.asks(1).is_empty() && told.told().is_empty());
-
-    let (site, told, epoch) = waiting(false);
-    site.assign(epoch, reader(11, false), vec![missing(Some(vec![5]))]);
-    assert_eq!(ready(&site), [10, 11]);
-    site.is_gone(peer(1));
-    assert!(site.asks(1).is_empty());
-    assert!(told.told().iter().all(|told| told == "version 3 is here"));
-}
-
-#[test]
-fn what_a_call_has_written_here_is_not_given_up_either() {
-    let (site, told, _) = waiting(false);
-    site.put(VERSION, Value::from_encoded(vec![5]), Mark::default(), 1);
-    site.is_gone(peer(1));
-    assert!(site.asks(1).is_empty());
     assert_eq!(ready(&site), [10]);
-    assert_eq!(told.told(), ["version 3 is here"]);
+    assert_eq!(told.told(), ["version 3 is not to be had"], "it was wanted for itself");
+
+    site.take_back();
+    drop(site.forget(VERSION));
+    site.assign(epoch, reader(11, true), vec![missing(Some(vec![5]))]);
+    assert_eq!(ready(&site), [11]);
+    assert!(told.told().is_empty());
 }
 
 #[test]
-fn what_an_execution_writes_that_may_not_be_the_one_that_counts_is_asked_for_still() {
+fn what_a_call_writes_here_does_not_end_a_fetch() {
     let (site, told, epoch) = waiting(false);
+    // It may be another execution than that which counts.
     let _begins = site.begins(epoch, VERSION.call, Mark::default());
     assert!(site.keep_own(VERSION, Value::from_encoded(vec![5]), Mark::default(), 1));
     assert!(site.asks(1).is_empty() && ready(&site).is_empty());
-    site.is_gone(peer(1));
-    assert!(site.asks(2).is_empty());
-    assert_eq!(told.told(), ["call 10 cannot run", "version 3 is not to be had"]);
-}
-
-#[test]
-fn what_is_changed_in_place_is_no_copy() {
-    let (site, told, _) = waiting(true);
-    site.put(VERSION, Value::from_encoded(vec![5]), Mark::default(), 1);
-    assert!(site.asks(1).is_empty());
+    let value = Value::from_encoded(vec![6]);
+    let piece = Piece::of(Ask { version: VERSION, piece: 0 }, &value, None).expect("it is there");
+    site.piece(piece, 2);
     assert_eq!(ready(&site), [10]);
-    assert!(told.told().is_empty(), "nobody else may have it from here");
+    assert_eq!((site.small(VERSION), told.told()), (Some(vec![6]), vec!["version 3 is here".to_owned()]));
 }

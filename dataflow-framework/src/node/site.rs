@@ -170,11 +170,14 @@ impl Site {
 
     /// Begins to serve a run of the program, and returns what is there from earlier ones.
     pub(crate) fn begin(&self, report: Weak<dyn Report>) -> Inventory {
-        *self.fetches() = Fetches::default();
         drop(self.queue.take_back(self));
         self.stopwatch.forget();
+        let mut fetches = self.fetches();
         let mut duty = self.duty();
+        // Together, so that no call of the run before is among those of this one.
+        *fetches = Fetches::default();
         duty.epoch += 1;
+        drop(fetches);
         duty.report = Some(report);
         for call in std::mem::take(&mut duty.nesting) {
             duty.running.remove(&call);
@@ -258,11 +261,14 @@ impl Site {
             return;
         }
         // Others may have brought some of it meanwhile.
-        let mut new = self.take_in(&mut missing);
-        let here: Vec<_> =
-            new.iter().filter_map(|version| Some((*version, fetches.is_here(*version)?))).collect();
-        // What is changed in place is no copy for others.
-        new.retain(|version| !assignment.takes(*version));
+        let new = self.take_in(&mut missing).into_iter();
+        let here = new.map(|version| {
+            let mut awaited = fetches.is_here(version).unwrap_or_default();
+            // What is changed in place is no copy for others.
+            awaited.is_taken |= assignment.takes(version);
+            (version, awaited)
+        });
+        let here = here.collect();
         let ready = if missing.is_empty() {
             Some(assignment)
         } else {
@@ -271,11 +277,6 @@ impl Site {
         };
         drop(fetches);
         self.have_come(epoch, here);
-        if let Some(report) = self.report().filter(|_| !new.is_empty()) {
-            for version in new {
-                report.copied(version);
-            }
-        }
         if let Some(assignment) = ready {
             self.run_or_give(epoch, assignment);
         }
@@ -286,15 +287,14 @@ impl Site {
         let version = missing.version;
         let mut fetches = self.fetches();
         let mut missing = vec![missing];
-        self.take_in(&mut missing);
-        let Some(missing) = missing.pop() else {
-            let here = fetches.is_here(version).map(|awaited| (version, awaited));
-            let epoch = self.duty().epoch;
-            drop(fetches);
-            self.have_come(epoch, here.into_iter().collect());
-            return self.report().into_iter().for_each(|report| report.copied(version));
-        };
-        fetches.add_alone(missing);
+        let new = self.take_in(&mut missing);
+        if let Some(missing) = missing.pop() {
+            return fetches.add_alone(missing);
+        }
+        let awaited = new.first().and_then(|new| fetches.is_here(*new)).unwrap_or_default();
+        let epoch = self.duty().epoch;
+        drop(fetches);
+        self.have_come(epoch, vec![(version, Awaited { is_alone: true, ..awaited })]);
     }
 
     /// Gives back the calls that have not begun.
@@ -310,15 +310,8 @@ impl Site {
     }
 
     /// Returns what is to be asked of others now.
-    pub(crate) fn asks(self: &Arc<Self>, now_ms: u64) -> Vec<(Peer, Ask)> {
-        let mut fetches = self.fetches();
-        let came: Vec<_> = fetches.under_way().filter(|version| self.is_of_use(*version)).collect();
-        let here: Vec<_> =
-            came.into_iter().filter_map(|version| Some((version, fetches.is_here(version)?))).collect();
-        let (asks, given_up) = fetches.asks(now_ms);
-        let epoch = self.duty().epoch;
-        drop(fetches);
-        self.have_come(epoch, here);
+    pub(crate) fn asks(&self, now_ms: u64) -> Vec<(Peer, Ask)> {
+        let (asks, given_up) = self.fetches().asks(now_ms);
         let report = self.report().filter(|_| !given_up.is_empty());
         if let Some(report) = report {
             for GivenUp { version, calls, tried, reason } in given_up {
@@ -362,7 +355,7 @@ impl Site {
         self.have_come(epoch, vec![(version, awaited)]);
     }
 
-    /// Tells that versions are here that were under way, and goes on with what waited for them.
+    /// Tells that versions have come, and goes on with what waited for them.
     fn have_come(self: &Arc<Self>, epoch: u64, here: Vec<(VersionId, Awaited)>) {
         for (version, Awaited { is_taken, is_alone, ready }) in here {
             match self.report() {

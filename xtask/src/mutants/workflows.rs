@@ -55,8 +55,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "follow a head that is cut off",
         "dataflow-framework/src/cluster/station.rs",
-        "state.nodes.contains(&head) && run.generation > known.generation",
-        "run.generation > known.generation",
+        "state.nodes.contains(&head) && run > known",
+        "run > known",
     ),
     mutant(
         "go on where a line was forgotten",
