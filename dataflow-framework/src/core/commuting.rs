@@ -48,6 +48,8 @@ pub(super) struct Chains {
     stirred: BTreeSet<CallId>,
     /// With which other one turns have exchanged what they do, as far as that is recorded.
     decided: BTreeMap<CallId, CallId>,
+    /// The turns with which others are to exchange as in an earlier run, and how many.
+    awaited: BTreeMap<CallId, usize>,
 }
 
 /// Why a call must not begin.
@@ -93,7 +95,27 @@ impl Chains {
 
     /// Takes in what was recorded.
     pub(super) fn recalls(&mut self, call: CallId, with: CallId) {
-        self.decided.insert(call, with);
+        if self.decided.insert(call, with).is_none() {
+            *self.awaited.entry(with).or_default() += 1;
+        }
+    }
+
+    /// Notes that a turn has exchanged with another one what it was to.
+    fn has_exchanged(&mut self, with: CallId) {
+        if let Some(turns) = self.awaited.get_mut(&with) {
+            *turns -= 1;
+            if *turns == 0 {
+                self.awaited.remove(&with);
+            }
+        }
+    }
+
+    /// Returns whether a turn waits for what it reads until it is decided what it does. One that is to exchange as in an
+    /// earlier run does not: what it would do before that was done, or will be, by another one.
+    fn is_open(&self, call: CallId) -> bool {
+        self.chain_of(call).is_some()
+            && !self.decided.contains_key(&call)
+            && !self.awaited.contains_key(&call)
     }
 
     /// Takes in that the next call is one of a chain.
@@ -157,7 +179,7 @@ impl Graph {
             self.keeps_what_it_reads(id);
         }
         self.decides_as_before(first);
-        if self.chains.chain_of(id).is_some() && !self.chains.decided.contains_key(&id) {
+        if self.chains.is_open(id) {
             self.waits_for_turn(id);
         }
         self.chains.stirred.insert(first);
@@ -251,7 +273,7 @@ impl Graph {
         }
         // Only now: what they read after one exchange they may give away with the next one, and it may be gone.
         for id in exchanged {
-            if self.chains.chain_of(id).is_some() && !self.chains.decided.contains_key(&id) {
+            if self.chains.is_open(id) {
                 self.waits_for_turn(id);
             }
         }
@@ -267,6 +289,7 @@ impl Graph {
             return None;
         }
         self.exchanges_turns(id, with);
+        self.chains.has_exchanged(with);
         for version in self.chains.leaves(first, id) {
             self.release(version);
         }

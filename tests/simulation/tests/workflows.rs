@@ -49,6 +49,8 @@ const REGRESSIONS: &[(u64, &str)] = &[
     (39_671, "a head whose journal was taken by a run of which nothing came waited for ever"),
     (147_339, "a head that had been let go had others give to it what they had when they left, too"),
     (180_447, "nodes left their head for one that was cut off, and could not go back to it"),
+    (203_287, "what a turn reads was made again that was to exchange with one that had ended"),
+    (203_430, "the same, and twice"),
     (40_003, "a node went back to an earlier head, since it did not know yet that its head was there"),
 ];
 

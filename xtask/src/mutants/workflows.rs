@@ -113,6 +113,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        state.records.is_empty()\n",
     ),
     mutant(
+        "wait for what a turn reads before it has exchanged as before",
+        "dataflow-framework/src/core/commuting.rs",
+        " && !self.awaited.contains_key(&call)\n",
+        "\n",
+    ),
+    mutant(
         "let others leave by a head that was let go",
         "dataflow-framework/src/cluster/leading.rs",
         "        if self.is_going.load(Relaxed) {\n",
