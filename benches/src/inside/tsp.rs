@@ -74,7 +74,9 @@ pub fn mst(rounds: usize) -> Result<Vec<Row>> {
         Ok(())
     };
     let on = |workers| {
-        let solved = Solver::new(PathProblem::<32, 1>::new(instance.clone())).workers(workers).run()?;
+        // The recursion has no heuristics.
+        let solver = Solver::new(PathProblem::<32, 1>::new(instance.clone())).heuristics(0.0);
+        let solved = solver.workers(workers).run()?;
         let length = solved.best.context("there is a tour")?.cost;
         anyhow::Ok(reference::Found { length, states: solved.states })
     };
