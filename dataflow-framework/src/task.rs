@@ -36,6 +36,17 @@ impl fmt::Debug for TaskDef {
     }
 }
 
+/// A task for tests in which no call is run.
+#[cfg(test)]
+pub(crate) const NOT_RUN: TaskDef = TaskDef {
+    name: "task",
+    module: "tests",
+    signature: "",
+    options: Options::DEFAULT,
+    run: |_| unreachable!("calls are not run here"),
+    otherwise: None,
+};
+
 /// The tasks of a program. See [`tasks!`](crate::tasks).
 #[derive(Debug, Default)]
 pub struct Tasks {

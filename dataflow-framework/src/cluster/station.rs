@@ -261,8 +261,8 @@ impl Station {
     fn follow(&self, head: Peer, run: Run, line: u32, now_ms: u64) -> Option<Arc<Following>> {
         let mut state = self.lock();
         state.generation = state.generation.max(run.generation);
-        // One that this node does not know yet says it again. One that was cut off is none any more. Of two of the same
-        // generation, of which one is of a task that does not count, one is to be followed by all.
+        // A head that is not known as a member yet says it again; one that was cut off is no member any more. Of two of the
+        // same generation, one of which is of a task that does not count, all follow the same.
         let is_later = |known: Run| state.nodes.contains(&head) && run > known;
         let is_new = match &state.role {
             Role::Idle => true,

@@ -1,16 +1,8 @@
 //! What follows from single events.
 
 use super::{Action, Argument, CallId, Capacity, Graph, Member, NewCall, Outcome, VersionId};
-use crate::{failure::Failure, options::Options, task::TaskDef};
-
-pub(super) const TASK: TaskDef = TaskDef {
-    name: "task",
-    module: "tests",
-    signature: "",
-    options: Options::DEFAULT,
-    run: |_| unreachable!("calls are not run here"),
-    otherwise: None,
-};
+pub(super) use crate::task::NOT_RUN as TASK;
+use crate::{failure::Failure, options::Options};
 
 pub(super) fn version(call: CallId, slot: u32) -> VersionId {
     VersionId { call, slot }

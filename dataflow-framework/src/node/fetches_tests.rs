@@ -10,22 +10,12 @@ use super::{
 use crate::{
     core::{Argument, Assignment, CallId, Execution, Held, Manner, Mark, Outcome, Step, VersionId},
     node::Peer,
-    options::Options,
     spilled::{Digest, digest},
-    task::TaskDef,
+    task::NOT_RUN,
     value::{Value, encode},
 };
 
 const VERSION: VersionId = VersionId { call: 3, slot: 1 };
-
-const TASK: TaskDef = TaskDef {
-    name: "task",
-    module: "tests",
-    signature: "",
-    options: Options::DEFAULT,
-    run: |_| unreachable!("calls are not run here"),
-    otherwise: None,
-};
 
 fn peer(number: u64) -> Peer {
     taskwork::NodeId(number)
@@ -191,7 +181,7 @@ fn reader(call: CallId, in_place: bool) -> Assignment {
     let argument = if in_place { Argument::Update(VERSION) } else { Argument::Read(VERSION) };
     Assignment {
         call,
-        task: &TASK,
+        task: &NOT_RUN,
         mark: Mark::default(),
         tries: 0,
         reader: None,

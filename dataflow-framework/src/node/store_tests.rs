@@ -8,18 +8,8 @@ use super::{
 use crate::{
     core::{Argument, Assignment, Manner, Mark, VersionId},
     failure::Trouble,
-    options::Options,
-    task::TaskDef,
+    task::NOT_RUN,
     value::Value,
-};
-
-const TASK: TaskDef = TaskDef {
-    name: "task",
-    module: "tests",
-    signature: "",
-    options: Options::DEFAULT,
-    run: |_| unreachable!("calls are not run here"),
-    otherwise: None,
 };
 
 fn version(call: u64) -> VersionId {
@@ -47,7 +37,7 @@ fn put(store: &Store, calls: std::ops::Range<u64>) -> u64 {
 fn reads(arguments: Vec<Argument>, in_place: Vec<bool>) -> Assignment {
     Assignment {
         call: 1_000,
-        task: &TASK,
+        task: &NOT_RUN,
         mark: Mark::default(),
         tries: 0,
         reader: None,
