@@ -5,156 +5,198 @@
 //! than by the jobs that are there: some remaining job has to meet it, so the least that any of them leads
 //! to counts. Only if that does not prune, pairs of machines are considered (see [`Pairs`]).
 
+use std::array;
+
 use super::{
     FlowShop, Order,
     pairs::{Pairs, Spans},
+    time::{Block, LANES, Time},
 };
 
-/// The remaining jobs of a partial order, and lower bounds on the makespan if they come next. The tables
-/// have a row for each machine, with an entry for each remaining job. They are kept for the next partial
-/// order, but only as room.
-#[derive(Debug, Default)]
-pub(super) struct Ends {
-    pub(super) jobs: Vec<u16>,
-    times: Vec<u32>,
-    /// The earliest time at which another job can start if this one comes next at the front.
-    front: Vec<u32>,
-    /// The least time after another job if this one comes next at the back, with the job itself.
-    back: Vec<u32>,
-    /// The earliest time at which any remaining job can start.
-    heads: Vec<u32>,
-    /// The least time after any remaining job.
-    tails: Vec<u32>,
-    /// The bounds, with the next job at the front and at the back.
-    pub(super) lows: [Vec<u32>; 2],
-    /// For each job, what it has reached, and where others can start.
-    reached: Vec<(u32, u32)>,
-    busy: Vec<(u32, usize)>,
-    spans: Spans,
+/// The number of further machines that may be considered with those before without pruning anything.
+const PATIENCE: usize = 3;
+
+/// What is known of a shop before any order is, for the bounds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tables<T> {
+    /// The time of each job on each machine, machine by machine.
+    pub(super) times: Vec<T>,
+    pub(super) pairs: Pairs<T>,
 }
 
-/// What is kept is room only.
-impl Clone for Ends {
-    fn clone(&self) -> Self {
-        Self::default()
+impl<T: Time> Tables<T> {
+    /// Computes the tables of a shop from its times, job by job.
+    pub(super) fn new(machines: usize, by_job: &[u32]) -> Self {
+        let of_machine = |machine| by_job.iter().skip(machine).step_by(machines).copied();
+        let times = (0..machines).flat_map(of_machine).map(T::from_u32).collect();
+        Self { times, pairs: Pairs::new(machines, by_job) }
     }
 }
 
-impl Ends {
+/// The remaining jobs of a partial order, and lower bounds on the makespan if they come next. The tables
+/// have a row for each machine, with an entry for each remaining job in blocks; the last is filled up with
+/// the first job. They are kept for the next partial order, but only as room.
+#[derive(Debug, Default)]
+pub(super) struct Ends<T> {
+    pub(super) jobs: Vec<u16>,
+    /// The job of each entry of a row.
+    columns: Vec<usize>,
+    times: Vec<Block<T>>,
+    /// The earliest time at which another job can start if this one comes next at the front.
+    front: Vec<Block<T>>,
+    /// The least time after another job if this one comes next at the back, with the job itself.
+    back: Vec<Block<T>>,
+    /// The earliest time at which any remaining job can start.
+    heads: Vec<T>,
+    /// The least time after any remaining job.
+    tails: Vec<T>,
+    work: Vec<T>,
+    /// The bounds, with the next job at the front and at the back.
+    lows: [Vec<Block<T>>; 2],
+    /// When each job is done with a machine.
+    reached: Vec<Block<T>>,
+    busy: Vec<(T, usize)>,
+    spans: Spans<T>,
+}
+
+impl<T: Time> Ends<T> {
+    /// Returns the bounds of the remaining jobs at one end.
+    pub(super) fn lows(&self, at_front: bool) -> &[T] {
+        &self.lows[usize::from(!at_front)].as_flattened()[..self.jobs.len()]
+    }
+
     /// Computes the bounds of all children, each machine alone.
-    pub(super) fn look(&mut self, shop: &FlowShop, order: &Order) {
+    pub(super) fn look(&mut self, shop: &FlowShop, tables: &Tables<T>, order: &Order) {
         let left = order.left.iter().zip(0_u16..).filter(|(left, _)| **left);
         self.jobs.clear();
         self.jobs.extend(left.map(|(_, job)| job));
-        let (machines, count) = (shop.machines, self.jobs.len());
+        let blocks = self.jobs.len().div_ceil(LANES);
         for table in [&mut self.times, &mut self.front, &mut self.back] {
-            table.resize(machines * count, 0);
+            table.resize(shop.machines * blocks, Block::default());
         }
-        for (column, &job) in self.jobs.iter().enumerate() {
-            for (row, &time) in shop.job(job).iter().enumerate() {
-                self.times[row * count + column] = time;
+        self.columns.clear();
+        self.columns.extend(self.jobs.iter().map(|&job| usize::from(job)));
+        let first = self.columns.first().copied().unwrap_or(0);
+        self.columns.resize(blocks * LANES, first);
+        let rows = self.times.chunks_exact_mut(blocks.max(1));
+        for (times, row) in tables.times.chunks_exact(shop.jobs).zip(rows) {
+            for (entry, &job) in row.as_flattened_mut().iter_mut().zip(&self.columns) {
+                *entry = times[job];
             }
         }
-        self.heads.clear();
-        self.heads.extend_from_slice(order.done(shop));
-        self.tails.clear();
-        self.tails.extend_from_slice(order.needed(shop));
-        let done = if order.front.is_empty() { &shop.nothing } else { order.done(shop) };
-        let needed = if order.back.is_empty() { &shop.nothing } else { order.needed(shop) };
-        self.look_from(0..machines, done, true);
-        self.look_from((0..machines).rev(), needed, false);
+        let (done, needed) = (order.done(shop), order.needed(shop));
+        for (row, times) in
+            [(&mut self.heads, done), (&mut self.tails, needed), (&mut self.work, &order.work)]
+        {
+            row.clear();
+            row.extend(times.iter().copied().map(T::from_u32));
+        }
+        let done = if order.front.is_empty() { &shop.nothing } else { done };
+        let needed = if order.back.is_empty() { &shop.nothing } else { needed };
+        self.look_from(0..shop.machines, done, true);
+        self.look_from((0..shop.machines).rev(), needed, false);
+        let low = T::from_u32(order.low);
         for lows in &mut self.lows {
             lows.clear();
-            lows.resize(count, order.low);
+            lows.resize(blocks, [low; LANES]);
         }
-        self.each_machine(&order.work);
+        self.each_machine();
     }
 
     /// Computes what each job leads to at one end, machine by machine.
     fn look_from(&mut self, order: impl Iterator<Item = usize>, limits: &[u32], at_front: bool) {
-        let count = self.jobs.len();
+        let (blocks, others) = (self.jobs.len().div_ceil(LANES), self.jobs.len() > 1);
         let (table, least) =
             if at_front { (&mut self.front, &mut self.heads) } else { (&mut self.back, &mut self.tails) };
         self.reached.clear();
-        self.reached.resize(count, (0, 0));
-        let (mut shortest, others) = (0, count > 1);
+        self.reached.resize(blocks, Block::default());
+        let (mut shortest, mut before) = (T::default(), None);
         for machine in order {
-            let times = &self.times[machine * count..][..count];
-            let row = &mut table[machine * count..][..count];
-            let limit = limits[machine];
-            let (mut start, mut next_shortest) = (u32::MAX, u32::MAX);
-            for (((reached, opens), &time), entry) in self.reached.iter_mut().zip(times).zip(row.iter_mut()) {
-                let begins = limit.max(*reached);
-                start = start.min(begins);
-                next_shortest = next_shortest.min(time);
-                *reached = begins + time;
+            let limit = T::from_u32(limits[machine]);
+            let (mut start, mut next_shortest) = ([T::MAX; LANES], [T::MAX; LANES]);
+            for (block, reached) in self.reached.iter_mut().enumerate() {
+                let times = &self.times[machine * blocks + block];
                 // Others cannot start before one of them has gone through the machine before.
-                *opens = (*opens + shortest).max(*reached);
-                *entry = *opens;
+                let opens =
+                    before.map_or([T::default(); LANES], |before: usize| table[before * blocks + block]);
+                let begins: Block<T> = array::from_fn(|lane| limit.max(reached[lane]));
+                start = array::from_fn(|lane| start[lane].min(begins[lane]));
+                next_shortest = array::from_fn(|lane| next_shortest[lane].min(times[lane]));
+                *reached = array::from_fn(|lane| begins[lane] + times[lane]);
+                table[machine * blocks + block] =
+                    array::from_fn(|lane| (opens[lane] + shortest).max(reached[lane]));
             }
+            before = Some(machine);
             // The last job meets the other end itself.
             if others {
-                (least[machine], shortest) = (start, next_shortest);
+                let of_all = |lanes: Block<T>| lanes.into_iter().min().unwrap_or(T::MAX);
+                (least[machine], shortest) = (of_all(start), of_all(next_shortest));
             }
         }
     }
 
-    fn each_machine(&mut self, work: &[u32]) {
-        let count = self.jobs.len();
+    fn each_machine(&mut self) {
+        let blocks = self.jobs.len().div_ceil(LANES);
         let [at_front, at_back] = &mut self.lows;
-        for (machine, &work) in work.iter().enumerate() {
-            let row = machine * count..(machine + 1) * count;
+        for (machine, &work) in self.work.iter().enumerate() {
+            let row = machine * blocks..(machine + 1) * blocks;
             let (head, tail) = (self.heads[machine], self.tails[machine]);
             let lows = at_front.iter_mut().zip(at_back.iter_mut());
             let ends = self.front[row.clone()].iter().zip(&self.back[row.clone()]);
-            for (((at_front, at_back), (&front, &back)), &time) in lows.zip(ends).zip(&self.times[row]) {
-                let others = work - time;
-                *at_front = (*at_front).max(front + others + tail);
-                *at_back = (*at_back).max(head + others + back);
+            for (((at_front, at_back), (front, back)), times) in lows.zip(ends).zip(&self.times[row]) {
+                let others: Block<T> = array::from_fn(|lane| work - times[lane]);
+                *at_front = array::from_fn(|lane| at_front[lane].max(front[lane] + others[lane] + tail));
+                *at_back = array::from_fn(|lane| at_back[lane].max(head + others[lane] + back[lane]));
             }
         }
     }
 
     /// Returns the number of children that may be better than `best`, at the front and at the back.
-    fn hopeful(&self, best: u32) -> [usize; 2] {
-        [0, 1].map(|end| self.lows[end].iter().filter(|low| **low < best).count())
+    fn hopeful(&self, best: T) -> [usize; 2] {
+        [true, false].map(|at_front| self.lows(at_front).iter().filter(|&&low| low < best).count())
     }
 
-    /// Raises the bounds by pairs of machines, as long as there is something left to prune at both ends.
-    pub(super) fn each_pair(&mut self, pairs: &Pairs, work: &[u32], all: usize, best: u32) {
-        if self.jobs.len() < 2 || best == u32::MAX || self.hopeful(best).contains(&0) {
+    /// Raises the bounds by pairs of machines, as long as that prunes, and there is something left to prune at
+    /// both ends.
+    pub(super) fn each_pair(&mut self, pairs: &Pairs<T>, best: u32) {
+        if self.jobs.len() < 2 || best == u32::MAX {
             return;
         }
+        let best = T::from_u32(best);
+        let (mut hopeful, mut in_vain) = (self.hopeful(best), 0);
         // Machines that are busy for long decide.
         self.busy.clear();
-        self.busy.extend((0..work.len()).map(|m| (self.heads[m] + work[m] + self.tails[m], m)));
+        let busy = |m: usize| self.heads[m] + self.work[m] + self.tails[m];
+        self.busy.extend((0..self.work.len()).map(|m| (busy(m), m)));
         self.busy.sort_unstable_by(|a, b| b.cmp(a));
-        self.busy.truncate(work.len() / 2 + 1);
-        self.spans.of(all, &self.jobs);
+        self.busy.truncate(self.work.len() / 2 + 1);
+        self.spans.of(pairs.jobs(), &self.jobs);
         for second in 1..self.busy.len() {
+            if hopeful.contains(&0) || in_vain == PATIENCE {
+                return;
+            }
             for first in 0..second {
                 let (one, other) = (self.busy[first].1, self.busy[second].1);
                 let (a, b) = (one.min(other), one.max(other));
                 pairs.spans(a, b, &mut self.spans);
                 self.raise(a, b);
             }
-            if self.hopeful(best).contains(&0) {
-                return;
-            }
+            let before = std::mem::replace(&mut hopeful, self.hopeful(best));
+            in_vain = if hopeful == before { in_vain + 1 } else { 0 };
         }
     }
 
     /// Raises the bounds by the spans of a pair of machines.
     fn raise(&mut self, a: usize, b: usize) {
-        let count = self.jobs.len();
+        let blocks = self.jobs.len().div_ceil(LANES);
         let (head, tail) = (self.heads[a], self.tails[b]);
         let [at_front, at_back] = &mut self.lows;
-        let ends = self.front[a * count..][..count].iter().zip(&self.back[b * count..][..count]);
-        for (((at_front, at_back), (&front, &back)), &span) in
+        let ends = self.front[a * blocks..][..blocks].iter().zip(&self.back[b * blocks..][..blocks]);
+        for (((at_front, at_back), (front, back)), span) in
             at_front.iter_mut().zip(at_back).zip(ends).zip(&self.spans.without)
         {
-            *at_front = (*at_front).max(front + span + tail);
-            *at_back = (*at_back).max(head + span + back);
+            *at_front = array::from_fn(|lane| at_front[lane].max(front[lane] + span[lane] + tail));
+            *at_back = array::from_fn(|lane| at_back[lane].max(head + span[lane] + back[lane]));
         }
     }
 }

@@ -10,29 +10,31 @@
 //! and the jobs from there on the second machine. So the spans of a set without each of its jobs all come
 //! from one pass from either side.
 
+use super::time::{Block, LANES, Time};
+
 /// The maximum number of entries in the orders of all pairs: more would take more memory than they are
 /// worth.
 const ENTRIES_MAX: usize = 1 << 20;
 
 /// What is known of all pairs of machines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Pairs {
+pub(super) struct Pairs<T> {
     jobs: usize,
     machines: usize,
     /// The order for each pair, with the times and lags.
-    steps: Vec<Step>,
+    steps: Vec<Step<T>>,
 }
 
 /// A job in the order for a pair of machines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Step {
+struct Step<T> {
     job: u16,
-    first: u32,
-    lag: u32,
-    second: u32,
+    first: T,
+    lag: T,
+    second: T,
 }
 
-impl Pairs {
+impl<T: Time> Pairs<T> {
     /// Sorts the jobs for each pair of machines; for none if there are too many. `times` are job by job.
     pub(super) fn new(machines: usize, times: &[u32]) -> Self {
         let jobs = times.len() / machines.max(1);
@@ -48,15 +50,23 @@ impl Pairs {
                     lag: times[a + 1..b].iter().sum(),
                     second: times[b],
                 };
-                let mut order: Vec<Step> = (0_u16..).zip(times.chunks(machines)).map(step).collect();
+                let mut order: Vec<Step<u32>> = (0_u16..).zip(times.chunks(machines)).map(step).collect();
                 order.sort_by_key(|step| {
                     let (first, second) = (step.first + step.lag, step.lag + step.second);
                     if first < second { (false, i64::from(first)) } else { (true, -i64::from(second)) }
                 });
-                steps.extend(order);
+                steps.extend(order.into_iter().map(|Step { job, first, lag, second }| {
+                    let [first, lag, second] = [first, lag, second].map(T::from_u32);
+                    Step { job, first, lag, second }
+                }));
             }
         }
         Self { jobs, machines, steps }
+    }
+
+    /// Returns the number of all jobs.
+    pub(super) fn jobs(&self) -> usize {
+        self.jobs
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,24 +75,28 @@ impl Pairs {
 
     /// Computes the spans of all jobs but one, for each of some jobs, on the machines `a` and `b`, where
     /// `a < b`: the least time from the start of the first on `a` to the end of the last on `b`.
-    pub(super) fn spans(&self, a: usize, b: usize, spans: &mut Spans) {
+    pub(super) fn spans(&self, a: usize, b: usize, spans: &mut Spans<T>) {
         let order = &self.steps[(b * (b - 1) / 2 + a) * self.jobs..][..self.jobs];
         let Spans { columns, line, without } = spans;
-        let (mut work, mut span, mut length) = (0, 0, 0);
-        for step in order {
-            // Overwritten by the next if it is not left.
-            line[length] = Way { step: *step, work, span };
-            if columns[usize::from(step.job)] != GONE {
-                length += 1;
-                work += step.first;
-                span = (span + step.second).max(work + step.lag + step.second);
-            }
+        let without = without.as_flattened_mut();
+        let mut length = 0;
+        for (index, step) in (0_u16..).zip(order) {
+            // Overwritten by the next if it is not left. A branch could not be predicted.
+            line[length].index = index;
+            length += usize::from(columns[usize::from(step.job)] != GONE);
         }
-        let (mut work, mut span) = (0, 0);
+        let (mut work, mut span) = (T::default(), T::default());
+        for way in &mut line[..length] {
+            let step = &order[usize::from(way.index)];
+            (way.work, way.span) = (work, span);
+            work = work + step.first;
+            span = (span + step.second).max(work + step.lag + step.second);
+        }
+        let (mut work, mut span) = (T::default(), T::default());
         for way in line[..length].iter().rev() {
-            let Step { job, first, lag, second } = way.step;
+            let Step { job, first, lag, second } = order[usize::from(way.index)];
             without[usize::from(columns[usize::from(job)])] = (way.span + work).max(way.work + span);
-            work += second;
+            work = work + second;
             span = (span + first).max(first + lag + work);
         }
     }
@@ -93,23 +107,24 @@ const GONE: u16 = u16::MAX;
 
 /// Some jobs, and room to compute their spans.
 #[derive(Debug, Default)]
-pub(super) struct Spans {
+pub(super) struct Spans<T> {
     /// The index of each job among those considered.
     columns: Vec<u16>,
-    line: Vec<Way>,
+    line: Vec<Way<T>>,
     /// The span without each of the jobs.
-    pub(super) without: Vec<u32>,
+    pub(super) without: Vec<Block<T>>,
 }
 
-/// A job in an order, with the work on the first machine and the span of those before it.
+/// A job that is left, by its index in an order, with the work on the first machine and the span of those left before
+/// it.
 #[derive(Debug, Clone, Copy, Default)]
-struct Way {
-    step: Step,
-    work: u32,
-    span: u32,
+struct Way<T> {
+    index: u16,
+    work: T,
+    span: T,
 }
 
-impl Spans {
+impl<T: Time> Spans<T> {
     /// Considers some of all jobs.
     pub(super) fn of(&mut self, all: usize, jobs: &[u16]) {
         self.columns.clear();
@@ -118,6 +133,6 @@ impl Spans {
             self.columns[usize::from(job)] = column;
         }
         self.line.resize(jobs.len() + 1, Way::default());
-        self.without.resize(jobs.len(), 0);
+        self.without.resize(jobs.len().div_ceil(LANES), Block::default());
     }
 }

@@ -6,9 +6,10 @@ use bnb_framework::{Best, Problem, Tree, sequential};
 use proptest::prelude::*;
 
 use super::{
-    FlowShop, Order,
-    bound::Ends,
+    Bounds, FlowShop, Order,
+    bound::{Ends, Tables},
     pairs::{Pairs, Spans},
+    time::Time,
 };
 
 /// Calls a function with all orders of some jobs.
@@ -52,6 +53,19 @@ fn started(shop: &FlowShop, front: &[u16], back: &[u16]) -> Order {
     order
 }
 
+/// Returns the remaining jobs of an order, and their bounds at both ends: each machine alone, and with pairs.
+fn bounds_of<T: Time>(shop: &FlowShop, order: &Order) -> (Vec<u16>, [Vec<u32>; 2], [Vec<u32>; 2]) {
+    let tables = Tables::<T>::new(shop.machines, &shop.times);
+    let mut ends = Ends::default();
+    let lows = |ends: &Ends<T>| {
+        [true, false].map(|at_front| ends.lows(at_front).iter().map(|low| low.to_u32()).collect())
+    };
+    ends.look(shop, &tables, order);
+    let alone = lows(&ends);
+    ends.each_pair(&tables.pairs, u32::MAX - 1);
+    (ends.jobs.clone(), alone, lows(&ends))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -68,8 +82,9 @@ proptest! {
     #[test]
     fn pairs_of_machines_prune_no_optimum(shop in shops(9..11)) {
         let with = sequential::solve(&shop, true, None);
-        let alone = FlowShop { pairs: Pairs::default(), ..shop.clone() };
-        let without = sequential::solve(&alone, true, None);
+        let Bounds::Narrow(tables) = shop.bounds.clone() else { panic!("short times are narrow") };
+        let bounds = Bounds::Narrow(Tables { pairs: Pairs::default(), ..tables });
+        let without = sequential::solve(&FlowShop { bounds, ..shop }, true, None);
         prop_assert_eq!(with.best.map(|best| best.cost), without.best.map(|best| best.cost));
     }
 
@@ -85,16 +100,14 @@ proptest! {
         let front = &jobs[..front.index(jobs.len())];
         let back = &jobs[front.len()..][..back.index(jobs.len() - front.len())];
         let order = started(&shop, front, back);
-        let mut ends = Ends::default();
-        ends.look(&shop, &order);
-        let alone = ends.lows.clone();
-        ends.each_pair(&shop.pairs, &order.work, shop.jobs, u32::MAX - 1);
-        for (column, &job) in ends.jobs.iter().enumerate() {
+        let (jobs, alone, pairs) = bounds_of::<i16>(&shop, &order);
+        prop_assert_eq!(bounds_of::<u32>(&shop, &order), (jobs.clone(), alone.clone(), pairs.clone()));
+        for (column, &job) in jobs.iter().enumerate() {
             let at_front = least(&shop, &[front, &[job]].concat(), back);
             let at_back = least(&shop, front, &[back, &[job]].concat());
             for (end, least) in [at_front, at_back].into_iter().enumerate() {
-                prop_assert!(alone[end][column] <= ends.lows[end][column]);
-                prop_assert!(ends.lows[end][column] <= least, "{} {}", ends.lows[end][column], least);
+                prop_assert!(alone[end][column] <= pairs[end][column]);
+                prop_assert!(pairs[end][column] <= least, "{} {}", pairs[end][column], least);
             }
         }
     }
@@ -103,11 +116,12 @@ proptest! {
     #[test]
     fn spans_are_those_of_the_best_order(shop in shops(2..6)) {
         let all: Vec<u16> = (0..shop.jobs as u16).collect();
+        let pairs = Pairs::<u32>::new(shop.machines, &shop.times);
         let mut spans = Spans::default();
         spans.of(shop.jobs, &all);
         for b in 1..shop.machines {
             for a in 0..b {
-                shop.pairs.spans(a, b, &mut spans);
+                pairs.spans(a, b, &mut spans);
                 for &gone in &all {
                     let mut others: Vec<u16> = all.iter().copied().filter(|&job| job != gone).collect();
                     let mut least = u32::MAX;
@@ -120,7 +134,7 @@ proptest! {
                         }
                         least = least.min(second);
                     });
-                    prop_assert_eq!(spans.without[usize::from(gone)], least);
+                    prop_assert_eq!(spans.without.as_flattened()[usize::from(gone)], least);
                 }
             }
         }
