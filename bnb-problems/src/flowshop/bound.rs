@@ -3,7 +3,10 @@
 //! Each machine alone: the time at which it is done with the front, its work for the remaining jobs, and
 //! the time that is needed after the last of them. The end that the next job is not put at is known better
 //! than by the jobs that are there: some remaining job has to meet it, so the least that any of them leads
-//! to counts. Only if that does not prune, pairs of machines are considered (see [`Pairs`]).
+//! to counts. Only where that does not prune, and where they are worth their time, pairs of machines are considered
+//! (see [`Pairs`]).
+//!
+//! The loops are over blocks of jobs, without branches, so that the compiler makes vector instructions of them.
 
 use std::array;
 
@@ -79,7 +82,7 @@ impl<T: Time> Ends<T> {
         let first = self.columns.first().copied().unwrap_or(0);
         self.columns.resize(blocks * LANES, first);
         let rows = self.times.chunks_exact_mut(blocks.max(1));
-        for (times, row) in tables.times.chunks_exact(shop.jobs).zip(rows) {
+        for (times, row) in tables.times.chunks_exact(shop.jobs.max(1)).zip(rows) {
             for (entry, &job) in row.as_flattened_mut().iter_mut().zip(&self.columns) {
                 *entry = times[job];
             }

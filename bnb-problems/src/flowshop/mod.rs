@@ -4,7 +4,8 @@
 //! back, whichever leaves less to search (J. Gmys, M. Mezmaz, N. Melab and D. Tuyttens, A computationally
 //! efficient branch-and-bound algorithm for the permutation flow-shop scheduling problem, 2020). The bound
 //! considers each machine alone: its time for the front, all remaining jobs one after another, and the time
-//! for the back; where that does not prune, also two machines at a time.
+//! for the back; where that does not prune, and there are enough jobs for the machines, also two machines at a
+//! time.
 
 mod bound;
 mod greedy;

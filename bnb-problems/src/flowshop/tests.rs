@@ -78,6 +78,21 @@ proptest! {
         prop_assert_eq!(shop.cost_of(&found.solution), Some(found.cost));
     }
 
+    /// Up to the longest times for which narrow numbers suffice, and beyond.
+    #[test]
+    fn longer_times_make_longer_makespans(shop in shops(1..7)) {
+        let least = least(&shop, &[], &[]);
+        let longest = *shop.times.iter().max().unwrap();
+        let most = i16::MAX as u32 / (shop.jobs + 3 * shop.machines) as u32 / longest.max(1);
+        for (factor, is_narrow) in [(most, true), (most + 1, longest == 0), (40_000, longest == 0)] {
+            let times = shop.times.iter().map(|time| time * factor).collect();
+            let longer = FlowShop::by_job(shop.machines, times);
+            prop_assert_eq!(matches!(longer.bounds, Bounds::Narrow(_)), is_narrow);
+            let found = sequential::solve(&longer, true, None).best.unwrap();
+            prop_assert_eq!(found.cost, least * factor);
+        }
+    }
+
     /// Large enough for pairs of machines to count.
     #[test]
     fn pairs_of_machines_prune_no_optimum(shop in shops(9..11)) {

@@ -1,6 +1,7 @@
 //! Which call may run when, and which data is still needed: a state machine without threads, clocks and I/O. The same
 //! events produce the same actions.
 
+mod assigning;
 mod call;
 mod calls;
 mod commuting;
@@ -8,6 +9,7 @@ mod demand;
 mod durable;
 mod durations;
 mod earlier;
+mod ending;
 mod everywhere;
 mod explain;
 mod fact;

@@ -1,0 +1,334 @@
+//! What members do that the graph has asked for.
+
+use proptest::prelude::*;
+
+use super::{
+    super::{
+        Action, Argument, Assignment, CallId, Fact, Failing, Held, Mark, Member, Outcome, Source, VersionId,
+        call::CallState, graph_tests::version, version::State,
+    },
+    Run, Running, default_of, written,
+};
+use crate::failure::Failure;
+
+impl Run {
+    pub(super) fn put(&mut self, member: Member, version: VersionId, value: (u64, Mark)) {
+        self.stores.get_mut(&member).expect("it is there").insert(version, value);
+    }
+
+    /// Ends a call, or something that is copied, if there is any.
+    pub(super) fn end_any(&mut self, which: prop::sample::Index) {
+        let all = self.running.len() + self.copies.len();
+        if all > 0 {
+            self.end(which.index(all));
+        }
+    }
+
+    pub(super) fn ask(&mut self, which: prop::sample::Index) {
+        let there: Vec<_> = self.stores.keys().filter(|member| !self.vanished.contains(member)).collect();
+        if there.is_empty() {
+            return;
+        }
+        let member = *there[which.index(there.len())];
+        let versions = self.stores[&member].keys().copied().collect();
+        self.graph.has_copies(member, versions);
+    }
+
+    pub(super) fn marks_of(&self, version: VersionId) -> Mark {
+        self.graph.versions[&version].mark
+    }
+
+    /// Ends what is first, if there is anything.
+    pub(super) fn end_first(&mut self) {
+        if self.running.len() + self.copies.len() > 0 {
+            self.end(0);
+        }
+    }
+
+    /// Does what is to be done, and checks that it can be.
+    pub(super) fn perform(&mut self) {
+        loop {
+            let actions = self.graph.actions();
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                match action {
+                    Action::Forget(member, version) => {
+                        self.is_not_kept(member, version);
+                    }
+                    Action::Bring(source) => {
+                        if self.bring_to(Member::HERE, &source) {
+                            self.graph.copied(source.version, Member::HERE);
+                        } else {
+                            self.graph.not_brought(source.version, &source.members);
+                        }
+                    }
+                    Action::Copy(member, source) => self.copies.push((member, source)),
+                    Action::Record(fact) => self.waiting.push(fact),
+                    Action::Restore { version, mark, value } => {
+                        // The member of the program may have gone meanwhile.
+                        if self.stores.contains_key(&Member::HERE) {
+                            let value = u64::from_le_bytes((*value).try_into().expect("it is a number"));
+                            self.put_brought(Member::HERE, version, (value, mark));
+                        }
+                    }
+                    Action::Preserve { version, mark } => {
+                        let value = self.stores[&Member::HERE][&version].0.to_le_bytes().to_vec();
+                        self.waiting.push(Fact::Kept { version, mark, value });
+                    }
+                    Action::LetGo(member) => self.go(member),
+                    Action::Assign(member, assignment) => self.begin(member, assignment),
+                    Action::Alias(..) | Action::Answer(..) => unreachable!("no task makes calls"),
+                }
+            }
+        }
+    }
+
+    /// Lets a member not have a version any more, and not tell again how its call has ended.
+    pub(super) fn is_not_kept(&mut self, member: Member, version: VersionId) {
+        if let Some(store) = self.stores.get_mut(&member) {
+            store.remove(&version);
+        }
+        self.unseen.retain(|(of, call, ..)| (*of, *call) != (member, version.call));
+        self.brought.remove(&(member, version));
+    }
+
+    /// Returns whether a member knows an end of a call that nobody may have seen.
+    pub(super) fn has_unseen(&self, member: Member, call: CallId) -> bool {
+        self.unseen.iter().any(|(of, ended, ..)| (*of, *ended) == (member, call))
+    }
+
+    /// Brings a version to a member, unless that has it. Returns whether it does then.
+    pub(super) fn bring_to(&mut self, member: Member, source: &Source) -> bool {
+        let version = source.version;
+        // As far as it is not what it has written itself, and perhaps nobody has seen.
+        let counts = self.brought.contains(&(member, version)) || !self.has_unseen(member, version.call);
+        let store = self.stores.get_mut(&member).expect("it is there");
+        if counts && store.contains_key(&version) {
+            return true;
+        }
+        store.remove(&version);
+        let value = self.fetch(source);
+        value.map(|value| self.put_brought(member, version, value)).is_some()
+    }
+
+    /// Puts a version where another execution of its call may run, or have ended.
+    pub(super) fn put_brought(&mut self, member: Member, version: VersionId, value: (u64, Mark)) {
+        let mut running = self.running.iter();
+        let is_it = |running: &Running| (running.member, running.assignment.call) == (member, version.call);
+        if running.any(is_it) || self.has_unseen(member, version.call) {
+            self.brought.insert((member, version));
+        }
+        self.put(member, version, value);
+    }
+
+    pub(super) fn fetch(&self, source: &Source) -> Option<(u64, Mark)> {
+        let there = source.members.iter().filter(|member| !self.vanished.contains(member));
+        let mut stores = there.filter_map(|member| self.stores.get(member));
+        let found = stores.find_map(|store| store.get(&source.version)).copied();
+        assert!(found.is_none_or(|(_, mark)| mark == source.mark), "{source:?}");
+        found
+    }
+
+    /// Lets a member go that was to leave.
+    pub(super) fn go(&mut self, member: Member) {
+        // One that it runs for a second time, since it was told late that it runs, is of no use.
+        let is_idle = self.graph.calls.values().all(|call| call.state != CallState::Runs(member));
+        let somebody_stays = !self.stores.keys().all(|member| self.leaving.contains(member));
+        if somebody_stays && !self.vanished.contains(&member) {
+            assert!(is_idle, "{member:?} runs calls");
+            for (id, version) in &self.graph.versions {
+                let State::Present(copies) = &version.state else { continue };
+                let is_elsewhere = copies.members.iter().any(|other| *other != member);
+                // What the program has brought in, it brings in again; and calls that run have got what they read.
+                let mut readers = version.readers.iter().map(|reader| &self.graph.calls[reader]);
+                let is_got =
+                    readers.all(|reader| matches!(reader.state, CallState::Runs(_) | CallState::Recorded));
+                let is_needed = version.handles > 0 || version.is_wanted || !is_got;
+                let can_be_lost = !is_needed || !self.graph.calls.contains_key(&id.call);
+                assert!(can_be_lost || is_elsewhere, "{id:?} would be lost with {member:?}");
+            }
+        }
+        if member == Member::HERE && self.has_journal && !somebody_stays {
+            let of_others = self.running.iter().filter(|running| !self.vanished.contains(&running.member));
+            let mut counting = of_others.filter(|running| {
+                let call = self.graph.calls.get(&running.assignment.call);
+                call.is_some_and(|call| call.state == CallState::Runs(running.member))
+            });
+            assert!(counting.next().is_none(), "nobody will remember how calls end that run");
+        }
+        if member == Member::HERE {
+            self.stores.remove(&member);
+            self.running.retain(|running| running.member != member);
+        } else {
+            self.lose(member);
+        }
+    }
+
+    pub(super) fn begin(&mut self, member: Member, assignment: Assignment) {
+        if self.vanished.contains(&member) {
+            let inputs = Vec::new();
+            return self.running.push(Running { member, assignment, inputs, is_earlier: false });
+        }
+        for source in &assignment.elsewhere {
+            let version = &source.version;
+            if !self.bring_to(member, source) {
+                let store = &self.stores[&member];
+                let unchanged: Vec<_> =
+                    assignment.taken().filter(|taken| store.contains_key(taken)).collect();
+                let unchanged: Vec<_> = unchanged.into_iter().map(|taken| (taken, 8)).collect();
+                return self.graph.unable(assignment.call, member, *version, &source.members, &unchanged);
+            }
+            let mut updates =
+                assignment.arguments.iter().filter(|argument| matches!(argument, Argument::Update(_)));
+            // What is changed at once is no copy for others.
+            if updates
+                .position(|update| update.versions() == [*version])
+                .is_none_or(|update| !assignment.in_place[update])
+            {
+                self.graph.copied(*version, member);
+            }
+        }
+        if self.has_begun_before(member, &assignment) {
+            return;
+        }
+        self.forgets_executions(member, assignment.call);
+        let store = self.stores.get_mut(&member).expect("calls are assigned to members that are there");
+        let (mut inputs, mut in_place, mut taken) = (Vec::new(), assignment.in_place.iter(), Vec::new());
+        for argument in &*assignment.arguments {
+            let is_taken = matches!(argument, Argument::Update(_)) && *in_place.next().expect("one for each");
+            for version in argument.versions() {
+                taken.extend(is_taken.then_some(*version));
+                let value = if is_taken { store.remove(version) } else { store.get(version).copied() };
+                let (value, _) = value.unwrap_or_else(|| panic!("{version:?} is not with {member:?}"));
+                inputs.push((*version, value));
+            }
+        }
+        for taken in taken {
+            self.is_not_kept(member, taken);
+        }
+        let call = assignment.call;
+        if self.has_journal && self.merges.contains(&call) {
+            let is_it = |fact: &Fact| match fact {
+                Fact::Merged { call: of, .. } | Fact::Commuted { call: of, .. } => *of == call,
+                _ => false,
+            };
+            assert!(self.journal.iter().any(is_it), "{call} begins before it is recorded what it merges");
+            let parts = [inputs[0].0, inputs[1].0];
+            assert_eq!(*self.merged.entry(call).or_insert(parts), parts, "{call} merges something else");
+        }
+        assert!(!self.is_recorded(call), "{call} runs although it stands in the journal that it has ended");
+        for (version, value) in &inputs {
+            self.sees(*version, *value);
+        }
+        let inputs = inputs.into_iter().map(|(_, value)| value).collect();
+        self.running.push(Running { member, assignment, inputs, is_earlier: false });
+    }
+
+    /// Returns whether a member does not begin a call that was assigned: it runs since an earlier run of the program, or
+    /// has ended, which is being told.
+    pub(super) fn has_begun_before(&mut self, member: Member, assignment: &Assignment) -> bool {
+        let Assignment { call, mark, .. } = assignment;
+        let is_it = |running: &Running| {
+            let of = (running.member, running.assignment.call, running.assignment.mark);
+            running.is_earlier && of == (member, *call, *mark)
+        };
+        let store = self.stores.get_mut(&member).expect("calls are assigned to members that are there");
+        let has_ended = self.unseen.iter().any(|(of, ended, with, outcome)| match outcome {
+            Outcome::Durable { bytes, .. } if (of, ended, with) == (&member, call, mark) => {
+                let mut slots = (0..).zip(bytes).map(|(slot, _)| slot);
+                slots.all(|slot| store.contains_key(&version(*call, slot)))
+            }
+            _ => false,
+        });
+        if !has_ended && !self.running.iter().any(is_it) {
+            return false;
+        }
+        let updates = assignment.arguments.iter().filter(|one| matches!(one, Argument::Update(_)));
+        for (update, _) in updates.zip(&assignment.in_place).filter(|(_, in_place)| **in_place) {
+            for taken in update.versions() {
+                self.is_not_kept(member, *taken);
+            }
+        }
+        true
+    }
+
+    /// Has a member forget what it has of other executions of a call that it begins.
+    pub(super) fn forgets_executions(&mut self, member: Member, call: CallId) {
+        let is_it =
+            |of: Member, outcome: &Outcome| of == member && matches!(outcome, Outcome::Durable { .. });
+        if self.unseen.iter().any(|(of, ended, _, outcome)| *ended == call && is_it(*of, outcome)) {
+            for slot in 0..self.writes[&call] {
+                self.is_not_kept(member, version(call, slot));
+            }
+        }
+        self.brought.retain(|(to, version)| (*to, version.call) != (member, call));
+    }
+
+    pub(super) fn end(&mut self, which: usize) {
+        let member = match self.running.get(which) {
+            Some(running) => running.member,
+            None => self.copies[which - self.running.len()].0,
+        };
+        if self.vanished.contains(&member) {
+            // It does not end; but somebody notices why.
+            return self.lose(member);
+        }
+        if which >= self.running.len() {
+            let (member, source) = self.copies.swap_remove(which - self.running.len());
+            let Some(value) = self.fetch(&source) else {
+                return self.graph.not_copied(source.version, member, &source.members);
+            };
+            self.put(member, source.version, value);
+            return self.graph.copied(source.version, member);
+        }
+        let Running { member, assignment, inputs, is_earlier } = self.running.swap_remove(which);
+        let Assignment { call, mark, .. } = assignment;
+        let fails = self.failing.contains(&call);
+        if fails && assignment.manner.failing == Failing::Nothing {
+            let failure = Failure::new("task", call, "as it was told");
+            return self.graph.ended(call, member, Outcome::Failed(failure));
+        }
+        assert!(fails || assignment.manner.failing != Failing::HasFailed, "{call} has not failed");
+        let writes = self.writes[&call];
+        let reads = assignment.arguments[0].versions().len();
+        let is_durable = self.has_journal && assignment.manner.once_token.is_some();
+        self.executions += 1;
+        let mut values = Vec::new();
+        for slot in 0..writes {
+            let value = if fails {
+                default_of(slot, &inputs[reads..])
+            } else if self.merges.contains(&call) {
+                inputs[0].wrapping_add(inputs[1])
+            } else if is_durable {
+                written(self.executions, slot, &inputs)
+            } else {
+                written(call, slot, &inputs)
+            };
+            values.push(value.to_le_bytes().to_vec());
+            let may_differ = fails || is_durable;
+            if !may_differ || !self.brought.contains(&(member, version(call, slot))) {
+                self.put(member, version(call, slot), (value, mark));
+            }
+            if is_earlier && !is_durable && !(fails && self.has_journal) {
+                self.graph.holds(member, Held { version: version(call, slot), mark, bytes: 8 });
+            }
+        }
+        let bytes = (0..writes).map(|_| 8).collect();
+        let outcome = if is_durable && !fails {
+            // One in four is too large for the journal.
+            let values = (call % 4 > 0).then_some(values);
+            Outcome::Durable { bytes, ns: 1_000_000, by: self.executions, values }
+        } else if fails {
+            Outcome::Ignored { bytes, reason: "as it was told".to_owned() }
+        } else {
+            Outcome::Written { bytes, ns: 1_000_000 }
+        };
+        if self.has_journal && !matches!(outcome, Outcome::Written { .. }) {
+            self.unseen.retain(|(of, ended, ..)| (*of, *ended) != (member, call));
+            self.unseen.push((member, call, mark, outcome.clone()));
+        }
+        self.graph.ended(call, member, outcome);
+    }
+}

@@ -1,0 +1,167 @@
+//! The statements of chance programs.
+
+use proptest::{collection::vec, prelude::*};
+
+use super::{MEMORY, VARIABLES};
+use crate::{options::OnFailure, options::Options};
+
+/// A statement of a program.
+#[derive(Debug, Clone)]
+pub(super) enum Statement {
+    /// A variable names new data.
+    New(usize),
+    /// A variable becomes a clone of another one.
+    Clone {
+        from: usize,
+        to: usize,
+    },
+    Call {
+        reads: Vec<usize>,
+        updates: Vec<usize>,
+        result: Option<usize>,
+        fails: bool,
+        options: Options,
+    },
+    /// A variable becomes the sum of some, which are added in any order.
+    Reduce {
+        of: Vec<usize>,
+        to: usize,
+    },
+    /// Others are added to a variable, in any order.
+    Commute {
+        on: usize,
+        by: Vec<usize>,
+    },
+    /// The program begins a group, or ends the one that it has begun.
+    Group,
+    /// The program cancels so many of its last calls.
+    Cancel(u64),
+    /// A call that was assigned ends, if there is one.
+    End(prop::sample::Index),
+    /// The program waits for a variable.
+    Get(usize),
+    /// A member with so many workers joins.
+    Join(u32),
+    /// A member is lost, if there is another one than that of the program.
+    Lose(prop::sample::Index),
+    /// A member is lost, but that is not noticed yet.
+    Vanish(prop::sample::Index),
+    /// A member leaves, if there is another one than that of the program. It has begun every second of its calls.
+    Leave(prop::sample::Index),
+    /// A call cannot run on its member, for the first time.
+    Unfit(prop::sample::Index),
+    /// A member cannot read any more what it has of a version.
+    Damage(prop::sample::Index),
+    /// A member asks which of its copies others have, too.
+    Ask(prop::sample::Index),
+    /// The other nodes are told which calls have ended.
+    Remember,
+    /// The member of the program is lost, and the program begins anew on another one. That is told at once what one
+    /// part of the others has, and the rest in the middle.
+    Restart {
+        here: prop::sample::Index,
+        late: prop::sample::Index,
+    },
+    /// What is to be written to the journal is.
+    Write,
+    /// The member of the program leaves, and the program begins anew on another one.
+    Move(prop::sample::Index),
+    /// All members leave, this one first, and the program begins anew on a new one.
+    Empty(prop::sample::Index),
+}
+
+impl Statement {
+    /// Returns whether it is one of the program, and not something that happens.
+    pub(super) fn is_of_program(&self) -> bool {
+        matches!(
+            self,
+            Self::New(_)
+                | Self::Clone { .. }
+                | Self::Call { .. }
+                | Self::Reduce { .. }
+                | Self::Commute { .. }
+                | Self::Group
+                | Self::Get(_)
+                | Self::Cancel(_)
+        )
+    }
+
+    /// Returns the same with a call whose data is not for all members: a copy for all that could not be made may be taken
+    /// for one that is awaited. `never_fails` has it not fail.
+    pub(super) fn plain(mut self, never_fails: bool) -> Self {
+        if let Self::Call { fails, options, .. } = &mut self {
+            options.everywhere = false;
+            *fails &= !never_fails;
+        }
+        self
+    }
+
+    /// Returns whether it makes calls of which it is not known at first what they read.
+    pub(super) fn is_undecided(&self) -> bool {
+        matches!(self, Self::Commute { .. } | Self::Reduce { .. })
+    }
+
+    /// Returns whether nothing is lost by it.
+    pub(super) fn is_harmless(&self) -> bool {
+        let is_loss = matches!(
+            self,
+            Self::Lose(_) | Self::Vanish(_) | Self::Damage(_) | Self::Unfit(_) | Self::Restart { .. }
+        );
+        !is_loss
+    }
+}
+
+pub(super) fn statement() -> impl Strategy<Value = Statement> {
+    let variable = || 0..VARIABLES;
+    let demands = (1..=2_u32, 0..=MEMORY, 0..4, 0..8);
+    let on_failure = prop_oneof![
+        1 => Just(OnFailure::Ignore),
+        1 => Just(OnFailure::CancelGroup),
+        1 => Just(OnFailure::CancelSuccessors),
+    ];
+    let options = (-1..=1, 0..=1_u32, on_failure, 0..4, prop::option::of(demands));
+    let options = options.prop_map(|(priority, retry, on_failure, durable, demands)| {
+        let (cores, memory, spread, everywhere) = demands.unwrap_or((1, 0, 1, 1));
+        Options {
+            priority,
+            retry,
+            on_failure,
+            nondeterministic: durable == 0,
+            cores,
+            memory,
+            spread: spread == 0,
+            everywhere: everywhere == 0,
+            ..Options::DEFAULT
+        }
+    });
+    let call = (vec(variable(), 0..3), vec(variable(), 0..3), prop::option::of(variable()), 0..12, options);
+    prop_oneof![
+        1 => variable().prop_map(Statement::New),
+        2 => (variable(), variable()).prop_map(|(from, to)| Statement::Clone { from, to }),
+        6 => call.prop_map(|(reads, mut updates, result, fails, options)| {
+            // The borrow checker allows one update of a handle in a call.
+            updates.sort_unstable();
+            updates.dedup();
+            Statement::Call { reads, updates, result, fails: fails == 0, options }
+        }),
+        1 => (vec(variable(), 1..8), variable()).prop_map(|(of, to)| Statement::Reduce { of, to }),
+        2 => (variable(), vec(variable(), 1..4)).prop_map(|(on, by)| Statement::Commute { on, by }),
+        1 => Just(Statement::Group),
+        1 => (1..10_u64).prop_map(Statement::Cancel),
+        5 => any::<prop::sample::Index>().prop_map(Statement::End),
+        1 => variable().prop_map(Statement::Get),
+        1 => (1..3_u32).prop_map(Statement::Join),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Lose),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Vanish),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Leave),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Unfit),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Damage),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Ask),
+        2 => Just(Statement::Remember),
+        2 => Just(Statement::Write),
+        1 => any::<(prop::sample::Index, prop::sample::Index)>()
+            .prop_map(|(here, late)| Statement::Restart { here, late }),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Move),
+        1 => any::<prop::sample::Index>().prop_map(Statement::Empty),
+    ]
+}
