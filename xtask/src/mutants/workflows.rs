@@ -18,19 +18,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "accept the end of a call from whoever tells it",
-        "dataflow-framework/src/core/graph.rs",
+        "dataflow-framework/src/core/ending.rs",
         "        if !self.runs_on(id, member) {\n            return self.ended_elsewhere",
         "        if !self.calls.contains_key(&id) {\n            return self.ended_elsewhere",
     ),
     mutant(
         "change in place what others read",
-        "dataflow-framework/src/core/graph.rs",
+        "dataflow-framework/src/core/assigning.rs",
         "version.readers == [call];",
         "version.readers.contains(&call);",
     ),
     mutant(
         "change in place what the program has a handle of",
-        "dataflow-framework/src/core/graph.rs",
+        "dataflow-framework/src/core/assigning.rs",
         "let is_last = version.handles == 0 && !version.is_wanted",
         "let is_last = !version.is_wanted",
     ),
@@ -150,7 +150,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "forget what a call that cannot run would have changed in place",
-        "dataflow-framework/src/core/graph.rs",
+        "dataflow-framework/src/core/ending.rs",
         "unchanged.iter().filter(|(version, _)| *version != missing)",
         "unchanged.iter().take(0)",
     ),

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     super::{
         Argument, CallId, Commute, Fact, Graph, Held, History, Input, Member, Merge, NewCall, VersionId,
-        failing::CANCELLED, graph_tests::new_call, graph_tests::version,
+        failing::CANCELLED,
+        graph_tests::{new_call, version},
     },
     Run, VARIABLES, Value, default_of,
     statement::Statement,

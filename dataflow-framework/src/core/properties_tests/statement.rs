@@ -3,7 +3,7 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::{MEMORY, VARIABLES};
-use crate::{options::OnFailure, options::Options};
+use crate::options::{OnFailure, Options};
 
 /// A statement of a program.
 #[derive(Debug, Clone)]
