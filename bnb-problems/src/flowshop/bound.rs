@@ -16,7 +16,8 @@ use super::{
     time::{Block, LANES, Time},
 };
 
-/// The number of further machines that may be considered with those before without pruning anything.
+/// The number of further machines that may be considered with those before without pruning anything, except at the
+/// root, whose bound is that of the whole search.
 const PATIENCE: usize = 3;
 
 /// What is known of a shop before any order is, for the bounds.
@@ -167,6 +168,7 @@ impl<T: Time> Ends<T> {
         }
         let best = T::from_u32(best);
         let (mut hopeful, mut in_vain) = (self.hopeful(best), 0);
+        let patience = if self.jobs.len() == pairs.jobs() { usize::MAX } else { PATIENCE };
         // Machines that are busy for long decide.
         self.busy.clear();
         let busy = |m: usize| self.heads[m] + self.work[m] + self.tails[m];
@@ -175,7 +177,7 @@ impl<T: Time> Ends<T> {
         self.busy.truncate(self.work.len() / 2 + 1);
         self.spans.of(pairs.jobs(), &self.jobs);
         for second in 1..self.busy.len() {
-            if hopeful.contains(&0) || in_vain == PATIENCE {
+            if hopeful.contains(&0) || in_vain == patience {
                 return;
             }
             for first in 0..second {

@@ -133,6 +133,8 @@ impl<T: Time> Spans<T> {
             self.columns[usize::from(job)] = column;
         }
         self.line.resize(jobs.len() + 1, Way::default());
+        // What fills up the last block must not be larger than what is considered now.
+        self.without.clear();
         self.without.resize(jobs.len().div_ceil(LANES), Block::default());
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "small numbers in tests")]
 
 use bnb_framework::{Best, Problem, Tree, sequential};
-use proptest::prelude::*;
+use proptest::{collection::vec, prelude::*};
 
 use super::{
     Bounds, FlowShop, Order,
@@ -38,7 +38,7 @@ fn least(shop: &FlowShop, front: &[u16], back: &[u16]) -> u32 {
 
 fn shops(jobs: std::ops::Range<usize>) -> impl Strategy<Value = FlowShop> {
     (jobs, 1_usize..6).prop_flat_map(|(jobs, machines)| {
-        let times = prop::collection::vec(0_u32..20, jobs * machines);
+        let times = vec(0_u32..20, jobs * machines);
         times.prop_map(move |times| FlowShop::new(jobs, machines, times))
     })
 }
@@ -90,6 +90,23 @@ proptest! {
             prop_assert_eq!(matches!(longer.bounds, Bounds::Narrow(_)), is_narrow);
             let found = sequential::solve(&longer, true, None).best.unwrap();
             prop_assert_eq!(found.cost, least * factor);
+        }
+    }
+
+    /// The same with room that was used for more jobs, and pairs of machines.
+    #[test]
+    fn the_longest_narrow_times_stay_narrow(jobs in 9_usize..18, machines in 1_usize..5, less in vec(0_u32..40, 80)) {
+        let most = i16::MAX as u32 / (jobs + 3 * machines) as u32;
+        let times: Vec<u32> = less.iter().cycle().take(jobs * machines).map(|less| most - less).collect();
+        let shop = FlowShop::by_job(machines, times);
+        let Bounds::Narrow(tables) = &shop.bounds else { panic!("they are narrow") };
+        let (mut ends, mut order) = (Ends::default(), shop.root());
+        for job in 0..jobs as u16 {
+            ends.look(&shop, tables, &order);
+            ends.each_pair(&tables.pairs, i16::MAX as u32);
+            let lows = |at_front| ends.lows(at_front).iter().map(|low| low.to_u32()).collect::<Vec<u32>>();
+            prop_assert_eq!([lows(true), lows(false)], bounds_of::<u32>(&shop, &order).2);
+            order.put(&shop, job, job % 3 > 0);
         }
     }
 

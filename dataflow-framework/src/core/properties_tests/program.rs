@@ -12,7 +12,7 @@ use super::{
     statement::Statement,
     written,
 };
-use crate::{options::OnFailure, options::Options};
+use crate::options::{OnFailure, Options};
 
 impl Run {
     pub(super) fn new(has_losses: bool, has_journal: bool) -> Self {
