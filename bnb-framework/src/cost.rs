@@ -104,7 +104,7 @@ macro_rules! integers {
     )*};
 }
 
-#[allow(
+#[expect(
     clippy::cast_lossless,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -133,7 +133,7 @@ macro_rules! floats {
     )*};
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "to the nearest of its own kind")]
+#[expect(clippy::cast_possible_truncation, reason = "to the nearest of its own kind")]
 mod floats {
     use super::{Cost, Goal, NotNan, OrderedFloat};
 

@@ -71,7 +71,7 @@ fn text<P: DisplaySolution>(problem: &P, solved: &Solved<P>, options: &Options<P
         }
     }
     let seconds = solved.elapsed.as_secs_f64();
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for the eye")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for the eye")]
     let rate = (solved.states as f64 / seconds.max(1e-6)) as u64;
     row(
         "states",

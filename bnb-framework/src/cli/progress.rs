@@ -50,7 +50,7 @@ fn plain<C: Cost>(cost: C) -> String {
 pub fn line<P: Problem>(progress: &taskwork::Progress) -> String {
     let progress = Progress::<P>::from_progress(progress);
     let rate = progress.states as f64 / progress.elapsed.as_secs_f64().max(1e-3);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for the eye")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for the eye")]
     let rate = HumanCount(rate as u64);
     let mut best =
         progress.best.map_or_else(|| "nothing found yet".to_owned(), |best| format!("best {best:?}"));

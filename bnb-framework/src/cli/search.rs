@@ -88,7 +88,7 @@ pub struct SearchArguments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[allow(clippy::enum_variant_names, reason = "that is what they are called")]
+#[expect(clippy::enum_variant_names, reason = "that is what they are called")]
 enum Order {
     /// In the order of the children.
     DepthFirst,

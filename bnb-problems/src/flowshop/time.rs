@@ -41,7 +41,8 @@ impl Time for u32 {
     }
 }
 
+/// The number of times that are computed at once: as many of 16 bits as a vector register of any x86-64 processor holds.
+pub(super) const LANES: usize = 8;
+
 /// Times that are computed at once, of one job each.
 pub(super) type Block<T> = [T; LANES];
-
-pub(super) const LANES: usize = 8;
