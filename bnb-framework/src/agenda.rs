@@ -187,7 +187,7 @@ impl<P: Problem> Agenda<P> {
         &self,
         problem: &P,
         bounds: &mut dyn FnMut(P::Cost),
-        tell: &mut dyn FnMut(Unvisited<P::State>),
+        tell: &mut dyn FnMut(Unvisited<&mut P::State>),
     ) {
         self.open.values().for_each(|open| bounds(open.bound));
         if let Some(dive) = &self.dive {

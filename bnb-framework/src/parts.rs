@@ -211,7 +211,7 @@ impl<P: Problem> Parts<P> {
         &self,
         problem: &P,
         bounds: &mut dyn FnMut(P::Cost),
-        tell: &mut dyn FnMut(Unvisited<P::State>),
+        tell: &mut dyn FnMut(Unvisited<&mut P::State>),
     ) {
         match &self.stage {
             Stage::First { frontier, .. } => frontier.open_states(problem, tell),

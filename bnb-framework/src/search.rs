@@ -192,14 +192,12 @@ impl<P: Problem> SearchTask<P> {
             return;
         }
         let mut bounds = Vec::new();
-        let mut states = Vec::new();
-        self.open
-            .open_states(&instance.problem, &mut |bound| bounds.push(bound), &mut |state| states.push(state));
+        let problem = &instance.problem;
+        self.open.open_states(problem, &mut |bound| bounds.push(bound), &mut |state| {
+            worker.leave_state(problem, state);
+        });
         for bound in bounds {
             worker.leave(bound);
-        }
-        for state in states {
-            worker.leave_state(&instance.problem, state);
         }
     }
 }
@@ -282,7 +280,7 @@ impl<P: Problem> Open<P> {
         &self,
         problem: &P,
         bounds: &mut dyn FnMut(P::Cost),
-        tell: &mut dyn FnMut(Unvisited<P::State>),
+        tell: &mut dyn FnMut(Unvisited<&mut P::State>),
     ) {
         match self {
             Self::DepthFirst(frontier) => frontier.open_states(problem, tell),

@@ -326,12 +326,12 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
     }
 
     /// Records the bound of a state that is omitted. If it is a solution, the solution counts.
-    pub(crate) fn leave_state(&mut self, problem: &P, state: Unvisited<P::State>) {
-        let mut state = match state {
+    pub(crate) fn leave_state(&mut self, problem: &P, state: Unvisited<&mut P::State>) {
+        let state = match state {
             Unvisited::State(state) => {
-                if let Some(cost) = problem.leaf(&state) {
+                if let Some(cost) = problem.leaf(state) {
                     if self.is_better(cost) {
-                        self.found(problem, &state, cost);
+                        self.found(problem, state, cost);
                     }
                     return;
                 }
@@ -339,7 +339,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             }
             Unvisited::Below(state) => state,
         };
-        if let Some(bound) = problem.quick_bound(&mut state, self.told_limit()) {
+        if let Some(bound) = problem.quick_bound(state, self.told_limit()) {
             self.leave(bound);
         }
     }

@@ -109,8 +109,8 @@ impl<T: Tree> Frontier<T> {
         // In place the states above no longer need to know their bounds, but each child has one.
         let mut best = None;
         self.open_states(problem, &mut |open| {
-            let (Unvisited::State(mut state) | Unvisited::Below(mut state)) = open;
-            let bound = problem.leaf(&state).or_else(|| problem.quick_bound(&mut state, None));
+            let (Unvisited::State(state) | Unvisited::Below(state)) = open;
+            let bound = problem.leaf(state).or_else(|| problem.quick_bound(state, None));
             best = best.into_iter().chain(bound).reduce(|a, b| T::GOAL.best(a, b));
         });
         best
@@ -134,20 +134,53 @@ impl<T: Tree> Frontier<T> {
         left
     }
 
-    /// Passes on every open state; the states of a very large level are passed on together.
-    pub(crate) fn open_states(&self, tree: &T, tell: &mut dyn FnMut(Unvisited<T::State>)) {
-        self.roots.iter().for_each(|root| tell(Unvisited::State(root.clone())));
-        for (level, children) in self.children.iter().enumerate() {
-            let Some(parent) = self.state_at(tree, level) else { continue };
-            if children.count(tree, &parent) < COUNT_MAX {
-                let mut children = children.clone();
-                while let Some(child) = children.next(tree, &parent) {
-                    tell(Unvisited::State(child));
+    /// Passes on every open state, one at a time; the states of a very large level are passed on together. In place it
+    /// is one state that is changed: there may be very many, each of megabytes.
+    pub(crate) fn open_states(&self, tree: &T, tell: &mut dyn FnMut(Unvisited<&mut T::State>)) {
+        self.roots.iter().for_each(|root| tell(Unvisited::State(&mut root.clone())));
+        let Some(mut parent) = self.states.last().cloned() else { return };
+        for (level, children) in self.children.iter().enumerate().rev() {
+            if T::Children::IN_PLACE {
+                Self::tell_in_place(tree, children, &mut parent, tell);
+                if let Some(above) = level.checked_sub(1) {
+                    self.children[above].ascend(tree, &mut parent);
                 }
             } else {
-                // A state that was ascended to may no longer know its bound.
-                tell(Unvisited::Below(if T::Children::IN_PLACE { tree.root() } else { parent }));
+                parent.clone_from(&self.states[level]);
+                Self::tell_copies(tree, children, &mut parent, tell);
             }
+        }
+    }
+
+    fn tell_in_place(
+        tree: &T,
+        children: &T::Children,
+        parent: &mut T::State,
+        tell: &mut dyn FnMut(Unvisited<&mut T::State>),
+    ) {
+        if children.count(tree, parent) >= COUNT_MAX {
+            // A state that was ascended to may no longer know its bound.
+            return tell(Unvisited::Below(&mut tree.root()));
+        }
+        let mut children = children.clone();
+        while children.descend(tree, parent) {
+            tell(Unvisited::State(parent));
+            children.ascend(tree, parent);
+        }
+    }
+
+    fn tell_copies(
+        tree: &T,
+        children: &T::Children,
+        parent: &mut T::State,
+        tell: &mut dyn FnMut(Unvisited<&mut T::State>),
+    ) {
+        if children.count(tree, parent) >= COUNT_MAX {
+            return tell(Unvisited::Below(parent));
+        }
+        let mut children = children.clone();
+        while let Some(mut child) = children.next(tree, parent) {
+            tell(Unvisited::State(&mut child));
         }
     }
 }

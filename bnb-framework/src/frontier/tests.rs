@@ -1,6 +1,9 @@
 //! Every state is visited once, however the frontier is split and paused.
 
+use std::cell::Cell;
+
 use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::{recursion::RECURSION_MAX, *};
 use crate::testing::{Paths, Steps};
@@ -80,6 +83,117 @@ fn visit_splitting<T: Tree<State = Vec<u8>>>(
 
 fn whole<T: Tree<State = Vec<u8>>>(tree: &T) -> Vec<Vec<u8>> {
     visit(tree, Frontier::new(tree), &mut std::iter::empty())
+}
+
+/// Returns what is open after so many polls, in any order.
+fn open_after<T: Tree<State = Vec<u8>>>(tree: &T, polls: usize) -> Vec<Vec<u8>> {
+    let mut frontier = Frontier::new(tree);
+    let mut pauses = std::iter::repeat_n(false, polls).chain([true]);
+    let _ = frontier.search(tree, &mut Notes { visited: Vec::new(), pauses: &mut pauses, last: None });
+    let mut open = Vec::new();
+    frontier.open_states(tree, &mut |state| match state {
+        Unvisited::State(state) => open.push(state.clone()),
+        Unvisited::Below(_) => panic!("no level is that large"),
+    });
+    open.sort();
+    open
+}
+
+#[test]
+fn what_is_open_is_the_same_in_place() {
+    let tree = Paths { depth: 4, breadth: 3 };
+    let in_place = Steps(tree.clone());
+    assert_eq!(open_after(&tree, 0), [[0], [1], [2]], "the root was visited");
+    for polls in 0..120 {
+        assert_eq!(open_after(&tree, polls), open_after(&in_place, polls), "after {polls} polls");
+    }
+}
+
+thread_local! {
+    static CLONES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A path that counts how often any was cloned.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Counted(Vec<u8>);
+
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        CLONES.set(CLONES.get() + 1);
+        Self(self.0.clone())
+    }
+}
+
+/// A tree of many large states.
+#[derive(Serialize, Deserialize)]
+struct Large;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct LargeChildren(u8);
+
+impl Tree for Large {
+    type State = Counted;
+    type Children = LargeChildren;
+
+    fn root(&self) -> Counted {
+        Counted::default()
+    }
+
+    fn branch(&self, _: &mut Counted) -> LargeChildren {
+        LargeChildren(100)
+    }
+}
+
+impl Children<Large> for LargeChildren {
+    const IN_PLACE: bool = true;
+
+    fn next(&mut self, tree: &Large, parent: &Counted) -> Option<Counted> {
+        let mut child = parent.clone();
+        self.descend(tree, &mut child).then_some(child)
+    }
+
+    fn descend(&mut self, _: &Large, state: &mut Counted) -> bool {
+        let Some(left) = self.0.checked_sub(1) else { return false };
+        self.0 = left;
+        state.0.push(left);
+        true
+    }
+
+    fn ascend(&self, _: &Large, state: &mut Counted) {
+        state.0.pop();
+    }
+
+    fn split(&mut self, _: &Large, _: &Counted) -> Option<Self> {
+        None
+    }
+
+    fn count(&self, _: &Large, _: &Counted) -> u64 {
+        self.0.into()
+    }
+}
+
+struct Visits(usize);
+
+impl Visitor<Large> for Visits {
+    fn visit(&mut self, _: &Large, _: &mut Counted) -> Below {
+        Below::Open
+    }
+
+    fn pauses(&mut self, _: bool) -> bool {
+        self.0 -= 1;
+        self.0 == 0
+    }
+}
+
+/// A state may take a megabyte, and there may be hundreds of thousands that are open.
+#[test]
+fn what_is_open_in_place_is_passed_on_without_a_copy_of_each() {
+    let mut frontier = Frontier::new(&Large);
+    assert_eq!(frontier.search(&Large, &mut Visits(20)), Searched::Paused);
+    CLONES.set(0);
+    let mut open = 0;
+    frontier.open_states(&Large, &mut |_| open += 1);
+    assert_eq!((open, CLONES.get()), (20 * 100 - 19, 1));
 }
 
 #[test]
