@@ -65,7 +65,10 @@ fn line(body: &str) -> String {
 mod tests {
     use clap::Parser;
     use taskwork::Health;
-    use tokio::net::TcpListener;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::{TcpListener, TcpSocket},
+    };
 
     use super::*;
     use crate::web::{Pages, serve};
@@ -76,10 +79,13 @@ mod tests {
         arguments: Arguments,
     }
 
+    /// A time within which whoever answers at all does so, on a machine that has other things to do.
+    const PATIENCE: &str = "60";
+
     /// Asks whatever is served on a port of this machine, and returns the exit code and what is said.
-    fn asked(at: SocketAddr, more: &[&str]) -> (u8, String) {
+    fn asked(at: SocketAddr, timeout: &str, more: &[&str]) -> (u8, String) {
         let at = at.to_string();
-        let line = [&["health", "--at", &at, "--timeout", "0.5"], more].concat();
+        let line = [&["health", "--at", &at, "--timeout", timeout], more].concat();
         let Line { arguments } = Line::try_parse_from(line).unwrap();
         match run(&arguments) {
             Ok(_) => (0, String::new()),
@@ -109,14 +115,16 @@ mod tests {
         let at = served(|listener| async {
             serve(listener, Pages::of_node(Health::default)).await;
         });
-        assert_eq!(asked(at, &[]), (0, String::new()));
-        assert_eq!(asked(at, &["--ready"]), (1, "the node is no member of the cluster".to_owned()));
+        assert_eq!(asked(at, PATIENCE, &[]), (0, String::new()));
+        assert_eq!(asked(at, PATIENCE, &["--ready"]), (1, "the node is no member of the cluster".to_owned()));
     }
 
     #[test]
     fn what_does_not_answer_or_is_no_node_is_told_apart() {
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let (code, said) = asked(nobody, &[]);
+        // Held without being listened at, so that nobody else gets it.
+        let held = TcpSocket::new_v4().unwrap();
+        held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (code, said) = asked(held.local_addr().unwrap(), PATIENCE, &[]);
         assert!(code == 3 && said.contains("node --health"), "{code}: {said}");
 
         let hangs = served(|listener| async move {
@@ -125,17 +133,21 @@ mod tests {
                 open.push(connection);
             }
         });
-        let (code, said) = asked(hangs, &[]);
+        let (code, said) = asked(hangs, "0.5", &[]);
         assert!(code == 3 && said.contains("does not answer"), "{code}: {said}");
 
         // The dashboard of something else has got the port.
         let other = served(|listener| async move {
-            use tokio::io::AsyncWriteExt as _;
             while let Ok((mut stream, _)) = listener.accept().await {
-                let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
+                // A connection that is closed before the request was read is reset, and the answer may be lost with it.
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    request.push(stream.read_u8().await.unwrap());
+                }
+                stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await.unwrap();
             }
         });
-        let (code, said) = asked(other, &[]);
+        let (code, said) = asked(other, PATIENCE, &[]);
         assert!(code == 3 && said.contains("is no node"), "{code}: {said}");
     }
 

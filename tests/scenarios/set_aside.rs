@@ -17,7 +17,12 @@ use taskwork_tests::{
 use zk_server::Setup;
 
 const DEPTH: u32 = 13;
-const NODE: [&str; 4] = ["--workers", "2", "--zk-session-timeout", "2"];
+/// The session of a node of which nothing but a panic is a loss, in seconds: whoever is stopped for a while, with its
+/// machine, is not lost, which would count against the tasks that it has.
+const PATIENT: &str = "20";
+/// The same where processes die, of which others hear when the session is over. Longer than a machine that has other
+/// things to do stands still.
+const HASTY: &str = "4";
 /// The number of nodes in a row that a task may take with it.
 const DEATHS: u64 = 3;
 /// The maximum number of nodes that are lost. The first ones may find the deadly state in a task that was split
@@ -30,15 +35,17 @@ const PATIENCE: Duration = Duration::from_secs(240);
 struct Stage {
     cluster: Cluster,
     file: PathBuf,
+    node: [&'static str; 4],
 }
 
 impl Stage {
-    fn new(nodes: usize) -> Self {
+    fn new(nodes: usize, session: &'static str) -> Self {
+        let node = ["--workers", "2", "--zk-session-timeout", session];
         let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
-        cluster.start_nodes("tree", nodes, &NODE).unwrap();
+        cluster.start_nodes("tree", nodes, &node).unwrap();
         let file = cluster.folder().join("deadly");
         fs::write(&file, "").unwrap();
-        Self { cluster, file }
+        Self { cluster, file, node }
     }
 
     /// Submits the job and waits for its end, with new nodes for those that have died.
@@ -60,7 +67,7 @@ impl Stage {
             self.cluster.nodes.iter_mut().filter_map(|node| node.has_ended().ok()).filter(|&dead| dead);
         let (dead, nodes) = (dead.count(), self.cluster.nodes.len());
         for _ in nodes..2 + dead {
-            self.cluster.start_node("tree", &NODE).unwrap();
+            self.cluster.start_node("tree", &self.node).unwrap();
         }
     }
 
@@ -121,7 +128,7 @@ fn events(job: &Value, kind: &str) -> usize {
 
 #[test]
 fn a_task_that_panics_is_set_aside_and_costs_no_process() {
-    let mut stage = Stage::new(2);
+    let mut stage = Stage::new(2, PATIENT);
     let said = stage.submit(&[]);
     let task = is_incomplete(&stage, &said);
     assert!(task["reason"].as_str().unwrap().ends_with("is deadly"), "{task}");
@@ -135,7 +142,7 @@ fn a_task_that_panics_is_set_aside_and_costs_no_process() {
 
 #[test]
 fn a_task_that_takes_its_process_with_it_is_set_aside_after_three() {
-    let mut stage = Stage::new(2);
+    let mut stage = Stage::new(2, HASTY);
     let said = stage.submit(&["--aborts"]);
     let task = is_incomplete(&stage, &said);
     assert_eq!(task["reason"], "");
@@ -146,7 +153,7 @@ fn a_task_that_takes_its_process_with_it_is_set_aside_after_three() {
 
 #[test]
 fn what_was_not_set_aside_cannot_be_tried_again() {
-    let stage = Stage::new(1);
+    let stage = Stage::new(1, PATIENT);
     fs::remove_file(&stage.file).unwrap();
     let said = stage.cluster.run("tree", &["submit", "6", "--wait"]).unwrap();
     assert_eq!(said.code, 0, "{}", said.err);

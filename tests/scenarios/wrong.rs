@@ -2,14 +2,13 @@
 //! too large. Each says what happened and what to do, with the right exit code, and takes nothing else down
 //! with it.
 
-use std::{
-    fs, net::TcpListener, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command, sync::Arc,
-};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command, sync::Arc};
 
 use taskwork_tests::{
     cluster::{Cluster, CommandOutput, program},
     tree::Tree,
 };
+use tokio::net::TcpSocket;
 use zk::{
     ClusterPaths, Connect, CreateMode, Credentials, Error, Store,
     membership::{self, Member},
@@ -42,7 +41,9 @@ fn wrong_addresses_and_names() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     let hosts = cluster.servers.hosts();
     // A port that nobody listens at, held so that nobody will.
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = held.local_addr().unwrap().to_string();
     let quick = ["--zk-connect-timeout", "1"];
     for command in [&["status"][..], &["nodes"], &["drain", "n"], &["job", "3"]] {
         let said = cluster.run("taskwork", &[command, &["--zk", &nobody], &quick].concat()).unwrap();
