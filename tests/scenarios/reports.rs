@@ -11,6 +11,9 @@ use serde_json::Value;
 use taskwork_tests::cluster::{Cluster, CommandOutput, Running, SOON};
 use zk_server::Setup;
 
+/// How long a job may take on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(240);
+
 /// What a record has when a second has passed.
 const TICK: &str = "\"what\":\"tick\"";
 
@@ -116,7 +119,7 @@ fn a_job_is_reported_whole_though_its_observer_was_killed() {
         thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(cluster.run("taskwork", &["resume", "0"]).unwrap().code, 0);
-    assert_eq!(job.end().unwrap().code, 0);
+    assert_eq!(job.end_within(PATIENCE).unwrap().code, 0);
     wait_for_record(&mut second, &folder, "\\\"state\\\":\\\"done\\\"", 4);
     drop(second);
 

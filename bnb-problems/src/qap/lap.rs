@@ -1,141 +1,242 @@
 //! Small assignment problems, of which very many are solved: in place, in one table, by shortest augmenting
 //! paths from what is already cheapest (R. Jonker and A. Volgenant, 1987).
+//!
+//! The costs of a row are in blocks; what fills up the last one is not allowed. The loops are over blocks, without
+//! branches, so that the compiler makes vector instructions of them.
+
+use std::array;
 
 /// The cost of a choice that is not allowed, and of any that is as high.
 pub(super) const FORBIDDEN: i32 = 1 << 29;
+/// Greater than any cost.
+const FAR: i32 = i32::MAX;
 
-const NONE: usize = usize::MAX;
+/// The number of costs that are computed at once: as many as a vector register of any x86-64 processor holds.
+pub(super) const LANES: usize = 4;
+/// Costs that are computed at once.
+pub(super) type Block = [i32; LANES];
+/// A block of what is not allowed.
+pub(super) const NOTHING: Block = [FORBIDDEN; LANES];
+
+/// The maximum number of blocks in a row.
+pub(super) const WIDTH_MAX: usize = 5;
+/// The maximum number of rows and columns.
+pub(super) const SIZE_MAX: usize = WIDTH_MAX * LANES;
+const NONE: u8 = u8::MAX;
+
+/// Returns the number of blocks in a row of so many costs.
+pub(super) fn width(size: usize) -> usize {
+    size.div_ceil(LANES).max(1)
+}
+
+/// Returns each cost with more added, if it is allowed.
+pub(super) fn plus(costs: Block, more: Block) -> Block {
+    array::from_fn(|k| {
+        let sum = costs[k] + more[k];
+        let sum = if sum < FORBIDDEN { sum } else { FORBIDDEN };
+        if costs[k] < FORBIDDEN { sum } else { FORBIDDEN }
+    })
+}
+
+/// Returns each cost less a part of it, if it is allowed.
+fn minus(costs: Block, parts: Block) -> Block {
+    plus(costs, parts.map(|part| -part))
+}
+
+fn min(a: Block, b: Block) -> Block {
+    array::from_fn(|k| if a[k] < b[k] { a[k] } else { b[k] })
+}
+
+fn least(costs: &[Block]) -> i32 {
+    costs.iter().fold([FAR; LANES], |least, &costs| min(costs, least)).into_iter().fold(FAR, i32::min)
+}
+
+/// Returns a bit for each of these costs that is the given one.
+fn equal(costs: &[Block], cost: i32) -> u32 {
+    let mut found = [0; LANES];
+    for (number, &block) in costs.iter().enumerate() {
+        let bits: Block = array::from_fn(|k| 1 << (number * LANES + k));
+        let here: Block = array::from_fn(|k| if block[k] == cost { bits[k] } else { 0 });
+        found = array::from_fn(|k| found[k] | here[k]);
+    }
+    found.into_iter().fold(0, |all, bits| all | bits.cast_unsigned())
+}
 
 /// An assignment problem, and room to solve it.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     size: usize,
+    /// The number of blocks in a row.
+    width: usize,
     /// Row by row; once solved, the reduced costs, which are not negative.
-    pub(super) costs: Vec<i32>,
-    rows: Vec<i64>,
-    columns: Vec<i64>,
-    column_of: Vec<usize>,
-    row_of: Vec<usize>,
-    distances: Vec<i64>,
-    before: Vec<usize>,
-    done: Vec<bool>,
+    costs: Vec<Block>,
+    /// The row of each column, and the column of each row.
+    row_of: [u8; SIZE_MAX],
+    column_of: [u8; SIZE_MAX],
+}
+
+/// What the costs in a table were reduced by since all rows and columns were.
+struct Potentials<const W: usize> {
+    rows: [i32; SIZE_MAX],
+    columns: [Block; W],
 }
 
 impl Table {
-    /// Starts a problem of this size; its costs are then to be added row by row.
-    pub(super) fn reset(&mut self, size: usize) {
-        self.size = size;
-        self.costs.clear();
-        for potentials in [&mut self.rows, &mut self.columns] {
-            potentials.clear();
-            potentials.resize(size, 0);
-        }
-        for partners in [&mut self.column_of, &mut self.row_of] {
-            partners.clear();
-            partners.resize(size, NONE);
-        }
-        self.before.resize(size, NONE);
-        self.distances.resize(size, 0);
-        self.done.resize(size, false);
+    /// Starts a problem of this size, with so many blocks in a row, whose costs are then all to be set.
+    ///
+    /// # Panics
+    /// If there are more rows than blocks are for.
+    pub(super) fn reset(&mut self, size: usize, width: usize) {
+        assert!(size <= width * LANES && width <= WIDTH_MAX, "{size} rows are too many");
+        (self.size, self.width) = (size, width);
+        self.costs.resize(size * width, NOTHING);
+    }
+
+    /// Returns the costs of each row. `W` is the number of blocks in a row.
+    pub(super) fn lines<const W: usize>(&self) -> &[[Block; W]] {
+        self.costs.as_chunks().0
+    }
+
+    /// Returns the costs of each row, to be changed; what fills up the last block is not to be allowed.
+    pub(super) fn lines_mut<const W: usize>(&mut self) -> &mut [[Block; W]] {
+        self.costs.as_chunks_mut().0
     }
 
     /// Returns the least cost, and leaves the reduced costs in the table. Returns `None` if nothing is
     /// allowed.
     pub(super) fn solve(&mut self) -> Option<i64> {
-        self.reduce()?;
+        // With the number of blocks known, the loops over a row are unrolled.
+        match self.width {
+            1 => self.solve_in::<1>(),
+            2 => self.solve_in::<2>(),
+            3 => self.solve_in::<3>(),
+            4 => self.solve_in::<4>(),
+            _ => self.solve_in::<WIDTH_MAX>(),
+        }
+    }
+
+    fn solve_in<const W: usize>(&mut self) -> Option<i64> {
+        let reduced = self.reduce::<W>()?;
+        let mut potentials = Potentials { rows: [0; SIZE_MAX], columns: [[0; LANES]; W] };
+        let mut more = 0;
         for row in 0..self.size {
             if self.column_of[row] == NONE {
-                self.augment(row)?;
-            }
-        }
-        let total = self.rows.iter().sum::<i64>() + self.columns.iter().sum::<i64>();
-        for (costs, row) in self.costs.chunks_exact_mut(self.size.max(1)).zip(&self.rows) {
-            for (cost, column) in costs.iter_mut().zip(&self.columns) {
-                if *cost < FORBIDDEN {
-                    // What costs more than everything together is not allowed either.
-                    *cost = i32::try_from(i64::from(*cost) - row - column)
-                        .map_or(FORBIDDEN, |cost| cost.min(FORBIDDEN));
+                more += i64::from(self.augment(row, &mut potentials)?);
+                // Otherwise the potentials could become too large.
+                if more >= i64::from(FORBIDDEN) {
+                    return None;
                 }
             }
         }
-        Some(total)
+        if more > 0 {
+            for (line, &row) in self.lines_mut::<W>().iter_mut().zip(&potentials.rows) {
+                for (costs, columns) in line.iter_mut().zip(&potentials.columns) {
+                    *costs = minus(*costs, columns.map(|column| row + column));
+                }
+            }
+        }
+        Some(reduced + more)
     }
 
-    /// Takes the least cost of each row, then of each column, and assigns what costs no more.
-    fn reduce(&mut self) -> Option<()> {
-        let Self { size, costs, rows, columns, column_of, row_of, .. } = self;
-        columns.fill(i64::MAX);
-        for (costs, least) in costs.chunks_exact((*size).max(1)).zip(rows.iter_mut()) {
-            let cost = costs.iter().copied().min().filter(|&cost| cost < FORBIDDEN)?;
-            *least = i64::from(cost);
-            for (&cost, least_here) in costs.iter().zip(columns.iter_mut()) {
-                if cost < FORBIDDEN {
-                    *least_here = (*least_here).min(i64::from(cost) - *least);
-                }
-            }
-        }
-        if columns.contains(&i64::MAX) {
-            return None;
-        }
-        for (row, costs) in costs.chunks_exact((*size).max(1)).enumerate() {
-            let tight = |&column: &usize| {
-                row_of[column] == NONE && i64::from(costs[column]) == rows[row] + columns[column]
-            };
-            if let Some(column) = (0..*size).find(tight) {
-                (column_of[row], row_of[column]) = (column, row);
-            }
-        }
-        Some(())
-    }
-
-    /// Assigns one more row, by the shortest path over rows that are assigned.
-    fn augment(&mut self, row: usize) -> Option<()> {
-        let size = self.size;
-        self.distances.fill(i64::MAX);
-        self.done.fill(false);
-        let (mut here, mut reached, mut from) = (row, 0, NONE);
-        let end = loop {
-            let costs = &self.costs[here * size..][..size];
-            let shift = reached - self.rows[here];
-            let (mut nearest, mut near) = (NONE, i64::MAX);
-            for (column, &cost) in costs.iter().enumerate() {
-                if self.done[column] {
-                    continue;
-                }
-                if cost < FORBIDDEN {
-                    let distance = shift + i64::from(cost) - self.columns[column];
-                    if distance < self.distances[column] {
-                        (self.distances[column], self.before[column]) = (distance, from);
-                    }
-                }
-                if self.distances[column] < near {
-                    (nearest, near) = (column, self.distances[column]);
-                }
-            }
-            if nearest == NONE {
+    /// Takes the least cost of each row, then of each column, and assigns what costs no more. Returns the sum of what
+    /// was taken.
+    fn reduce<const W: usize>(&mut self) -> Option<i64> {
+        let mut columns = [NOTHING; W];
+        let mut taken = 0;
+        let lines = self.costs.as_chunks_mut::<W>().0;
+        for line in lines.iter_mut() {
+            let least = least(line);
+            if least >= FORBIDDEN {
                 return None;
             }
-            (self.done[nearest], reached) = (true, near);
-            if self.row_of[nearest] == NONE {
-                break nearest;
+            taken += i64::from(least);
+            for (costs, columns) in line.iter_mut().zip(&mut columns) {
+                *costs = minus(*costs, [least; LANES]);
+                *columns = min(*costs, *columns);
             }
-            (here, from) = (self.row_of[nearest], nearest);
+        }
+        let in_use = &columns.as_flattened()[..self.size];
+        if in_use.contains(&FORBIDDEN) {
+            return None;
+        }
+        taken += in_use.iter().map(|&least| i64::from(least)).sum::<i64>();
+        (self.row_of, self.column_of) = ([NONE; SIZE_MAX], [NONE; SIZE_MAX]);
+        let mut assigned = 0;
+        for (row, line) in lines.iter_mut().enumerate() {
+            for (costs, columns) in line.iter_mut().zip(&columns) {
+                *costs = minus(*costs, *columns);
+            }
+            let free = equal(line, 0) & !assigned;
+            if free != 0 {
+                let column = free.trailing_zeros();
+                assigned |= 1 << column;
+                (self.row_of[column as usize], self.column_of[row]) = (small(row), small(column as usize));
+            }
+        }
+        Some(taken)
+    }
+
+    /// Assigns one more row, by the shortest path over rows that are assigned, and returns its length.
+    fn augment<const W: usize>(&mut self, row: usize, potentials: &mut Potentials<W>) -> Option<i32> {
+        let lines = self.lines::<W>();
+        let mut distances = [[FAR; LANES]; W];
+        let mut before = [[i32::from(NONE); LANES]; W];
+        // All bits of the distances of these columns, which do not change any more.
+        let mut done = [[0; LANES]; W];
+        let (mut here, mut reached, mut from) = (row, 0, NONE);
+        let end = loop {
+            let shift = reached - potentials.rows[here];
+            let from_here = lines[here].iter().zip(&potentials.columns);
+            for (((costs, columns), distances), before) in from_here.zip(&mut distances).zip(&mut before) {
+                let (known, of_known) = (*distances, *before);
+                let new: Block = array::from_fn(|k| {
+                    let distance = costs[k] + shift - columns[k];
+                    if costs[k] < FORBIDDEN { distance } else { FAR }
+                });
+                *before = array::from_fn(|k| if new[k] < known[k] { i32::from(from) } else { of_known[k] });
+                *distances = min(new, known);
+            }
+            let mut open = distances;
+            for (open, done) in open.iter_mut().zip(&done) {
+                *open = array::from_fn(|k| open[k] | done[k]);
+            }
+            reached = least(&open);
+            if reached >= FORBIDDEN {
+                return None;
+            }
+            let column = equal(&open, reached).trailing_zeros() as usize;
+            done.as_flattened_mut()[column] = FAR;
+            if self.row_of[column] == NONE {
+                break column;
+            }
+            (here, from) = (self.row_of[column].into(), small(column));
         };
-        self.rows[row] += reached;
-        for column in (0..size).filter(|&column| self.done[column] && column != end) {
-            let slack = reached - self.distances[column];
-            self.columns[column] -= slack;
-            self.rows[self.row_of[column]] += slack;
+        if reached > 0 {
+            potentials.rows[row] += reached;
+            let (columns, done) = (potentials.columns.as_flattened_mut(), done.as_flattened());
+            for (column, &distance) in distances.as_flattened().iter().enumerate() {
+                if done[column] != 0 && column != end {
+                    let slack = reached - distance;
+                    columns[column] -= slack;
+                    potentials.rows[usize::from(self.row_of[column])] += slack;
+                }
+            }
         }
         let mut column = end;
         loop {
-            let previous = self.before[column];
-            let taker = if previous == NONE { row } else { self.row_of[previous] };
-            (self.row_of[column], self.column_of[taker]) = (taker, column);
-            if previous == NONE {
-                return Some(());
+            let previous = before.as_flattened()[column];
+            let is_first = previous == i32::from(NONE);
+            let previous = usize::try_from(previous).unwrap_or(0);
+            let taker = if is_first { row } else { self.row_of[previous].into() };
+            (self.row_of[column], self.column_of[taker]) = (small(taker), small(column));
+            if is_first {
+                return Some(reached);
             }
             column = previous;
         }
     }
+}
+
+fn small(index: usize) -> u8 {
+    u8::try_from(index).unwrap_or(NONE)
 }

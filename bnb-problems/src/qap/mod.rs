@@ -45,7 +45,7 @@ pub struct Qap {
 }
 
 /// The maximum number of facilities left for the better bound.
-const DUAL_MAX: usize = 20;
+const DUAL_MAX: usize = lap::SIZE_MAX;
 /// The maximum cost of a solution for the better bound, scaled.
 const COST_MAX: i64 = 1 << 27;
 const SCALE_MAX: i64 = 512;
@@ -165,7 +165,7 @@ impl Problem for Qap {
         }
         let of = |all: &[u8]| -> Vec<usize> { all.iter().map(|&one| one.into()).collect() };
         let (facilities, places) = (of(&dual.facilities), of(&dual.places));
-        let lows: Vec<i64> = dual.own.iter().map(|&own| dual.bound + i64::from(own)).collect();
+        let lows = dual.lows();
         placing.next = placing.choose(self, &facilities, &places, &lows, limit).map(|mut next| {
             next.others.iter_mut().for_each(|(low, _)| *low = unscaled(*low).max(bound));
             next

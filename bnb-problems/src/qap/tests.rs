@@ -8,7 +8,11 @@
     reason = "small numbers in tests"
 )]
 
-use bnb_framework::{Best, Children, Collect, Problem, Solver, Tolerance, Tree, sequential};
+use bnb_framework::{
+    Best, Children, Collect, Problem, Solver, Tolerance, Tree,
+    assignment::{Assignment, FORBIDDEN},
+    sequential,
+};
 use proptest::prelude::*;
 
 use super::{Placing, Qap, lap, symmetry::Symmetry};
@@ -142,21 +146,47 @@ proptest! {
     }
 
     #[test]
-    fn reduced_costs_prove_an_assignment(size in 1_usize..6, costs in prop::collection::vec(
-        prop_oneof![5 => -20_i32..50, 1 => Just(lap::FORBIDDEN)], 25))
+    fn reduced_costs_prove_an_assignment(size in 1_usize..7, costs in prop::collection::vec(
+        prop_oneof![5 => -20_i32..50, 1 => Just(lap::FORBIDDEN)], 36))
     {
         let costs = &costs[..size * size];
-        let mut table = lap::Table::default();
-        table.reset(size);
-        table.costs.extend_from_slice(costs);
+        let mut table = table_of(costs, size);
         let total = table.solve();
+        let lines = table.lines::<1>().as_flattened().as_flattened().chunks_exact(lap::width(size) * lap::LANES);
+        let (reduced, beyond): (Vec<&[i32]>, Vec<&[i32]>) = lines.map(|line| line.split_at(size)).unzip();
+        let (reduced, beyond) = (reduced.concat(), beyond.concat());
         let allowed = |one: usize| costs[one] < lap::FORBIDDEN;
         prop_assert_eq!(total, cheapest(costs, size, 0, 0));
         if total.is_some() {
             // Without negative costs, the cheapest assignment of what is left costs nothing.
-            prop_assert!((0..size * size).all(|one| allowed(one) == (table.costs[one] < lap::FORBIDDEN)));
-            prop_assert!(table.costs.iter().all(|&cost| cost >= 0));
-            prop_assert_eq!(cheapest(&table.costs, size, 0, 0), Some(0));
+            prop_assert!((0..size * size).all(|one| allowed(one) == (reduced[one] < lap::FORBIDDEN)));
+            prop_assert!(reduced.iter().all(|&cost| cost >= 0));
+            prop_assert_eq!(cheapest(&reduced, size, 0, 0), Some(0));
+            prop_assert!(beyond.iter().all(|&cost| cost == lap::FORBIDDEN));
+        }
+    }
+
+    /// Of all sizes, with costs of all that are possible.
+    #[test]
+    fn large_assignments_cost_what_another_algorithm_finds(
+        size in 1_usize..=lap::SIZE_MAX,
+        costs in prop::sample::select(vec![2, 50, 1 << 28, lap::FORBIDDEN - 1]).prop_flat_map(|most| {
+            let cost = prop_oneof![7 => 0..=most, 1 => Just(lap::FORBIDDEN)];
+            prop::collection::vec(cost, lap::SIZE_MAX * lap::SIZE_MAX)
+        }),
+    ) {
+        let costs = &costs[..size * size];
+        let mut table = table_of(costs, size);
+        let total = table.solve();
+        let mut other = Assignment::new(size);
+        let cost = |row: usize, column: usize| match costs[row * size + column] {
+            lap::FORBIDDEN => FORBIDDEN,
+            cost => i64::from(cost),
+        };
+        let expected = other.solve(cost);
+        // What adds up to as much as what is not allowed may be found not to be allowed.
+        if total.is_some() || expected.is_some_and(|cost| cost < i64::from(lap::FORBIDDEN)) {
+            prop_assert_eq!(total, expected);
         }
     }
 
@@ -189,6 +219,18 @@ proptest! {
         let (cost, places) = qap.walked(seed, &|| { calls.set(calls.get() + 1); calls.get() > steps });
         prop_assert_eq!(qap.cost(&places), cost);
     }
+}
+
+/// Returns an assignment problem with these costs.
+fn table_of(costs: &[i32], size: usize) -> lap::Table {
+    let mut table = lap::Table::default();
+    table.reset(size, lap::width(size));
+    let width = lap::width(size) * lap::LANES;
+    let lines = table.lines_mut::<1>().as_flattened_mut().as_flattened_mut().chunks_exact_mut(width);
+    for (line, costs) in lines.zip(costs.chunks_exact(size)) {
+        line[..size].copy_from_slice(costs);
+    }
+    table
 }
 
 fn cheapest(costs: &[i32], size: usize, row: usize, taken: u32) -> Option<i64> {

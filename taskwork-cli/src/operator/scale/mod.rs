@@ -248,17 +248,18 @@ async fn terms(
 ) -> Result<(), Failure> {
     let until = arguments.once.then(|| Instant::now() + patience);
     let name = format!("{} process {} {}", host(), std::process::id(), random());
+    // Between two terms ZooKeeper may be away for as long as during one.
+    let client = controller.client.with_patience(arguments.once.then_some(patience));
     loop {
         let (mut office, state) = if arguments.dry_run {
-            let said = controller.client.scaling_said().await?;
+            let said = client.scaling_said().await?;
             (None, said.map(|said| said.state).filter(|state| !state.is_empty()))
         } else {
             let (office, state) = take(controller, &name, until).await?;
             (Some(office), state)
         };
         let memory = recall(state.as_deref(), &controller.goals, random)?;
-        let said =
-            controller.client.scaling_said().await?.map(|said| Said::read(&said.said)).unwrap_or_default();
+        let said = client.scaling_said().await?.map(|said| Said::read(&said.said)).unwrap_or_default();
         let mut mind = Mind::new(controller, memory, state.unwrap_or_default(), said);
         loop {
             let outcome = controller.round(&mut mind, office.as_mut()).await;
