@@ -139,7 +139,7 @@ impl Dual {
             costs
                 .iter_mut()
                 .zip(each)
-                .for_each(|(to, (own, with))| *to = array::from_fn(|k| sum(own[k], with[k])));
+                .for_each(|(to, (own, with))| *to = array::from_fn(|lane| sum(own[lane], with[lane])));
             push_without(&mut own, &costs, n, column);
             for l in others(column) {
                 let lines = of_choice(k, l).chunks_exact(width).enumerate();
@@ -252,13 +252,14 @@ impl Dual {
             let pairs = &self.pairs.as_chunks::<W>().0[pairs_at + k];
             for block in 0..W {
                 let (pairs, own, shares) = (pairs[block], own[k][block], shares[k][block]);
-                let pairs: Block = array::from_fn(|k| if own[k] < FORBIDDEN { pairs[k] } else { FORBIDDEN });
+                let pairs: Block =
+                    array::from_fn(|lane| if own[lane] < FORBIDDEN { pairs[lane] } else { FORBIDDEN });
                 (line[block], left[k][block]) = if is_later {
                     // Nothing was taken from these pairs in this round, and nothing added.
                     let both = plus(pairs, shares.map(|other| share + other));
-                    let half: Block = array::from_fn(|k| if both[k] > 0 { both[k] >> 1 } else { 0 });
-                    let half = array::from_fn(|k| if both[k] < FORBIDDEN { half[k] } else { 0 });
-                    (array::from_fn(|k| both[k] - half[k]), half)
+                    let half: Block = array::from_fn(|lane| if both[lane] > 0 { both[lane] >> 1 } else { 0 });
+                    let half = array::from_fn(|lane| if both[lane] < FORBIDDEN { half[lane] } else { 0 });
+                    (array::from_fn(|lane| both[lane] - half[lane]), half)
                 } else {
                     (pairs, Block::default())
                 };
@@ -274,7 +275,8 @@ impl Dual {
             costs[n - 1] = costs[column];
             for block in 0..W {
                 let (all, own) = (plus(line[block], left[k][block]), own[k][block]);
-                line[block] = array::from_fn(|k| if all[k] + own[k] < limit { all[k] } else { FORBIDDEN });
+                line[block] =
+                    array::from_fn(|lane| if all[lane] + own[lane] < limit { all[lane] } else { FORBIDDEN });
             }
             let pairs = self.pairs.as_chunks_mut::<W>().0;
             pairs[pairs_at + k] = *line;

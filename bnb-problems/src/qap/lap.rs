@@ -31,10 +31,10 @@ pub(super) fn width(size: usize) -> usize {
 
 /// Returns each cost with more added, if it is allowed.
 pub(super) fn plus(costs: Block, more: Block) -> Block {
-    array::from_fn(|k| {
-        let sum = costs[k] + more[k];
+    array::from_fn(|lane| {
+        let sum = costs[lane] + more[lane];
         let sum = if sum < FORBIDDEN { sum } else { FORBIDDEN };
-        if costs[k] < FORBIDDEN { sum } else { FORBIDDEN }
+        if costs[lane] < FORBIDDEN { sum } else { FORBIDDEN }
     })
 }
 
@@ -44,7 +44,7 @@ fn minus(costs: Block, parts: Block) -> Block {
 }
 
 fn min(a: Block, b: Block) -> Block {
-    array::from_fn(|k| if a[k] < b[k] { a[k] } else { b[k] })
+    array::from_fn(|lane| if a[lane] < b[lane] { a[lane] } else { b[lane] })
 }
 
 fn least(costs: &[Block]) -> i32 {
@@ -55,9 +55,9 @@ fn least(costs: &[Block]) -> i32 {
 fn equal(costs: &[Block], cost: i32) -> u32 {
     let mut found = [0; LANES];
     for (number, &block) in costs.iter().enumerate() {
-        let bits: Block = array::from_fn(|k| 1 << (number * LANES + k));
-        let here: Block = array::from_fn(|k| if block[k] == cost { bits[k] } else { 0 });
-        found = array::from_fn(|k| found[k] | here[k]);
+        let bits: Block = array::from_fn(|lane| 1 << (number * LANES + lane));
+        let here: Block = array::from_fn(|lane| if block[lane] == cost { bits[lane] } else { 0 });
+        found = array::from_fn(|lane| found[lane] | here[lane]);
     }
     found.into_iter().fold(0, |all, bits| all | bits.cast_unsigned())
 }
@@ -189,16 +189,19 @@ impl Table {
             let from_here = lines[here].iter().zip(&potentials.columns);
             for (((costs, columns), distances), before) in from_here.zip(&mut distances).zip(&mut before) {
                 let (known, of_known) = (*distances, *before);
-                let new: Block = array::from_fn(|k| {
-                    let distance = costs[k] + shift - columns[k];
-                    if costs[k] < FORBIDDEN { distance } else { FAR }
+                let new: Block = array::from_fn(|lane| {
+                    let distance = costs[lane] + shift - columns[lane];
+                    if costs[lane] < FORBIDDEN { distance } else { FAR }
                 });
-                *before = array::from_fn(|k| if new[k] < known[k] { i32::from(from) } else { of_known[k] });
+                *before =
+                    array::from_fn(
+                        |lane| if new[lane] < known[lane] { i32::from(from) } else { of_known[lane] },
+                    );
                 *distances = min(new, known);
             }
             let mut open = distances;
             for (open, done) in open.iter_mut().zip(&done) {
-                *open = array::from_fn(|k| open[k] | done[k]);
+                *open = array::from_fn(|lane| open[lane] | done[lane]);
             }
             reached = least(&open);
             if reached >= FORBIDDEN {

@@ -152,9 +152,7 @@ proptest! {
         let costs = &costs[..size * size];
         let mut table = table_of(costs, size);
         let total = table.solve();
-        let lines = table.lines::<1>().as_flattened().as_flattened().chunks_exact(lap::width(size) * lap::LANES);
-        let (reduced, beyond): (Vec<&[i32]>, Vec<&[i32]>) = lines.map(|line| line.split_at(size)).unzip();
-        let (reduced, beyond) = (reduced.concat(), beyond.concat());
+        let (reduced, beyond) = reduced(&table, size);
         let allowed = |one: usize| costs[one] < lap::FORBIDDEN;
         prop_assert_eq!(total, cheapest(costs, size, 0, 0));
         if total.is_some() {
@@ -178,15 +176,19 @@ proptest! {
         let costs = &costs[..size * size];
         let mut table = table_of(costs, size);
         let total = table.solve();
-        let mut other = Assignment::new(size);
-        let cost = |row: usize, column: usize| match costs[row * size + column] {
-            lap::FORBIDDEN => FORBIDDEN,
-            cost => i64::from(cost),
+        let least = |costs: &[i32]| {
+            Assignment::new(size).solve(|row, column| match costs[row * size + column] {
+                lap::FORBIDDEN => FORBIDDEN,
+                cost => i64::from(cost),
+            })
         };
-        let expected = other.solve(cost);
+        let expected = least(costs);
         // What adds up to as much as what is not allowed may be found not to be allowed.
         if total.is_some() || expected.is_some_and(|cost| cost < i64::from(lap::FORBIDDEN)) {
             prop_assert_eq!(total, expected);
+            let (reduced, _) = reduced(&table, size);
+            prop_assert!(reduced.iter().all(|&cost| cost >= 0));
+            prop_assert_eq!(least(&reduced), Some(0));
         }
     }
 
@@ -221,6 +223,43 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// In instances of every size up to the largest for which the better bound is computed.
+    #[test]
+    fn what_leads_to_a_solution_below_the_limit_is_never_left_out(
+        (qap, places) in (7_usize..=lap::SIZE_MAX).prop_flat_map(|size| {
+            let qap = (matrix(size), matrix(size)).prop_map(move |(flows, distances)| {
+                Qap::new(size, flows, distances).without_symmetry()
+            });
+            (qap, Just((0..size).collect::<Vec<usize>>()).prop_shuffle())
+        }),
+        improves: bool,
+        beside in prop::option::of(1_i64..9),
+    ) {
+        let calls = std::cell::Cell::new(0);
+        let stops = || calls.replace(calls.get() + 1) > 60;
+        let better = if improves { qap.improve(&places, 1, &stops) } else { None };
+        let places = better.unwrap_or(places);
+        let cost = qap.cost(&places);
+        let limit = beside.map(|beside| cost + beside);
+        let leads = |state: &Placing| state.placed().all(|(facility, place)| places[facility] == place);
+        let mut state = qap.root();
+        while state.placed < qap.size {
+            let bound = qap.bound(&mut state, limit).unwrap();
+            prop_assert!(bound <= cost, "{bound} above {cost}: {state:?}");
+            let mut next = qap.branch(&mut state);
+            let children = std::iter::from_fn(|| Children::next(&mut next, &qap, &state));
+            let child = children.into_iter().find(leads);
+            prop_assert!(child.is_some(), "nothing leads to {places:?}");
+            state = child.unwrap();
+            prop_assert!(state.low <= cost, "{} above {cost}: {state:?}", state.low);
+        }
+        prop_assert_eq!(qap.leaf(&state), Some(cost));
+    }
+}
+
 /// Returns an assignment problem with these costs.
 fn table_of(costs: &[i32], size: usize) -> lap::Table {
     let mut table = lap::Table::default();
@@ -231,6 +270,14 @@ fn table_of(costs: &[i32], size: usize) -> lap::Table {
         line[..size].copy_from_slice(costs);
     }
     table
+}
+
+/// Returns the costs in a table, and what fills up its rows.
+fn reduced(table: &lap::Table, size: usize) -> (Vec<i32>, Vec<i32>) {
+    let width = lap::width(size) * lap::LANES;
+    let rows = table.lines::<1>().as_flattened().as_flattened().chunks_exact(width);
+    let (costs, beyond): (Vec<&[i32]>, Vec<&[i32]>) = rows.map(|row| row.split_at(size)).unzip();
+    (costs.concat(), beyond.concat())
 }
 
 fn cheapest(costs: &[i32], size: usize, row: usize, taken: u32) -> Option<i64> {
