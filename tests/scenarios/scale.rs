@@ -198,27 +198,22 @@ fn while_zookeeper_is_away_a_controller_changes_nothing() {
     let controller = stage.controller("3", "3");
     stage.has(3, &controller);
     let before = stage.machines.processes();
+    let since = controller.errors().len();
     stage.cluster.servers.kill(0).unwrap();
     // Between two rounds, or when it was about to write what it does: then it does not know whether it holds the
     // office, and takes it again.
     let notices = ["nothing is changed meanwhile", "what is to be done was not written"];
     stage.wait_until("it notices", &controller, |_| {
-        let said = controller.errors();
+        let said = &controller.errors()[since..];
         notices.iter().any(|notice| said.contains(notice))
     });
-    let loses_office = controller.errors().contains(notices[1]);
+    let loses_office = controller.errors()[since..].contains(notices[1]);
     // Longer than its session and those of the nodes.
     thread::sleep(Duration::from_secs(6));
     stage.cluster.servers.revive(0).unwrap();
     stage.cluster.servers.wait_until_serving(0).unwrap();
-    stage.wait_until("it goes on", &controller, |_| {
-        let said = controller.errors();
-        if loses_office {
-            said.matches("decides about the machines now").count() == 2
-        } else {
-            said.contains("are known again")
-        }
-    });
+    let goes_on = if loses_office { "decides about the machines now" } else { "are known again" };
+    stage.wait_until("it goes on", &controller, |_| controller.errors()[since..].contains(goes_on));
     stage.wait_until("the nodes are back", &controller, |stage| stage.nodes().len() == 3);
     assert_eq!(stage.machines.processes(), before);
     assert_eq!(stage.machines.records().len(), 3);
