@@ -112,14 +112,14 @@ impl<E: Enumerate> Worker<'_, '_, E> {
 }
 
 impl<E: Enumerate> Visitor<E> for Worker<'_, '_, E> {
-    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
+    #[expect(clippy::inline_always, reason = "the innermost step of the search")]
     #[inline(always)]
     fn visit(&mut self, _: &E, _: &mut E::State) -> Below {
         self.states += 1;
         Below::Open
     }
 
-    #[allow(clippy::inline_always, reason = "the same")]
+    #[expect(clippy::inline_always, reason = "the same")]
     #[inline(always)]
     fn branch(&mut self, tree: &E, state: &mut E::State) -> E::Children {
         let children = tree.branch(state);

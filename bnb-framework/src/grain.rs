@@ -211,7 +211,7 @@ impl Timing {
 
 /// Returns the [order](taskwork::Task::order) of a task that begins at `place`, from 0 to 1 in the order of the
 /// sequential search, and was split off from others so many times.
-#[allow(
+#[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "the place is at least 0, and at most 1"

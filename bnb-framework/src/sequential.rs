@@ -80,7 +80,7 @@ impl<P: Problem, const PRUNING: bool> Alone<P, PRUNING> {
 }
 
 impl<P: Problem, const PRUNING: bool> Visitor<P> for Alone<P, PRUNING> {
-    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
+    #[expect(clippy::inline_always, reason = "the innermost step of the search")]
     #[inline(always)]
     fn visit(&mut self, problem: &P, state: &mut P::State) -> Below {
         let found = &mut self.found;

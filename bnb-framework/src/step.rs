@@ -18,7 +18,7 @@ pub(crate) enum Visit<P: Problem> {
 
 /// Visits a state. `limit` is the cost to prune by, usually that of the best solution known: only what is
 /// better is of interest. `PRUNING` is a constant, so that a search without pruning does not pay for it.
-#[allow(clippy::inline_always, reason = "the innermost step of the search")]
+#[expect(clippy::inline_always, reason = "the innermost step of the search")]
 #[inline(always)]
 pub(crate) fn visit<P: Problem, const PRUNING: bool>(
     problem: &P,

@@ -346,7 +346,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
 }
 
 impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
-    #[allow(clippy::inline_always, reason = "the innermost step of the search")]
+    #[expect(clippy::inline_always, reason = "the innermost step of the search")]
     #[inline(always)]
     fn visit(&mut self, problem: &P, state: &mut P::State) -> Below {
         self.states += 1;

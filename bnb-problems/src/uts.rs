@@ -181,7 +181,7 @@ impl Geometric {
             Decay::Linear => self.mean * (1.0 - f64::from(depth) / f64::from(self.depth)),
         };
         let children = ((1.0 - share).ln() / (1.0 - 1.0 / (1.0 + mean)).ln()).floor();
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and not negative")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and not negative")]
         let children = children as u32;
         children.min(CHILDREN_MAX)
     }

@@ -139,7 +139,7 @@ mod tests {
         // The dashboard of something else has got the port.
         let other = served(|listener| async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                // A connection that is closed before the request was read is reset, and the answer may be lost with it.
+                // An answer that comes, and ends, before the request was sent is no answer to it.
                 let mut request = Vec::new();
                 while !request.ends_with(b"\r\n\r\n") {
                     request.push(stream.read_u8().await.unwrap());

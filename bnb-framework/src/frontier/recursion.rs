@@ -172,7 +172,7 @@ impl<T: Tree, V: Visitor<T>> Recursion<'_, T, V> {
     }
 
     /// Visits the children of a state.
-    #[allow(clippy::inline_always, reason = "part of the frame that owns the children")]
+    #[expect(clippy::inline_always, reason = "part of the frame that owns the children")]
     #[inline(always)]
     fn each_in_place(&mut self, here: &mut T::State, left: &mut T::Children, depth: u32) -> Back {
         while left.descend(self.tree, here) {

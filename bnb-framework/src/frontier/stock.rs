@@ -140,47 +140,30 @@ impl<T: Tree> Frontier<T> {
         self.roots.iter().for_each(|root| tell(Unvisited::State(&mut root.clone())));
         let Some(mut parent) = self.states.last().cloned() else { return };
         for (level, children) in self.children.iter().enumerate().rev() {
-            if T::Children::IN_PLACE {
-                Self::tell_in_place(tree, children, &mut parent, tell);
-                if let Some(above) = level.checked_sub(1) {
-                    self.children[above].ascend(tree, &mut parent);
-                }
-            } else {
+            if !T::Children::IN_PLACE {
                 parent.clone_from(&self.states[level]);
-                Self::tell_copies(tree, children, &mut parent, tell);
             }
-        }
-    }
-
-    fn tell_in_place(
-        tree: &T,
-        children: &T::Children,
-        parent: &mut T::State,
-        tell: &mut dyn FnMut(Unvisited<&mut T::State>),
-    ) {
-        if children.count(tree, parent) >= COUNT_MAX {
-            // A state that was ascended to may no longer know its bound.
-            return tell(Unvisited::Below(&mut tree.root()));
-        }
-        let mut children = children.clone();
-        while children.descend(tree, parent) {
-            tell(Unvisited::State(parent));
-            children.ascend(tree, parent);
-        }
-    }
-
-    fn tell_copies(
-        tree: &T,
-        children: &T::Children,
-        parent: &mut T::State,
-        tell: &mut dyn FnMut(Unvisited<&mut T::State>),
-    ) {
-        if children.count(tree, parent) >= COUNT_MAX {
-            return tell(Unvisited::Below(parent));
-        }
-        let mut children = children.clone();
-        while let Some(mut child) = children.next(tree, parent) {
-            tell(Unvisited::State(&mut child));
+            let is_very_large = children.count(tree, &parent) >= COUNT_MAX;
+            let mut left = children.clone();
+            match (is_very_large, T::Children::IN_PLACE) {
+                (true, false) => tell(Unvisited::Below(&mut parent)),
+                // A state that was ascended to may no longer know its bound.
+                (true, true) => tell(Unvisited::Below(&mut tree.root())),
+                (false, false) => {
+                    while let Some(mut child) = left.next(tree, &parent) {
+                        tell(Unvisited::State(&mut child));
+                    }
+                }
+                (false, true) => {
+                    while left.descend(tree, &mut parent) {
+                        tell(Unvisited::State(&mut parent));
+                        left.ascend(tree, &mut parent);
+                    }
+                }
+            }
+            if T::Children::IN_PLACE && level > 0 {
+                self.children[level - 1].ascend(tree, &mut parent);
+            }
         }
     }
 }

@@ -66,7 +66,7 @@ impl Filling<'_> {
 
     /// Returns the gain of the best exchange, the item to add and the one to remove, if there is one.
     /// `None` is returned if it was stopped.
-    #[allow(clippy::option_option, reason = "there is nothing to gain, or it was stopped")]
+    #[expect(clippy::option_option, reason = "there is nothing to gain, or it was stopped")]
     fn best_exchange(
         &self,
         by_weight: &[usize],
