@@ -1,9 +1,11 @@
 //! The shortest Golomb ruler: marks on a ruler such that no two pairs of them are the same distance apart.
 //! (OEIS A003022)
 
+use std::process::ExitCode;
+
 use bnb_framework::{
     Children, Problem, Tree,
-    cli::{BuildProblem, DisplaySolution, Failure},
+    cli::{self, BuildProblem, DisplaySolution, Failure},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -191,4 +193,10 @@ impl BuildProblem for Golomb {
         let wrong = || Failure::usage(format!("a ruler of {marks} marks: 2 to {MARKS_MAX} were expected"));
         Self::new(marks).ok_or_else(wrong)
     }
+}
+
+/// Runs the program `golomb`. Its search is compiled here, in the crate of its problem, so that it needs no
+/// link-time optimisation.
+pub fn main() -> ExitCode {
+    cli::main::<Golomb>()
 }

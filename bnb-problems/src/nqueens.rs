@@ -1,8 +1,10 @@
 //! In how many ways can n queens be placed on an n by n board so that none attacks another? (OEIS A000170)
 
+use std::process::ExitCode;
+
 use bnb_framework::{
     Children, Enumerate, Tree,
-    cli::{Counts, Failure},
+    cli::{self, Counts, Failure},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -116,4 +118,10 @@ impl Counts for Board {
     fn show(ways: &u64) -> (String, Value) {
         (format!("{ways} ways"), json!({ "ways": ways }))
     }
+}
+
+/// Runs the program `nqueens`. Its search is compiled here, in the crate of its problem, so that it needs no
+/// link-time optimisation.
+pub fn main() -> ExitCode {
+    cli::main_counting::<Board>()
 }

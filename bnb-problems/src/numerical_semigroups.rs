@@ -6,9 +6,11 @@
 //! the sum of two others) beyond the largest gap produces a semigroup of the next genus, and each is produced
 //! exactly once: together they form a tree, whose root is the set of all natural numbers.
 
+use std::process::ExitCode;
+
 use bnb_framework::{
     Children, Enumerate, Tree,
-    cli::{Counts, Failure},
+    cli::{self, Counts, Failure},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -140,4 +142,10 @@ impl Counts for Semigroups {
     fn show(count: &u64) -> (String, Value) {
         (format!("{count} numerical semigroups"), json!({ "semigroups": count }))
     }
+}
+
+/// Runs the program `numerical-semigroups`. Its search is compiled here, in the crate of its problem, so that it needs no
+/// link-time optimisation.
+pub fn main() -> ExitCode {
+    cli::main_counting::<Semigroups>()
 }

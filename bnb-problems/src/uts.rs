@@ -1,11 +1,11 @@
 //! Unbalanced Tree Search (Olivier et al., LCPC 2006): trees whose shape follows from SHA-1, with published
 //! sizes.
 
-use std::ops::Range;
+use std::{ops::Range, process::ExitCode};
 
 use bnb_framework::{
     Children, Enumerate, Output, Tree,
-    cli::{Counts, Failure},
+    cli::{self, Counts, Failure},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -315,4 +315,10 @@ impl Counts for Uts {
         let text = format!("{nodes} nodes, {leaves} leaves, depth {depth}");
         (text, json!({ "nodes": nodes, "leaves": leaves, "depth": depth }))
     }
+}
+
+/// Runs the program `uts`. Its search is compiled here, in the crate of its problem, so that it needs no
+/// link-time optimisation.
+pub fn main() -> ExitCode {
+    cli::main_counting::<Uts>()
 }

@@ -8,11 +8,12 @@ use std::{
     error::Error,
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     ops::Range,
+    process::ExitCode,
 };
 
 use dataflow_framework::{
     Data, File, Program, TaskDef,
-    cli::{Command, Failure, Shown},
+    cli::{self, Command, Failure, Shown},
     reduce, task, tasks,
 };
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
@@ -147,6 +148,11 @@ impl Command for Genes {
         let genes = report.lines().count();
         Shown::done(format!("{genes} genes were found"), json!({ "genes": genes }))
     }
+}
+
+/// Runs the program `genes`.
+pub fn main() -> ExitCode {
+    cli::main::<Genes>()
 }
 
 #[cfg(test)]

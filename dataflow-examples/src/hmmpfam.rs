@@ -13,11 +13,12 @@ use std::{
     fs,
     io::{self, BufRead as _, Write as _},
     path::{Path, PathBuf},
+    process::ExitCode,
 };
 
 use dataflow_framework::{
     Data, File, Program, Run, TaskDef,
-    cli::{Command, Failure, Shown},
+    cli::{self, Command, Failure, Shown},
     reduce, task, tasks,
 };
 use serde::{Deserialize, Serialize};
@@ -210,4 +211,9 @@ impl Command for Hmmpfam {
         let found: Vec<_> = report.lines().collect();
         Shown::done(report.trim_end().to_owned(), json!({ "found": found }))
     }
+}
+
+/// Runs the program `hmmpfam`.
+pub fn main() -> ExitCode {
+    cli::main::<Hmmpfam>()
 }

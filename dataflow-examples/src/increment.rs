@@ -3,11 +3,11 @@
 //!
 //! Each call needs what the one before has written, so nothing runs side by side. The file is changed in place.
 
-use std::{error::Error, io, path::PathBuf};
+use std::{error::Error, io, path::PathBuf, process::ExitCode};
 
 use dataflow_framework::{
     Data, File, Program, TaskDef,
-    cli::{Command, Failure, Shown},
+    cli::{self, Command, Failure, Shown},
     task, tasks,
 };
 use serde::{Deserialize, Serialize};
@@ -90,6 +90,11 @@ impl Command for Increment {
     fn show(number: u64) -> Shown {
         Shown::done(number.to_string(), json!({ "counter": number }))
     }
+}
+
+/// Runs the program `increment`.
+pub fn main() -> ExitCode {
+    cli::main::<Increment>()
 }
 
 #[cfg(test)]

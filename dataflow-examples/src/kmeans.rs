@@ -4,11 +4,11 @@
 //! The points are in fragments, each made and kept where it is first needed. Between two rounds the program reads one
 //! small value, the sums of all fragments.
 
-use std::error::Error;
+use std::{error::Error, process::ExitCode};
 
 use dataflow_framework::{
     Array, Data, Program, TaskDef,
-    cli::{Command, Failure, Shown},
+    cli::{self, Command, Failure, Shown},
     reduce, task, tasks,
 };
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
@@ -154,6 +154,11 @@ impl Command for Kmeans {
         let text: Vec<_> = rows.iter().map(|row| format!("{row:.4?}")).collect();
         Shown::done(text.join("\n"), json!({ "centres": rows }))
     }
+}
+
+/// Runs the program `kmeans`.
+pub fn main() -> ExitCode {
+    cli::main::<Kmeans>()
 }
 
 #[cfg(test)]

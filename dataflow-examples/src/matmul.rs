@@ -2,11 +2,11 @@
 //!
 //! Each block of the product is a chain of updates; the chains do not depend on each other.
 
-use std::{error::Error, thread, time::Duration};
+use std::{error::Error, process::ExitCode, thread, time::Duration};
 
 use dataflow_framework::{
     Array, Data, Program, TaskDef,
-    cli::{Command, Failure, Shown},
+    cli::{self, Command, Failure, Shown},
     task, tasks,
 };
 use serde::{Deserialize, Serialize};
@@ -121,6 +121,11 @@ impl Command for Matmul {
             json!({ "sum": sum, "blocks": sums }),
         )
     }
+}
+
+/// Runs the program `matmul`.
+pub fn main() -> ExitCode {
+    cli::main::<Matmul>()
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 //! The recursion is that of a task: each splits its list where it is, calls itself for both halves, and hands on what the
 //! merge of them will write. So it waits for nothing, and the program makes two calls, whatever the length of the list.
 
-use std::error::Error;
+use std::{error::Error, process::ExitCode};
 
 use dataflow_framework::{
     Array, Data, Program, TaskDef,
-    cli::{Command, Failure, Shown},
+    cli::{self, Command, Failure, Shown},
     task, tasks,
 };
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
@@ -120,6 +120,11 @@ impl Command for Mergesort {
         };
         Shown::done(text, json!({ "length": list.len(), "first": first, "last": last }))
     }
+}
+
+/// Runs the program `mergesort`.
+pub fn main() -> ExitCode {
+    cli::main::<Mergesort>()
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 //! In each round every domain adds up the forces of all others on its bodies, and then moves these. What it reads of
 //! the others are snapshots, clones of handles: so no domain waits for another within a round.
 
-use std::error::Error;
+use std::{error::Error, process::ExitCode};
 
 use dataflow_framework::{
     Data, Program, TaskDef,
-    cli::{Command, Failure, Shown},
+    cli::{self, Command, Failure, Shown},
     task, tasks,
 };
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
@@ -170,6 +170,11 @@ impl Command for Nbody {
         let text = format!("the centre of mass of {} bodies is {centre:.6?}", bodies.len());
         Shown::done(text, json!({ "bodies": bodies.len(), "centre": centre }))
     }
+}
+
+/// Runs the program `nbody`.
+pub fn main() -> ExitCode {
+    cli::main::<Nbody>()
 }
 
 #[cfg(test)]

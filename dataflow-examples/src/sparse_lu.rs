@@ -3,11 +3,11 @@
 //!
 //! Blocks that are empty at first are filled by updates: so which tasks are called depends on what is there.
 
-use std::error::Error;
+use std::{error::Error, process::ExitCode};
 
 use dataflow_framework::{
     Array, Data, Program, TaskDef,
-    cli::{Command, Failure, Shown},
+    cli::{self, Command, Failure, Shown},
     task, tasks,
 };
 use serde::{Deserialize, Serialize};
@@ -195,6 +195,11 @@ impl Command for SparseLu {
         let text = format!("{blocks} blocks of the factors are not empty; their elements add up to {sum}");
         Shown::done(text, json!({ "blocks": blocks, "sum": sum }))
     }
+}
+
+/// Runs the program `sparse-lu`.
+pub fn main() -> ExitCode {
+    cli::main::<SparseLu>()
 }
 
 #[cfg(test)]

@@ -9,5 +9,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    bnb_framework::cli::main::<bnb_problems::flowshop::FlowShop>()
+    bnb_problems::flowshop::main()
 }

@@ -7,5 +7,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    bnb_framework::cli::main::<bnb_problems::golomb::Golomb>()
+    bnb_problems::golomb::main()
 }

@@ -7,5 +7,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    bnb_framework::cli::main::<bnb_problems::knapsack::Knapsack>()
+    bnb_problems::knapsack::main()
 }

@@ -7,5 +7,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    taskwork_cli::main::<bnb_problems::maxclique::Cliques>()
+    bnb_problems::maxclique::main()
 }

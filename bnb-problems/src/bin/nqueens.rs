@@ -7,5 +7,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    bnb_framework::cli::main_counting::<bnb_problems::nqueens::Board>()
+    bnb_problems::nqueens::main()
 }

@@ -7,5 +7,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    bnb_framework::cli::main::<bnb_problems::qap::Qap>()
+    bnb_problems::qap::main()
 }

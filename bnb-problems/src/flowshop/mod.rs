@@ -21,7 +21,7 @@ use std::ops::RangeInclusive;
 use bnb_framework::{Children, Problem, Tree};
 use serde::{Deserialize, Serialize};
 
-pub use self::program::Arguments;
+pub use self::program::{Arguments, main};
 pub use self::read::{FILE_BYTES_MAX, JOBS_MAX, MACHINES_MAX, parse};
 use self::{
     bound::{Ends, Tables},

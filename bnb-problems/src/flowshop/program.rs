@@ -1,9 +1,9 @@
 //! The command line of the flow shop.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::ExitCode};
 
 use bnb_framework::{
-    cli::{BuildProblem, DisplaySolution, Failure},
+    cli::{self, BuildProblem, DisplaySolution, Failure},
     words,
 };
 use serde_json::{Value, json};
@@ -67,4 +67,10 @@ impl BuildProblem for FlowShop {
     fn start(&self) -> Option<(u32, Vec<u16>)> {
         Some(self.start_order())
     }
+}
+
+/// Runs the program `flowshop`. Its search is compiled here, in the crate of its problem, so that it needs no
+/// link-time optimisation.
+pub fn main() -> ExitCode {
+    cli::main::<FlowShop>()
 }

@@ -8,9 +8,11 @@ mod price;
 mod read;
 mod tree;
 
+use std::process::ExitCode;
+
 use bnb_framework::{
     Problem as _,
-    cli::{DisplaySolution, ParseProblem},
+    cli::{self, DisplaySolution, ParseProblem},
     words::ReadError,
 };
 use serde::{Deserialize, Serialize};
@@ -164,4 +166,10 @@ impl Knapsack {
         }
         (weight <= self.capacity).then_some(value)
     }
+}
+
+/// Runs the program `knapsack`. Its search is compiled here, in the crate of its problem, so that it needs no
+/// link-time optimisation.
+pub fn main() -> ExitCode {
+    cli::main::<Knapsack>()
 }

@@ -1,6 +1,6 @@
 //! The program `maxclique`: chooses how many words a set of vertices has.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::ExitCode};
 
 use bnb_framework::{
     SearchTask, Solver,
@@ -75,4 +75,10 @@ fn prepare<const W: usize, const WEIGHTED: bool>(
         None => solver,
     };
     cli::prepare(kind, solver, search)
+}
+
+/// Runs the program `maxclique`. Its search is compiled here, in the crate of its problem, so that it needs no
+/// link-time optimisation.
+pub fn main() -> ExitCode {
+    taskwork_cli::main::<Cliques>()
 }

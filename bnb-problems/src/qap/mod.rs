@@ -12,13 +12,21 @@ mod lawler;
 mod read;
 mod symmetry;
 mod tabu;
+/// Runs the program `qap`. Its search is compiled here, in the crate of its problem, so that it needs no
+/// link-time optimisation.
+pub fn main() -> ExitCode {
+    cli::main::<Qap>()
+}
+
 #[cfg(test)]
 mod tests;
 mod tree;
 
+use std::process::ExitCode;
+
 use bnb_framework::{
     Problem,
-    cli::{DisplaySolution, ParseProblem},
+    cli::{self, DisplaySolution, ParseProblem},
     words::ReadError,
 };
 use serde::{Deserialize, Serialize};

@@ -7,5 +7,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    dataflow_framework::cli::main::<dataflow_examples::hmmpfam::Hmmpfam>()
+    dataflow_examples::hmmpfam::main()
 }

@@ -7,5 +7,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    dataflow_framework::cli::main::<dataflow_examples::sparse_lu::SparseLu>()
+    dataflow_examples::sparse_lu::main()
 }
