@@ -36,11 +36,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Run every test that must pass, and install the packages that they need
-    Test {
-        /// Ask the tests for their long form (`TASKWORK_LONG=1`): more seeds, larger instances
-        #[arg(long)]
-        long: bool,
-    },
+    Test(test::Arguments),
     /// Check formatting, lints, documentation and dependencies; changes no file of the project
     Check,
     /// Apply the fixes that clippy and rustfmt make automatically
@@ -78,7 +74,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Test { long } => test::run(long),
+        Command::Test(arguments) => test::run(&arguments),
         Command::Check => check::run(),
         Command::Fix => fix::run(),
         Command::Sim { arguments } => sim::run(&arguments),

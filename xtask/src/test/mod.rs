@@ -1,0 +1,132 @@
+//! `cargo xtask test`: the tests of one path, those that need no server, or all of them on a machine with nothing but
+//! Rust.
+
+mod covering;
+
+use std::{num::NonZeroUsize, path::PathBuf, thread};
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::{
+    axe,
+    data::{self, Data},
+    install, monitoring,
+    step::{self, Step},
+    workspace,
+};
+
+/// The packages that simulate several hosts on one machine.
+const NETWORK_PACKAGES: &[&str] = &["iproute2", "nftables"];
+
+/// The packages by which scripts of `deploy/` read JSON.
+const SCRIPT_PACKAGES: &[&str] = &["jq"];
+
+/// The packages that check the models.
+const MODEL_PACKAGES: &[&str] = &["gcc", "libc6-dev", "spin"];
+
+/// The packages that the tests of the dashboard's pages need.
+const BROWSER_PACKAGES: &[&str] = &["chromium", "chromium-driver"];
+
+/// The packages that the test of the connector to Slurm needs.
+const SLURM_PACKAGES: &[&str] = &["munge", "slurm-client", "slurmctld", "slurmd"];
+
+/// The tests to run.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Run only the tests that cover these files or folders, such as taskwork/src/core or tests/scenarios/elastic.rs
+    paths: Vec<PathBuf>,
+    /// Run everything that starts no server and no node process
+    #[arg(long, conflicts_with = "paths")]
+    quick: bool,
+    /// Run more seeds, larger instances, and tests in a browser and on Slurm
+    #[arg(long, conflicts_with = "quick")]
+    long: bool,
+}
+
+/// Runs the chosen tests.
+///
+/// # Errors
+/// A step failed, a package could not be installed, CI has no data folder, or no test covers a path.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let Arguments { paths, quick, long } = arguments;
+    let data = Data::locate();
+    let prepare = |steps: Vec<Step>| -> Vec<Step> {
+        steps.into_iter().map(|step| with_environment(step, &data, *long)).collect()
+    };
+    if *quick {
+        return step::run_all(&prepare(quick_steps()));
+    }
+    if !paths.is_empty() {
+        let covering = covering::steps(paths)?;
+        if covering.start_processes {
+            install_packages(*long)?;
+        }
+        return step::run_chain(&prepare(covering.steps));
+    }
+    install_packages(*long)?;
+    data.require(workspace::in_ci())?;
+    let outcome = step::run_all(&prepare(all_steps(*long)));
+    // Repeated, since the first warning has scrolled away. In CI it was already an error.
+    data.require(false)?;
+    outcome
+}
+
+/// Installs the programs that tests start in addition to those of the workspace.
+fn install_packages(long: bool) -> Result<()> {
+    install::debian_packages(
+        &[zk_server::PACKAGES, NETWORK_PACKAGES, MODEL_PACKAGES, SCRIPT_PACKAGES, monitoring::PACKAGES]
+            .concat(),
+    )?;
+    if long {
+        install::debian_packages(&[BROWSER_PACKAGES, SLURM_PACKAGES, axe::PACKAGES].concat())?;
+        axe::prepare()?;
+    }
+    Ok(())
+}
+
+/// Builds every program that a scenario starts. All targets at once: a build of the programs alone has other features
+/// of the dependencies, and half of everything would be compiled twice.
+fn build() -> Step {
+    Step::cargo("build", "build --workspace --all-targets")
+}
+
+fn quick_steps() -> Vec<Step> {
+    vec![Step::cargo(
+        "quick tests",
+        "test --workspace --exclude taskwork-tests --exclude taskwork-simulation --lib --bins --tests --no-fail-fast",
+    )]
+}
+
+fn all_steps(long: bool) -> Vec<Step> {
+    // One failing crate must not hide the results of the others.
+    let mut steps = vec![
+        build(),
+        with_threads(Step::cargo("tests", "test --workspace --all-targets --no-fail-fast")),
+        Step::cargo("doc tests", "test --workspace --doc --no-fail-fast"),
+        // The other tests of the crate are compiled for nothing here, so they are not optimised.
+        Step::cargo(
+            "interleavings",
+            "test -p taskwork --lib --features loom --config profile.dev.package.taskwork.opt-level=0 \
+             interleavings",
+        ),
+    ];
+    if long {
+        let pages = Step::cargo("pages", "test -p taskwork-tests --test pages -- --ignored");
+        steps.push(pages.env(axe::VARIABLE, axe::script().to_string_lossy()));
+        steps.push(Step::cargo("Slurm", "test -p taskwork-tests --test slurm -- --ignored"));
+    }
+    steps
+}
+
+/// Scenarios mostly wait, for servers, processes and time: on a small machine more of them run at once than there are
+/// processors.
+fn with_threads(step: Step) -> Step {
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).max(4);
+    step.env("RUST_TEST_THREADS", threads.to_string())
+}
+
+fn with_environment(step: Step, data: &Data, long: bool) -> Step {
+    let step = step.env(data::VARIABLE, data.folder().to_string_lossy());
+    if long { step.env("TASKWORK_LONG", "1") } else { step }
+}
