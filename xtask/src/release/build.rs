@@ -96,12 +96,7 @@ fn command(
         .args(["build", "--release", "--locked", "--message-format=json-render-diagnostics"])
         .args(["--target", TRIPLE, "--target-dir"])
         .arg(target)
-        // Lines of source files are in messages of panics anyway, and with the rest a program is four times as
-        // large.
-        .args(["--config", "profile.release.debug=false", "--config", "profile.release.strip=\"symbols\""])
-        // Of some twenty programs each would be optimised as a whole, with everything that they have in common, for
-        // minutes.
-        .args(["--config", "profile.release.lto=false"])
+        .args(["--config", "profile.release.strip=\"symbols\""])
         .args(project.selection())
         .env("CARGO_ENCODED_RUSTFLAGS", rust.collect::<Vec<_>>().join("\x1f"))
         .env(format!("CFLAGS_{}", TRIPLE.replace('-', "_")), c.collect::<Vec<_>>().join(" "))
