@@ -39,7 +39,6 @@ pub(crate) struct Envelope {
 
 impl Envelope {
     /// Creates the envelope of a task that has just begun.
-    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn new(id: TaskId, output: Blob, task: Blob) -> Self {
         let (scope, children, spawned) = (None, Vec::new(), Spawned::Nothing);
         Self { id, scope, children, spawned, deaths: 0, output, task }

@@ -74,7 +74,6 @@ pub(crate) trait Kind: Send + Sync {
 pub(crate) struct PoolSetup {
     pub(crate) node: NodeId,
     /// The number of the job.
-    #[cfg(feature = "simulation")]
     pub(crate) job: u64,
     pub(crate) workers: usize,
     pub(crate) limits: PoolLimits,

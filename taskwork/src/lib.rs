@@ -132,7 +132,6 @@ pub mod benching;
 pub mod client;
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation;
 

@@ -18,7 +18,7 @@ use tokio::{
     sync::{mpsc, watch},
     time,
 };
-use zk::{ClusterPaths, Labels, Release, Store, job::Share};
+use zk::{ClusterPaths, Labels, Release, Store, figures::ProcessNow, job::Share};
 
 pub use crate::pool::Pace;
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
     shell::{
         kinds::Kinds,
         mail::Mail,
-        platform::{ARRIVALS_MAX, Connecting, Endpoint, Network, Platform},
+        platform::{ARRIVALS_MAX, Connecting, Endpoint, Network, Platform, Probe},
         seat::SeatError,
         serve::{Brought, ServeError, ServeSetup, serve},
         submit::{Draft, Root, SharedData, Submission, Tracked},
@@ -65,6 +65,8 @@ pub trait World: Send + Sync + 'static {
     }
     /// Stops listening for a node.
     fn hang_up(&self, node: NodeId);
+    /// Receives the description of an invariant that a node has violated.
+    fn on_violation(&self, violation: &str);
 }
 
 /// The receiver of the messages to a node.
@@ -146,6 +148,7 @@ impl Carrier for Wire {
     }
 }
 
+#[derive(Clone)]
 struct OnWorld(Arc<dyn World>);
 
 impl Platform for OnWorld {
@@ -176,6 +179,23 @@ impl Platform for OnWorld {
             // Not simulated: every node reads shared data from the tree.
             bulk: None,
         })
+    }
+
+    fn probe(&self) -> Arc<dyn Probe> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Probe for OnWorld {
+    fn process(&self) -> ProcessNow {
+        // The nodes share a process, and their records must be the same in each run.
+        ProcessNow::default()
+    }
+
+    fn on_event(&self, core: &core::Node) {
+        if let Err(violation) = core.check() {
+            self.0.on_violation(&violation);
+        }
     }
 }
 
@@ -377,9 +397,4 @@ pub fn forged_steal(job: u64, attempt: u32) -> Vec<u8> {
 fn parcel(job: u64, attempt: u32, message: Message) -> Vec<u8> {
     let parcel = Parcel { job, attempt: Attempt(attempt), message, riders: Vec::new() };
     codec::encode(&Packet::Protocol(parcel)).expect("a message can be encoded")
-}
-
-/// Returns the violated invariants of nodes that were found on this thread since the last call.
-pub fn take_broken() -> Vec<String> {
-    core::take_broken()
 }

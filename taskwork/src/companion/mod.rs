@@ -92,7 +92,6 @@ pub(crate) enum Stage {
     /// On a thread of its own, so that it can block no other part of the node.
     Thread,
     /// On the thread of the node: in virtual time there is only one.
-    #[cfg(feature = "simulation")]
     Here,
 }
 

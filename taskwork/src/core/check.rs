@@ -1,33 +1,11 @@
-//! The invariants of a node after every event. Tests check them after each event; with the feature
-//! `simulation` each event is checked, and violations are kept for the simulator.
+//! The invariants of a node after every event. Tests and the simulator check them after each event.
 
-#[cfg(feature = "simulation")]
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::node::{Node, Phase};
 use crate::{holdings::Basis, id::TaskId};
 
-#[cfg(feature = "simulation")]
-thread_local! {
-    static BROKEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Returns the violations found on this thread since the last call.
-#[cfg(feature = "simulation")]
-pub(crate) fn take_broken() -> Vec<String> {
-    BROKEN.take()
-}
-
 impl Node {
-    /// Checks the node after an event, and keeps a violation for [`take_broken`].
-    #[cfg(feature = "simulation")]
-    pub(super) fn note_broken(&self) {
-        if let Err(broken) = self.check() {
-            BROKEN.with_borrow_mut(|all| all.push(broken));
-        }
-    }
-
     /// Returns the tasks that the protocol itself holds, outside the pool.
     #[cfg(test)]
     pub(crate) fn held(&self) -> Vec<TaskId> {

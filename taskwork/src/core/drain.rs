@@ -99,7 +99,6 @@ impl Drain {
         taken
     }
 
-    #[cfg(any(test, feature = "simulation"))]
     pub(super) fn tasks(&self) -> impl Iterator<Item = (Basis, &Envelope)> {
         self.pile.iter().map(|(basis, task)| (*basis, task))
     }

@@ -44,7 +44,6 @@ mod parked;
 mod orphans;
 mod drain;
 mod leaving;
-#[cfg(any(test, feature = "simulation"))]
 mod check;
 #[cfg(test)]
 mod cluster_tests;
@@ -59,8 +58,6 @@ mod stealing_tests;
 #[cfg(test)]
 mod transactions_tests;
 
-#[cfg(feature = "simulation")]
-pub(crate) use self::check::take_broken;
 pub(crate) use self::{
     action::{Action, Condemned, Departure, Flush, Transaction, TransactionKind},
     event::{Cut, Event, TransactionResult},

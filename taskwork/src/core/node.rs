@@ -87,8 +87,6 @@ impl Node {
         if let Phase::Active(run) = &mut self.phase {
             run.note_holding(&self.around);
         }
-        #[cfg(feature = "simulation")]
-        self.note_broken();
         std::mem::take(&mut self.around.actions)
     }
 

@@ -258,7 +258,6 @@ impl Victim {
     }
 
     /// Returns the number of tasks and their bytes for each open grant.
-    #[cfg(any(test, feature = "simulation"))]
     pub(super) fn sizes(&self) -> impl Iterator<Item = (usize, usize)> {
         self.open.values().map(|grant| (grant.tasks.len(), grant.bytes))
     }

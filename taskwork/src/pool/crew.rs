@@ -18,6 +18,7 @@ use std::{
     collections::BTreeMap,
     convert::Infallible,
     fmt, io,
+    pin::Pin,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -54,9 +55,8 @@ pub(crate) trait Workplace: Send + Sync {
 pub(crate) enum Stint {
     /// It has ended.
     Over,
-    /// It takes virtual time.
-    #[cfg(feature = "simulation")]
-    Sliced(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>),
+    /// It ends with this future, in virtual time.
+    Sliced(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
 /// The workers of a node. They end when it is dropped, each at its task's next `migrate()`.
@@ -156,7 +156,6 @@ impl Crew {
     }
 
     /// Starts loops on the runtime with the virtual time.
-    #[cfg(feature = "simulation")]
     pub(crate) fn start_sliced(workers: usize) -> Self {
         let crew = Self::without_workers(workers);
         for worker in 0..workers {
@@ -287,7 +286,6 @@ impl Desk {
     }
 
     /// Works in virtual time until the crew is dropped.
-    #[cfg(feature = "simulation")]
     async fn work_in_slices(&self, worker: usize) {
         loop {
             let woken = self.woken.notified();

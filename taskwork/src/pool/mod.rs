@@ -23,7 +23,6 @@ mod lineage;
 mod worker;
 mod crew;
 mod shares;
-#[cfg(feature = "simulation")]
 mod slices;
 mod times;
 mod ledger;
@@ -52,11 +51,6 @@ use std::{
     },
 };
 
-#[cfg(feature = "simulation")]
-pub use self::slices::Pace;
-#[cfg(feature = "simulation")]
-pub(crate) use self::slices::Slices;
-pub use self::wakers::Waker;
 use self::{
     batches::Batches,
     cut::Seal,
@@ -70,9 +64,11 @@ pub(crate) use self::{
     lineage::Lineage,
     shares::Claim,
     signals::Signals,
+    slices::Slices,
     variables::{Source, Unpublished, VariableTable},
     work::{PoolFault, Work, merge},
 };
+pub use self::{slices::Pace, wakers::Waker};
 use crate::{
     companion::{Companion, Handle, Run},
     config::Limits,

@@ -67,7 +67,6 @@ struct Stirred(AtomicU64);
 const WATCH: Duration = if cfg!(feature = "loom") { Duration::ZERO } else { Duration::from_micros(50) };
 
 /// The result of asking for a task without waiting.
-#[cfg(feature = "simulation")]
 pub(super) enum Next<T: Task> {
     Task(Entry<T>),
     /// No task is available now.
@@ -319,7 +318,6 @@ impl<T: Task> Queue<T> {
 
     /// Returns a task to run if there is one now, like [`next`](Self::next) without waiting. `waits` is state
     /// of the caller: whether it has found none before.
-    #[cfg(feature = "simulation")]
     pub(super) fn try_next(
         &self,
         worker: usize,

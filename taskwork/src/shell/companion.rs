@@ -90,7 +90,6 @@ impl Host {
                     over(Err(format!("no thread could be started: {error}")));
                 }
             }
-            #[cfg(feature = "simulation")]
             Stage::Here => {
                 tokio::spawn(async move {
                     let running = tokio::spawn(async move { run(context).await });

@@ -19,6 +19,7 @@ use super::{
     dispatch::{Delivery, Line},
     givers::Givers,
     mail::Mail,
+    platform::Probe,
     timeline::Timeline,
     transport::UnderWay,
 };
@@ -34,6 +35,7 @@ use crate::{
 /// The parts of a node, ready to run.
 pub(crate) struct Driver {
     pub(crate) core: core::Node,
+    pub(crate) probe: Arc<dyn Probe>,
     pub(crate) job: JobId,
     pub(crate) pool: Arc<dyn Work>,
     /// Events from the znode tree.
@@ -221,6 +223,7 @@ impl Driver {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let actions = self.core.handle(self.clock.now(), self.pool.view(), event);
+            self.probe.on_event(&self.core);
             self.note_givers();
             let look_again = actions.iter().any(Action::touches_pool);
             for action in actions {

@@ -248,6 +248,7 @@ impl Fleet<'_> {
                 brought: Vec::new(),
                 resigned: Some(Arc::clone(&self.resigned)),
                 pulse: Arc::default(),
+                probe: Arc::new(platform::Process),
             };
             let mut seat = Seat::take(seat).await.map_err(broken)?;
             let opened = open_pool(&mut seat, self.kind, job, &self.limits, SharedData::InKind).await;

@@ -132,15 +132,7 @@ pub(crate) fn open_pool<'k>(
             SharedData::Stored(record) => source.read(&job, &record).await?,
             SharedData::InKind => Shared { pieces: Vec::new(), offer: None },
         };
-        let setup = PoolSetup {
-            node,
-            #[cfg(feature = "simulation")]
-            job: job.number(),
-            workers,
-            limits,
-            tasks_made,
-            shared,
-        };
+        let setup = PoolSetup { node, job: job.number(), workers, limits, tasks_made, shared };
         Ok((kind.open(setup).await.map_err(JobError::from)?, offer))
     }
 }
@@ -177,6 +169,7 @@ impl RunningNode {
         let span = tracing::info_span!("job", id = %job, node = %seat.node);
         let loops = span.in_scope(|| coordination.start(orders_out, leavings_out, journal_out));
         let driver = Driver {
+            probe: Arc::clone(&seat.probe),
             core: core::Node::new(seat.node, limits.clone(), seat.node.0.wrapping_add(job.number())),
             line,
             job: job.clone(),
@@ -366,6 +359,7 @@ fn coordination(seat: &Seat, part: &Part, said: Said) -> Coordination {
         resigned: seat.resigned.clone(),
         alone: watch::Sender::new(true),
         breaking: Notify::new(),
+        probe: Arc::clone(&seat.probe),
     }
 }
 

@@ -12,14 +12,15 @@ use std::{
 
 use rand::Rng as _;
 use tokio::{net, sync::mpsc, time};
-use zk::{Connect, Store};
+use zk::{Connect, Store, figures::ProcessNow};
 
 use super::{
+    process,
     seat::SeatError,
     serve::ServeError,
     transport::{Arrival, Carrier, Identity, Peers, Transport, TransportLimits, bulk::Bulk},
 };
-use crate::{id::NodeId, pool::Crew};
+use crate::{core, id::NodeId, pool::Crew};
 
 /// The future of a connection to the tree.
 pub(crate) type Connecting<'a> =
@@ -42,7 +43,28 @@ pub(crate) trait Platform: Send + Sync {
     }
     /// Opens a node's endpoint.
     fn open_endpoint(&self, node: NodeId) -> Result<Endpoint, SeatError>;
+    /// Returns the probe of its nodes.
+    fn probe(&self) -> Arc<dyn Probe> {
+        Arc::new(Process)
+    }
 }
+
+/// The view of a node from its platform.
+pub(crate) trait Probe: Send + Sync {
+    /// Returns the figures of the node's process.
+    fn process(&self) -> ProcessNow {
+        process::now()
+    }
+    /// Receives the core after each event.
+    fn on_event(&self, core: &core::Node) {
+        let _ = core;
+    }
+}
+
+/// The probe of nodes that are processes, or parts of this one.
+pub(crate) struct Process;
+
+impl Probe for Process {}
 
 /// A node's connection to the other nodes.
 pub(crate) struct Network {

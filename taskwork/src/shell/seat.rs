@@ -21,7 +21,7 @@ use super::{
     companion::{END_TIMEOUT, Host},
     dispatch::Dispatch,
     latch::Latch,
-    platform::Endpoint,
+    platform::{Endpoint, Probe},
     pulse::Pulse,
     roster::{Known, Members, Roster},
     transport::{
@@ -57,6 +57,8 @@ pub(crate) struct SeatSetup {
     pub(crate) resigned: Option<Resigned>,
     /// As in [`Seat`].
     pub(crate) pulse: Arc<Pulse>,
+    /// As in [`Seat`].
+    pub(crate) probe: Arc<dyn Probe>,
 }
 
 /// The nodes of this process that have resigned after a panic.
@@ -87,6 +89,7 @@ pub(crate) struct Seat {
     pub(crate) bulk: Option<Bulk>,
     /// Where the process can see how the node is.
     pub(crate) pulse: Arc<Pulse>,
+    pub(crate) probe: Arc<dyn Probe>,
     _brought: Vec<Offer>,
     /// Notified when an operator has asked this node to leave.
     pub(crate) asked_to_leave: Arc<Notify>,
@@ -133,7 +136,7 @@ impl Seat {
     /// Takes a seat. The node becomes a member last, when it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
         let SeatSetup { node, store, cluster, release, workers, crew, memory_bytes, labels, .. } = setup;
-        let SeatSetup { near, records_read_max, endpoint, brought, resigned, pulse, .. } = setup;
+        let SeatSetup { near, records_read_max, endpoint, brought, resigned, pulse, probe, .. } = setup;
         let member = Member {
             node: node.to_string(),
             address: endpoint.as_ref().map(|endpoint| endpoint.address),
@@ -183,6 +186,7 @@ impl Seat {
             tasks_made: Arc::default(),
             resigned,
             pulse,
+            probe,
             dispatch: network.map(Dispatch::start),
             bulk,
             _brought: brought,

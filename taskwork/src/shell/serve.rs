@@ -211,6 +211,7 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         brought: setup.brought.objects.clone(),
         resigned: None,
         pulse: Arc::clone(&setup.pulse),
+        probe: setup.platform.probe(),
     })
     .await?;
     tracing::info!(

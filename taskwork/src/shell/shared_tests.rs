@@ -18,7 +18,7 @@ use zk::{
 };
 
 use super::{
-    platform::listen,
+    platform::{Process, listen},
     seat::{Seat, SeatSetup},
     shared::{self, ReadError, Shared, Source},
     transport::bulk::Object,
@@ -129,6 +129,7 @@ impl Stage {
             brought,
             resigned: None,
             pulse: Arc::default(),
+            probe: Arc::new(Process),
         })
         .await
         .unwrap()

@@ -25,7 +25,6 @@ impl Payload {
     }
 
     /// Returns a copy in one piece.
-    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         self.pieces.concat()
     }

@@ -265,16 +265,13 @@ impl<'a> Stage<'a> {
         self.world.with(|state| !state.invariants.violations.is_empty())
     }
 
-    /// Passes on what nodes have detected about themselves to the invariants.
+    /// Reports panics to the invariants.
     fn collect(&self) {
-        let (broken, panics) = (simulation::take_broken(), PANICS.take());
-        if broken.is_empty() && panics.is_empty() {
+        let panics = PANICS.take();
+        if panics.is_empty() {
             return;
         }
         self.world.with(|state| {
-            for what in &broken {
-                state.see(&Seen::NodeBroken { what });
-            }
             for what in &panics {
                 state.see(&Seen::Panicked { what });
             }
@@ -607,7 +604,6 @@ fn catch_panics() {
     });
     CAUGHT.set(true);
     PANICS.take();
-    simulation::take_broken();
 }
 
 /// Returns whether a panic is that of a task whose state is deadly.

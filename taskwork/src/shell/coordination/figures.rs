@@ -12,7 +12,7 @@ use crate::{
     core::{LedgerState, PoolView},
     figures::{Figures, WorkerTimes},
     outlook::Outlook,
-    shell::{clock::unix_ms, process, roster::Roster},
+    shell::{clock::unix_ms, roster::Roster},
     variable::Score,
 };
 
@@ -120,7 +120,7 @@ impl Coordination {
             pool: (!last).then(|| pool_now(self.pool.view())),
             best: self.pool.variables().score().map(best),
             givers: Some(self.givers.lock().unwrap_or_else(PoisonError::into_inner).most()),
-            process: Some(process::now()),
+            process: Some(self.probe.process()),
             timeline: self.timeline.all(),
             silent: self.silent(),
             last,

@@ -67,8 +67,8 @@ pub(crate) use self::{
     suggestions::LOOKS_MAX,
 };
 use super::{
-    clock::Clock, companion::Host, givers::Givers, latch::Latch, roster::Members, seat::Resigned,
-    timeline::Timeline,
+    clock::Clock, companion::Host, givers::Givers, latch::Latch, platform::Probe, roster::Members,
+    seat::Resigned, timeline::Timeline,
 };
 use crate::{
     companion::JournalRequest,
@@ -148,6 +148,7 @@ pub(crate) struct Coordination {
     pub(crate) alone: watch::Sender<bool>,
     /// Notified when the node has to break down and is not alone.
     pub(crate) breaking: Notify,
+    pub(crate) probe: Arc<dyn Probe>,
     /// The companion of the job on this node, if there is one.
     pub(crate) companion: Option<Arc<Host>>,
     /// Requests to leave the job, for the loop that passes them on.

@@ -55,7 +55,6 @@ impl Rooms {
     }
 
     /// Tries to enter without waiting, for a network that cannot wait; `None` if there is no room.
-    #[cfg(any(feature = "simulation", test))]
     pub(crate) fn try_enter(&self, bytes: usize) -> Option<Room> {
         let small = bytes <= self.small_bytes_max;
         let (room, bytes) = if small { (&self.small, bytes + OVERHEAD_BYTES) } else { (&self.large, bytes) };

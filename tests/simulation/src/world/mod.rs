@@ -301,6 +301,10 @@ impl NodeWorld for World {
     fn hang_up(&self, node: NodeId) {
         self.with(|state| state.hang_up(node));
     }
+
+    fn on_violation(&self, violation: &str) {
+        self.with(|state| state.see(&Seen::NodeBroken { what: violation }));
+    }
 }
 
 impl Pace for World {
