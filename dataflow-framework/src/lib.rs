@@ -104,7 +104,7 @@ mod isolated;
 pub mod fuzzing;
 #[cfg(feature = "cli")]
 pub mod cli;
-#[cfg(feature = "simulation")]
+#[doc(hidden)]
 pub mod simulation;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/workflows.md")]

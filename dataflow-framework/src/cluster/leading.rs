@@ -112,6 +112,7 @@ impl Leading {
             wake: Arc::clone(wake),
             has_more: AtomicBool::new(false),
         });
+        let (is_told, is_taken) = (queue.platform.bell(), queue.platform.bell());
         let of_engine = Arc::clone(&others) as Arc<dyn Others>;
         let engine =
             Engine::with_others((site, queue), (capacity, is_embedded), CALLS_AHEAD_MAX, history, of_engine);
@@ -120,13 +121,13 @@ impl Leading {
             engine,
             others,
             untold: Mutex::default(),
-            is_told: Bell::default(),
+            is_told,
             remembered_ms: AtomicU64::new(0),
             leave: Mutex::new(Leave::No),
             may_go_ms: AtomicU64::new(0),
             is_going: AtomicBool::new(false),
             writing: Mutex::default(),
-            is_taken: Bell::default(),
+            is_taken,
         })
     }
 

@@ -108,7 +108,6 @@ pub struct Returned {
 
 impl Returned {
     /// Returns what the program has returned, encoded.
-    #[cfg(feature = "simulation")]
     pub(crate) fn into_result(self) -> Option<Result<Vec<u8>, String>> {
         self.result
     }
@@ -250,7 +249,7 @@ fn begin<P: Program>(station: &Arc<Station>, leading: Arc<Leading>, arguments: A
         };
         its_station.returned(run, result);
     };
-    if let Err(error) = station.platform.start_program(work) {
+    if let Err(error) = station.platform.start_program(Box::new(work)) {
         station.returned(run, Err(format!("no thread could be started: {error}")));
     }
 }

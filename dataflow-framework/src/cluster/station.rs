@@ -19,10 +19,8 @@ use super::{
     message::{Content, Message, Run},
     witness,
 };
-#[cfg(feature = "simulation")]
-use crate::simulation::Seen;
 use crate::{
-    core::Capacity,
+    core::{Capacity, Seen},
     node::{Answer, Peer, Queue, Room, Site, Store},
     platform::Platform,
     program::{Engine, Observe},
@@ -146,7 +144,7 @@ impl Station {
 
     /// Begins to take part.
     pub(super) fn starts(&self, messenger: Messenger, node: Peer, capacity: Capacity, is_embedded: bool) {
-        self.platform.is_of(node);
+        self.platform.set_node(node);
         self.site.is_named(node);
         let mut state = self.lock();
         state.post = Some(Post { messenger, node, capacity, is_embedded });
@@ -300,7 +298,6 @@ impl Station {
         if state.is_leaving {
             following.leave();
         }
-        #[cfg(feature = "simulation")]
         self.platform
             .see(|| Seen::Follows { run: (run.generation, run.started_us), workers: capacity.workers });
         state.role = Role::Follows(Arc::clone(&following));
@@ -434,7 +431,6 @@ impl Station {
         let role = std::mem::replace(&mut state.role, Role::Idle);
         drop(state);
         role.end();
-        #[cfg(feature = "simulation")]
         self.platform.see(|| Seen::Ends);
         self.site.end();
         self.queue.end();

@@ -7,10 +7,9 @@ use super::{
     graph::{Action, Assignment, Graph},
     members::Member,
     ready::is_short,
+    seen::Seen,
     version::{Source, State, VersionId},
 };
-#[cfg(feature = "simulation")]
-use crate::simulation::Seen;
 
 impl Graph {
     /// Returns what is to be done now.
@@ -102,8 +101,7 @@ impl Graph {
         let reader = None;
         let assignment =
             Assignment { call: id, task, mark, tries, reader, arguments, in_place, manner, elsewhere };
-        #[cfg(feature = "simulation")]
-        self.shown.push(Seen::Assigns { call: id, to: member.0 });
+        self.see(Seen::Assigns { call: id, to: member.0 });
         self.actions.push(Action::Assign(member, assignment));
     }
 

@@ -21,10 +21,9 @@ use super::{
     mark::Mark,
     members::{Claim, Member},
     nested::{NESTED, Origin},
+    seen::Seen,
     version::{Copies, Source, State, VersionId},
 };
-#[cfg(feature = "simulation")]
-use crate::simulation::Seen;
 
 /// A version that a member keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,8 +103,7 @@ impl Graph {
         let Some(call) = self.calls.get_mut(&id).filter(|call| call.mark == mark) else { return };
         if matches!(call.state, CallState::Inputs(_) | CallState::Worker) {
             (call.state, call.is_earlier) = (CallState::Runs(member), true);
-            #[cfg(feature = "simulation")]
-            self.shown.push(Seen::Assigns { call: id, to: member.0 });
+            self.see(Seen::Assigns { call: id, to: member.0 });
             self.occupies(id, member);
         }
     }

@@ -8,10 +8,9 @@ use super::{
     graph::{Action, Graph},
     members::Member,
     nested::Origin,
+    seen::Seen,
     version::{Copies, Source, State, Version, VersionId},
 };
-#[cfg(feature = "simulation")]
-use crate::simulation::Seen;
 
 impl Graph {
     /// Tells how a call has ended that was assigned to a member. That is passed over if it was taken from the member
@@ -45,8 +44,7 @@ impl Graph {
 
     /// Takes in how a call has ended on the member to which it is assigned.
     fn takes_in(&mut self, id: CallId, member: Member, outcome: Outcome) {
-        #[cfg(feature = "simulation")]
-        self.shown.push(Seen::TakesIn { call: id, from: member.0 });
+        self.see(Seen::TakesIn { call: id, from: member.0 });
         // Otherwise calls that its task has made have not ended.
         let Some(outcome) = self.of_nest(id, outcome) else { return };
         self.frees(id, member);
@@ -183,8 +181,7 @@ impl Graph {
     /// Makes a call, which is a reader of what it reads, wait for those that are not there, and has those made again
     /// that are gone.
     pub(super) fn begins_again(&mut self, id: CallId) {
-        #[cfg(feature = "simulation")]
-        self.shown.push(Seen::Waits { call: id });
+        self.see(Seen::Waits { call: id });
         self.nest_stops(id);
         let arguments = Arc::clone(&self.calls[&id].arguments);
         let (mut missing, mut gone, mut failed) = (0, Vec::new(), None);

@@ -31,11 +31,10 @@ use super::{
     recalling::Made,
     reducing::Reductions,
     rescue::AllKept,
+    seen::Seen,
     trouble::Troubles,
     version::{Copies, Source, State, Version, VersionId},
 };
-#[cfg(feature = "simulation")]
-use crate::simulation::Seen;
 use crate::{failure::Failure, figures::Figures, options::OnFailure, task::TaskDef};
 
 /// The calls that are unfinished, or needed to make again what they have written; and the versions that they read and
@@ -76,9 +75,8 @@ pub(crate) struct Graph {
     pub(super) unfinished: usize,
     /// What is to be done, and was not taken yet.
     pub(super) actions: Vec<Action>,
-    /// What the simulator was not shown yet.
-    #[cfg(feature = "simulation")]
-    pub(crate) shown: Vec<Seen>,
+    /// Events that the observer has not seen yet; `None` without an observer.
+    seen: Option<Vec<Seen>>,
     /// Failures of calls, of which the program may not have been told.
     pub(super) failures: Vec<Failure>,
     /// The failure with which the program is to end at once.
@@ -169,14 +167,30 @@ impl Graph {
             groups: Groups::default(),
             unfinished: 0,
             actions: Vec::new(),
-            #[cfg(feature = "simulation")]
-            shown: Vec::new(),
+            seen: None,
             failures: Vec::new(),
             fatal: None,
             is_checked: false,
             figures: Figures::default(),
             observed: Observed::default(),
         }
+    }
+
+    /// Keeps events from now on, for an observer.
+    pub(crate) fn keep_seen(&mut self) {
+        self.seen = Some(Vec::new());
+    }
+
+    /// Keeps an event, if there is an observer.
+    pub(super) fn see(&mut self, seen: Seen) {
+        if let Some(kept) = &mut self.seen {
+            kept.push(seen);
+        }
+    }
+
+    /// Takes the events that were kept.
+    pub(crate) fn take_seen(&mut self) -> Vec<Seen> {
+        self.seen.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Has each call run twice from now on, and what it writes compared.
@@ -304,8 +318,7 @@ impl Graph {
         let call = self.calls.get_mut(&id).expect("it was made");
         (call.state, call.is_earlier) = (CallState::Runs(member), true);
         let task = call.task;
-        #[cfg(feature = "simulation")]
-        self.shown.push(Seen::Assigns { call: id, to: member.0 });
+        self.see(Seen::Assigns { call: id, to: member.0 });
         self.occupies(id, member);
         if let Some((_, outcome)) = early {
             let outcome = match outcome {

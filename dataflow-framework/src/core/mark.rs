@@ -29,7 +29,6 @@ impl Mark {
     }
 
     /// Returns the hash of all calls up to this one.
-    #[cfg(feature = "simulation")]
     pub(crate) fn hash(self) -> u64 {
         self.hash
     }

@@ -33,6 +33,7 @@ mod ready;
 mod recalling;
 mod reducing;
 mod rescue;
+mod seen;
 mod settling;
 mod trouble;
 mod version;
@@ -70,6 +71,7 @@ mod trouble_tests;
 #[cfg(test)]
 mod waiting_tests;
 
+pub use self::seen::{How, Run, Seen, Version};
 pub(crate) use self::{
     call::{Argument, CallId, Failing, Manner, NewCall, Outcome},
     commuting::Commute,

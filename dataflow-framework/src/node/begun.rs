@@ -67,13 +67,11 @@ impl Begun {
     }
 
     /// Returns the name of its task.
-    #[cfg(feature = "simulation")]
     pub(crate) fn task(&self) -> &'static str {
         self.assignment.task.name
     }
 
     /// Returns its number.
-    #[cfg(feature = "simulation")]
     pub(crate) fn call(&self) -> u64 {
         self.assignment.call
     }

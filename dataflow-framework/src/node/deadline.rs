@@ -87,7 +87,6 @@ impl Deadlines {
                 thread::Builder::new().name("deadlines".to_owned()).spawn(move || deadlines.watch())?;
                 state.has_thread = true;
             }
-            #[cfg(feature = "simulation")]
             Platform::Simulated(_) => drop(tokio::spawn(Arc::clone(self).pass(key))),
         }
         state.next += 1;
@@ -123,7 +122,6 @@ impl Deadlines {
     }
 
     /// Does what is to be done when a deadline passes, in virtual time.
-    #[cfg(feature = "simulation")]
     async fn pass(self: Arc<Self>, key: (Instant, u64)) {
         tokio::time::sleep_until(key.0).await;
         let passed = self.lock().set.remove(&key);

@@ -10,9 +10,7 @@ use super::{
     stopwatch::Timing,
     store::Store,
 };
-use crate::core::{CallId, Held, Mark, Outcome, VersionId};
-#[cfg(feature = "simulation")]
-use crate::simulation::Seen;
+use crate::core::{CallId, Held, Mark, Outcome, Seen, VersionId};
 
 /// What the site does now.
 #[derive(Default)]
@@ -97,7 +95,6 @@ impl Site {
 
     /// Tells how a call has ended.
     pub(super) fn tell(&self, epoch: u64, (call, mark): (CallId, Mark), has_calls: bool, outcome: Outcome) {
-        #[cfg(feature = "simulation")]
         self.queue.platform.see(|| Seen::ran(call, &outcome));
         let (report, is_current) = self.ends_as(epoch, call, Some((mark, has_calls, &outcome)));
         let Some(report) = report else { return };

@@ -31,8 +31,6 @@ mod waits;
 /// Another node, as the runtime names it.
 pub(crate) use taskwork::NodeId as Peer;
 
-#[cfg(feature = "simulation")]
-pub(crate) use self::queue::Continues;
 #[cfg(feature = "cli")]
 pub(crate) use self::room::bytes;
 pub(crate) use self::{
@@ -41,7 +39,7 @@ pub(crate) use self::{
     deadline::exceeded,
     fetches::{Ask, Missing, Piece},
     nesting::{Put, Running, end},
-    queue::{Crew, Queue},
+    queue::{Continues, Crew, Queue},
     room::{Room, shown as shown_bytes},
     site::{Inventory, Report, Returned, Site},
     small::Told,

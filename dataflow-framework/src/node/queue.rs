@@ -102,7 +102,7 @@ fn run_deeper(next: Waiting) {
 impl Queue {
     /// Creates one for the workers of a node.
     pub(crate) fn on(platform: Platform) -> Self {
-        Self { platform, ..Self::default() }
+        Self { changed: platform.bell(), platform, ..Self::default() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -149,8 +149,8 @@ impl Queue {
     }
 
     /// Does the same as [`next`](Self::next) in virtual time.
-    #[cfg(feature = "simulation")]
     pub(crate) async fn next_in_time(&self) -> Option<Waiting> {
+        let notifier = self.changed.notifier()?;
         loop {
             {
                 let mut state = self.lock();
@@ -162,7 +162,7 @@ impl Queue {
                 }
                 state.idle += 1;
             }
-            self.changed.rung().notified().await;
+            notifier.notified().await;
             self.lock().idle -= 1;
         }
     }
@@ -213,10 +213,9 @@ impl Queue {
 
     /// Starts a thread that runs calls.
     pub(super) fn work(self: &Arc<Self>, name: &str) -> io::Result<()> {
-        #[cfg(feature = "simulation")]
         if let Platform::Simulated(simulated) = &self.platform {
             self.lock().threads += 1;
-            crate::simulation::start_worker(simulated, self);
+            simulated.start_worker(self);
             return Ok(());
         }
         let queue = Arc::clone(self);

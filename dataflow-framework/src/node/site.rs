@@ -25,10 +25,8 @@ use super::{
     store::{Inputs, Lacking, Store},
     waits::Waits,
 };
-#[cfg(feature = "simulation")]
-use crate::simulation::Seen;
 use crate::{
-    core::{Argument, Assignment, CallId, Execution, Held, Lack, Mark, Outcome, Step, VersionId},
+    core::{Argument, Assignment, CallId, Execution, Held, Lack, Mark, Outcome, Seen, Step, VersionId},
     failure::Failed,
     node::Peer,
     options::Options,
@@ -220,8 +218,7 @@ impl Site {
 
     /// Takes in a version, and leaves it to others to make room.
     pub(super) fn keep(&self, version: VersionId, value: Value, mark: Mark, bytes: u64, is_copy: bool) {
-        #[cfg(feature = "simulation")]
-        self.see(|| Seen::holds(version, mark, &value));
+        self.see(|| Seen::holds(version, mark, value.fingerprint_now().1));
         self.store.put(version, value, mark, bytes, is_copy);
     }
 
@@ -335,8 +332,7 @@ impl Site {
         asks
     }
 
-    /// Shows the simulator what happens.
-    #[cfg(feature = "simulation")]
+    /// Shows an event to the observer, if there is one.
     pub(crate) fn see(&self, seen: impl FnOnce() -> Seen) {
         self.queue.platform.see(seen);
     }
@@ -417,8 +413,7 @@ impl Site {
                 return None;
             }
         };
-        #[cfg(feature = "simulation")]
-        self.see(|| Seen::begins(&assignment, &inputs));
+        self.see(|| Seen::begins(&assignment, inputs.iter().map(|value| value.fingerprint_now().1)));
         let (deadline, watch) = match assignment.manner.timeout {
             Some(timeout) => self.watch(epoch, &assignment, &inputs, timeout),
             None => (None, None),

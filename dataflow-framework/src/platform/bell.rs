@@ -1,45 +1,56 @@
 //! What a thread waits for, while others change what it has locked.
 
 use std::{
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-#[cfg(feature = "simulation")]
-use crate::simulation::Baton;
+use tokio::{sync::Notify, time::Instant};
 
-/// A condition variable. In the simulator, who waits for it does so in virtual time.
-#[derive(Debug, Default)]
+use crate::simulation::World;
+
+/// A condition variable. The programs of a world wait for it in virtual time.
+#[derive(Default)]
 pub(crate) struct Bell {
     condition: Condvar,
-    #[cfg(feature = "simulation")]
-    rung: std::sync::Arc<tokio::sync::Notify>,
+    simulated: Option<Simulated>,
+}
+
+/// The part of a bell in a world.
+struct Simulated {
+    world: Arc<dyn World>,
+    notifier: Arc<Notify>,
 }
 
 impl Bell {
+    /// Creates one in a world.
+    pub(crate) fn simulated(world: Arc<dyn World>) -> Self {
+        Self { simulated: Some(Simulated { world, notifier: Arc::default() }), ..Self::default() }
+    }
+
     /// Wakes one thread that waits.
     pub(crate) fn ring(&self) {
         self.condition.notify_one();
-        #[cfg(feature = "simulation")]
-        self.rung.notify_one();
+        if let Some(Simulated { notifier, .. }) = &self.simulated {
+            notifier.notify_one();
+        }
     }
 
     /// Wakes all threads that wait.
     pub(crate) fn ring_for_all(&self) {
         self.condition.notify_all();
-        #[cfg(feature = "simulation")]
-        self.rung.notify_waiters();
+        if let Some(Simulated { notifier, .. }) = &self.simulated {
+            notifier.notify_waiters();
+        }
     }
 
     /// Unlocks what is locked, waits, and locks it again. It may return without a reason.
     pub(crate) fn wait<'a, T>(&self, of: &'a Mutex<T>, locked: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        #[cfg(feature = "simulation")]
-        if let Some(baton) = Baton::current() {
+        if let Some(Simulated { world, notifier }) = self.of_program() {
             drop(locked);
-            let _ = baton.pass(&self.rung, None);
+            let _ = world.wait(notifier, None);
             return of.lock().unwrap_or_else(PoisonError::into_inner);
         }
-        let _ = of;
         self.condition.wait(locked).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -47,17 +58,15 @@ impl Bell {
     pub(crate) fn wait_while<'a, T>(
         &self,
         of: &'a Mutex<T>,
-        locked: MutexGuard<'a, T>,
+        mut locked: MutexGuard<'a, T>,
         longest: Duration,
         condition: impl Fn(&T) -> bool,
     ) -> MutexGuard<'a, T> {
-        #[cfg(feature = "simulation")]
-        if let Some(baton) = Baton::current() {
-            let until = tokio::time::Instant::now() + longest;
-            let mut locked = locked;
+        if let Some(Simulated { world, notifier }) = self.of_program() {
+            let until = Instant::now() + longest;
             while condition(&locked) {
                 drop(locked);
-                let in_time = baton.pass(&self.rung, Some(until));
+                let in_time = world.wait(notifier, Some(until));
                 locked = of.lock().unwrap_or_else(PoisonError::into_inner);
                 if !in_time {
                     break;
@@ -65,14 +74,17 @@ impl Bell {
             }
             return locked;
         }
-        let _ = of;
         let waited = self.condition.wait_timeout_while(locked, longest, |locked| condition(locked));
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Returns what is told when it is rung.
-    #[cfg(feature = "simulation")]
-    pub(crate) fn rung(&self) -> std::sync::Arc<tokio::sync::Notify> {
-        std::sync::Arc::clone(&self.rung)
+    /// Returns the part in a world, if a program of that world runs on this thread.
+    fn of_program(&self) -> Option<&Simulated> {
+        self.simulated.as_ref().filter(|simulated| simulated.world.is_program())
+    }
+
+    /// Returns what is notified in virtual time.
+    pub(crate) fn notifier(&self) -> Option<&Notify> {
+        self.simulated.as_ref().map(|simulated| &*simulated.notifier)
     }
 }

@@ -1,44 +1,38 @@
-//! What the framework has of its node beside the runtime: a clock, and a thread for the program. In the simulator both
-//! are the simulator's.
+//! The platform of a node: its clock and its threads. On a machine these are the system's; in a
+//! [`World`](crate::simulation::World) they are that world's.
 
 mod bell;
 
 use std::{
-    io, thread,
+    io,
+    sync::Arc,
+    thread,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 pub(crate) use self::bell::Bell;
-use crate::node::Peer;
-#[cfg(feature = "simulation")]
-use crate::simulation::{Seen, Simulated};
+use crate::{core::Seen, node::Peer, simulation::Simulated};
 
 /// The clock and the threads of a node. Clones are the same.
 #[derive(Clone, Default)]
 pub(crate) enum Platform {
     #[default]
     Machine,
-    #[cfg(feature = "simulation")]
-    Simulated(std::sync::Arc<Simulated>),
+    Simulated(Arc<Simulated>),
 }
 
 impl Platform {
     /// Returns the one of a node that begins to work on a job on this thread.
     pub(crate) fn current() -> Self {
-        #[cfg(feature = "simulation")]
-        if let Some(simulated) = Simulated::current() {
-            return Self::Simulated(simulated);
-        }
-        Self::Machine
+        Simulated::current().map_or(Self::Machine, Self::Simulated)
     }
 
-    /// Notes which node it is.
-    pub(crate) fn is_of(&self, node: Peer) {
+    /// Sets the node, once.
+    pub(crate) fn set_node(&self, node: Peer) {
         match self {
             // All nodes of a machine have its clock.
-            Self::Machine => _ = node,
-            #[cfg(feature = "simulation")]
-            Self::Simulated(simulated) => simulated.is_of(node),
+            Self::Machine => {}
+            Self::Simulated(simulated) => simulated.set_node(node),
         }
     }
 
@@ -49,8 +43,15 @@ impl Platform {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
             }
-            #[cfg(feature = "simulation")]
             Self::Simulated(simulated) => simulated.clock_us(),
+        }
+    }
+
+    /// Creates a bell for the threads of the node.
+    pub(crate) fn bell(&self) -> Bell {
+        match self {
+            Self::Machine => Bell::default(),
+            Self::Simulated(simulated) => simulated.bell(),
         }
     }
 
@@ -58,16 +59,19 @@ impl Platform {
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub(crate) fn start_program(&self, program: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    pub(crate) fn start_program(&self, program: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         match self {
             Self::Machine => thread::Builder::new().name("program".to_owned()).spawn(program).map(drop),
-            #[cfg(feature = "simulation")]
             Self::Simulated(simulated) => simulated.start_program(program),
         }
     }
 
-    /// Shows the simulator what happens.
-    #[cfg(feature = "simulation")]
+    /// Returns whether there is an observer.
+    pub(crate) fn is_observed(&self) -> bool {
+        matches!(self, Self::Simulated(_))
+    }
+
+    /// Shows an event to the observer, if there is one.
     pub(crate) fn see(&self, seen: impl FnOnce() -> Seen) {
         if let Self::Simulated(simulated) = self {
             simulated.see(&seen());

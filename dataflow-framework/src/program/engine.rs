@@ -173,7 +173,10 @@ impl Engine {
         Self { others: Some(others), most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
-    fn with_graph(graph: Graph, site: Arc<Site>, queue: Arc<Queue>, ahead_max: usize) -> Self {
+    fn with_graph(mut graph: Graph, site: Arc<Site>, queue: Arc<Queue>, ahead_max: usize) -> Self {
+        if queue.platform.is_observed() {
+            graph.keep_seen();
+        }
         let state = State {
             graph,
             recorder: None,
@@ -185,7 +188,7 @@ impl Engine {
         };
         Self {
             state: Mutex::new(state),
-            happened: Bell::default(),
+            happened: queue.platform.bell(),
             site,
             epoch: AtomicU64::new(0),
             queue,
@@ -253,8 +256,7 @@ impl Engine {
         let halts = state.is_wrong() && !state.is_halted;
         state.is_halted |= halts;
         let mut after = self.perform(&mut state);
-        #[cfg(feature = "simulation")]
-        state.graph.shown.drain(..).for_each(|seen| self.site.see(|| seen));
+        state.graph.take_seen().into_iter().for_each(|seen| self.site.see(|| seen));
         drop(state);
         if has_happened || halts {
             self.happened.ring();

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use taskwork::Waker;
 
 use super::{Post, Progress, Role, Station, Told};
-use crate::cluster::{following::lock, leading::Leading, message::Run};
-#[cfg(feature = "simulation")]
-use crate::simulation::Seen;
+use crate::{
+    cluster::{following::lock, leading::Leading, message::Run},
+    core::Seen,
+};
 
 /// How long a program that was stopped for the sake of another run waits for that, if its task does not leave this node,
 /// in milliseconds.
@@ -83,7 +84,6 @@ impl Station {
         if state.is_leaving {
             leading.leave();
         }
-        #[cfg(feature = "simulation")]
         self.platform
             .see(|| Seen::Leads { run: (run.generation, run.started_us), workers: capacity.workers });
         state.role = Role::Leads(Arc::clone(&leading));

@@ -1,12 +1,18 @@
 //! The world as workflows see it: how long calls and the steps of programs take, and the clocks of nodes.
 
-use std::time::Duration;
+use std::{io, sync::Arc, time::Duration};
 
 use dataflow_framework::simulation::{Passing, Seen as Step, World as FlowWorld};
 use taskwork::NodeId;
-use tokio::time::sleep;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
-use super::World;
+use super::{
+    World,
+    baton::{self, Baton},
+};
 use crate::{invariants::Seen, workload::mix};
 
 /// The time of the simulated clocks at the beginning, in microseconds since 1970.
@@ -46,8 +52,17 @@ impl FlowWorld for World {
         Box::pin(self.clone().wait_on(node, ms))
     }
 
-    fn program(&self, node: NodeId) -> Passing {
-        Box::pin(self.clone().wait_on(node, 1))
+    fn start_program(&self, node: NodeId, program: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        baton::start(self, node, program)
+    }
+
+    fn is_program(&self) -> bool {
+        Baton::current().is_some()
+    }
+
+    fn wait(&self, notifier: &Arc<Notify>, at_the_latest: Option<Instant>) -> bool {
+        let baton = Baton::current().expect("it is called by the program of a simulated node");
+        baton.pass(notifier, at_the_latest)
     }
 
     fn see(&self, node: NodeId, step: &Step) {

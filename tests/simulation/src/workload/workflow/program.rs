@@ -2,15 +2,14 @@
 
 use std::{error::Error, time::Duration};
 
-use dataflow_framework::{
-    Data, Failure, Program, TaskDef, barrier, commute, group, reduce, simulation, tasks,
-};
+use dataflow_framework::{Data, Failure, Program, TaskDef, barrier, commute, group, reduce, tasks};
 
 use super::{
     super::{Shape, shapes::mix},
     Step,
     tasks::{Item, add, attempt, attempt_or_not, both, flaky, gather, make, panics, parts, sum},
 };
+use crate::world::{pause, show_read};
 
 /// The program.
 #[derive(Debug)]
@@ -93,7 +92,7 @@ impl State {
             Step::Panic { of, to } => self.variables[*to] = panics(&self.variables[*of]),
             Step::Read { of } => self.read(*of),
             Step::Change { on, by } => self.change(*on, *by),
-            Step::Pause { ms } => simulation::pause(Duration::from_millis(*ms)),
+            Step::Pause { ms } => pause(Duration::from_millis(*ms)),
             // Whether something has failed is told by the reads.
             Step::Barrier => drop(barrier()),
             Step::Cancelled { seed, calls } => cancelled(*seed, *calls),
@@ -133,7 +132,7 @@ impl State {
         self.last = read.unwrap_or(FAILED);
         let number = self.read.len();
         let expected = self.expected.get(number).copied().flatten().unwrap_or(FAILED);
-        simulation::program_reads(number as u64, expected, self.last);
+        show_read(number as u64, expected, self.last);
         self.read.push(read);
     }
 }

@@ -7,23 +7,24 @@
 use std::{
     cell::RefCell,
     io,
-    panic::resume_unwind,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
+    time::Duration,
 };
 
+use dataflow_framework::simulation::{Seen, World as _, stop};
+use taskwork::NodeId;
 use tokio::{
     runtime::Handle,
     sync::Notify,
     time::{Instant, sleep_until},
 };
 
-use super::Simulated;
-use crate::program::Stopped;
+use super::World;
 
 /// What decides which of two threads runs.
 #[derive(Debug)]
-pub(crate) struct Baton {
+pub(super) struct Baton {
     state: Mutex<State>,
     passed: Condvar,
 }
@@ -47,13 +48,41 @@ enum Holder {
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Arc<Baton>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
+
+/// The program on a thread.
+struct Current {
+    baton: Arc<Baton>,
+    world: World,
+    node: NodeId,
+}
+
+/// Suspends the program on this thread for a while.
+///
+/// # Panics
+/// If this is not the program of a simulated node.
+pub(crate) fn pause(time: Duration) {
+    let baton = Baton::current().expect("it is called by the program of a simulated node");
+    baton.pass(&Arc::new(Notify::new()), Some(Instant::now() + time));
+}
+
+/// Shows the world a read of the program on this thread: its number, and the expected and the actual value.
+///
+/// # Panics
+/// If this is not the program of a simulated node.
+pub(crate) fn show_read(number: u64, expected: u64, read: u64) {
+    CURRENT.with_borrow(|current| {
+        let Current { world, node, .. } =
+            current.as_ref().expect("it is called by the program of a simulated node");
+        world.see(*node, &Seen::Reads { number, expected, read });
+    });
 }
 
 impl Baton {
     /// Returns the one of the program on this thread, if that is the program of a simulated node.
-    pub(crate) fn current() -> Option<Arc<Self>> {
-        CURRENT.with_borrow(Option::clone)
+    pub(super) fn current() -> Option<Arc<Self>> {
+        CURRENT.with_borrow(|current| current.as_ref().map(|current| Arc::clone(&current.baton)))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -61,7 +90,7 @@ impl Baton {
     }
 
     /// Passes it to the simulator, and waits to get it again. Returns whether that was in time.
-    pub(crate) fn pass(&self, until: &Arc<Notify>, at_the_latest: Option<Instant>) -> bool {
+    pub(super) fn pass(&self, until: &Arc<Notify>, at_the_latest: Option<Instant>) -> bool {
         let mut state = self.lock();
         if !state.is_over {
             state.holder = Holder::Simulator(Arc::clone(until), at_the_latest);
@@ -71,7 +100,7 @@ impl Baton {
         let (is_over, in_time) = (state.is_over, state.in_time);
         drop(state);
         if is_over && !thread::panicking() {
-            resume_unwind(Box::new(Stopped));
+            stop();
         }
         in_time
     }
@@ -125,11 +154,14 @@ impl Drop for Runs {
     }
 }
 
+/// The time until a program that was notified goes on, in milliseconds.
+const STEP_MS: u64 = 1;
+
 /// Starts the program of a node.
-pub(super) fn start(simulated: &Arc<Simulated>, program: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub(super) fn start(world: &World, node: NodeId, program: Box<dyn FnOnce() + Send>) -> io::Result<()> {
     let state = State { holder: Holder::Simulator(Arc::default(), None), is_over: false, in_time: true };
     let baton = Arc::new(Baton { state: Mutex::new(state), passed: Condvar::new() });
-    let (its_baton, its_node, time) = (Arc::clone(&baton), Arc::clone(simulated), Handle::current());
+    let (its_baton, its_world, time) = (Arc::clone(&baton), world.clone(), Handle::current());
     thread::Builder::new().name("simulated program".to_owned()).spawn(move || {
         let ends = Ends(its_baton);
         let first = ends.0.wait_for_turn(ends.0.lock());
@@ -138,19 +170,18 @@ pub(super) fn start(simulated: &Arc<Simulated>, program: impl FnOnce() + Send + 
         if !is_over {
             // So that its clock is that of the simulator.
             let _in_time = time.enter();
-            CURRENT.set(Some(Arc::clone(&ends.0)));
-            its_node.enter();
+            CURRENT.set(Some(Current { baton: Arc::clone(&ends.0), world: its_world, node }));
             program();
         }
     })?;
-    tokio::spawn(run(Runs(baton), Arc::clone(simulated)));
+    tokio::spawn(run(Runs(baton), world.clone(), node));
     Ok(())
 }
 
-async fn run(runs: Runs, simulated: Arc<Simulated>) {
+async fn run(runs: Runs, world: World, node: NodeId) {
     let mut in_time = true;
     loop {
-        simulated.program_goes_on().await;
+        world.clone().wait_on(node, STEP_MS).await;
         let Some((until, at_the_latest)) = runs.0.hand_over(in_time) else { return };
         in_time = tokio::select! {
             biased;

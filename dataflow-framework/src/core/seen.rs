@@ -1,9 +1,6 @@
-//! What the simulator sees of a node.
+//! Events of a node, for an observer of its platform. The simulator checks its invariants by them.
 
-use crate::{
-    core::{Argument, Assignment, CallId, Mark, Outcome, VersionId},
-    value::Value,
-};
+use super::{Argument, Assignment, CallId, Mark, Outcome, VersionId};
 
 /// A version of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +25,7 @@ pub enum How {
     Failed,
 }
 
-/// What has happened on a node. Values are told by their hashes.
+/// An event on a node. Values are identified by their hashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     /// A run of the program begins here.
@@ -109,16 +106,15 @@ impl Version {
 }
 
 impl Seen {
-    /// Tells that a call begins.
-    pub(crate) fn begins(assignment: &Assignment, inputs: &[Value]) -> Self {
+    /// Returns the event that a call begins whose inputs have these hashes.
+    pub(crate) fn begins(assignment: &Assignment, inputs: impl Iterator<Item = u64>) -> Self {
         let Assignment { call, mark, arguments, .. } = assignment;
         let versions = arguments.iter().flat_map(Argument::versions);
-        let reads =
-            versions.zip(inputs).map(|(version, value)| (Version::of(*version), value.fingerprint_now().1));
+        let reads = versions.zip(inputs).map(|(version, value)| (Version::of(*version), value));
         Self::Begins { call: *call, mark: mark.hash(), reads: reads.collect() }
     }
 
-    /// Tells how a call has run.
+    /// Returns the event that a call has run.
     pub(crate) fn ran(call: CallId, outcome: &Outcome) -> Self {
         let how = match outcome {
             Outcome::Written { .. } | Outcome::Durable { .. } => How::Written,
@@ -128,8 +124,8 @@ impl Seen {
         Self::Ran { call, how }
     }
 
-    /// Tells that a version is here.
-    pub(crate) fn holds(version: VersionId, mark: Mark, value: &Value) -> Self {
-        Self::Holds { version: Version::of(version), mark: mark.hash(), value: value.fingerprint_now().1 }
+    /// Returns the event that a version is here whose value has this hash.
+    pub(crate) fn holds(version: VersionId, mark: Mark, value: u64) -> Self {
+        Self::Holds { version: Version::of(version), mark: mark.hash(), value }
     }
 }

@@ -3,27 +3,27 @@
 //! Everything is the production code: the graph, the lines between nodes, stores, fetches, the companion, and the
 //! handles of the program. Only the clock and the threads come from a [`World`]: calls take virtual time on workers
 //! that are loops on the runtime of the simulator, and the program has a thread that runs only while everything else
-//! stands still (`baton.rs`).
-
-mod baton;
-mod crew;
-mod seen;
+//! stands still.
 
 use std::{
     cell::RefCell,
     future::Future,
     io,
+    panic::resume_unwind,
     pin::Pin,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use taskwork::NodeId;
 use tokio::{sync::Notify, time::Instant};
 
-pub use self::seen::{How, Run, Seen, Version};
-pub(crate) use self::{baton::Baton, crew::start as start_worker};
-use crate::cluster::{Main, Program, Returned};
+pub use crate::core::{How, Run, Seen, Version};
+use crate::{
+    cluster::{Main, Program, Returned},
+    node::{Continues, Queue},
+    platform::Bell,
+    program::Stopped,
+};
 
 /// What takes time in a world.
 pub type Passing = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -34,8 +34,16 @@ pub trait World: Send + Sync + 'static {
     fn clock_us(&self, node: NodeId) -> u64;
     /// Waits as long as a call takes that begins on a node; for ever if the node dies.
     fn call(&self, node: NodeId, task: &'static str, call: u64) -> Passing;
-    /// Waits until the program on a node goes on; for ever if the node dies.
-    fn program(&self, node: NodeId) -> Passing;
+    /// Runs the program of a node on a thread that runs only while everything else stands still.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    fn start_program(&self, node: NodeId, program: Box<dyn FnOnce() + Send>) -> io::Result<()>;
+    /// Returns whether this thread runs the program of a node.
+    fn is_program(&self) -> bool;
+    /// Suspends the program on this thread until it is notified, or until this time. Returns whether it was notified
+    /// in time. It unwinds with [`stop`] when the world ends.
+    fn wait(&self, notifier: &Arc<Notify>, at_the_latest: Option<Instant>) -> bool;
     /// Is shown what happens on a node.
     fn see(&self, node: NodeId, seen: &Seen);
 }
@@ -48,7 +56,6 @@ pub(crate) struct Simulated {
 
 thread_local! {
     static WORLD: RefCell<Option<Arc<dyn World>>> = const { RefCell::new(None) };
-    static NODE: RefCell<Option<Arc<Simulated>>> = const { RefCell::new(None) };
 }
 
 /// Puts the nodes that begin to work on a job on this thread into a world, until the next call.
@@ -66,23 +73,9 @@ pub fn result(returned: Returned) -> Option<Result<Vec<u8>, String>> {
     returned.into_result()
 }
 
-/// Has the program on this thread wait for a while.
-///
-/// # Panics
-/// If this is not the program of a simulated node.
-pub fn pause(time: Duration) {
-    let baton = Baton::current().expect("it is called by the program of a simulated node");
-    baton.pass(&Arc::new(Notify::new()), Some(Instant::now() + time));
-}
-
-/// Shows the world what the program on this thread has read: the number of the read, and what it should be and is.
-/// Does nothing if this is not the program of a simulated node.
-pub fn program_reads(number: u64, expected: u64, read: u64) {
-    NODE.with_borrow(|node| {
-        if let Some(node) = node {
-            node.see(&Seen::Reads { number, expected, read });
-        }
-    });
+/// Unwinds the program on this thread, which has neither returned nor failed.
+pub fn stop() -> ! {
+    resume_unwind(Box::new(Stopped))
 }
 
 impl Simulated {
@@ -92,14 +85,8 @@ impl Simulated {
         Some(Arc::new(Self { world, node: OnceLock::new() }))
     }
 
-    /// Makes it the node of the program on this thread.
-    fn enter(self: &Arc<Self>) {
-        NODE.set(Some(Arc::clone(self)));
-    }
-
-    /// Notes which node it is.
-    pub(crate) fn is_of(&self, node: NodeId) {
-        // It is told once.
+    pub(crate) fn set_node(&self, node: NodeId) {
+        // Further calls have no effect.
         let _ = self.node.set(node);
     }
 
@@ -111,19 +98,31 @@ impl Simulated {
         self.world.clock_us(self.node())
     }
 
+    pub(crate) fn bell(&self) -> Bell {
+        Bell::simulated(Arc::clone(&self.world))
+    }
+
     pub(crate) fn see(&self, seen: &Seen) {
         self.world.see(self.node(), seen);
     }
 
-    pub(crate) fn start_program(self: &Arc<Self>, program: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        baton::start(self, program)
+    pub(crate) fn start_program(&self, program: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        self.world.start_program(self.node(), program)
     }
 
-    fn program_goes_on(&self) -> Passing {
-        self.world.program(self.node())
+    /// Starts a worker, which runs one call after another in virtual time.
+    pub(crate) fn start_worker(self: &Arc<Self>, queue: &Arc<Queue>) {
+        tokio::spawn(work(Arc::clone(self), Arc::clone(queue)));
     }
+}
 
-    fn call_runs(&self, task: &'static str, call: u64) -> Passing {
-        self.world.call(self.node(), task, call)
+async fn work(simulated: Arc<Simulated>, queue: Arc<Queue>) {
+    while let Some(next) = queue.next_in_time().await {
+        let Some(begun) = next.begin() else { continue };
+        simulated.world.call(simulated.node(), begun.task(), begun.call()).await;
+        if begun.run() == Continues::Elsewhere {
+            return;
+        }
     }
+    queue.ends_thread();
 }
