@@ -26,9 +26,7 @@ pub(crate) fn run() -> Result<()> {
 fn steps(install_deny: Option<Step>) -> Vec<Step> {
     let mut steps = vec![
         Step::cargo("format", "fmt --all --check"),
-        // What users get: without the feature that the simulator gives the runtime.
-        Step::cargo("lints", "clippy --all-targets -- -D warnings"),
-        Step::cargo("simulator", "clippy -p taskwork-simulation --all-targets -- -D warnings"),
+        Step::cargo("lints", "clippy --workspace --all-targets -- -D warnings"),
         Step::cargo("no command line", "clippy -p bnb-framework --no-default-features -- -D warnings"),
         // What a command needs must not come from another one's feature.
         Step::cargo(
@@ -51,9 +49,9 @@ mod tests {
     #[test]
     fn lints_and_docs_allow_no_warning() {
         let lines: Vec<_> = steps(None).iter().map(Step::line).collect();
-        assert!(lines.contains(&"cargo clippy --all-targets -- -D warnings".to_owned()));
+        assert!(lines.contains(&"cargo clippy --workspace --all-targets -- -D warnings".to_owned()));
         let clippy = lines.iter().filter(|line| line.contains("clippy"));
-        assert!(clippy.clone().all(|line| line.ends_with("-- -D warnings")) && clippy.count() == 4);
+        assert!(clippy.clone().all(|line| line.ends_with("-- -D warnings")) && clippy.count() == 3);
         assert!(lines.contains(&"RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps".to_owned()));
     }
 

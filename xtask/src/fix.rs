@@ -11,11 +11,7 @@ use crate::step::{self, Step};
 pub(crate) fn run() -> Result<()> {
     step::run_all(&[
         // The working tree usually has uncommitted changes, which must not prevent the fixes.
-        Step::cargo("lints", "clippy --fix --all-targets --allow-dirty --allow-staged"),
-        Step::cargo(
-            "simulator",
-            "clippy --fix -p taskwork-simulation --all-targets --allow-dirty --allow-staged",
-        ),
+        Step::cargo("lints", "clippy --fix --workspace --all-targets --allow-dirty --allow-staged"),
         // Last, because clippy's suggestions are not formatted.
         Step::cargo("format", "fmt --all"),
     ])

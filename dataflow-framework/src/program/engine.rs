@@ -256,7 +256,9 @@ impl Engine {
         let halts = state.is_wrong() && !state.is_halted;
         state.is_halted |= halts;
         let mut after = self.perform(&mut state);
-        state.graph.take_seen().into_iter().for_each(|seen| self.site.see(|| seen));
+        for seen in state.graph.take_seen() {
+            self.site.see(|| seen);
+        }
         drop(state);
         if has_happened || halts {
             self.happened.ring();
