@@ -83,7 +83,7 @@ impl Bell {
         self.simulated.as_ref().filter(|simulated| simulated.world.is_program())
     }
 
-    /// Returns what is notified in virtual time.
+    /// Returns the notifier for virtual time.
     pub(crate) fn notifier(&self) -> Option<&Notify> {
         self.simulated.as_ref().map(|simulated| &*simulated.notifier)
     }
