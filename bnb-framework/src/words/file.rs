@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use super::ReadError;
+use super::{ReadError, lines};
 
 /// The default maximum size of a file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -43,7 +43,7 @@ pub fn text_from(file: &str, reader: impl Read, bytes_max: u64) -> Result<String
     let mut reader = reader.take(bytes_max.saturating_add(1));
     let (mut text, mut chunk) = (String::new(), vec![0; CHUNK_BYTES]);
     // The number of bytes left over from the previous chunk: the beginning of a character.
-    let (mut left, mut line) = (0, 1);
+    let mut left = 0;
     loop {
         let read = match reader.read(&mut chunk[left..]) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -59,15 +59,16 @@ pub fn text_from(file: &str, reader: impl Read, bytes_max: u64) -> Result<String
         };
         if let Some(place) = sound.find(is_no_text) {
             let found = format!("{:?}, which is no text", &sound[place..][..1]);
-            return Err(ReadError::at(file, line + lines_in(&sound[..place]), &found, "a text file"));
+            text.push_str(&sound[..place]);
+            return Err(ReadError::at(file, last_line(&text), &found, "a text file"));
         }
-        line += lines_in(sound);
+        text.push_str(sound);
         if is_cut {
+            let line = last_line(&text);
             let found = "bytes that are no text in UTF-8";
             let expected = "a text file (for one in Latin-1: iconv -f latin1 -t utf-8)";
             return Err(ReadError::at(file, line, found, expected));
         }
-        text.push_str(sound);
         if text.len() as u64 > bytes_max {
             return Err(too_large(file, bytes_max));
         }
@@ -80,8 +81,10 @@ pub fn text_from(file: &str, reader: impl Read, bytes_max: u64) -> Result<String
     }
 }
 
-fn lines_in(text: &str) -> usize {
-    text.bytes().filter(|&byte| byte == b'\n').count()
+/// Returns the number of the line at the end of a text, from 1.
+fn last_line(text: &str) -> usize {
+    // A line that begins has no character yet.
+    lines(&format!("{text}x")).count()
 }
 
 /// Returns whether this is a control character other than a line or page end, a tab, or the DOS end-of-file

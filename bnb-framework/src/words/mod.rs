@@ -22,8 +22,14 @@
 //! assert_eq!(error.to_string(), "items.txt:3: found \"heavy\"; expected a weight");
 //! ```
 
+//!
+//! Every reader of instances accepts the same line ends and marks, because it divides its text with [`lines`]:
+//! lines end with a line feed, a carriage return, or both; a byte order mark at the beginning and DOS end marks
+//! (Ctrl-Z) at the end are not part of the text. [`text_of`] accepts regular files of limited size only.
+
 mod error;
 mod file;
+mod lines;
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
@@ -31,13 +37,14 @@ use self::error::quoted;
 pub use self::{
     error::ReadError,
     file::{FILE_BYTES_MAX, text_from, text_of},
+    lines::{Lines, lines},
 };
 
 /// The words of a text, one after another.
 #[derive(Debug, Clone)]
 pub struct Words<'a> {
     file: &'a str,
-    lines: std::iter::Enumerate<std::str::Lines<'a>>,
+    lines: Lines<'a>,
     line: usize,
     /// The rest of the line.
     rest: std::str::SplitWhitespace<'a>,
@@ -46,10 +53,7 @@ pub struct Words<'a> {
 impl<'a> Words<'a> {
     /// Creates a reader of a text; `file` is its name in messages.
     pub fn new(file: &'a str, text: &'a str) -> Self {
-        // A byte order mark, which some editors write, is not part of a word.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let rest = "".split_whitespace();
-        Self { file, lines: text.lines().enumerate(), line: 0, rest }
+        Self { file, lines: lines(text), line: 0, rest: "".split_whitespace() }
     }
 
     /// Returns the next word.
@@ -59,7 +63,7 @@ impl<'a> Words<'a> {
                 return Some(word);
             }
             let (line, text) = self.lines.next()?;
-            self.line = line + 1;
+            self.line = line;
             self.rest = text.split_whitespace();
         }
     }
@@ -124,6 +128,12 @@ impl<'a> Words<'a> {
         self.clone().next().is_none()
     }
 
+    /// Returns the number of words that are left, or one more than a maximum if there are more.
+    pub fn count_until(&self, max: usize) -> usize {
+        let mut rest = self.clone();
+        std::iter::from_fn(|| rest.next()).take(max.saturating_add(1)).count()
+    }
+
     /// Returns the next word without taking it.
     pub fn peek(&self) -> Option<&'a str> {
         self.clone().next()
@@ -132,6 +142,11 @@ impl<'a> Words<'a> {
     /// Returns the next word on the line of the last one, without taking it.
     pub fn peek_here(&self) -> Option<&'a str> {
         self.rest.clone().next()
+    }
+
+    /// Returns the number of words after the last one on its line.
+    pub fn count_here(&self) -> usize {
+        self.rest.clone().count()
     }
 
     /// Returns the line number of the last word, from 1; 0 before the first.

@@ -23,34 +23,24 @@ impl Text {
     /// Reads a file of at most `bytes_max` bytes.
     pub(super) fn of(file: &Path, bytes_max: u64) -> Result<Self, ReadError> {
         let content = words::text_of(file, bytes_max)?;
-        Ok(Self { file: file.display().to_string(), content }.without_mark())
+        Ok(Self { file: file.display().to_string(), content })
     }
 
     /// Creates a text from the content of a file.
     pub(super) fn new(file: &str, bytes: &[u8]) -> Result<Self, ReadError> {
         let content = words::text_from(file, bytes, u64::MAX)?;
-        Ok(Self { file: file.to_owned(), content }.without_mark())
-    }
-
-    /// Removes the byte order mark that some editors write.
-    fn without_mark(mut self) -> Self {
-        if self.content.starts_with('\u{feff}') {
-            self.content.remove(0);
-        }
-        self
+        Ok(Self { file: file.to_owned(), content })
     }
 
     /// Returns the lines that are not blank, trimmed, numbered from 1.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> + Clone {
-        (1..)
-            .zip(self.content.split('\n'))
-            .map(|(number, line)| (number, line.trim_matches(|c: char| c.is_whitespace() || c == '\x1a')))
-            .filter(|(_, line)| !line.is_empty())
+        let lines = words::lines(&self.content).map(|(number, line)| (number, line.trim()));
+        lines.filter(|(_, line)| !line.is_empty())
     }
 
     /// Returns the number of the last line.
     pub(super) fn last_line(&self) -> usize {
-        self.content.trim_end().split('\n').count()
+        words::lines(self.content.trim_end()).count().max(1)
     }
 
     /// Creates an error about a line.
