@@ -1,6 +1,12 @@
 //! Why a command has ended without completing its task.
 
-use std::{error::Error, fmt, process::ExitCode};
+use std::{
+    error::Error,
+    fmt,
+    io::{self, Write as _},
+    process::ExitCode,
+    sync::OnceLock,
+};
 
 use taskwork::{
     JobError, NodeError,
@@ -121,14 +127,38 @@ impl fmt::Debug for Failure {
 
 /// Writes a line to standard error, without what would control a terminal. What nobody reads any more (`… 2>&1 | head`) is no reason to end.
 pub(crate) fn tell(text: fmt::Arguments<'_>) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "{}", printable::lines(&text.to_string()));
+    let _ = writeln!(io::stderr(), "{}", printable::lines(&text.to_string()));
 }
 
-/// Writes to standard output. A closed pipe (`… | head`) is no error.
-pub(crate) fn print(text: &str) {
-    use std::io::Write as _;
-    let _ = std::io::stdout().write_all(text.as_bytes());
+/// Writes a note to standard error: a fact that users should know, although the command continues.
+pub fn note(text: &str) {
+    tell(format_args!("note: {text}"));
+}
+
+/// Why standard output could not be written the first time.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Writes to standard output. A closed pipe (`… | head`) is no error. Any other failure is reported when the command
+/// ends, after it has closed its sessions, and makes its exit code 1.
+pub fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    note_lost(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+}
+
+/// Notes whether an answer could not be written.
+pub(crate) fn note_lost(written: io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        // The first reason counts.
+        let _ = LOST.set(error.to_string());
+    }
+}
+
+/// Returns the failure of standard output, if an answer could not be written.
+pub(crate) fn lost_output() -> Option<Failure> {
+    LOST.get()
+        .map(|why| Failure::failed(format!("the output is lost: standard output cannot be written: {why}")))
 }
 
 #[cfg(test)]

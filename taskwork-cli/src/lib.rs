@@ -66,6 +66,9 @@
 //! # assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::SUCCESS));
 //! ```
 //!
+//! Standard output is for answers. If it cannot be written, because the disk is full for example, the command reports
+//! that and its exit code is not 0; a closed pipe (`… | head`) is no error.
+//!
 //! The exit code is 0 for success, 1 if the job has failed or was stopped, 2 for wrong usage or input, 3 if the cluster
 //! could not be reached, and 4 if a node was to leave, and its time was up before it had handed on everything.
 
@@ -81,6 +84,7 @@ mod course;
 mod watch;
 mod manual;
 mod version;
+mod outputs;
 mod picture;
 mod solve;
 mod notice;
@@ -94,7 +98,8 @@ pub mod operator;
 
 pub use self::{
     course::{Calls, Quality, Telling},
-    failure::Failure,
+    failure::{Failure, note, print},
+    outputs::{check_outputs, is_same_file},
     picture::{write_graph, write_trace},
     prepared::{Prepared, Shown},
     program::{NoMore, Program, main, run},

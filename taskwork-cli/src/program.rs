@@ -1,6 +1,10 @@
 //! The description of a program, and its command line.
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use clap::{
     ArgMatches, Args, Command, CommandFactory as _, FromArgMatches, Parser, Subcommand, error::ErrorKind,
@@ -11,7 +15,7 @@ use taskwork::Kinds;
 use crate::health;
 use crate::{
     Failure, Prepared,
-    failure::{print, tell},
+    failure::{lost_output, note_lost, print, tell},
     manual::{Completions, Man},
     node, solve, submit, version,
 };
@@ -102,9 +106,15 @@ struct CommandLine<A: Args, M: Subcommand> {
 #[derive(Subcommand)]
 enum Commands<A: Args, M: Subcommand> {
     /// Solve it on this machine, on all its cores, without a server.
+    ///
+    /// Ctrl-C, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU stop it with the best result so far; a second signal, or
+    /// SIGQUIT, ends the program at once. What was to be ignored, such as SIGHUP by nohup, stays ignored.
     Solve(solve::Arguments<A>),
     /// Run a node of a cluster: it works on jobs, several at a time, until told to leave (SIGTERM,
     /// `taskwork drain`).
+    ///
+    /// Ctrl-C, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU make it leave as SIGTERM does; SIGQUIT ends it at once. What was
+    /// to be ignored, such as SIGHUP by nohup, stays ignored.
     Node(node::Arguments),
     /// Submit it to a cluster.
     Submit(submit::Arguments<A>),
@@ -135,11 +145,14 @@ fn command<P: Program>() -> Command {
 pub(crate) fn not_parsed(error: &clap::Error, name: &str, version: &str) -> ExitCode {
     if error.kind() == ErrorKind::DisplayVersion {
         print(&version::text(name, version));
-        return ExitCode::SUCCESS;
+        return ended(Ok(ExitCode::SUCCESS));
     }
     // Clap chooses the stream: help goes to standard output, errors to standard error.
-    let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    let printed = error.print();
+    if !error.use_stderr() {
+        note_lost(printed.and_then(|()| io::stdout().flush()));
+    }
+    ended(Ok(ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))))
 }
 
 /// Runs a command line, the name of the program first.
@@ -176,8 +189,9 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
     ended(outcome)
 }
 
-/// Prints the error, if there is one, and returns the exit code.
+/// Prints the error, if there is one, and returns the exit code. A command whose answer could not be written has failed.
 pub(crate) fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
+    let outcome = outcome.and_then(|code| lost_output().map_or(Ok(code), Err));
     outcome.unwrap_or_else(|failure| {
         tell(format_args!("error: {failure}"));
         failure.exit_code()

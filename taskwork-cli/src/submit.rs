@@ -10,7 +10,7 @@ use crate::{
     Failure, Prepared,
     build::BuildArguments,
     course::{CourseArguments, Viewing},
-    failure::{print, tell},
+    failure::{lost_output, print, tell},
     interrupts::{Notes, interruptible},
     log::{Level, LogArguments},
     prepared::Waits,
@@ -206,6 +206,9 @@ async fn submit(
     let id = job.id().clone();
     let Some(patience) = wait else {
         print(&if json { format!("{}\n", json!({ "job": id.as_str() })) } else { format!("{id}\n") });
+        if lost_output().is_some() {
+            tell(format_args!("job {id}"));
+        }
         target.note_without_nodes(&id).await;
         let handed_over = hand_over(&*job, target).await;
         job.withdraw_data().await;

@@ -4,7 +4,12 @@
 //! hmmpfam-stub [OPTIONS] DATABASE SEQUENCES
 //! ```
 
-use std::{env, error::Error, fs};
+use std::{
+    env,
+    error::Error,
+    fs,
+    io::{self, Write as _},
+};
 
 use dataflow_examples::hmmpfam::search;
 
@@ -16,6 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [.., database, sequences] = &arguments[..] else {
         return Err("two files are needed: the database and the sequences".into());
     };
-    print!("{}", search(&fs::read_to_string(database)?, &fs::read_to_string(sequences)?));
-    Ok(())
+    let report = search(&fs::read_to_string(database)?, &fs::read_to_string(sequences)?);
+    io::stdout().write_all(report.as_bytes())?;
+    Ok(io::stdout().flush()?)
 }

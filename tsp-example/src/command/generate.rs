@@ -1,6 +1,7 @@
 //! `tsp generate`.
 
-use super::print;
+use taskwork_cli::print;
+
 use crate::generate::{Kind, generate_file};
 
 /// The arguments of `tsp generate`.

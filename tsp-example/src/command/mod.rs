@@ -5,10 +5,12 @@ mod generate;
 mod report;
 mod solve;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use clap::Subcommand;
-use taskwork_cli::{Failure, Kinds, Prepared, Program};
+use taskwork_cli::{Failure, Kinds, Prepared, Program, note};
+
+use crate::instance::Instance;
 
 /// The program `tsp`.
 struct Tsp;
@@ -50,8 +52,13 @@ pub fn main() -> ExitCode {
     taskwork_cli::main::<Tsp>()
 }
 
-/// Writes to standard output. A closed pipe (`tsp … | head`) is not an error.
-fn print(text: &str) {
-    use std::io::Write as _;
-    let _ = std::io::stdout().write_all(text.as_bytes());
+/// Notes on an instance whose distances say little about its coordinates.
+fn note_coarse(file: &Path, instance: &Instance) {
+    if instance.is_coarse {
+        note(&format!(
+            "{}: the coordinates are so close together that rounding to whole numbers has changed the distances by more \
+             than 5 % on average; multiply the coordinates, by 1000 for example, for lengths that mean something",
+            file.display()
+        ));
+    }
 }
