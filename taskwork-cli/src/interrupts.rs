@@ -1,6 +1,12 @@
-//! Ctrl-C, and the messages about an outage of ZooKeeper while a command waits.
+//! Ctrl-C and the other signals that ask a process to end, and the messages about an outage of ZooKeeper while a
+//! command waits.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fs,
+    future::poll_fn,
+    sync::{Arc, OnceLock},
+    task::Poll,
+};
 
 use indicatif::ProgressBar;
 use taskwork::client::Outage;
@@ -65,11 +71,72 @@ impl Interrupts {
     }
 }
 
+/// The number of SIGXCPU, which the kernel sends when the limit of processor time is reached, and then every second.
+const PROCESSOR_TIME: i32 = 24;
+
+/// The signals that ask a process to end in good order: Ctrl-C, SIGTERM, SIGHUP (the terminal or the connection was
+/// closed), and those by which batch systems announce the end: SIGUSR1, SIGUSR2 and SIGXCPU. SIGQUIT is none of them: it
+/// ends a process at once.
+pub(crate) struct Endings(Vec<(SignalKind, Signal)>);
+
+impl Endings {
+    /// Listens for the signals, except those that the process was started to ignore (`nohup`).
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let always = [SignalKind::interrupt(), SignalKind::terminate()];
+        let others = [
+            SignalKind::hangup(),
+            SignalKind::user_defined1(),
+            SignalKind::user_defined2(),
+            SignalKind::from_raw(PROCESSOR_TIME),
+        ];
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let others = others.into_iter().filter(|kind| !is_ignored(&status, kind.as_raw_value()));
+        let refused = |error| Failure::failed(format!("signals cannot be listened for: {error}"));
+        let listened =
+            always.into_iter().chain(others).map(|kind| Ok((kind, signal(kind).map_err(refused)?)));
+        listened.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Waits for the next of these signals. SIGXCPU is reported once, since the kernel repeats it.
+    pub(crate) async fn next(&mut self) {
+        let arrived = poll_fn(|cx| {
+            let arrived = self.0.iter_mut().position(|(_, signal)| signal.poll_recv(cx).is_ready());
+            arrived.map_or(Poll::Pending, Poll::Ready)
+        });
+        let arrived = arrived.await;
+        if self.0[arrived].0.as_raw_value() == PROCESSOR_TIME {
+            drop(self.0.remove(arrived));
+        }
+    }
+}
+
+/// Returns whether a signal is ignored, from a text as in `/proc/self/status`.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
 /// Awaits a future until Ctrl-C arrives, so that the session can be closed in either case.
 pub(crate) async fn interruptible<T>(doing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let mut interrupts = Interrupts::listen()?;
     tokio::select! {
         done = doing => done,
         () = interrupts.next() => Err(Failure::interrupted()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_ignored;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_status_of_the_process() {
+        let status = "Name:\ttsp\nSigBlk:\tffffffffffffffff\nSigIgn:\t0000000000001001\nSigCgt:\tfff\n";
+        assert_eq!(
+            [1, 2, 10, 12, 13, 64].map(|signal| is_ignored(status, signal)),
+            [true, false, false, false, true, false]
+        );
+        assert!(!is_ignored("", 1) && !is_ignored("SigIgn:\tmany\n", 1));
     }
 }

@@ -4,15 +4,13 @@ use std::{net::SocketAddr, pin::pin, process::ExitCode, time::Duration};
 
 use clap::Args;
 use taskwork::{Address, Kinds, Labels, Node, NodeBuilder};
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use crate::{
     Failure,
     build::BuildArguments,
     course::interval,
+    interrupts::Endings,
     log::{Level, LogArguments},
     notice::{self, Notice, Notices, Source},
     target::{ClusterArguments, merged, runtime, seconds, time},
@@ -133,11 +131,9 @@ fn labels(given: &[Labels], variable: impl Fn(&str) -> Option<String>) -> Result
     Ok(labels)
 }
 
-/// Runs the node until it has left, and returns the exit code. SIGTERM and Ctrl-C ask it to leave, and so does a notice.
+/// Runs the node until it has left, and returns the exit code. The [signals](Endings) ask it to leave, and so does a notice.
 async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let refused = |error| Failure::failed(format!("signals cannot be listened for: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
+    let mut endings = Endings::listen()?;
     let lead = notice::lead(arguments.drain_deadline);
     let mut notices = Notices::watch(&arguments.notices, lead)?;
     if let Some(lifetime) = arguments.max_lifetime {
@@ -156,8 +152,7 @@ async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<ExitCode, Fai
         tokio::select! {
             never = &mut health => match never {},
             ended = node.ended() => return Ok(ended.map(|()| ExitCode::SUCCESS)?),
-            _ = terminate.recv() => signalled(&node, &mut leaving, arguments.drain_deadline),
-            _ = interrupt.recv() => signalled(&node, &mut leaving, arguments.drain_deadline),
+            () = endings.next() => signalled(&node, &mut leaving, arguments.drain_deadline),
             Notice { why, gone_at } = notices.next() => {
                 let left = gone_at.saturating_duration_since(Instant::now());
                 let deadline = notice::deadline(left, arguments.drain_deadline);

@@ -244,7 +244,7 @@ impl<T: Task> Launch for Ready<T> {
         if let Some(workers) = workers {
             job = job.workers(workers);
         }
-        watch::stop_on_interrupt(job.stopper())?;
+        watch::stop_on_signal(job.stopper())?;
         // The runtime gives up what observes the job when it is over.
         let course = Course::new(telling, viewing, &Notes::default());
         let needs_progress = course.needs_progress();

@@ -1,19 +1,20 @@
-//! The progress line of a running job, and Ctrl-C.
+//! The progress line of a running job, and the signals that stop it.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
     time::Duration,
 };
 
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 use taskwork::{Progress, Stopper};
 
-use crate::Failure;
+use crate::{Failure, interrupts::Endings, target::runtime};
 
 /// The interval at which the line is updated.
 pub(crate) const EVERY: Duration = Duration::from_millis(100);
 
-/// The exit code of a command that was ended by a second Ctrl-C.
+/// The exit code of a command that was ended by a second signal.
 const INTERRUPTED: i32 = 130;
 
 /// Returns a progress line on standard error.
@@ -40,20 +41,40 @@ pub(crate) fn line_of(progress: &Progress) -> String {
     )
 }
 
-/// The job that Ctrl-C stops.
+/// The job that a signal stops.
 static CURRENT: Mutex<Option<Stopper>> = Mutex::new(None);
 
-/// Makes Ctrl-C stop the job; a second one ends the program at once.
-pub(crate) fn stop_on_interrupt(stopper: Stopper) -> Result<(), Failure> {
-    // A program may solve several problems, one after the other; the handler of the first one stays.
-    *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(stopper);
-    // It runs on a thread of its own, where locks may be taken.
-    let handler = || match CURRENT.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        Some(stopper) => stopper.stop(),
-        None => std::process::exit(INTERRUPTED),
-    };
-    match ctrlc::set_handler(handler) {
-        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(()),
-        Err(error) => Err(Failure::failed(format!("Ctrl-C cannot be listened for: {error}"))),
+/// Whether the signals are listened for.
+static LISTENS: Mutex<bool> = Mutex::new(false);
+
+/// Makes the [signals](Endings) stop the job; a second one ends the program at once.
+pub(crate) fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
+    // A program may solve several problems, one after the other; the thread of the first one stays.
+    *lock(&CURRENT) = Some(stopper);
+    let mut listens = lock(&LISTENS);
+    if *listens {
+        return Ok(());
     }
+    let runtime = runtime()?;
+    // The signals are caught before the job begins.
+    let mut endings = runtime.block_on(async { Endings::listen() })?;
+    let await_signals = move || {
+        runtime.block_on(async {
+            loop {
+                endings.next().await;
+                match lock(&CURRENT).take() {
+                    Some(stopper) => stopper.stop(),
+                    None => std::process::exit(INTERRUPTED),
+                }
+            }
+        })
+    };
+    let refused = |error| Failure::failed(format!("no thread could be started for signals: {error}"));
+    thread::Builder::new().name("signals".to_owned()).spawn(await_signals).map_err(refused)?;
+    *listens = true;
+    Ok(())
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
