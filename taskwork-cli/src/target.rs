@@ -1,11 +1,14 @@
 //! The cluster that a command addresses, and the connection to it.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use taskwork::{
     JobId, Labels,
-    client::{Client, ClientBuilder, Connect, Credentials, Tls},
+    client::{Client, ClientBuilder, Connect, Credentials, Tls, read_text},
 };
 
 use crate::{Failure, interrupts::Notes};
@@ -144,8 +147,11 @@ impl ClusterArguments {
     }
 }
 
-fn read(file: &PathBuf) -> Result<String, Failure> {
-    fs::read_to_string(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+/// The maximum size of a file in PEM, in bytes. The authorities that a system trusts take 200 KiB.
+const PEM_BYTES_MAX: u64 = 1 << 20;
+
+fn read(file: &Path) -> Result<String, Failure> {
+    read_text(file, PEM_BYTES_MAX).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }
 
 /// Parses a time between a millisecond and a day.
@@ -202,6 +208,19 @@ mod tests {
         assert!(refused.contains("--zk HOSTS") && refused.contains("TASKWORK_ZK"), "{refused}");
         let Line { cluster } = Line::try_parse_from(["test", "--zk", "a:1"]).unwrap();
         assert_eq!(cluster.connect().unwrap().hosts, "a:1");
+    }
+
+    #[test]
+    fn tls_file_without_end_is_refused_by_size() {
+        for option in ["--zk-tls-ca", "--zk-tls-cert", "--zk-tls-key"] {
+            let file = |of: &str| if of == option { "/dev/zero" } else { "/dev/null" };
+            let line = ["test", "--zk", "a:1"].into_iter();
+            let options =
+                ["--zk-tls-ca", "--zk-tls-cert", "--zk-tls-key"].into_iter().flat_map(|of| [of, file(of)]);
+            let Line { cluster } = Line::try_parse_from(line.chain(options)).unwrap();
+            let refused = cluster.connect().unwrap_err().to_string();
+            assert_eq!(refused, "/dev/zero: it has more than 1048576 bytes", "{option}");
+        }
     }
 
     #[test]

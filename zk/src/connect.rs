@@ -1,6 +1,12 @@
 //! How to reach a ZooKeeper, and with which credentials.
 
-use std::{fmt, net::IpAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use rustls::pki_types::ServerName;
 use thiserror::Error as ThisError;
@@ -202,22 +208,7 @@ impl Connect {
         if self.hosts.contains("://") {
             return Err(self.not_hosts("it must not name a protocol"));
         }
-        for server in servers.split(',') {
-            let host = match server.rsplit_once(':') {
-                Some((host, port)) if !port.contains(']') => {
-                    if port.parse::<u16>().is_err() {
-                        return Err(self.not_hosts(&format!("{port:?} is no port")));
-                    }
-                    host
-                }
-                _ => server,
-            };
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            if ServerName::try_from(host).is_err() {
-                return Err(self.not_hosts(&format!("{host:?} is no host")));
-            }
-        }
-        Ok(())
+        servers.split(',').try_for_each(check_server).map_err(|reason| self.not_hosts(&reason))
     }
 
     /// Returns whether the credentials would be sent over a network in the clear: there are credentials,
@@ -244,6 +235,40 @@ impl Connect {
             },
         }
     }
+}
+
+/// Checks that a text is a host, with or without a port.
+fn check_server(server: &str) -> Result<(), String> {
+    let (host, port) = match server.strip_prefix('[') {
+        Some(rest) => {
+            let closed = rest.split_once(']').filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok());
+            let (host, after) = closed.ok_or_else(|| format!("{server:?} is no IPv6 address in brackets"))?;
+            match after.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None if after.is_empty() => (host, None),
+                None => {
+                    return Err(format!("{after:?} follows the bracket, where a colon and a port may follow"));
+                }
+            }
+        }
+        // With a port or without: an address that ends with a number can be read either way.
+        None if server.matches(':').count() > 1 => {
+            let is_address = server.parse::<Ipv6Addr>().is_ok();
+            return Err(if is_address {
+                format!("put an IPv6 address into brackets: [{server}]:2181")
+            } else {
+                format!("{server:?} is no host; an IPv6 address is put into brackets, such as [::1]:2181")
+            });
+        }
+        None => server.split_once(':').map_or((server, None), |(host, port)| (host, Some(port))),
+    };
+    if let Some(port) = port.filter(|port| port.parse::<u16>().is_err()) {
+        return Err(format!("{port:?} is no port"));
+    }
+    if ServerName::try_from(host).is_err() {
+        return Err(format!("{host:?} is no host"));
+    }
+    Ok(())
 }
 
 /// Returns whether a server, with or without its port, is on this machine according to its name.
@@ -329,6 +354,32 @@ mod tests {
             assert!(error.to_string().contains("host:port"), "{bad:?}: {error}");
         }
         for good in ["a", "a:1", "a.b:1,c:2/x/y", "127.0.0.1:2181", "[::1]:2181", "localhost/x"] {
+            assert_eq!(Connect::new(good).check_hosts(), Ok(()), "{good}");
+        }
+    }
+
+    #[test]
+    fn ipv6_address_without_brackets_is_refused_with_the_remedy() {
+        for bare in ["::1", "2001:db8::1", "a:1,::1", "::1/chroot", "fe80::1:2181"] {
+            let error = Connect::new(bare).check_hosts().unwrap_err().to_string();
+            assert!(error.contains("into brackets: ["), "{bare}: {error}");
+        }
+        let broken = [
+            "::1]:2181",
+            "[::1:2181",
+            "[::1]2181",
+            "[::1]x:1",
+            "[a]:1",
+            "[]:1",
+            "[::1]]:1",
+            "[[::1]]:1",
+            "a:1:2",
+        ];
+        for broken in broken {
+            let error = Connect::new(broken).check_hosts().unwrap_err().to_string();
+            assert!(error.contains("bracket"), "{broken}: {error}");
+        }
+        for good in ["[::1]", "[::1]:2181", "[2001:db8::1]:1,[::2]/x", "[::ffff:127.0.0.1]"] {
             assert_eq!(Connect::new(good).check_hosts(), Ok(()), "{good}");
         }
     }

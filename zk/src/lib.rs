@@ -80,6 +80,6 @@ pub use crate::{
     },
     release::Release,
     resign::resign,
-    secret::{SecretError, read_secret},
+    secret::{SecretError, read_secret, read_text},
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version, WatchEvent},
 };

@@ -21,7 +21,7 @@ pub enum SecretError {
         /// Its permissions.
         mode: u32,
     },
-    /// The file is larger than a secret may be.
+    /// The file is larger than it may be.
     #[error("it has more than {bytes_max} bytes")]
     TooLarge {
         /// The maximum size, in bytes.
@@ -39,6 +39,19 @@ pub fn read_secret(file: &Path, bytes_max: u64) -> Result<String, SecretError> {
     if access.is_exposed() {
         return Err(SecretError::Exposed { mode: access.mode });
     }
+    read_at_most(from, bytes_max)
+}
+
+/// Reads a text of at most so many bytes from a file, such as certificates in PEM. It may be a pipe, as the
+/// shell's `<(…)` is.
+///
+/// # Errors
+/// [`SecretError::Read`] or [`SecretError::TooLarge`].
+pub fn read_text(file: &Path, bytes_max: u64) -> Result<String, SecretError> {
+    read_at_most(File::open(file)?, bytes_max)
+}
+
+fn read_at_most(from: File, bytes_max: u64) -> Result<String, SecretError> {
     let mut text = String::new();
     // A device has no end.
     from.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;

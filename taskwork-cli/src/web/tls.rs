@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use taskwork::client::read_secret;
+use taskwork::client::{read_secret, read_text};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
@@ -14,8 +14,8 @@ use tokio_rustls::{
 
 use crate::Failure;
 
-/// The maximum size of a key, in bytes.
-const KEY_BYTES_MAX: u64 = 1 << 20;
+/// The maximum size of a key, and of the certificates, in bytes.
+const PEM_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a certificate, with those that lead to its root, and its key: both in PEM.
 ///
@@ -25,9 +25,11 @@ pub(crate) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, F
     let refused = |option: &str, file: &Path, why: &dyn std::fmt::Display| {
         Failure::usage(format!("{option} {}: {why}", file.display()))
     };
-    let chain = CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain =
+        read_text(certificates, PEM_BYTES_MAX).map_err(|why| refused("--tls-cert", certificates, &why))?;
+    let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
     let chain = chain.map_err(|error| refused("--tls-cert", certificates, &error))?;
-    let private = read_secret(key, KEY_BYTES_MAX).map_err(|why| refused("--tls-key", key, &why))?;
+    let private = read_secret(key, PEM_BYTES_MAX).map_err(|why| refused("--tls-key", key, &why))?;
     let private = PrivateKeyDer::from_pem_slice(private.as_bytes());
     let private = private.map_err(|error| refused("--tls-key", key, &error))?;
     if chain.is_empty() {

@@ -15,6 +15,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -76,11 +77,14 @@ struct Head {
 /// If the file cannot be read, or says something that the connector does not understand.
 pub fn open(file: &Path, cluster: &str) -> Result<Opened, FileError> {
     let failed = |reason: String| FileError { file: file.to_owned(), reason };
-    let size = fs::metadata(file).map_err(|error| failed(error.to_string()))?.len();
-    if size > FILE_BYTES_MAX {
-        return Err(failed(format!("it has {size} bytes; a connector's file has at most {FILE_BYTES_MAX}")));
+    let mut text = String::new();
+    // The size of a device is 0, and it has no end.
+    let read =
+        fs::File::open(file).and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
+    read.map_err(|error| failed(error.to_string()))?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(failed(format!("a connector's file has at most {FILE_BYTES_MAX} bytes")));
     }
-    let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     parse(&text, cluster, folder).map_err(failed)
 }

@@ -84,7 +84,7 @@ pub use zk::{
     },
     job::{JobRecord, JobState, Lost, Share},
     membership::Member,
-    read_secret,
+    read_secret, read_text,
     suggestion::SUGGESTION_BYTES_MAX,
 };
 
