@@ -154,7 +154,7 @@ pub use crate::{
     pool::Waker,
     release::{Release, ReleaseError},
     report::{CoordinationError, JobError, Progress, Report, Scaler, SetAside, StateError, Stopper},
-    shell::{kinds::Kinds, pulse::Health},
+    shell::{kinds::Kinds, memory::available_memory, pulse::Health},
     state::State,
     task::{Outcome, Task},
     variable::{Score, Suggested, Variable, Variables},

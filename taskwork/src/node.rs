@@ -275,7 +275,7 @@ impl NodeBuilder {
             release,
             kinds: self.kinds,
             workers: self.workers,
-            memory_bytes: self.memory_bytes.unwrap_or_else(memory::available),
+            memory_bytes: self.memory_bytes.unwrap_or_else(memory::available_memory),
             labels: self.labels,
             near: self.near,
             limits: self.limits,

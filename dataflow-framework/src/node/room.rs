@@ -1,9 +1,6 @@
 //! How much memory a store may take.
 
-use std::{
-    fs,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The environment variable that says it.
 const VARIABLE: &str = "DATAFLOW_STORE";
@@ -78,18 +75,12 @@ impl Drop for Room {
     }
 }
 
-/// Returns how much memory the processes here may take, in bytes.
+/// Returns how much memory this process may take, in bytes.
 fn memory() -> u64 {
-    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| machine(&text));
-    let group =
-        fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
-    machine.into_iter().chain(group).min().unwrap_or(MEMORY_BYTES)
-}
-
-/// Returns the memory of the machine, in bytes, as the system tells it.
-fn machine(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1 << 10)
+    match taskwork::available_memory() {
+        0 => MEMORY_BYTES,
+        bytes => bytes,
+    }
 }
 
 /// Parses a number of bytes, such as `4GiB` or `500 MB`.
@@ -139,7 +130,7 @@ pub(crate) fn shown(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, machine, shown};
+    use super::{bytes, shown};
 
     #[test]
     fn numbers_of_bytes_have_units() {
@@ -152,11 +143,5 @@ mod tests {
             assert_eq!(bytes(text), Err(format!("{text:?} is no number of bytes such as 4GiB")));
         }
         assert_eq!([999, 1 << 20, 1_600_000].map(shown), ["999 bytes", "1.0 MiB", "1.5 MiB"]);
-    }
-
-    #[test]
-    fn the_memory_of_the_machine_is_what_the_system_says() {
-        assert_eq!(machine("MemFree: 1 kB\nMemTotal:       24680 kB\n"), Some(24_680 << 10));
-        assert_eq!(machine("MemTotal: much\n"), None);
     }
 }

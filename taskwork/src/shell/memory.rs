@@ -1,30 +1,44 @@
 //! The memory that a node may use.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Component, Path, PathBuf},
+};
 
-/// Returns the memory that this process may use, in bytes: that of the machine, or the limit of its control
-/// group; 0 if neither can be read.
-pub(crate) fn available() -> u64 {
-    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+/// Returns the memory that this process may use, in bytes: that of the machine, or the least limit of its control
+/// group and of the groups around it, of either version; 0 if none can be read.
+pub fn available_memory() -> u64 {
+    least(Path::new("/"))
+}
+
+/// Does the same with the files of a root directory.
+fn least(root: &Path) -> u64 {
+    let read = |path: &str| fs::read_to_string(root.join(path)).ok();
+    let machine = read("proc/meminfo").and_then(|text| of_machine(&text));
+    let own = read("proc/self/cgroup").unwrap_or_default();
     // Without a limit the file says "max", or more than any machine has.
-    let limits = limits_of(&own).filter_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
+    let limits = limits_of(&own).filter_map(|path| read(&path)?.trim().parse().ok());
     limits.chain(machine).min().unwrap_or(0)
 }
 
 /// Returns the files that may limit the memory of a process, from a text as in `/proc/self/cgroup`: those of its
-/// group and of all groups around it.
-fn limits_of(groups: &str) -> impl Iterator<Item = PathBuf> {
-    let of = |(prefix, root, file): (&str, &str, &'static str)| {
-        let group = groups.lines().find_map(|line| line.split_once(prefix)).map_or("", |(_, path)| path);
-        let root = PathBuf::from(root);
-        let own = root.join(group.trim_start_matches('/'));
-        let around: Vec<PathBuf> =
-            own.ancestors().take_while(|path| path.starts_with(&root)).map(|path| path.join(file)).collect();
+/// group and of all groups around it. The paths are relative to the root directory.
+fn limits_of(groups: &str) -> impl Iterator<Item = String> {
+    let of = |controller: &str, root: &'static str, file: &'static str| {
+        let group = groups.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let is_this = parts.next()?.split(',').any(|name| name == controller);
+            is_this.then(|| parts.next()).flatten()
+        });
+        let own = Path::new(group.unwrap_or("").trim_start_matches('/'));
+        // Outside of the process's namespace, a group has a path with "..".
+        let own: PathBuf = own.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+        let around: Vec<String> =
+            own.ancestors().map(|path| format!("{root}/{}", path.join(file).display())).collect();
         around
     };
-    let unified = of(("0::", "/sys/fs/cgroup", "memory.max"));
-    let earlier = of((":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes"));
+    let unified = of("", "sys/fs/cgroup", "memory.max");
+    let earlier = of("memory", "sys/fs/cgroup/memory", "memory.limit_in_bytes");
     unified.into_iter().chain(earlier)
 }
 
@@ -41,11 +55,38 @@ mod tests {
 
     #[test]
     fn the_limits_of_a_group_are_its_own_and_those_around_it() {
-        let files: Vec<PathBuf> = limits_of("0::/system.slice/node.service\n").collect();
+        let files: Vec<String> = limits_of("0::/system.slice/node.service\n").collect();
         let expected = ["system.slice/node.service/", "system.slice/", ""];
-        let expected = expected.map(|group| PathBuf::from(format!("/sys/fs/cgroup/{group}memory.max")));
-        assert_eq!(files[..3], expected);
-        assert_eq!(limits_of("").next(), Some(PathBuf::from("/sys/fs/cgroup/memory.max")));
+        assert_eq!(files[..3], expected.map(|group| format!("sys/fs/cgroup/{group}memory.max")));
+        assert_eq!(limits_of("").next().as_deref(), Some("sys/fs/cgroup/memory.max"));
+    }
+
+    #[test]
+    fn least_limit_of_either_version_is_used() {
+        let earlier = "sys/fs/cgroup/memory/a/memory.limit_in_bytes";
+        for (groups, file) in [
+            ("", "sys/fs/cgroup/memory.max"),
+            ("0::/a/b\n", "sys/fs/cgroup/a/b/memory.max"),
+            ("0::/a/b\n", "sys/fs/cgroup/a/memory.max"),
+            ("0::/../../a\n", "sys/fs/cgroup/a/memory.max"),
+            ("", "sys/fs/cgroup/memory/memory.limit_in_bytes"),
+            ("5:cpu:/x\n4:memory:/a/b\n", earlier),
+            ("4:cpu,memory:/a\n0::/\n", earlier),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let write = |path: &str, text: &str| {
+                let path = folder.path().join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            };
+            write("proc/meminfo", "MemTotal:        2048 kB\n");
+            write("proc/self/cgroup", groups);
+            assert_eq!(least(folder.path()), 2 << 20, "{groups}");
+            write(file, "max\n");
+            assert_eq!(least(folder.path()), 2 << 20, "{groups}");
+            write(file, "65536\n");
+            assert_eq!(least(folder.path()), 65_536, "{groups}: {file}");
+        }
     }
 
     #[test]
@@ -54,6 +95,6 @@ mod tests {
         for wrong in ["", "MemTotal: many kB", "MemTotal: 3", "MemTotal: 99999999999999999999 kB"] {
             assert_eq!(of_machine(wrong), None, "{wrong}");
         }
-        assert!(available() > 0, "the tests run on Linux");
+        assert!(available_memory() > 0, "the tests run on Linux");
     }
 }
