@@ -85,10 +85,13 @@ const HEADER: &str = "p edge VERTICES EDGES (or p col …)";
 /// of the graph (`d`, `v`, `x`) are skipped.
 ///
 /// The number of edges must match the first line; otherwise the file was cut. EDGES is the number of
-/// different edges, in whichever directions and however often they are listed. Files that list the neighbours
-/// of each vertex, and so each edge once from either end, may count these lines instead. But if each edge is
-/// directly followed by the same one reversed, EDGES must not be the number of lines: half of a file that
-/// counts edges would look the same.
+/// different edges, in whichever directions and however often they are listed, or the number of lines with
+/// edges. A loop (`e A A`) is never part of a clique: it is skipped, whether or not EDGES includes it.
+///
+/// Half of a file that lists each edge in both directions, and counts edges, may have as many lines as EDGES
+/// says. So the number of lines is not accepted where the lines may be such a half: each edge is directly
+/// followed by the same one reversed, or the lines are the neighbours of each vertex, and the last vertices
+/// are missing.
 ///
 /// # Errors
 /// Fails with the file, the line, what was found and what was expected.
@@ -116,7 +119,7 @@ fn is_comment(word: &str) -> bool {
     word.strip_prefix('c').is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
 }
 
-/// The graph read so far, and what is needed to tell whether it is complete.
+/// The graph read so far, and the state to determine whether it is complete.
 struct Reading {
     graph: Graph,
     /// The number of edges in the header, and its line.
@@ -125,13 +128,19 @@ struct Reading {
     lines: usize,
     /// The number of different edges.
     edges: usize,
-    /// The edges in the direction in which they are listed, as arcs.
+    /// The loops: the number of lines, and of different vertices.
+    loops: (usize, usize),
+    /// The edges in the direction in which they are listed, as arcs. Loops are included.
     listed: Vec<u64>,
     /// Whether an edge was listed twice in the same direction.
     is_repeated: bool,
     /// How often an edge was directly followed by the same one reversed.
     turned: usize,
     last: Option<(usize, usize)>,
+    /// The vertices that have been the first one of a line.
+    has_begun: Vec<bool>,
+    /// Whether the lines with the same first vertex follow each other.
+    is_grouped: bool,
     is_weighed: Vec<bool>,
 }
 
@@ -146,18 +155,20 @@ impl Reading {
         let edges = words.number_here("a number of edges", 0..=vertices * vertices)?;
         words.end_here(&format!(" after {HEADER}"))?;
         let graph = Graph::new(vertices);
-        let (listed, is_weighed) = (vec![0; graph.rows.len()], vec![false; vertices]);
-        let expected = (edges, words.line());
+        let listed = vec![0; graph.rows.len()];
         Ok(Self {
             graph,
-            expected,
+            expected: (edges, words.line()),
             lines: 0,
             edges: 0,
+            loops: (0, 0),
             listed,
             is_repeated: false,
             turned: 0,
             last: None,
-            is_weighed,
+            has_begun: vec![false; vertices],
+            is_grouped: true,
+            is_weighed: vec![false; vertices],
         })
     }
 
@@ -173,28 +184,60 @@ impl Reading {
     fn edge(&mut self, words: &mut Words<'_>) -> Result<(), ReadError> {
         let a = words.number_here("a vertex", 1..=self.graph.vertices)?;
         let b = words.number_here("a vertex", 1..=self.graph.vertices)?;
-        if a == b {
-            return Err(words.wrong(&format!("e {a} {b}"), "an edge between two different vertices"));
-        }
         words.end_here(" after e VERTEX VERTEX")?;
         let (a, b) = (a - 1, b - 1);
+        if a == b {
+            self.loops.0 += 1;
+            self.loops.1 += usize::from(!self.list(a, a));
+            return Ok(());
+        }
         self.lines += 1;
         self.edges += usize::from(!self.graph.has_edge(a, b));
         self.graph.connect(a, b);
-        let (word, bit) = (a * self.graph.words + b / 64, 1 << (b % 64));
-        self.is_repeated |= self.listed[word] & bit != 0;
-        self.listed[word] |= bit;
+        self.is_repeated |= self.list(a, b);
         self.turned += usize::from(self.last == Some((b, a)));
+        if self.last.is_none_or(|(first, _)| first != a) {
+            self.is_grouped &= !std::mem::replace(&mut self.has_begun[a], true);
+        }
         self.last = Some((a, b));
         Ok(())
     }
 
+    /// Notes an arc. Returns whether it was listed before.
+    fn list(&mut self, a: usize, b: usize) -> bool {
+        let (word, bit) = (a * self.graph.words + b / 64, 1 << (b % 64));
+        let was_listed = self.listed[word] & bit != 0;
+        self.listed[word] |= bit;
+        was_listed
+    }
+
+    /// Returns whether the lines may be half of a file that lists each edge in both directions.
+    fn may_be_half(&self) -> bool {
+        let is_in_pairs = self.turned > 0 && 2 * self.turned + 1 >= self.lines;
+        is_in_pairs
+            || (!self.is_repeated && self.is_grouped && self.lines < 2 * self.edges && self.begins_lists())
+    }
+
+    /// Returns whether the lines may be the beginning of the lists of all neighbours: each edge between two
+    /// vertices whose lists are complete is listed from either end. The last list may be cut.
+    fn begins_lists(&self) -> bool {
+        let is_complete =
+            |vertex: usize| self.has_begun[vertex] && self.last.is_none_or(|(last, _)| last != vertex);
+        let is_listed =
+            |a: usize, b: usize| self.listed[a * self.graph.words + b / 64] & (1 << (b % 64)) != 0;
+        let complete: Vec<usize> = (0..self.graph.vertices).filter(|&vertex| is_complete(vertex)).collect();
+        complete.iter().all(|&a| {
+            self.graph.neighbours(a).all(|b| is_listed(a, b) && (!is_complete(b) || is_listed(b, a)))
+        })
+    }
+
     /// Returns the graph, if it is complete.
     fn end(self, words: &Words<'_>) -> Result<Graph, ReadError> {
-        let Self { graph, expected: (expected, line), lines, edges, is_repeated, turned, .. } = self;
-        let by_vertex = lines == 2 * edges && !is_repeated && turned < edges;
-        if edges == expected || by_vertex && lines == expected {
-            return Ok(graph);
+        let Self { expected: (expected, line), lines, edges, loops, .. } = self;
+        let counts_edges = [edges, edges + loops.1].contains(&expected);
+        let counts_lines = [lines, lines + loops.0].contains(&expected);
+        if counts_edges || counts_lines && !self.may_be_half() {
+            return Ok(self.graph);
         }
         let found = match lines - edges {
             0 => format!("{edges} edges"),

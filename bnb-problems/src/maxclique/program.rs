@@ -7,7 +7,7 @@ use bnb_framework::{
     cli::{self, Failure, SearchArguments},
     words,
 };
-use taskwork_cli::{Kinds, NoMore, Prepared, Program};
+use taskwork_cli::{Kinds, NoMore, Prepared, Program, note};
 
 use super::{FILE_BYTES_MAX, Graph, MaxClique, parse};
 
@@ -17,7 +17,7 @@ pub struct Arguments {
     /// The graph, in DIMACS format.
     file: PathBuf,
     /// Search for the heaviest clique, by the weights of the vertices (lines n), instead of the one with the
-    /// most vertices.
+    /// most vertices, for which weights are ignored.
     #[arg(long)]
     weighted: bool,
     #[command(flatten)]
@@ -49,6 +49,12 @@ impl Program for Cliques {
     fn prepare(Arguments { file, weighted, search }: Arguments) -> Result<Prepared, Failure> {
         let text = words::text_of(&file, FILE_BYTES_MAX).map_err(Failure::usage)?;
         let graph = parse(&file.display().to_string(), &text).map_err(Failure::usage)?;
+        if !weighted && (0..graph.vertices()).any(|vertex| graph.weight(vertex) != 1) {
+            note(&format!(
+                "{}: the weights of the vertices (lines n) are ignored; --weighted searches for the heaviest clique",
+                file.display()
+            ));
+        }
         match (graph.vertices(), weighted) {
             (0..=256, false) => prepare::<4, false>("maxclique-256", graph, &search),
             (257..=512, false) => prepare::<8, false>("maxclique-512", graph, &search),
