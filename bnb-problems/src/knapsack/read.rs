@@ -1,8 +1,8 @@
-//! Files of items, in two formats, with exact decimals.
+//! Files of items, in three formats, with exact decimals.
 
 use bnb_framework::{
     Problem as _,
-    words::{ReadError, Words},
+    words::{self, ReadError, Words},
 };
 
 use super::Knapsack;
@@ -12,9 +12,10 @@ const ITEMS_MAX: usize = 1_000_000;
 /// The maximum number of decimals.
 const DECIMALS_MAX: usize = 12;
 
-/// The end of messages about lines that match neither format.
+/// The end of messages about lines that match no format.
 const FORMATS: &str = "; the formats are: ITEMS CAPACITY (on a line, or a line each), then VALUE WEIGHT on a \
-    line for each item; and PEBBL's: CAPACITY, then NAME WEIGHT VALUE on a line for each item";
+    line for each item; PEBBL's: CAPACITY, then NAME WEIGHT VALUE on a line for each item; and: ITEMS, then \
+    INDEX VALUE WEIGHT on a line for each item, then CAPACITY";
 
 /// A number as in the file: its digits without the point, and the number of digits after the point.
 pub(super) struct Decimal {
@@ -46,11 +47,16 @@ impl Given {
     }
 }
 
-/// Reads items in either format. No file matches both: after the line of the capacity, a line of items has
-/// two words in one format and three in the other.
+/// Reads items in one of three formats. No file matches two of them: the second line has three words unless
+/// it is the capacity or an item of the first format, and a single number on the last line is the capacity of
+/// the last format.
 pub(super) fn parse(file: &str, text: &str) -> Result<Knapsack, ReadError> {
     let mut words = Words::new(file, text);
-    let given = if is_named(words.clone()) { named(&mut words)? } else { counted(&mut words)? };
+    let given = match (is_named(words.clone()), ends_in_capacity(text)) {
+        (true, true) => indexed(&mut words)?,
+        (true, false) => named(&mut words)?,
+        (false, _) => counted(&mut words)?,
+    };
     let knapsack = given
         .in_whole_numbers()
         .ok_or_else(|| words.wrong("numbers too large", "sums below 2^63 in units of the last decimal"))?;
@@ -73,6 +79,33 @@ fn is_named(mut words: Words<'_>) -> bool {
         count
     };
     in_line() == 1 && in_line() == 3
+}
+
+/// Returns whether the last line that is not blank is a single number.
+fn ends_in_capacity(text: &str) -> bool {
+    let last = words::lines(text).map(|(_, line)| line.trim()).filter(|line| !line.is_empty()).last();
+    last.is_some_and(|line| Decimal::read(line).is_some())
+}
+
+/// Reads the number of items, the index, the value and the weight of each item, and the capacity. Generators
+/// of hard instances write this. The indices count from 0 or from 1.
+fn indexed(words: &mut Words<'_>) -> Result<Given, ReadError> {
+    let count = words.number_in("a number of items", 1..=ITEMS_MAX)?;
+    words.end_here(FORMATS)?;
+    let (mut items, mut index) = (Vec::new(), words.number_in("the index of the first item,", 0..=1)?);
+    loop {
+        let value = decimal(words, "the value of an item", true)?;
+        items.push((value, decimal(words, "the weight of an item", true)?));
+        words.end_here(FORMATS)?;
+        if items.len() == count {
+            break;
+        }
+        index += 1;
+        words.number_in("the index of the next item,", index..=index)?;
+    }
+    let capacity = decimal(words, "the capacity", false)?;
+    words.end()?;
+    Ok(Given { capacity, items, solution: None })
 }
 
 /// Reads the number of items, the capacity, and the value and the weight of each item. A solution may follow,
