@@ -25,7 +25,8 @@ impl DisplaySolution for FlowShop {
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The instance, in Taillard's format: the numbers of jobs and machines, then the times of all jobs, a
-    /// line for each machine.
+    /// line for each machine. Transpose a file that has a line for each job: with as many jobs as machines it
+    /// cannot be recognised.
     #[arg(required_unless_present = "seed")]
     file: Option<PathBuf>,
     /// The number of the instance in the file, if it has several.

@@ -21,6 +21,9 @@ const TIME_MAX: u32 = 8_000;
 /// that an extra machine is not taken for one. After the times there may be a makespan alone on a line, which
 /// must be possible, and then the jobs in an order that has this makespan.
 ///
+/// A file with a line for each job is refused. If there are as many jobs as machines, the two kinds of files
+/// look the same, and the lines are taken as machines.
+///
 /// # Errors
 /// Fails with the file, the line, what was found and what was expected.
 pub fn parse(file: &str, text: &str, instance: u32) -> Result<FlowShop, ReadError> {
@@ -62,6 +65,13 @@ fn one(words: &mut Words<'_>) -> Result<FlowShop, ReadError> {
     for machine in 1..=machines {
         const TIME: &str = "the time of a job on a machine,";
         times.push(words.number_in(TIME, 0..=TIME_MAX)?);
+        if machine == 1 && jobs != machines && words.count_here() + 1 == machines {
+            let found = format!("{machines} times on the first line of times");
+            let expected = format!(
+                "the times of all {jobs} jobs on the first machine: a line for each machine, not for each job"
+            );
+            return Err(words.at(words.line(), &found, &expected));
+        }
         for _ in 1..jobs {
             times.push(words.number_here(TIME, 0..=TIME_MAX)?);
         }
