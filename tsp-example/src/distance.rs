@@ -41,25 +41,34 @@ impl Metric {
     /// Returns the distance between two points, a whole number if the coordinates are finite and not too
     /// large.
     pub fn distance(self, a: Point, b: Point) -> f64 {
-        let d = [0, 1, 2].map(|axis| (a[axis] - b[axis]).abs());
-        let squares: f64 = d.iter().map(|x| x * x).sum();
+        let exact = self.exact(a, b);
         match self {
-            Self::Euclidean => nint(squares.sqrt()),
-            Self::EuclideanUp => squares.sqrt().ceil(),
-            Self::Manhattan => nint(d.iter().sum()),
-            Self::Maximum => d.map(nint).into_iter().fold(0.0, f64::max),
-            Self::Geographical => geographical(a, b),
+            Self::Euclidean | Self::Manhattan | Self::Maximum | Self::XRay(_) => nint(exact),
+            Self::EuclideanUp => exact.ceil(),
+            Self::Geographical => (exact + 1.0).trunc(),
             Self::PseudoEuclidean => {
-                let exact = (squares / 10.0).sqrt();
                 let rounded = nint(exact);
                 if rounded < exact { rounded + 1.0 } else { rounded }
             }
+            Self::GreatCircle => exact.round(),
+        }
+    }
+
+    /// Returns the distance between two points before it is rounded.
+    pub(crate) fn exact(self, a: Point, b: Point) -> f64 {
+        let d = [0, 1, 2].map(|axis| (a[axis] - b[axis]).abs());
+        let squares: f64 = d.iter().map(|x| x * x).sum();
+        match self {
+            Self::Euclidean | Self::EuclideanUp => squares.sqrt(),
+            Self::Manhattan => d.iter().sum(),
+            Self::Maximum => d.into_iter().fold(0.0, f64::max),
+            Self::Geographical => geographical(a, b),
+            Self::PseudoEuclidean => (squares / 10.0).sqrt(),
             Self::XRay(speed) => {
                 let turn = d[0].min((d[0] - 360.0).abs());
-                let cost = (turn / speed[0]).max(d[1] / speed[1]).max(d[2] / speed[2]);
-                nint(100.0 * cost)
+                100.0 * (turn / speed[0]).max(d[1] / speed[1]).max(d[2] / speed[2])
             }
-            Self::GreatCircle => great_circle(a, b).round(),
+            Self::GreatCircle => great_circle(a, b),
         }
     }
 }
@@ -81,7 +90,7 @@ fn geographical(a: Point, b: Point) -> f64 {
     let q3 = (lat_a + lat_b).cos();
     let cosine = 0.5 * ((1.0 + q1) * q2 - (1.0 - q1) * q3);
     // Rounding may exceed 1 for points that coincide.
-    (RADIUS * cosine.clamp(-1.0, 1.0).acos() + 1.0).trunc()
+    RADIUS * cosine.clamp(-1.0, 1.0).acos()
 }
 
 fn great_circle(a: Point, b: Point) -> f64 {

@@ -25,6 +25,10 @@ pub struct Instance {
     pub names: Option<Vec<String>>,
     /// Where the cities are, if that is known.
     pub map: Option<Map>,
+    /// Whether the distances were computed from coordinates so close to each other that rounding has changed
+    /// them by more than 5 % on average. It is known where the instance was read.
+    #[serde(skip)]
+    pub is_coarse: bool,
     cities: usize,
     /// Row by row.
     distances: Vec<u32>,
@@ -65,7 +69,15 @@ impl Instance {
                 distances[j * cities + i] = d;
             }
         }
-        Ok(Self { name: name.into(), names: None, map: None, cities, distances, directed: false })
+        Ok(Self {
+            name: name.into(),
+            names: None,
+            map: None,
+            is_coarse: false,
+            cities,
+            distances,
+            directed: false,
+        })
     }
 
     /// Creates an instance whose distances depend on the direction, given row by row.
@@ -74,7 +86,15 @@ impl Instance {
     /// Panics if there are not as many distances as pairs of cities.
     pub fn directed(name: impl Into<String>, cities: usize, distances: Vec<u32>) -> Self {
         assert_eq!(distances.len(), cities * cities, "a distance from each of {cities} cities to each");
-        Self { name: name.into(), names: None, map: None, cities, distances, directed: true }
+        Self {
+            name: name.into(),
+            names: None,
+            map: None,
+            is_coarse: false,
+            cities,
+            distances,
+            directed: true,
+        }
     }
 
     /// Returns whether distances depend on the direction.

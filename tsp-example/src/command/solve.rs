@@ -14,9 +14,12 @@ use bnb_framework::{
     sequential,
 };
 use clap::ValueEnum;
-use taskwork_cli::{Failure, Kinds, Prepared, Shown};
+use taskwork_cli::{Failure, Kinds, Prepared, Shown, check_outputs};
 
-use super::report::{Report, Search};
+use super::{
+    note_coarse,
+    report::{Report, Search},
+};
 use crate::{
     directed::DirectedProblem,
     instance::{City, Instance},
@@ -29,7 +32,8 @@ use crate::{
 /// The arguments of `tsp solve` and `tsp submit`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The instance: TSPLIB (TYPE TSP or ATSP), or CSV with lines of name,x,y or name,lat,lon.
+    /// The instance: TSPLIB (TYPE TSP or ATSP), or CSV with lines of name,x,y or name,lat,lon, separated by
+    /// commas, semicolons or tabs.
     file: PathBuf,
     /// The lower bound on the tours through a state. [default: one-tree; if distances depend on the direction,
     /// assignment where that is nearly as long as the start tour]
@@ -38,10 +42,11 @@ pub(super) struct Arguments {
     /// The tour to start with.
     #[arg(long, value_enum, default_value = "heuristic")]
     start: Start,
-    /// Write the tour to this file, in TSPLIB format, when it is found.
+    /// Write the tour to this file, in TSPLIB format, when it is found. Its folder must exist.
     #[arg(long, value_name = "TOUR")]
     output: Option<PathBuf>,
-    /// Draw the best tour as a map into this file, as SVG, and beside it the improvements over time.
+    /// Draw the best tour as a map into this file, as SVG, and beside it the improvements over time. Its folder must
+    /// exist.
     #[arg(long, value_name = "SVG")]
     plot: Option<PathBuf>,
     #[command(flatten)]
@@ -108,7 +113,10 @@ fn after(time: Option<Duration>) -> impl Fn() -> bool {
 /// Prepares the search in the tree that the arguments request.
 pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     let began = Instant::now();
+    let outputs = [("--output", arguments.output.as_deref()), ("--plot", arguments.plot.as_deref())];
+    check_outputs(&[&arguments.file], &outputs)?;
     let instance = read_instance(&arguments.file).map_err(Failure::usage)?;
+    note_coarse(&arguments.file, &instance);
     let (file, cities) = (arguments.file.display(), instance.len());
     if arguments.plot.is_some() && instance.map.is_none() {
         return Err(Failure::usage(format!(

@@ -66,6 +66,10 @@ pub(super) fn parse(
     })
 }
 
+/// The share of the distances that rounding may change before users are warned: the shortest tour of the rounded
+/// distances need not be a short tour.
+const ROUNDING_SHARE_MAX: f64 = 0.05;
+
 /// Creates the instance with these positions.
 pub(super) fn instance(
     text: &Text,
@@ -73,8 +77,12 @@ pub(super) fn instance(
     places: &[Place],
     metric: Metric,
 ) -> Result<Instance, ReadError> {
+    let (mut exact_sum, mut error_sum) = (0.0, 0.0);
     let mut instance = Instance::new(name, places.len(), |i, j| {
         let distance = metric.distance(places[i].point, places[j].point);
+        let exact = metric.exact(places[i].point, places[j].point);
+        exact_sum += exact;
+        error_sum += (distance - exact).abs();
         if distance <= f64::from(DISTANCE_MAX) {
             #[allow(
                 clippy::cast_possible_truncation,
@@ -88,6 +96,7 @@ pub(super) fn instance(
         Err(text.error(places[j].line, found, expected))
     })?;
     instance.map = map(places, Some(metric));
+    instance.is_coarse = error_sum > ROUNDING_SHARE_MAX * exact_sum;
     Ok(instance)
 }
 

@@ -1,8 +1,10 @@
-//! Plain CSV: `name,x,y`, or `name,lat,lon` with a header that says so.
+//! Plain CSV: `name,x,y`, or `name,lat,lon` with a header that says so. Fields are separated by commas, by
+//! semicolons or by tabs; lines that begin with `#` are comments.
 
 use super::{
     ReadError,
     coordinates::{self, Place},
+    keywords,
     text::{Text, Word, quote},
     tsplib::check_size,
 };
@@ -11,10 +13,13 @@ use crate::{distance::Metric, instance::Instance};
 /// Reads a CSV file. Distances are Euclidean and rounded; with a header `name,lat,lon` they are kilometres on
 /// a great circle.
 pub(super) fn parse(text: &Text) -> Result<Instance, ReadError> {
-    let lines: Vec<(usize, Vec<String>)> = text
-        .lines()
-        .filter(|(_, line)| !line.starts_with('#'))
-        .map(|(number, line)| fields(text, number, line).map(|fields| (number, fields)))
+    let separator = rows(text).next().map_or(',', |(_, line)| separator(line));
+    let lines: Vec<(usize, Vec<String>)> = rows(text)
+        .map(|(number, line)| {
+            let unclosed =
+                || text.error(number, "a quote that is not closed", "a closing quote on the same line");
+            fields(line, separator).map(|fields| (number, fields)).ok_or_else(unclosed)
+        })
         .collect::<Result<_, _>>()?;
     let metric = lines.first().and_then(|(_, fields)| header(fields));
     let rows = &lines[usize::from(metric.is_some())..];
@@ -66,21 +71,54 @@ fn header(fields: &[String]) -> Option<Metric> {
     }
 }
 
-/// Splits a line into its fields. A quoted field may contain commas, and quotes written twice.
-fn fields(text: &Text, number: usize, line: &str) -> Result<Vec<String>, ReadError> {
+/// Returns the lines that are not comments.
+fn rows(text: &Text) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().filter(|(_, line)| !line.starts_with('#'))
+}
+
+/// Returns whether the text is CSV rather than TSPLIB.
+pub(super) fn is_likely(text: &Text) -> bool {
+    for (_, line) in rows(text) {
+        match (is_row(line, separator(line)), keywords::split(line).is_some()) {
+            (true, false) => return true,
+            (false, true) => return false,
+            (false, false) => return line.contains([',', ';', '\t', '"']),
+            // A city called NAME, or a header of TSPLIB with two commas.
+            (true, true) => {}
+        }
+    }
+    true
+}
+
+/// Returns what separates the fields of a line: the separator that makes it a row, or makes three fields of it.
+fn separator(line: &str) -> char {
+    let all = [',', ';', '\t'];
+    let makes_three = |separator: &char| fields(line, *separator).is_some_and(|fields| fields.len() == 3);
+    let makes_row = all.into_iter().find(|&separator| is_row(line, separator));
+    // Numbers with decimal commas are refused, but as fields between semicolons.
+    makes_row.or_else(|| all.into_iter().rev().find(makes_three)).unwrap_or(',')
+}
+
+/// Returns whether a line is a city or a header.
+fn is_row(line: &str, separator: char) -> bool {
+    let Some(fields) = fields(line, separator) else { return false };
+    let is_number = |field: &String| field.replace(['d', 'D'], "e").parse::<f64>().is_ok();
+    header(&fields).is_some() || fields.len() == 3 && fields[1..].iter().all(is_number)
+}
+
+/// Splits a line into its fields. A quoted field may contain separators, and quotes written twice. Returns
+/// `None` if a quote is not closed.
+fn fields(line: &str, separator: char) -> Option<Vec<String>> {
     let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
             '"' if quoted && chars.peek() == Some(&'"') => field.extend(chars.next()),
             '"' => quoted = !quoted,
-            ',' if !quoted => fields.push(std::mem::take(&mut field).trim().to_owned()),
+            _ if c == separator && !quoted => fields.push(std::mem::take(&mut field).trim().to_owned()),
             _ => field.push(c),
         }
     }
-    if quoted {
-        return Err(text.error(number, "a quote that is not closed", "a closing quote on the same line"));
-    }
     fields.push(field.trim().to_owned());
-    Ok(fields)
+    (!quoted).then_some(fields)
 }

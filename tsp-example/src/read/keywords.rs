@@ -7,6 +7,8 @@ pub(super) enum Keyword {
     Header(Header),
     /// A keyword that starts a section.
     Section(Section),
+    /// A header that TSPLIB does not define, with a value.
+    Unknown,
     /// The end of the file.
     Eof,
 }
@@ -42,9 +44,17 @@ pub(super) enum Section {
 pub(super) fn split(line: &str) -> Option<(Keyword, &str, &str)> {
     let end = line.find(|c: char| c == ':' || c.is_whitespace()).unwrap_or(line.len());
     let (word, rest) = line.split_at(end);
-    let keyword = keyword(&word.to_ascii_uppercase())?;
     let rest = rest.trim_start();
-    Some((keyword, word, rest.strip_prefix(':').unwrap_or(rest).trim()))
+    let value = rest.strip_prefix(':').map(str::trim);
+    let has_value = value.is_some_and(|value| !value.is_empty());
+    let unknown = (has_value && is_identifier(word)).then_some(Keyword::Unknown);
+    Some((keyword(&word.to_ascii_uppercase()).or(unknown)?, word, value.unwrap_or(rest).trim()))
+}
+
+/// Returns whether a word may be the name of a header.
+fn is_identifier(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 fn keyword(word: &str) -> Option<Keyword> {
@@ -64,8 +74,8 @@ fn keyword(word: &str) -> Option<Keyword> {
         "DISPLAY_DATA_SECTION" => Keyword::Section(Section::DisplayData),
         "FIXED_EDGES_SECTION" | "FIXED_EDGES" => Keyword::Section(Section::FixedEdges),
         "TOUR_SECTION" => Keyword::Section(Section::Tour),
-        "DEPOT_SECTION" | "DEMAND_SECTION" | "EDGE_DATA_SECTION" => Keyword::Section(Section::Foreign),
         "EOF" => Keyword::Eof,
+        _ if word.ends_with("_SECTION") => Keyword::Section(Section::Foreign),
         _ => return None,
     })
 }

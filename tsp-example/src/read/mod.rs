@@ -1,4 +1,16 @@
 //! Reading instances and tours: TSPLIB 95, and plain CSV.
+//!
+//! Files that do not keep to the specification of TSPLIB are handled as follows:
+//!
+//! | content | handling |
+//! |---|---|
+//! | no `TYPE` in an instance | refused: it may be another problem. A tour does not need it |
+//! | `TYPE : TSP (name)`, `TYPE : TOUR (name)` | only the first word matters |
+//! | a header that TSPLIB does not define: `BEST_KNOWN : 42` | skipped, if it has a colon and a value |
+//! | a section of another problem: `DEMAND_SECTION` | refused; of `TYPE` first, if that is wrong as well |
+//! | a keyword without a colon: `DIMENSION 5` | accepted |
+//! | text after `EOF` | refused: two files may have been joined |
+//! | line ends, byte order marks, DOS end marks | see [`bnb_framework::words`] |
 
 mod coordinates;
 mod csv;
@@ -23,7 +35,8 @@ pub const INSTANCE_BYTES_MAX: u64 = 256 << 20;
 /// The maximum size of a tour file, in bytes.
 pub const TOUR_BYTES_MAX: u64 = 4 << 20;
 
-/// Reads an instance. The file is CSV if its first non-empty line has a comma and no colon, otherwise TSPLIB.
+/// Reads an instance: TSPLIB or CSV, whichever its first lines look like. A line with a name and two numbers
+/// belongs to CSV, unless it begins with a keyword of TSPLIB; then the next line decides.
 ///
 /// # Errors
 /// Fails if the file cannot be read or is invalid; the error has the line, what was found and what was
@@ -41,7 +54,8 @@ pub fn parse_instance(file: &str, bytes: &[u8]) -> Result<Instance, ReadError> {
 }
 
 fn parse(text: &Text) -> Result<Instance, ReadError> {
-    let first = text.lines().next();
-    let (_, first) = first.ok_or_else(|| text.error(1, "an empty file", "a TSPLIB or CSV file"))?;
-    if first.contains(',') && !first.contains(':') { csv::parse(text) } else { tsplib::parse(text) }
+    if text.lines().next().is_none() {
+        return Err(text.error(1, "an empty file", "a TSPLIB or CSV file"));
+    }
+    if csv::is_likely(text) { csv::parse(text) } else { tsplib::parse(text) }
 }

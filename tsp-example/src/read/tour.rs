@@ -27,12 +27,7 @@ pub fn parse_tour(file: &str, bytes: &[u8], cities: usize) -> Result<Vec<City>, 
 }
 
 fn parse(text: &Text, cities: usize) -> Result<Vec<City>, ReadError> {
-    let specification = Specification::parse(text)?;
-    if let Some((line, kind)) = specification.get(Header::Type)
-        && !kind.eq_ignore_ascii_case("TOUR")
-    {
-        return Err(text.error(line, format!("TYPE: {kind}"), "TYPE: TOUR"));
-    }
+    let specification = Specification::parse(text, &["TOUR"])?;
     if let Some((line, _)) = specification.get(Header::Dimension) {
         let dimension = specification.dimension(text)?;
         if dimension != cities {

@@ -17,13 +17,14 @@ use crate::{
 /// The specification part of a file, with line numbers.
 pub(super) struct Specification<'a> {
     headers: HashMap<Header, (usize, &'a str)>,
-    /// The sections with their words.
+    /// The sections with their lines and words.
     pub(super) sections: Vec<(Section, usize, Vec<Word<'a>>)>,
 }
 
 impl<'a> Specification<'a> {
-    /// Divides a file into headers and sections.
-    pub(super) fn parse(text: &'a Text) -> Result<Self, ReadError> {
+    /// Divides a file into headers and sections. Another TYPE than `types` is refused before anything that
+    /// follows it, which may be part of another format.
+    pub(super) fn parse(text: &'a Text, types: &[&str]) -> Result<Self, ReadError> {
         let mut specification = Self { headers: HashMap::new(), sections: Vec::new() };
         let mut lines = text.lines().peekable();
         while let Some((number, line)) = lines.next() {
@@ -36,9 +37,14 @@ impl<'a> Specification<'a> {
                 }
                 Some((Keyword::Header(header), word, value)) => {
                     specification.header(text, header, word, number, value)?;
+                    if header == Header::Type {
+                        check_type(text, number, value, types)?;
+                    }
                 }
+                Some((Keyword::Unknown, ..)) => {}
                 Some((Keyword::Section(section), word, rest)) => {
                     let before = specification.sections.iter().find(|(known, ..)| *known == section);
+                    let before = before.filter(|_| section != Section::Foreign);
                     if let Some((_, first, _)) = before {
                         let expected = format!("only the one on line {first}");
                         return Err(text.error(number, format!("a second {word}"), expected));
@@ -51,7 +57,7 @@ impl<'a> Specification<'a> {
                     return Err(text.error(
                         number,
                         quote(line),
-                        "a keyword of TSPLIB, such as TYPE or DIMENSION",
+                        "a keyword of TSPLIB, such as TYPE or DIMENSION, or a city as in CSV: name,x,y",
                     ));
                 }
             }
@@ -161,7 +167,7 @@ enum Weights {
 
 /// Reads an instance of TYPE TSP or ATSP.
 pub(super) fn parse(text: &Text) -> Result<Instance, ReadError> {
-    let specification = Specification::parse(text)?;
+    let specification = Specification::parse(text, &["TSP", "ATSP"])?;
     let directed = is_directed(text, &specification)?;
     let cities = specification.dimension(text)?;
     for (section, line, _) in &specification.sections {
@@ -223,16 +229,24 @@ fn missing(text: &Text, section: &str) -> ReadError {
 
 /// Returns whether the distances depend on the direction: TYPE ATSP.
 fn is_directed(text: &Text, specification: &Specification<'_>) -> Result<bool, ReadError> {
-    const EXPECTED: &str = "TYPE: TSP, or ATSP";
-    let Some((line, value)) = specification.value(Header::Type) else {
-        return Err(text.error(text.last_line(), "no TYPE", EXPECTED));
-    };
-    // Some files add a name in parentheses; only the first word matters.
-    match value.split_whitespace().next() {
-        Some("TSP") => Ok(false),
-        Some("ATSP") => Ok(true),
-        _ => Err(text.error(line, format!("TYPE: {}", quote(&value)), EXPECTED)),
+    match specification.get(Header::Type) {
+        Some((_, value)) => Ok(is_type(value, "ATSP")),
+        None => Err(text.error(text.last_line(), "no TYPE", "TYPE: TSP, or ATSP")),
     }
+}
+
+/// Returns whether the value of TYPE is this one. Some files add a name in parentheses; only the first word
+/// matters.
+fn is_type(value: &str, name: &str) -> bool {
+    value.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case(name))
+}
+
+fn check_type(text: &Text, line: usize, value: &str, types: &[&str]) -> Result<(), ReadError> {
+    if types.iter().any(|name| is_type(value, name)) {
+        return Ok(());
+    }
+    let value = value.to_ascii_uppercase();
+    Err(text.error(line, format!("TYPE: {}", quote(&value)), format!("TYPE: {}", types.join(", or "))))
 }
 
 fn weights(text: &Text, specification: &Specification<'_>) -> Result<Weights, ReadError> {
