@@ -1,6 +1,7 @@
 //! A search for the motifs of a database in sequences, by an external program: `hmmpfam` (Tejedor 2013, section 4.5.2).
 //!
-//! Both are divided into fragments. Each fragment of the database is searched for in each of the sequences, by a run of
+//! Both are in the format FASTA: a line that begins with `>` and a name, then lines of letters. Both are divided into
+//! fragments. Each fragment of the database is searched for in each of the sequences, by a run of
 //! the program; the reports are merged. What is found does not depend on the number of fragments.
 //!
 //! The program is called as `hmmpfam OPTIONS DATABASE SEQUENCES` and writes a report: lines that are in order. The one
@@ -10,15 +11,15 @@ use std::{
     collections::BTreeSet,
     error::Error,
     fmt::Write as _,
-    fs,
     io::{self, BufRead as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
+use bnb_framework::words::{self, ReadError};
 use dataflow_framework::{
     Data, File, Program, Run, TaskDef,
-    cli::{self, Command, Failure, Shown},
+    cli::{self, Command, Failure, Shown, is_same_file},
     reduce, task, tasks,
 };
 use serde::{Deserialize, Serialize};
@@ -102,11 +103,17 @@ pub fn tasks() -> Vec<&'static TaskDef> {
     tasks![hmmpfam, merge].to_vec()
 }
 
-/// Returns the entries of a text: names and what comes after them, without line breaks.
+/// Returns the entries of a text: names and the content after them, without line breaks. An entry begins with `>` at
+/// the beginning of a line; lines before the first entry do not belong to any.
 pub fn entries(text: &str) -> impl Iterator<Item = (&str, String)> {
-    text.split('>').skip(1).map(|entry| {
-        let (name, rest) = entry.split_once('\n').unwrap_or((entry, ""));
-        (name.trim(), rest.split_whitespace().collect())
+    let mut lines = words::lines(text).map(|(_, line)| line).peekable();
+    std::iter::from_fn(move || {
+        let name = lines.find_map(|line| line.strip_prefix('>'))?;
+        let mut content = String::new();
+        while let Some(line) = lines.next_if(|line| !line.starts_with('>')) {
+            content.extend(line.split_whitespace());
+        }
+        Some((name.trim(), content))
     })
 }
 
@@ -182,8 +189,24 @@ impl Program for Hmmpfam {
     }
 }
 
+/// The maximum size of a file, in bytes. The whole of it is sent to the node that runs the program.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Reads a file of entries.
 fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    let text = words::text_of(path, FILE_BYTES_MAX).map_err(Failure::usage)?;
+    let file = path.display().to_string();
+    let first = words::lines(&text).find(|(_, line)| !line.trim().is_empty());
+    match first {
+        Some((_, line)) if line.starts_with('>') => Ok(text),
+        first => {
+            let (line, found) = first.map_or((1, "an empty file".to_owned()), |(number, line)| {
+                (number, format!("{:?}", line.chars().take(40).collect::<String>()))
+            });
+            let expected = "a line that begins with >, as in the format FASTA";
+            Err(Failure::usage(ReadError::at(&file, line, &found, expected)))
+        }
+    }
 }
 
 impl Command for Hmmpfam {
@@ -198,6 +221,14 @@ impl Command for Hmmpfam {
             return Err(Failure::usage("there is at least one fragment of both"));
         }
         let stub = || std::env::current_exe().unwrap_or_default().with_file_name("hmmpfam-stub");
+        if let Some(output) = &options.output
+            && [&options.database, &options.sequences].into_iter().any(|input| is_same_file(input, output))
+        {
+            return Err(Failure::usage(format!(
+                "--output {}: it is an input, which would be replaced",
+                output.display()
+            )));
+        }
         Ok(Input {
             command: (options.program.unwrap_or_else(stub), options.options),
             database: read(&options.database)?,

@@ -5,7 +5,7 @@ mod looking;
 use std::{marker::PhantomData, process::ExitCode};
 
 use clap::{ArgMatches, Args, FromArgMatches as _};
-pub use taskwork_cli::{Failure, Shown};
+pub use taskwork_cli::{Failure, Shown, is_same_file};
 use taskwork_cli::{Kinds, NoMore, Prepared};
 
 use self::looking::{Looking, calls};
@@ -170,6 +170,7 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
         Options { sequential, check, looking, node, own }: Self::Arguments,
     ) -> Result<Prepared, Failure> {
         node.apply();
+        looking.check()?;
         let arguments = P::arguments(own)?;
         if sequential {
             looking.refuse_sequential()?;

@@ -1,11 +1,14 @@
 //! The options by which people look at a program: its graph, its trace, its tasks.
 
-use std::path::PathBuf;
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 use clap::Args;
 use dataflow_view::{Observation, Summary};
 use taskwork::Progress;
-use taskwork_cli::{Calls, Failure, Shown, Telling, write_graph, write_trace};
+use taskwork_cli::{Calls, Failure, Shown, Telling, check_outputs, write_graph, write_trace};
 
 use crate::Observe;
 
@@ -46,6 +49,11 @@ impl Looking {
         Ok(())
     }
 
+    /// Checks that the files can be written at the end.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        check_outputs(&[], &[("--graph", self.graph.as_deref()), ("--trace", self.trace.as_deref())])
+    }
+
     /// Returns what makes the line of progress, and the columns of the log.
     pub(super) fn telling(&self) -> Telling {
         let of = if self.by_task { Summary::line_by_task } else { Summary::line };
@@ -64,7 +72,8 @@ impl Looking {
             write_trace(path, trace)?;
         }
         if self.summary {
-            eprint!("{}", summary.table());
+            // A closed standard error is no reason to lose the result.
+            let _ = io::stderr().write_all(summary.table().to_string().as_bytes());
         }
         Ok(())
     }
