@@ -2,7 +2,7 @@
 
 use std::{error::Error, fs, path::PathBuf, process::Command};
 
-use dataflow_examples::hmmpfam::{Hmmpfam, Input, program, search, tasks};
+use dataflow_examples::hmmpfam::{Hmmpfam, Input, entries, program, search, tasks};
 use dataflow_framework::{Main, Workflow};
 
 type Result = std::result::Result<(), Box<dyn Error + Send + Sync>>;
@@ -86,6 +86,53 @@ fn the_command_searches_files() -> Result {
     assert_eq!(fs::read_to_string(at("report"))?, search(&whole.database, &whole.sequences));
     let output = solve().args(["database", "missing"]).output()?;
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("missing: No such file"));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("missing: the file cannot be read: No such file")
+    );
+    Ok(())
+}
+
+#[test]
+fn entries_begin_with_an_angle_bracket_at_the_beginning_of_a_line_only() {
+    let all = |text: &'static str| entries(text).collect::<Vec<_>>();
+    let expected = [("s1 5'->3' exonuclease", "GGAC".to_owned()), ("s2", String::new())];
+    for text in [
+        ">s1 5'->3' exonuclease\nGG\nAC\n>s2\n",
+        ">s1 5'->3' exonuclease\rGG\rAC\r>s2\r",
+        "\u{feff}>s1 5'->3' exonuclease\r\nGGAC\r\n>s2\r\n\x1a",
+    ] {
+        assert_eq!(all(text), expected, "{text:?}");
+    }
+    assert_eq!(search(">m1\nACGT\n", ">s1\rGGACG\rTTT\r"), "s1\tm1\t00000003\n");
+}
+
+#[test]
+fn files_without_entries_pipes_and_devices_are_refused() -> Result {
+    let place = tempfile::tempdir()?;
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("good"), ">m1\nACGT\n")?;
+    fs::write(at("none"), "HMMER3/f\nNAME m1\n//\n")?;
+    fs::write(at("late"), "\nACGT\n>m1\nACGT\n")?;
+    fs::write(at("empty"), "")?;
+    assert!(Command::new("mkfifo").arg(at("pipe")).status()?.success());
+    for (bad, part) in [
+        ("none", "none:1: found \"HMMER3/f\"; expected a line that begins with >"),
+        ("late", "late:2: found \"ACGT\""),
+        ("empty", "empty:1: found an empty file"),
+        ("pipe", "found a pipe; expected a regular file"),
+        ("/dev/zero", "found a device; expected a regular file"),
+    ] {
+        for files in [[bad, "good"], ["good", bad]] {
+            let mut solve = Command::new(env!("CARGO_BIN_EXE_hmmpfam"));
+            let output = solve.args(["solve", "--quiet"]).args(files).current_dir(place.path()).output()?;
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{message}");
+            assert!(message.contains(part), "{message}");
+        }
+    }
+    let mut solve = Command::new(env!("CARGO_BIN_EXE_hmmpfam"));
+    solve.args(["solve", "--quiet", "good", "good", "--output", "good"]).current_dir(place.path());
+    assert_eq!(solve.output()?.status.code(), Some(2), "the output is an input");
+    assert_eq!(fs::read_to_string(at("good"))?, ">m1\nACGT\n");
     Ok(())
 }

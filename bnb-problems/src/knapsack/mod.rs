@@ -103,11 +103,13 @@ impl ParseProblem for Knapsack {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const ABOUT: &'static str = "Packs the most valuable items that fit";
 
-    /// Reads one of two formats. The first: the number of items and the capacity, on one line or two, then a
+    /// Reads one of three formats. The first: the number of items and the capacity, on one line or two, then a
     /// line with the value and the weight for each item. A solution may follow, a 0 or 1 for each item; it
     /// must fit, and is otherwise ignored. The second is that of PEBBL's example: the capacity alone on a
-    /// line, then a line with the name, the weight and the value (in this order) for each item. Numbers may
-    /// have up to 12 decimals, which are exact.
+    /// line, then a line with the name, the weight and the value (in this order) for each item. The third is
+    /// that of a generator of hard instances: the number of items alone on a line, then a line with the index,
+    /// the value and the weight for each item, and the capacity alone on the last line. Numbers may have up to
+    /// 12 decimals, which are exact.
     fn read(file: &str, text: &str) -> Result<Self, ReadError> {
         parse(file, text)
     }

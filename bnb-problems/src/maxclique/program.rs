@@ -14,7 +14,7 @@ use super::{FILE_BYTES_MAX, Graph, MaxClique, parse};
 /// The arguments of `maxclique`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The graph, in DIMACS format.
+    /// The graph, in DIMACS format. Loops are skipped, and lines may be repeated.
     file: PathBuf,
     /// Search for the heaviest clique, by the weights of the vertices (lines n), instead of the one with the
     /// most vertices, for which weights are ignored.

@@ -35,12 +35,119 @@ fn valid() -> impl Strategy<Value = String> {
         "c x\np edge 4 4\nn 1 7\ne 1 2\ne 2 3\ne 3 1\ne 3 4\n",
         "3 50\n60 10\n100 20\n120 30\n0 1 1\n",
         "3\n50\n60 10\n100 20\n120 30\n",
+        "3\n1 60 10\n2 100 20\n3 120 30\n50\n",
+        "2 3\n0 3 5 0\n0 10\n1 0\n",
+        "p edge 4 5\ne 1 2\ne 1 3\ne 1 2\ne 2 3\ne 4 4\n",
         "5.5\nlamp 1.25 6\nrope 2 10.5\n",
         "2\n0 3 5 0\n0 10\n1 0\n",
         "2 2\n3 1\n1 4\n6\n2 1\n",
         "number of jobs :\n 2 2 17 6 6\nprocessing times :\n 3 1\n 1 4\nnumber of\n 1 1\n 9\n",
     ])
     .prop_map(str::to_owned)
+}
+
+/// Returns a text as other systems write it: with their line ends and end marks.
+fn spellings(text: &str) -> [String; 5] {
+    [
+        text.replace('\n', "\r\n"),
+        text.replace('\n', "\r"),
+        format!("\u{feff}{text}"),
+        format!("{text}\x1a"),
+        format!("{}\x1a\x1a\r\n", text.replace('\n', "\r\n")),
+    ]
+}
+
+#[test]
+fn line_ends_and_end_marks_of_other_systems_change_nothing() {
+    let graph = "p edge 3 2\ne 1 2\ne 2 3\n";
+    let items = "3 50\n60 10\n100 20\n120 30\n";
+    let matrices = "2\n0 3\n5 0\n0 1\n1 0\n";
+    let times = "2 2\n3 1\n1 4\n";
+    for text in spellings(graph) {
+        assert_eq!(maxclique::parse("f", &text), maxclique::parse("f", graph), "{text:?}");
+    }
+    for text in spellings(items) {
+        assert_eq!(Knapsack::read("f", &text).unwrap(), Knapsack::read("f", items).unwrap(), "{text:?}");
+    }
+    for text in spellings(matrices) {
+        assert_eq!(Qap::read("f", &text).unwrap(), Qap::read("f", matrices).unwrap(), "{text:?}");
+    }
+    for text in spellings(times) {
+        assert_eq!(flowshop::parse("f", &text, 1), flowshop::parse("f", times, 1), "{text:?}");
+    }
+    assert!(Knapsack::read("f", "1 50\n\x1a\n60 10\n").is_err(), "text after an end mark");
+}
+
+#[test]
+fn loops_of_a_graph_are_skipped_whether_counted_or_not() {
+    let triangle = graph_of(4, &[(0, 1), (0, 2), (1, 2)]);
+    let edges = "e 1 2\ne 1 3\ne 2 3\n";
+    let read =
+        |counted: usize, lines: &str| maxclique::parse("f", &format!("p edge 4 {counted}\n{lines}")).ok();
+    for counted in [3, 4] {
+        assert_eq!(read(counted, &format!("{edges}e 4 4\n")), Some(triangle.clone()), "{counted}");
+    }
+    assert_eq!(read(5, &format!("e 4 4\ne 4 4\n{edges}")), Some(triangle.clone()), "each line of a loop");
+    assert_eq!(read(2, &format!("{edges}e 4 4\n")), None);
+    assert_eq!(read(6, &format!("{edges}e 4 4\n")), None);
+    let both = "e 1 2\ne 1 3\ne 2 1\ne 2 3\ne 3 1\ne 3 2\ne 4 4\ne 4 4\n";
+    for counted in [3, 4, 6, 8] {
+        assert_eq!(read(counted, both), Some(triangle.clone()), "{counted}");
+    }
+}
+
+#[test]
+fn repeated_lines_of_a_graph_may_be_counted() {
+    let graph = graph_of(4, &[(0, 1), (0, 2), (1, 2), (2, 3)]);
+    let read =
+        |counted: usize, lines: &str| maxclique::parse("f", &format!("p edge 4 {counted}\n{lines}")).ok();
+    assert_eq!(read(5, "e 1 2\ne 1 3\ne 2 3\ne 1 2\ne 3 4\n"), Some(graph.clone()));
+    assert_eq!(read(5, "e 3 4\ne 1 2\ne 1 3\ne 2 3\ne 2 1\n"), Some(graph), "one of them reversed");
+    assert_eq!(read(6, "e 1 2\ne 1 3\ne 2 3\ne 1 2\ne 3 4\n"), None);
+    assert_eq!(read(4, "e 1 2\ne 2 1\ne 1 3\ne 3 1\n"), None, "half of a file, in pairs");
+    // All edges between four vertices, from either end: the second half is missing.
+    assert_eq!(read(6, "e 1 2\ne 1 3\ne 1 4\ne 2 1\ne 2 3\ne 2 4\n"), None, "half of a file, by vertex");
+}
+
+#[test]
+fn best_known_cost_of_a_qap_is_skipped() {
+    let matrices = "0 1 2\n1 0 3\n2 3 0\n0 4 5\n4 0 6\n5 6 0\n";
+    let plain = Qap::read("f", &format!("3\n{matrices}")).unwrap();
+    // Beyond the limit of an entry, too.
+    for best in ["20", "0", "-7", "99999999999"] {
+        assert_eq!(Qap::read("f", &format!("3 {best}\n{matrices}")).unwrap(), plain, "{best}");
+        let cut = matrices.trim_end().strip_suffix('0').unwrap();
+        let refused = Qap::read("f", &format!("3 {best}\n{cut}")).unwrap_err().to_string();
+        assert!(refused.starts_with("f:1: ") && refused.contains("best known"), "{refused}");
+    }
+    let refused = Qap::read("f", &format!("3 much\n{matrices}")).unwrap_err().to_string();
+    assert!(refused.starts_with("f:1: ") && refused.contains("best known"), "{refused}");
+    assert_eq!(Qap::read("f", &format!("3 {}", matrices.replace('\n', " "))).unwrap(), plain, "one line");
+}
+
+#[test]
+fn capacity_of_a_knapsack_may_be_last() {
+    let plain = Knapsack::read("f", "3 50\n60 10\n100 20\n120 30\n").unwrap();
+    for first in [0, 1] {
+        let lines: Vec<String> = [(60, 10), (100, 20), (120, 30)]
+            .into_iter()
+            .zip(first..)
+            .map(|((value, weight), index)| format!("{index} {value} {weight}\n"))
+            .collect();
+        let read = |lines: &[String], end: &str| Knapsack::read("f", &format!("3\n{}{end}", lines.concat()));
+        assert_eq!(read(&lines, "50\n\n").unwrap(), plain);
+        assert!(read(&lines, "").is_err(), "no capacity");
+        assert!(read(&lines[..2], "50\n").is_err() && read(&lines[1..], "50\n").is_err(), "cut");
+        assert!(read(&lines, "50\n50\n").is_err(), "text after it");
+        let turned: Vec<String> = lines.iter().rev().cloned().collect();
+        assert!(read(&turned, "50\n").is_err(), "indices out of order");
+    }
+}
+
+#[test]
+fn flow_shop_with_a_line_for_each_job_is_refused_by_name() {
+    let refused = flowshop::parse("f", "3 2\n1 2\n3 4\n5 6\n", 1).unwrap_err().to_string();
+    assert!(refused.starts_with("f:2: ") && refused.contains("not for each job"), "{refused}");
 }
 
 fn read_all(text: &str) -> Vec<String> {

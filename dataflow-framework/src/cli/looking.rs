@@ -17,7 +17,7 @@ use crate::Observe;
 #[group(skip)]
 pub(super) struct Looking {
     /// Write the graph of the calls into this file at the end: as SVG if its name ends with .svg, otherwise as DOT. Many
-    /// calls are put together by task and level.
+    /// calls are put together by task and level. Its folder must exist.
     #[arg(long, value_name = "FILE")]
     graph: Option<PathBuf>,
     /// Write into this file when each call ran, and where: a trace for the browser, at ui.perfetto.dev or in the tracing

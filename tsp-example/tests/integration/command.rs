@@ -3,7 +3,8 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -239,4 +240,118 @@ fn a_generated_instance_has_one_optimum_by_every_way_of_searching() {
             "{kind}: {lengths:?}"
         );
     }
+}
+
+const SQUARE: &str = "a,0,0\nb,0,30\nc,40,30\nd,40,0\ne,20,-10\n";
+
+#[test]
+fn output_that_cannot_be_written_is_reported_by_every_command() {
+    let desk = Desk::new();
+    let file = desk.write("five.csv", SQUARE);
+    let tour = desk.write("five.tour", "TYPE : TOUR\nTOUR_SECTION\n1 2 3 4 5 -1\nEOF\n");
+    let commands: [&[&str]; 8] = [
+        &["solve", &file, "--quiet"],
+        &["solve", &file, "--json", "--quiet"],
+        &["check", &file, &tour],
+        &["generate", "--cities", "5", "--seed", "1"],
+        &["completions", "bash"],
+        &["--help"],
+        &["solve", "--help"],
+        &["--version"],
+    ];
+    for command in commands {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_tsp")).args(command).stdout(full).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {message}");
+        assert!(
+            message.contains("standard output cannot be written: No space left"),
+            "{command:?}: {message}"
+        );
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_tsp")).args(command).stdout(closed).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{command:?}: a closed pipe");
+    }
+}
+
+#[test]
+fn output_that_would_replace_the_instance_is_refused_before_the_search() {
+    let desk = Desk::new();
+    let file = desk.write("five.csv", SQUARE);
+    let (other, deep) = (desk.path("x").display().to_string(), desk.path("no/x").display().to_string());
+    for (options, part) in [
+        (vec!["--output", &file], "would be replaced"),
+        (vec!["--plot", &file], "would be replaced"),
+        (vec!["--output", &other, "--plot", &other], "the same file"),
+        (vec!["--output", &deep], "there is no folder"),
+    ] {
+        let output = tsp(&[&["solve", &file, "--quiet"], &options[..]].concat());
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(part) && message.contains(options[0]), "{message}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), SQUARE);
+    }
+}
+
+#[test]
+fn coarse_distances_are_noted_by_solve_and_check() {
+    let desk = Desk::new();
+    let file = desk.write("unit.csv", "a,0.1,0.1\nb,0.9,0.1\nc,0.9,0.9\nd,0.1,0.9\n");
+    let tour = desk.write("t", "TYPE : TOUR\nTOUR_SECTION\n1 2 3 4 -1\n");
+    for command in [vec!["solve", &file, "--json", "--quiet"], vec!["check", &file, &tour]] {
+        let output = tsp(&command);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && message.contains("rounding to whole numbers"), "{message}");
+    }
+}
+
+/// Returns whether a process catches a signal, from its status.
+fn catches(process: u32, signal: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal - 1) & 1 == 1)
+}
+
+#[test]
+fn signals_that_announce_the_end_stop_the_search_with_the_best_tour() {
+    let desk = Desk::new();
+    let large = tsp(&["generate", "--cities", "250", "--seed", "3", "--kind", "random"]);
+    let file = desk.write("large.tsp", large.stdout);
+    for (name, number) in [("HUP", 1), ("USR1", 10), ("USR2", 12), ("XCPU", 24), ("TERM", 15)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tsp"));
+        command.args(["solve", &file, "--bound", "mst", "--json", "--quiet"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(120);
+        while !catches(child.id(), number) {
+            assert!(Instant::now() < until, "{name} is not caught");
+            std::thread::yield_now();
+        }
+        let sent =
+            Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["tour"].as_array().map(Vec::len), Some(250), "{name}");
+    }
+}
+
+#[test]
+fn signal_that_is_ignored_at_the_start_stays_ignored() {
+    let desk = Desk::new();
+    let large = tsp(&["generate", "--cities", "250", "--seed", "3", "--kind", "random"]);
+    let file = desk.write("large.tsp", large.stdout);
+    let line = "trap '' HUP; exec \"$0\" solve \"$1\" --bound mst --json --quiet";
+    let mut command = Command::new("sh");
+    command.args(["-c", line, env!("CARGO_BIN_EXE_tsp"), &file]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(120);
+    while !catches(child.id(), 10) {
+        assert!(Instant::now() < until && child.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    assert!(!catches(child.id(), 1), "nohup is in force");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
