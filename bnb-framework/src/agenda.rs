@@ -143,6 +143,11 @@ impl<P: Problem> Agenda<P> {
         }
     }
 
+    /// Returns what is searched depth first.
+    pub(crate) fn dive(&self) -> Option<&Frontier<P>> {
+        self.dive.as_ref()
+    }
+
     /// Splits off some of the shallowest states, or a part of the dive if there are no others.
     pub(crate) fn split(&mut self, problem: &P, split: Split) -> Option<Self> {
         if self.open.is_empty() {

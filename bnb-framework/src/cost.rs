@@ -41,8 +41,9 @@ impl Goal {
 
 /// The cost or the value of a solution.
 ///
-/// Any totally ordered type will do. Integers are ready to use, and so are floats wrapped to be ordered
-/// ([`NotNan`] or [`OrderedFloat`], both re-exported here). For a type of your own, such as a pair of costs
+/// Any totally ordered type will do. Integers are ready to use, and so are floats wrapped to be ordered. Prefer
+/// [`NotNan`], which reports a NaN where it is computed. [`OrderedFloat`] orders it above all numbers; a search in which
+/// a NaN is the cost of a solution, or a bound, fails. Both are re-exported here. For a type of your own, such as a pair of costs
 /// of which the first counts more, an empty implementation is enough:
 ///
 /// ```
@@ -64,6 +65,12 @@ pub trait Cost: Copy + Ord + Debug + Serialize + DeserializeOwned + Send + Sync 
     /// Returns the cost as a number, for gaps and for display. Returns `None` if it has no such form.
     fn as_number(self) -> Option<f64> {
         None
+    }
+
+    /// Returns whether the cost is not a number, which no solution and no bound may be: the job then fails, since such a
+    /// cost is neither better nor worse than others. `false` for types without such a value.
+    fn is_nan(self) -> bool {
+        false
     }
 
     /// Returns the cost that is worse by the given amount (0 or more), or the last one before it. Returns
@@ -119,6 +126,11 @@ mod integers {
 macro_rules! floats {
     ($($float:ty, $inner:ty;)*) => {$(
         impl Cost for $float {
+            #[inline]
+            fn is_nan(self) -> bool {
+                self.into_inner().is_nan()
+            }
+
             fn as_number(self) -> Option<f64> {
                 Some(f64::from(self.into_inner())).filter(|number| number.is_finite())
             }
@@ -143,6 +155,10 @@ mod floats {
 impl<C: Cost> Cost for Reverse<C> {
     fn as_number(self) -> Option<f64> {
         self.0.as_number()
+    }
+
+    fn is_nan(self) -> bool {
+        self.0.is_nan()
     }
 
     fn worse_by(self, goal: Goal, by: f64) -> Option<Self> {

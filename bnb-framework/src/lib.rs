@@ -130,6 +130,7 @@ mod grain;
 mod agenda;
 mod parts;
 mod step;
+mod mistake;
 mod instance;
 mod heuristics;
 mod tally;

@@ -93,6 +93,8 @@ pub(crate) trait IsolatedVisitor<P: Problem>: Assessor<P> {
     /// Prunes from now on by this limit, if it is better than what the search started with; solutions are found at
     /// this position, after these fences, from now on.
     fn enter(&mut self, limit: Option<P::Cost>, position: &[u32], fences: &[Option<P::Cost>]);
+    /// Takes in the bound of the state whose children are visited next.
+    fn is_below(&mut self, bound: P::Cost);
     /// Returns the cost of the best solution found so far; what the search started with does not count.
     fn best_found(&self) -> Option<P::Cost>;
     /// Returns the cost of the best solution that was found anywhere before a fence, counted from 0.
@@ -146,13 +148,14 @@ impl<P: Problem> Parts<P> {
                 Stage::Cut { open } => {
                     while open.len() < parts {
                         let Some(((_, position), part)) = open.pop_first() else { break };
-                        let Part { mut state, share, .. } = part;
+                        let Part { bound, mut state, share } = part;
                         let mut children = problem.branch(&mut state);
                         let mut states = Vec::new();
                         while let Some(child) = children.next(problem, &state) {
                             states.push(child);
                         }
                         visitor.enter(self.limit, &[], &[]);
+                        visitor.is_below(bound);
                         add(open, problem, states, &position, share, visitor);
                         self.limit = visitor.best_found();
                         if visitor.pauses(true) {
@@ -194,6 +197,15 @@ impl<P: Problem> Parts<P> {
             batch.push((share, Self { stage, limit: self.limit, fences: self.fences.clone() }));
         }
         batch
+    }
+
+    /// Returns what is searched depth first.
+    pub(crate) fn frontier(&self) -> Option<&Frontier<P>> {
+        match &self.stage {
+            Stage::First { frontier, .. } => Some(frontier),
+            Stage::Part(part) => Some(&part.frontier),
+            Stage::Cut { .. } | Stage::Parts { .. } => None,
+        }
     }
 
     /// Estimates the share of the whole tree that is open here.

@@ -35,6 +35,8 @@ pub struct SearchTask<P: Problem> {
     order: u64,
     /// The number of splits between the root and this task.
     splits: u16,
+    /// The bound of the root of the tree, if it is known here.
+    top: Option<P::Cost>,
     /// The number of parts that were split off here, on this node.
     #[serde(skip)]
     gave: u32,
@@ -78,7 +80,7 @@ impl<P: Problem> SearchTask<P> {
     }
 
     fn of(open: Open<P>, share_left: f64) -> Self {
-        Self { open, share_left, outlook: None, order: 0, splits: 0, gave: 0, reach: Reach::Anything }
+        Self { open, share_left, outlook: None, order: 0, splits: 0, top: None, gave: 0, reach: Reach::Anything }
     }
 
     fn run<const KIND: u8>(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
@@ -87,6 +89,7 @@ impl<P: Problem> SearchTask<P> {
         if self.outlook.is_none() {
             worker.takes_stock_soon();
         }
+        worker.begin_below(self.top, self.splits == 0 && self.top.is_none());
         let mut timing = Timing::begin(self.open.unbegun_depth().filter(|_| self.splits > 0));
         let outcome = loop {
             if let Some(halt) = worker.halts() {
@@ -95,6 +98,11 @@ impl<P: Problem> SearchTask<P> {
             }
             let stopped = self.open.search(instance, &mut worker);
             timing.leave_out(worker.make_round(&instance.problem));
+            self.top = worker.top();
+            if let Some(mistake) = worker.look_for_mistakes(&instance.problem, self.open.path()) {
+                worker.cx.fail(mistake);
+                break Outcome::Complete;
+            }
             match stopped {
                 Stopped::Over => break Outcome::Complete,
                 Stopped::AtFence => {
@@ -130,7 +138,7 @@ impl<P: Problem> SearchTask<P> {
         let batch = instance.options.replicable.map_or(1, |replicable| replicable.batch.min(BATCH_MAX));
         for (share_left, part) in parts.next_batch(&instance.problem, batch) {
             self.share_left -= share_left;
-            cx.spawn(Self::of(Open::Replicable(part), share_left));
+            cx.spawn(Self { top: self.top, ..Self::of(Open::Replicable(part), share_left) });
         }
     }
 
@@ -220,6 +228,15 @@ impl<P: Problem> Open<P> {
         match searched {
             Searched::Paused => Stopped::Paused,
             Searched::Over => Stopped::Over,
+        }
+    }
+
+    /// Returns what is searched depth first: while it pauses at a solution, the path to that.
+    fn path(&self) -> Option<&Frontier<P>> {
+        match self {
+            Self::DepthFirst(frontier) => Some(frontier),
+            Self::Ordered(agenda) => agenda.dive(),
+            Self::Replicable(parts) => parts.frontier(),
         }
     }
 
@@ -351,6 +368,7 @@ impl<P: Problem> Task for SearchTask<P> {
         self.share_left -= share_left;
         let splits = self.splits.saturating_add(1);
         let order = open.order(instance, splits);
-        Some(Self { open, share_left, outlook: self.outlook, order, splits, gave: 0, reach: Reach::Anything })
+        let Self { outlook, top, .. } = *self;
+        Some(Self { open, share_left, outlook, order, splits, top, gave: 0, reach: Reach::Anything })
     }
 }

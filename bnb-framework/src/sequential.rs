@@ -9,6 +9,7 @@ use crate::{
     enumerate::Enumerate,
     frontier::{Below, Frontier, Searched, Visitor},
     incumbent::Best,
+    mistake::{contradicts, may_compare, not_a_bound_of_all, not_a_number},
     problem::Problem,
     solver::{End, Solved},
     step::{Visit, visit},
@@ -46,28 +47,64 @@ impl<P: Problem> Sequential<P> {
 
 /// Searches the whole tree depth first, in the order in which [`Tree::branch`](crate::Tree::branch) returns
 /// the children. `start` is a solution to start with.
+///
+/// # Panics
+/// If the search contradicts the problem: see [`try_solve`].
 pub fn solve<P: Problem>(
     problem: &P,
     pruning: bool,
     start: Option<Best<P::Cost, P::Solution>>,
 ) -> Sequential<P> {
+    try_solve(problem, pruning, start).unwrap_or_else(|mistake| panic!("{mistake}"))
+}
+
+/// Searches like [`solve`].
+///
+/// # Errors
+/// If a solution is better than the bound of a state above it, or a cost is not a number: a mistake of the problem, which
+/// is described.
+pub fn try_solve<P: Problem>(
+    problem: &P,
+    pruning: bool,
+    start: Option<Best<P::Cost, P::Solution>>,
+) -> Result<Sequential<P>, String> {
     if pruning { search::<P, true>(problem, start) } else { search::<P, false>(problem, start) }
 }
 
 fn search<P: Problem, const PRUNING: bool>(
     problem: &P,
     start: Option<Best<P::Cost, P::Solution>>,
-) -> Sequential<P> {
+) -> Result<Sequential<P>, String> {
     let best = start.as_ref().map(|start| start.cost);
-    let mut alone = Alone::<P, PRUNING> { best, found: Sequential { best: start, states: 0, pruned: 0 } };
-    let searched = Frontier::new(problem).search(problem, &mut alone);
-    debug_assert_eq!(searched, Searched::Over, "it never pauses");
-    alone.found
+    let found = Sequential { best: start, states: 0, pruned: 0 };
+    let mut alone = Alone::<P, PRUNING> { best, top: None, new: None, mistake: None, found };
+    let mut frontier = Frontier::new(problem);
+    let mut compared = 0;
+    loop {
+        let searched = frontier.search(problem, &mut alone);
+        if let Some(cost) = alone.new.take()
+            && may_compare(compared, alone.found.states)
+        {
+            let (mistake, bounds) = frontier.compare_with_path(problem, cost);
+            (alone.mistake, compared) = (alone.mistake.or(mistake), compared + bounds);
+        }
+        alone.compare_with_top();
+        match (alone.mistake.take(), searched) {
+            (Some(mistake), _) => return Err(mistake),
+            (None, Searched::Over) => return Ok(alone.found),
+            (None, Searched::Paused) => {}
+        }
+    }
 }
 
-/// A visitor that nothing else waits for, so it never pauses.
+/// A visitor that nothing else waits for. It pauses only at a better solution, to compare it with the bounds above.
 struct Alone<P: Problem, const PRUNING: bool> {
     best: Option<P::Cost>,
+    /// The bound of the root, if it was branched.
+    top: Option<P::Cost>,
+    /// The cost of the solution at which it pauses.
+    new: Option<P::Cost>,
+    mistake: Option<String>,
     found: Sequential<P>,
 }
 
@@ -76,6 +113,20 @@ impl<P: Problem, const PRUNING: bool> Alone<P, PRUNING> {
     fn found(&mut self, problem: &P, leaf: &P::State, cost: P::Cost) {
         self.best = Some(cost);
         self.found.best = Some(Best::new(cost, problem.solution(leaf)));
+        self.new = Some(cost).filter(|_| PRUNING);
+    }
+
+    #[cold]
+    fn fail(&mut self, function: &str, state: &P::State) {
+        self.mistake = Some(not_a_number::<P>(function, state));
+    }
+
+    fn compare_with_top(&mut self) {
+        if let (Some(best), Some(top)) = (self.best, self.top)
+            && contradicts::<P>(best, top)
+        {
+            self.mistake.get_or_insert_with(|| not_a_bound_of_all::<P>(best, top, "the root"));
+        }
     }
 }
 
@@ -87,7 +138,18 @@ impl<P: Problem, const PRUNING: bool> Visitor<P> for Alone<P, PRUNING> {
         found.states += 1;
         match visit::<P, PRUNING>(problem, state, self.best) {
             Visit::Open => return Below::Open,
-            Visit::Better(cost) => self.found(problem, state, cost),
+            Visit::Better(cost) => {
+                self.found(problem, state, cost);
+                return Below::NothingAndPause;
+            }
+            Visit::NanLeaf => {
+                self.fail("leaf", state);
+                return Below::NothingAndPause;
+            }
+            Visit::NanBound => {
+                self.fail("bound", state);
+                return Below::NothingAndPause;
+            }
             Visit::Leaf => {}
             Visit::Pruned => {
                 found.pruned += 1;
@@ -97,6 +159,15 @@ impl<P: Problem, const PRUNING: bool> Visitor<P> for Alone<P, PRUNING> {
             }
         }
         Below::Nothing
+    }
+
+    fn visit_root(&mut self, problem: &P, state: &mut P::State) -> Below {
+        let below = self.visit(problem, state);
+        if PRUNING && below == Below::Open {
+            // It was bounded just before.
+            self.top = problem.quick_bound(&mut state.clone(), self.best);
+        }
+        below
     }
 
     #[inline]

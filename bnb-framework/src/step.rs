@@ -1,7 +1,7 @@
 //! What to do with a visited state in a search for the best solution, common to the parallel search and the
 //! sequential reference (paper, figure 4).
 
-use crate::problem::Problem;
+use crate::{cost::Cost as _, problem::Problem};
 
 /// What a visited state turned out to be.
 #[derive(Debug)]
@@ -12,6 +12,10 @@ pub(crate) enum Visit<P: Problem> {
     Leaf,
     /// Nothing below it can be better than the limit.
     Pruned,
+    /// Its cost is not a number.
+    NanLeaf,
+    /// Its bound is not a number.
+    NanBound,
     /// To be branched.
     Open,
 }
@@ -26,12 +30,16 @@ pub(crate) fn visit<P: Problem, const PRUNING: bool>(
     limit: Option<P::Cost>,
 ) -> Visit<P> {
     if let Some(cost) = problem.leaf(state) {
+        if cost.is_nan() {
+            return Visit::NanLeaf;
+        }
         let better = limit.is_none_or(|limit| P::GOAL.better(&cost, &limit));
         return if better { Visit::Better(cost) } else { Visit::Leaf };
     }
     if PRUNING {
         let hopeful = match (problem.bound(state, limit), limit) {
             (None, _) => false,
+            (Some(bound), _) if bound.is_nan() => return Visit::NanBound,
             (Some(_), None) => true,
             (Some(bound), Some(limit)) => P::GOAL.better(&bound, &limit),
         };

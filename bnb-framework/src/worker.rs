@@ -8,12 +8,13 @@ use crate::{
     agenda::{Assessed, Assessor},
     collected::Shortlist,
     cost::Cost,
-    frontier::{Below, Unvisited, Visitor},
+    frontier::{Below, Frontier, Unvisited, Visitor},
     heuristics::{ROUND, Rounds, round},
     incumbent::{Best, Incumbent},
     instance::Instance,
     limits::{Halt, Limits, Spending},
     options::{Options, Tolerance},
+    mistake::{contradicts, may_compare, not_a_bound_of_all, not_a_number},
     parts::IsolatedVisitor,
     problem::Problem,
     search::SearchTask,
@@ -67,6 +68,17 @@ pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
     position: Vec<u32>,
     fences: Vec<Option<P::Cost>>,
     states_ahead: Option<u64>,
+    /// The bound of the root of the tree, if it is known here.
+    top: Option<P::Cost>,
+    /// Whether the next state is the root.
+    is_at_top: bool,
+    /// The bound of a state above the present one, if it is known: that of the task's root, or of the parent.
+    above: Option<P::Cost>,
+    /// The cost of a solution that is to be compared with the bounds above it, and the number of bounds compared.
+    new: Option<P::Cost>,
+    compared: u64,
+    /// A mistake of the problem.
+    mistake: Option<String>,
 }
 
 impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
@@ -100,6 +112,12 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             position: Vec::new(),
             fences: Vec::new(),
             states_ahead: None,
+            top: None,
+            is_at_top: false,
+            above: None,
+            new: None,
+            compared: 0,
+            mistake: None,
         };
         if KIND == RULED && options.replicable.is_some() {
             let (limit, inclusive) = worker.limit_by_rule();
@@ -110,6 +128,48 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             worker.halt = worker.halt.or(limits.halts(worker.cx.node(), worker.cx.worked_here(), now));
         }
         worker
+    }
+
+    /// Begins with the root of the tree, or somewhere below it, whose bound is known or not.
+    pub(crate) fn begin_below(&mut self, top: Option<P::Cost>, is_at_top: bool) {
+        (self.top, self.is_at_top) = (top, is_at_top);
+    }
+
+    /// Returns the bound of the root of the tree, as far as it is known.
+    pub(crate) fn top(&self) -> Option<P::Cost> {
+        self.top
+    }
+
+    /// Compares what was found with the bounds above it. Returns the mistake of the problem that has shown itself, if
+    /// any.
+    pub(crate) fn look_for_mistakes(&mut self, problem: &P, path: Option<&Frontier<P>>) -> Option<String> {
+        if let (Some(cost), Some(path)) = (self.new.take(), path) {
+            let (mistake, bounds) = path.compare_with_path(problem, cost);
+            self.compared += bounds;
+            self.mistake = self.mistake.take().or(mistake);
+        }
+        // It may also have come from a heuristic, or a user.
+        if let (Some(best), Some(top)) = (self.best, self.top)
+            && contradicts::<P>(best, top)
+        {
+            self.mistake.get_or_insert_with(|| not_a_bound_of_all::<P>(best, top, "the root"));
+        }
+        self.mistake.take()
+    }
+
+    /// Ends the search because of a cost that is not a number.
+    #[cold]
+    fn found_nan(&mut self, function: &str, state: &P::State) {
+        self.mistake = Some(not_a_number::<P>(function, state));
+        (self.report_at, self.stock_is_due) = (0, true);
+    }
+
+    /// Takes in the bound of a state that the search begins with.
+    fn begin_at(&mut self, bound: P::Cost) {
+        self.above = Some(bound);
+        if std::mem::take(&mut self.is_at_top) {
+            self.top = Some(bound);
+        }
     }
 
     /// Returns why the search must end here, if it must.
@@ -222,6 +282,10 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
     #[cold]
     fn found(&mut self, problem: &P, leaf: &P::State, cost: P::Cost) {
         let solution = problem.solution(leaf);
+        if let Some(above) = self.above.filter(|above| contradicts::<P>(cost, *above)) {
+            self.mistake = Some(not_a_bound_of_all::<P>(cost, above, "a state above it"));
+        }
+        self.new = Some(cost).filter(|_| KIND != WHOLE && may_compare(self.compared, self.cx.output().states));
         if KIND == RULED {
             if let Some(collect) = self.options.collect {
                 let collected = &mut self.cx.output().collected;
@@ -358,11 +422,28 @@ impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
                 Evaluation::Leaf(_) => Visit::Leaf,
                 Evaluation::Pruned => Visit::Pruned,
                 Evaluation::Hopeful(_) => Visit::Open,
+                Evaluation::Nan(function) => {
+                    self.found_nan(function, state);
+                    return Below::NothingAndPause;
+                }
             },
         };
         match visited {
             Visit::Open => return Below::Open,
-            Visit::Better(cost) => self.found(problem, state, cost),
+            Visit::Better(cost) => {
+                self.found(problem, state, cost);
+                if self.new.is_some() || self.mistake.is_some() {
+                    return Below::NothingAndPause;
+                }
+            }
+            Visit::NanLeaf => {
+                self.found_nan("leaf", state);
+                return Below::NothingAndPause;
+            }
+            Visit::NanBound => {
+                self.found_nan("bound", state);
+                return Below::NothingAndPause;
+            }
             Visit::Leaf => {}
             Visit::Pruned => {
                 self.pruned += 1;
@@ -372,6 +453,21 @@ impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
             }
         }
         Below::Nothing
+    }
+
+    fn visit_root(&mut self, problem: &P, state: &mut P::State) -> Below {
+        self.above = None;
+        if KIND == WHOLE {
+            return self.visit(problem, state);
+        }
+        match self.assess(problem, state) {
+            Assessed::Open(bound) => {
+                self.begin_at(bound);
+                Below::Open
+            }
+            Assessed::Nothing => Below::Nothing,
+            Assessed::NothingNorAfter => Below::NothingNorAfter,
+        }
     }
 
     /// Polls the runtime after each branched state, and now and then between states without children: leaves
@@ -400,14 +496,17 @@ enum Evaluation<C> {
     Leaf(C),
     Pruned,
     Hopeful(C),
+    /// This function has returned a cost that is not a number.
+    Nan(&'static str),
 }
 
 impl<P: Problem, const KIND: u8> Worker<'_, '_, P, KIND> {
     fn look_at(&mut self, problem: &P, state: &mut P::State) -> Evaluation<P::Cost> {
         if let Some(cost) = problem.leaf(state) {
-            return Evaluation::Leaf(cost);
+            return if cost.is_nan() { Evaluation::Nan("leaf") } else { Evaluation::Leaf(cost) };
         }
         match problem.bound(state, self.told_limit()) {
+            Some(bound) if bound.is_nan() => Evaluation::Nan("bound"),
             Some(bound) if self.admits(bound) => Evaluation::Hopeful(bound),
             _ => Evaluation::Pruned,
         }
@@ -418,7 +517,13 @@ impl<P: Problem, const KIND: u8> Assessor<P> for Worker<'_, '_, P, KIND> {
     fn assess(&mut self, problem: &P, state: &mut P::State) -> Assessed<P::Cost> {
         self.states += 1;
         match self.look_at(problem, state) {
-            Evaluation::Hopeful(bound) => return Assessed::Open(bound),
+            Evaluation::Hopeful(bound) => {
+                if self.is_at_top {
+                    self.begin_at(bound);
+                }
+                return Assessed::Open(bound);
+            }
+            Evaluation::Nan(function) => self.found_nan(function, state),
             Evaluation::Leaf(cost) if self.is_better(cost) => self.found(problem, state, cost),
             Evaluation::Leaf(_) => {}
             Evaluation::Pruned => {
@@ -434,13 +539,14 @@ impl<P: Problem, const KIND: u8> Assessor<P> for Worker<'_, '_, P, KIND> {
     fn is_hopeful(&mut self, bound: P::Cost) -> bool {
         let hopeful = self.admits(bound);
         self.pruned += u64::from(!hopeful);
+        self.above = Some(bound);
         hopeful
     }
 }
 
 impl<P: Problem, const KIND: u8> IsolatedVisitor<P> for Worker<'_, '_, P, KIND> {
     fn enter(&mut self, limit: Option<P::Cost>, position: &[u32], fences: &[Option<P::Cost>]) {
-        self.found = limit;
+        (self.found, self.above) = (limit, None);
         (self.limit, self.inclusive) = match (limit, self.base) {
             (Some(limit), Some((base, inclusive))) if P::GOAL.better(&base, &limit) => {
                 (Some(base), inclusive)
@@ -453,6 +559,10 @@ impl<P: Problem, const KIND: u8> IsolatedVisitor<P> for Worker<'_, '_, P, KIND> 
         self.position.extend_from_slice(position);
         self.fences.clear();
         self.fences.extend_from_slice(fences);
+    }
+
+    fn is_below(&mut self, bound: P::Cost) {
+        self.above = Some(bound);
     }
 
     fn best_found(&self) -> Option<P::Cost> {

@@ -381,6 +381,12 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.at_work(self.worker).set(outlook);
     }
 
+    /// Fails the job, because the program has found a mistake in itself: the same task would find it again on any node,
+    /// so it is not repeated as after a panic. The task should return soon; its output no longer matters.
+    pub fn fail(&self, reason: impl Into<String>) {
+        self.pool.fail_mistaken(self.part.id, reason.into());
+    }
+
     /// Returns the units of work reported on this node for this job, by all its workers.
     pub fn worked_here(&self) -> u64 {
         self.pool.worked_here()

@@ -64,6 +64,9 @@ pub enum Below {
     Nothing,
     /// Nothing is left to do, nor at its later siblings.
     NothingNorAfter,
+    /// Nothing is left to do, and the search is to pause here: the levels of the frontier are then the path to the
+    /// state.
+    NothingAndPause,
 }
 
 /// Where something is in the tree.
@@ -84,6 +87,12 @@ impl Place {
 pub trait Visitor<T: Tree> {
     /// Visits a state, and returns what is to be done below it.
     fn visit(&mut self, tree: &T, state: &mut T::State) -> Below;
+
+    /// Visits a state that the search of a task begins with: the root of the tree, or one whose parent was branched
+    /// elsewhere. By default as any other.
+    fn visit_root(&mut self, tree: &T, state: &mut T::State) -> Below {
+        self.visit(tree, state)
+    }
 
     /// Branches a state that is [open](Below::Open).
     #[inline]

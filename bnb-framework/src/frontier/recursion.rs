@@ -18,6 +18,8 @@ enum Back {
     Paused,
     /// The state has no child.
     Childless,
+    /// The state has no child, and the visitor requested a pause.
+    ChildlessAndPaused,
 }
 
 impl<T: Tree> Frontier<T> {
@@ -57,14 +59,14 @@ impl<T: Tree> Frontier<T> {
 
     /// Visits a root that begins there in the order of the search.
     fn begin(&mut self, tree: &T, visitor: &mut impl Visitor<T>, mut root: T::State, begin: f64) {
-        match visitor.visit(tree, &mut root) {
+        match visitor.visit_root(tree, &mut root) {
             Below::Open => {
                 let children = visitor.branch(tree, &mut root);
                 self.states.push(root);
                 self.children.push(children);
                 self.ends = vec![begin + self.share];
             }
-            Below::Nothing => {}
+            Below::Nothing | Below::NothingAndPause => {}
             Below::NothingNorAfter => self.roots.clear(),
         }
     }
@@ -127,6 +129,7 @@ impl<T: Tree, V: Visitor<T>> Recursion<'_, T, V> {
                 }
                 Below::Nothing => Back::Childless,
                 Below::NothingNorAfter => break,
+                Below::NothingAndPause => Back::Paused,
             };
             let back = if back == Back::Childless { self.after_childless() } else { back };
             if back != Back::Done {
@@ -179,19 +182,20 @@ impl<T: Tree, V: Visitor<T>> Recursion<'_, T, V> {
             let back = match self.visitor.visit(self.tree, here) {
                 Below::Open => self.below_in_place(here, depth + 1),
                 Below::Nothing => Back::Childless,
+                Below::NothingAndPause => Back::ChildlessAndPaused,
                 Below::NothingNorAfter => {
                     left.ascend(self.tree, here);
                     break;
                 }
             };
             // Otherwise the frontier's state is that of the deepest level.
-            if matches!(back, Back::Done | Back::Childless) {
+            if matches!(back, Back::Done | Back::Childless | Back::ChildlessAndPaused) {
                 left.ascend(self.tree, here);
             }
             let back = if back == Back::Childless { self.after_childless() } else { back };
             if back != Back::Done {
                 self.keep_children(left.clone());
-                return back;
+                return if back == Back::ChildlessAndPaused { Back::Paused } else { back };
             }
         }
         Back::Done

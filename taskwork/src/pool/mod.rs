@@ -239,6 +239,11 @@ impl<T: Task> Pool<T> {
         self.fail(PoolFault::TooManySpawned { task, max: self.limits.spawned_tasks_max });
     }
 
+    /// Fails the job because a task has found a mistake of the program.
+    pub(crate) fn fail_mistaken(&self, task: TaskId, reason: String) {
+        self.fail(PoolFault::Mistake { task, reason });
+    }
+
     /// Opens a scope for what a task with this basis spawns.
     pub(crate) fn open_scope(&self, basis: Basis) -> Scope {
         let scope = Scope(self.new_id());
