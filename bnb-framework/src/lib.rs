@@ -131,6 +131,7 @@ mod agenda;
 mod parts;
 mod step;
 mod mistake;
+mod check;
 mod instance;
 mod heuristics;
 mod tally;
@@ -163,6 +164,7 @@ pub use taskwork;
 pub use taskwork::{Figures, JobError, Output, Release, State, Stopper};
 
 pub use crate::{
+    check::{Mistake, check, check_tree},
     cost::{Cost, Goal},
     enumerate::{Enumerate, EnumerationTask},
     frontier::{Below, Frontier, Searched, Visitor},

@@ -2,7 +2,7 @@
 //! numbers.
 //!
 //! All of this happens when a solution is found, which is rare. A search does not look for mistakes otherwise;
-//! [`check`](crate::check) does.
+//! [`check`](crate::check()) does.
 
 use serde::Serialize;
 

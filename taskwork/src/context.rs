@@ -6,7 +6,7 @@ use crate::{
     figures::Figures,
     holdings::Basis,
     id::{NodeId, TaskId},
-    pool::{Deaths, Entry, Lineage, Pool, Signals, Source, Waker},
+    pool::{Deaths, Entry, Lineage, Pool, Signals, Source, Waker, check::Interrupts},
     scope::{Completed, Scope, Spawned},
     task::Task,
     variable::{AnyValue, Variable, value},
@@ -119,7 +119,8 @@ impl<'a, T: Task> Context<'a, T> {
     #[cold]
     fn is_interrupted(&self) -> bool {
         let mut requested = self.requested.get();
-        requested.stop |= self.pool.signals.stop();
+        let is_due = || self.pool.interrupts.as_ref().is_none_or(Interrupts::poll);
+        requested.stop |= self.pool.signals.stop() && is_due();
         requested.snapshot |= self.pool.is_interrupted(self.worker);
         self.requested.set(requested);
         requested.stop || requested.snapshot

@@ -66,6 +66,8 @@ use crate::{
 
 /// A type of task with the type erased.
 pub(crate) trait Kind: Send + Sync {
+    /// Returns the name of the type in the program's source.
+    fn task_type(&self) -> &'static str;
     /// Opens a pool for tasks of this kind. No worker is in it.
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_>;
 }

@@ -95,6 +95,9 @@
 //! }
 //! ```
 //!
+//! [`check()`] compares runs of a small job in which tasks are interrupted, sent and split all the time: call it in a
+//! unit test.
+//!
 //! Most programs that look for a best solution are shorter with the crate `bnb-framework`, which provides the
 //! search loop, the frontier and the incumbent.
 
@@ -119,6 +122,7 @@ mod steps;
 mod holdings;
 mod scope;
 mod toggles;
+mod check;
 pub mod view;
 mod pool;
 mod erased;
@@ -136,6 +140,7 @@ pub mod fuzzing;
 pub mod simulation;
 
 pub use crate::{
+    check::{CheckError, Drill, check, check_by},
     client::{Client, ClientBuilder, ClientError},
     companion::{
         Companion, CompanionContext, CompanionEvent, Journal, JournalError, Messenger, NotSent, Refusal,

@@ -3,25 +3,26 @@
 use std::{
     fmt,
     num::NonZeroUsize,
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
+
+use bytes::Bytes;
 
 use crate::{
     config::{Limits, NODES_MAX, WORKERS_MAX},
     erased::{Kind, PoolOpening, PoolSetup},
     job::Job,
-    pool::{Pool, Work},
     report::{JobError, Observer, Progress, Report, Scaler, Stopper, variables_of},
     shell::{
         embedded::{self, Setup},
         kept::{Identity, Kept},
+        kinds::Of,
         submit::Root,
     },
     state::State,
     task::Task,
-    wire::large,
+    wire::{codec::EncodeError, large},
 };
 
 /// A job that runs within this process; made from a [`Job`] by its settings for such a run.
@@ -124,17 +125,20 @@ impl<T: Task> LocalJob<T> {
         check("workers", workers, WORKERS_MAX)?;
         let start_values = Job::<T>::encoded_values(self.job.start_values)?;
         let root = Root::new(self.job.root)?;
+        let kind = Shares::<T>::new(&self.job.shared)?;
+        // Only the decoded form is used from here on.
+        drop(self.job.shared);
         let kept = match self.state {
             None => None,
             Some(State { dir, release, time_limit }) => {
-                let shared = large::encode(&*self.job.shared)?;
-                let identity = Identity::new(release.inner(), &self.job.kind, &shared, &root, &start_values);
+                let identity =
+                    Identity::new(release.inner(), &self.job.kind, &kind.shared, &root, &start_values);
                 Some(Kept { dir, identity, time_limit })
             }
         };
         let report = embedded::run(Setup {
             root,
-            kind: Box::new(Shares::<T>::new(self.job.shared)),
+            kind: Box::new(kind),
             variables: variables_of::<T>,
             nodes: self.nodes,
             workers,
@@ -150,24 +154,26 @@ impl<T: Task> LocalJob<T> {
     }
 }
 
-/// A type of task whose nodes share the data as it is: they are all in this process.
-pub(crate) struct Shares<T: Task> {
-    shared: Arc<T::Shared>,
+/// A type of task whose nodes are all in this process, with the encoded data. Each node decodes it as on a cluster, and
+/// a single one, too: what is lost on the way is then lost at once, and not only when the program runs on a cluster.
+pub(crate) struct Shares<T> {
+    shared: Vec<Bytes>,
+    of: Of<T>,
 }
 
 impl<T: Task> Shares<T> {
-    pub(crate) fn new(shared: Arc<T::Shared>) -> Self {
-        Self { shared }
+    pub(crate) fn new(shared: &T::Shared) -> Result<Self, EncodeError> {
+        Ok(Self { shared: large::encode(shared)?, of: Of::default() })
     }
 }
 
 impl<T: Task> Kind for Shares<T> {
+    fn task_type(&self) -> &'static str {
+        self.of.task_type()
+    }
+
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
-        Box::pin(async move {
-            let PoolSetup { node, workers, limits, tasks_made, .. } = setup;
-            let pool = Pool::<T>::new(node, Arc::clone(&self.shared), workers, limits).numbered(tasks_made);
-            Ok(Arc::new(pool) as Arc<dyn Work>)
-        })
+        self.of.open(PoolSetup { shared: self.shared.clone(), ..setup })
     }
 }
 

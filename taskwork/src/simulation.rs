@@ -257,6 +257,10 @@ struct Sliced<T> {
 }
 
 impl<T: Task> Kind for Sliced<T> {
+    fn task_type(&self) -> &'static str {
+        std::any::type_name::<T>()
+    }
+
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
             let PoolSetup { node, job, workers, limits, tasks_made, shared } = setup;
@@ -295,6 +299,7 @@ pub async fn submit<T: Task>(
     let order = Submission {
         release: &setup.release,
         kind: KIND,
+        task_type: std::any::type_name::<T>(),
         name: "simulated",
         submitter: "simulator",
         attempts_max,

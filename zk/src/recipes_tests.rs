@@ -324,6 +324,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
         program,
         program_version: version,
         kind: "",
+        task_type: "",
         name: "a job",
         shared: &[],
         shared_name: "",

@@ -59,6 +59,7 @@ impl Stage {
             program: "test",
             program_version: "1",
             kind: "",
+            task_type: "",
             name: "a job",
             shared: &vec![7; 600 << 10],
             shared_name: "",

@@ -9,9 +9,11 @@ use std::{
 use clap::Args;
 use serde_json::{Value, json};
 use taskwork::Figures;
-use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown, Telling};
+use taskwork_cli::{Failure, Kinds, Prepared, Program, Shown, Telling};
 
+use super::program::{Checking, no_mistake};
 use crate::{
+    check::check_tree,
     enumerate::{Enumerate, EnumerationTask},
     sequential,
 };
@@ -56,7 +58,7 @@ impl<E: Counts> Program for Counting<E> {
     const VERSION: &'static str = E::VERSION;
     const ABOUT: &'static str = E::ABOUT;
     type Arguments = AllArguments<E::Arguments>;
-    type More = NoMore;
+    type More = Checking<E::Arguments>;
 
     fn kinds(kinds: &mut Kinds) {
         kinds.add::<EnumerationTask<E>>(E::NAME);
@@ -64,6 +66,11 @@ impl<E: Counts> Program for Counting<E> {
 
     fn prepare(AllArguments { tree, count }: Self::Arguments) -> Result<Prepared, Failure> {
         Ok(prepare_count(E::NAME, E::from_arguments(tree)?, &count, E::show))
+    }
+
+    fn more(Checking::Check(arguments): Self::More) -> Result<ExitCode, Failure> {
+        check_tree(&E::from_arguments(arguments)?).map_err(Failure::failed)?;
+        Ok(no_mistake())
     }
 }
 

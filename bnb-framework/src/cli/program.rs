@@ -1,15 +1,16 @@
 //! The command line of a program that solves problems from a file, or from arguments of its own.
 
-use std::{marker::PhantomData, path::PathBuf, process::ExitCode};
+use std::{io::Write as _, marker::PhantomData, path::PathBuf, process::ExitCode};
 
-use clap::Args;
-use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program};
+use clap::{Args, Subcommand};
+use taskwork_cli::{Failure, Kinds, Prepared, Program};
 
 use super::{
     DisplaySolution,
     search::{SearchArguments, prepare},
 };
 use crate::{
+    check::check,
     search::SearchTask,
     solver::Solver,
     words::{FILE_BYTES_MAX, ReadError, text_of},
@@ -105,7 +106,7 @@ impl<P: BuildProblem> Program for Solves<P> {
     const VERSION: &'static str = P::VERSION;
     const ABOUT: &'static str = P::ABOUT;
     type Arguments = AllArguments<P::Arguments>;
-    type More = NoMore;
+    type More = Checking<P::Arguments>;
 
     fn kinds(kinds: &mut Kinds) {
         kinds.add::<SearchTask<P>>(P::NAME);
@@ -120,6 +121,26 @@ impl<P: BuildProblem> Program for Solves<P> {
         }
         prepare(P::NAME, solver, &search)
     }
+
+    fn more(Checking::Check(arguments): Self::More) -> Result<ExitCode, Failure> {
+        check(&P::from_arguments(arguments)?).map_err(Failure::failed)?;
+        Ok(no_mistake())
+    }
+}
+
+/// The command that looks for mistakes.
+#[derive(Debug, Subcommand)]
+pub(super) enum Checking<A: Args> {
+    /// Look for mistakes in the program at this instance, by random walks through its tree: bounds that are none, state
+    /// that is lost when it is sent, splits that lose something. Small instances show the most.
+    Check(A),
+}
+
+/// Prints that none was found.
+pub(super) fn no_mistake() -> ExitCode {
+    // A closed pipe is not an error.
+    let _ = writeln!(std::io::stdout(), "no mistake was found on random walks through the tree");
+    ExitCode::SUCCESS
 }
 
 /// Runs the command line of a program for a problem from a file, or from arguments.

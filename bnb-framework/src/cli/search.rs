@@ -12,6 +12,7 @@ use super::{
     progress::{telling, telling_of},
 };
 use crate::{
+    check::check,
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
     problem::Problem,
     search::SearchTask,
@@ -79,6 +80,9 @@ pub struct SearchArguments {
         "target", "cutoff", "gap", "relative_gap", "best", "within", "within_relative",
     ])]
     no_pruning: bool,
+    /// Look for mistakes in the program at this instance instead of solving it, by random walks through its tree.
+    #[arg(help_heading = "Search", long)]
+    check: bool,
     /// Search without the runtime, by the plain sequential reference, for comparison.
     #[arg(help_heading = "Search", long, conflicts_with_all = [
         "strategy", "split", "replicable", "target", "cutoff", "gap", "relative_gap", "time_limit", "state_limit", "best", "within",
@@ -233,10 +237,16 @@ pub fn prepare<P: DisplaySolution>(
     solver: Solver<P>,
     arguments: &SearchArguments,
 ) -> Result<Prepared, Failure> {
+    if arguments.check {
+        check(solver.problem()).map_err(Failure::failed)?;
+        let text = "no mistake was found on random walks through the tree\n";
+        return Ok(Prepared::at_once(Shown::new(text, serde_json::json!({ "mistake": null }), true)));
+    }
     if arguments.sequential {
         let problem = solver.problem().clone();
         let started = Instant::now();
-        let found = sequential::solve(&problem, !arguments.no_pruning, solver.started_from());
+        let found = sequential::try_solve(&problem, !arguments.no_pruning, solver.started_from());
+        let found = found.map_err(Failure::failed)?;
         let solved = found.solved(started.elapsed());
         return Ok(Prepared::at_once(shown(&problem, &solved, &Options::default())?));
     }

@@ -143,6 +143,7 @@ type NewlySubmitted = (JobId, String, Option<Provider>);
 /// A job with everything of the program's own types encoded.
 struct EncodedJob {
     kind: String,
+    task_type: &'static str,
     name: Option<String>,
     attempts_max: u32,
     deaths_max: u32,
@@ -313,6 +314,7 @@ impl Client {
         let encoded = |error: EncodeError| ClientError::Job(JobError::Encode(error));
         let job = EncodedJob {
             kind: job.kind.into_owned(),
+            task_type: std::any::type_name::<T>(),
             name: job.name,
             attempts_max: job.attempts_max,
             deaths_max: job.deaths_max,
@@ -358,6 +360,7 @@ impl Client {
             let order = Submission {
                 release: release.inner(),
                 kind: &job.kind,
+                task_type: job.task_type,
                 name,
                 submitter: &self.submitter,
                 attempts_max: job.attempts_max.max(1),

@@ -30,6 +30,7 @@ mod batches;
 mod variables;
 mod wakers;
 mod work;
+pub(crate) mod check;
 mod sync;
 #[cfg(test)]
 mod faults_tests;
@@ -137,6 +138,8 @@ pub(crate) struct Pool<T: Task> {
     splits: Counter,
     times: Times,
     desk: Arc<Desk>,
+    /// If its job is checked: which polls interrupt a task.
+    pub(crate) interrupts: Option<check::Interrupts>,
 }
 
 impl<T: Task> fmt::Debug for Pool<T> {
@@ -208,6 +211,7 @@ impl<T: Task> Pool<T> {
             splits: Counter::default(),
             times: Times::new(workers),
             desk: Arc::default(),
+            interrupts: None,
         }
     }
 

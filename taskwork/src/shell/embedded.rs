@@ -66,6 +66,9 @@ pub(crate) struct Setup {
     pub(crate) started: Instant,
 }
 
+/// The interval at which tasks are written while several nodes run.
+const LEDGER_INTERVAL_MS: u64 = 50;
+
 /// The name of the cluster, which is invisible outside the process.
 const CLUSTER: &str = "embedded";
 
@@ -117,6 +120,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
     let order = Submission {
         release: &release(),
         kind: "embedded",
+        task_type: kind.task_type(),
         name: "embedded",
         submitter: "embedded",
         attempts_max: if kept.is_some() { kept::ATTEMPTS_MAX } else { 1 },
@@ -143,8 +147,13 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
     let limits = if kept.is_some() {
         // A disk takes more than ZooKeeper.
         Limits { ledger_bytes_max: LEDGER_BYTES_MAX, ..limits }
-    } else {
+    } else if alone {
         Limits { ledger_interval_ms: 0, ..limits }
+    } else {
+        // Tasks are interrupted and written as on a cluster, but more often, so that a program that does not bear it
+        // shows that in a short test. A panic fails the job at once: what is written does not outlive the process.
+        let ledger_interval_ms = limits.ledger_interval_ms.min(LEDGER_INTERVAL_MS);
+        Limits { ledger_interval_ms, deaths_max: 0, ..limits }
     };
     let mut fleet = Fleet {
         tree,
@@ -396,8 +405,6 @@ async fn next_size(scale: Option<&mut watch::Receiver<Option<usize>>>) -> usize 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde::{Deserialize, Serialize};
 
     use super::*;
@@ -444,7 +451,7 @@ mod tests {
             let tree = MemoryTree::new();
             let setup = Setup {
                 root: Root::new(Leaves { open: vec![18] }).unwrap(),
-                kind: Box::new(Shares::<Leaves>::new(Arc::new(()))),
+                kind: Box::new(Shares::<Leaves>::new(&()).unwrap()),
                 variables: variables_of::<Leaves>,
                 nodes: 4,
                 workers: 1 + round % 2,

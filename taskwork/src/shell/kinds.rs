@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
 
+use thiserror::Error;
+
 use crate::{
     erased::{Kind, OpenError, PoolOpening, PoolSetup},
     pool::{Pool, Work},
@@ -20,7 +22,13 @@ pub struct Kinds {
 }
 
 /// A kind whose tasks run on threads.
-struct Of<T>(PhantomData<fn() -> T>);
+pub(crate) struct Of<T>(PhantomData<fn() -> T>);
+
+impl<T> Default for Of<T> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
 
 impl Kinds {
     /// Adds a type of task under a name.
@@ -28,7 +36,7 @@ impl Kinds {
     /// # Panics
     /// If the name is used twice, which is a mistake in the program.
     pub fn add<T: Task>(&mut self, name: &'static str) -> &mut Self {
-        self.add_kind(name, Of::<T>(PhantomData))
+        self.add_kind(name, Of::<T>::default())
     }
 
     pub(crate) fn add_kind(&mut self, name: &'static str, kind: impl Kind + 'static) -> &mut Self {
@@ -41,12 +49,43 @@ impl Kinds {
         self.kinds.is_empty()
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&dyn Kind> {
-        self.kinds.get(name).map(|kind| &**kind)
+    /// Returns the kind of a job's tasks.
+    ///
+    /// # Errors
+    /// If there is none of this name, or it has another type of task. An empty type fits any.
+    pub(crate) fn find(&self, name: &str, task_type: &str) -> Result<&dyn Kind, NoSuchKind> {
+        let Some(kind) = self.kinds.get(name) else {
+            let known: Vec<String> = self.kinds.keys().map(|name| format!("{name:?}")).collect();
+            return Err(NoSuchKind::Name { name: name.to_owned(), known: known.join(", ") });
+        };
+        let here = kind.task_type();
+        if !task_type.is_empty() && task_type != here {
+            return Err(NoSuchKind::Type { name: name.to_owned(), there: task_type.to_owned(), here });
+        }
+        Ok(&**kind)
     }
 }
 
+/// Why a node cannot run a job of its own program.
+#[derive(Debug, Error)]
+pub(crate) enum NoSuchKind {
+    #[error(
+        "this node has no kind of task {name:?}; it has {known}. Submit the job with Job::kind, under a name that the \
+         nodes have added by Kinds::add"
+    )]
+    Name { name: String, known: String },
+    #[error(
+        "this node has no task of type {there}; it has {here}, under the same name {name:?}. Give each type of task a \
+         name of its own: NodeBuilder::kinds and Job::kind"
+    )]
+    Type { name: String, there: String, here: &'static str },
+}
+
 impl<T: Task> Kind for Of<T> {
+    fn task_type(&self) -> &'static str {
+        std::any::type_name::<T>()
+    }
+
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
             let PoolSetup { node, workers, limits, tasks_made, shared, .. } = setup;

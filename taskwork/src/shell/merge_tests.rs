@@ -2,7 +2,7 @@
 //! anything else.
 
 use std::{
-    sync::{Arc, Condvar, Mutex},
+    sync::{Condvar, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -82,7 +82,7 @@ impl Task for Makes {
 fn run(badly: bool, meanwhile: impl Future<Output = ()>) -> Result<Report<Makes>, JobError> {
     let setup = Setup {
         root: Root::new(Makes { badly })?,
-        kind: Box::new(Shares::<Makes>::new(Arc::new(()))),
+        kind: Box::new(Shares::<Makes>::new(&()).unwrap()),
         variables: variables_of::<Makes>,
         nodes: 1,
         workers: 1,

@@ -80,6 +80,7 @@ impl Stage {
             program: "none",
             program_version: "1",
             kind: "",
+            task_type: "",
             name: "a job",
             shared: if by.is_none() { &content } else { &[] },
             shared_name: &name(&content),

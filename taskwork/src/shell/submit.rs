@@ -33,6 +33,8 @@ use crate::{
 pub(crate) struct Submission<'a> {
     pub(crate) release: &'a Release,
     pub(crate) kind: &'a str,
+    /// The type of task in the program's source.
+    pub(crate) task_type: &'a str,
     pub(crate) name: &'a str,
     pub(crate) submitter: &'a str,
     pub(crate) attempts_max: u32,
@@ -124,6 +126,7 @@ impl<'a> Draft<'a> {
             program: &order.release.program,
             program_version: &order.release.version,
             kind: order.kind,
+            task_type: order.task_type,
             name: order.name,
             shared: self.shared,
             shared_name: &self.shared_name,
@@ -437,6 +440,7 @@ mod tests {
             let order = Submission {
                 release: &Release { program: "test".to_owned(), version: "1".to_owned() },
                 kind: "",
+                task_type: "",
                 name: "",
                 submitter: "",
                 attempts_max: 1,

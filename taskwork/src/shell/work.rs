@@ -418,9 +418,9 @@ impl Desk<'_> {
     /// Begins to open a job's pool.
     async fn open(&mut self, job: JobId, record: Box<JobRecord>) {
         let setup = self.setup;
-        let Some(kind) = setup.kinds.get(&record.kind) else {
-            let reason = format!("this version of {} has no kind of task {:?}", record.program, record.kind);
-            return self.give_up_job(&job, &reason).await;
+        let kind = match setup.kinds.find(&record.kind, &record.task_type) {
+            Ok(kind) => kind,
+            Err(reason) => return self.give_up_job(&job, &reason.to_string()).await,
         };
         let limits = Limits { deaths_max: record.deaths_max, ..setup.limits.clone() };
         let pool = Box::pin(open_pool(self.seat, kind, &job, &limits, SharedData::Stored(record.clone())));

@@ -27,6 +27,7 @@ pub(crate) fn record() -> JobRecord {
         program: "test".to_owned(),
         program_version: "1".to_owned(),
         kind: String::new(),
+        task_type: String::new(),
         name: String::new(),
         submitter: String::new(),
         key: String::new(),

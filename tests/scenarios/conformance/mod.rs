@@ -402,6 +402,7 @@ fn new_job(shared: &[u8]) -> NewJob<'_> {
         program: "test",
         program_version: "1",
         kind: "",
+        task_type: "",
         name: "a job",
         shared,
         shared_name: "",

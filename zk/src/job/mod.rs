@@ -83,6 +83,9 @@ pub struct JobRecord {
     pub program_version: String,
     /// The type of its tasks, one of those that the program has.
     pub kind: String,
+    /// The name of that type in the program's source; empty if it is not known.
+    #[serde(default)]
+    pub task_type: String,
     /// The submitter's name for it.
     pub name: String,
     /// The user who submitted it.

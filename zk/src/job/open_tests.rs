@@ -18,6 +18,7 @@ async fn submitted(stage: &Stage) -> String {
         program: "test",
         program_version: "1",
         kind: "",
+        task_type: "",
         name: "a service",
         shared: &[],
         shared_name: "",

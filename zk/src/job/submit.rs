@@ -29,6 +29,8 @@ pub struct NewJob<'a> {
     pub program_version: &'a str,
     /// The type of its tasks, one of those that the program has.
     pub kind: &'a str,
+    /// The name of that type in the program's source.
+    pub task_type: &'a str,
     /// The job's name.
     pub name: &'a str,
     /// Read-only data for all tasks.
@@ -185,6 +187,7 @@ impl<'a> Submission<'a> {
             program: new.program.to_owned(),
             program_version: new.program_version.to_owned(),
             kind: new.kind.to_owned(),
+            task_type: new.task_type.to_owned(),
             name: new.name.to_owned(),
             submitter: new.submitter.to_owned(),
             key: self.key.to_owned(),
@@ -333,6 +336,7 @@ mod tests {
             program: "test",
             program_version: "1",
             kind: "",
+            task_type: "",
             name: "a job",
             shared,
             shared_name: "",

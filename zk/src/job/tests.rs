@@ -60,6 +60,7 @@ async fn data_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
         program: "test",
         program_version: "1",
         kind: "",
+        task_type: "",
         name: "large",
         shared: &data,
         shared_name: "",

@@ -1,0 +1,162 @@
+//! Compares runs of a small job in which its tasks are interrupted, sent and split far more often than on a cluster.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::{job::Job, pool, report::Report, task::Task, wire::codec};
+
+/// What is done to the tasks of a job in one run of a [check].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drill {
+    sends: bool,
+    splits: bool,
+    /// 0 for never.
+    every: u64,
+}
+
+impl Drill {
+    const NOTHING: Self = Self { sends: false, splits: false, every: 0 };
+    /// From the mildest to the severest, so that the first that fails says most about the mistake.
+    const ALL: [Self; 7] = [
+        Self { sends: true, ..Self::NOTHING },
+        Self { splits: true, ..Self::NOTHING },
+        Self { every: 100, sends: true, ..Self::NOTHING },
+        Self { every: 10, sends: true, ..Self::NOTHING },
+        Self { every: 3, sends: true, ..Self::NOTHING },
+        Self { every: 2, sends: true, ..Self::NOTHING },
+        Self { every: 3, sends: true, splits: true },
+    ];
+
+    pub(crate) fn sends(self) -> bool {
+        self.sends
+    }
+
+    pub(crate) fn splits(self) -> bool {
+        self.splits
+    }
+
+    pub(crate) fn every(self) -> u64 {
+        self.every
+    }
+}
+
+impl fmt::Display for Drill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.sends {
+            parts.push("the shared data and all tasks are sent to another node".to_owned());
+        }
+        if self.every > 0 {
+            parts.push(format!("tasks are interrupted at poll {} of migrate()", self.every));
+        }
+        if self.splits {
+            parts.push("tasks are split at every potential_split()".to_owned());
+        }
+        if parts.is_empty() {
+            return f.write_str("nothing is done to the tasks");
+        }
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// A mistake in a program that a [check] has found.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// The job has another result.
+    #[error("the result depends on what happens to the tasks. If {drill}, it is {found}; undisturbed, it is {expected}")]
+    Differs {
+        /// What was done to the tasks.
+        drill: Drill,
+        /// The result of the undisturbed run.
+        expected: String,
+        /// The result of this one.
+        found: String,
+    },
+    /// The job does not come to its end.
+    #[error("the job fails if {drill}: {reason}")]
+    Failed {
+        /// What was done to the tasks.
+        drill: Drill,
+        /// Why it fails.
+        reason: String,
+    },
+}
+
+/// Checks that the output of a job does not depend on what happens to its tasks. For unit tests, with a job of some
+/// thousand steps.
+///
+/// The job runs on this thread: first undisturbed, and then with its shared data and every task sent to another node
+/// (encoded and decoded), with a split at every [`potential_split`](crate::Context::potential_split), and with an
+/// interruption at every 100th, 10th, 3rd and 2nd poll of [`migrate`](crate::Context::migrate). It finds state that is
+/// lost when a task moves, parts that are searched twice or never after a split, and tasks that do not stop properly.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use taskwork::{Context, Job, Outcome, Task};
+/// /// Counts the leaves of a binary tree, and forgets one whenever it is interrupted.
+/// #[derive(Serialize, Deserialize)]
+/// struct Forgets {
+///     open: Vec<u32>,
+/// }
+///
+/// impl Task for Forgets {
+///     type Shared = ();
+///     type Output = u64;
+///
+///     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+///         while let Some(height) = self.open.pop() {
+///             if cx.migrate() {
+///                 return Outcome::Migrate; // `height` is lost
+///             }
+///             match height {
+///                 0 => *cx.output() += 1,
+///                 _ => self.open.extend([height - 1, height - 1]),
+///             }
+///         }
+///         Outcome::Complete
+///     }
+///
+///     fn split(&mut self, _: &()) -> Option<Self> {
+///         None
+///     }
+/// }
+///
+/// let mistake = taskwork::check(|| Job::new(Forgets { open: vec![6] }, ())).unwrap_err();
+/// assert!(mistake.to_string().contains("undisturbed, it is 64"), "{mistake}");
+/// ```
+///
+/// # Errors
+/// If a run has another output than the undisturbed one, or fails. The mildest disturbance that shows the mistake is
+/// named.
+pub fn check<T: Task>(job: impl Fn() -> Job<T>) -> Result<(), CheckError> {
+    check_by(job, |report| match serde_json::to_value(&report.output) {
+        Ok(shown) => shown.to_string(),
+        // Without a form for people.
+        Err(_) => format!("{:?}", codec::encode(&report.output)),
+    })
+}
+
+/// Checks like [`check`] a job of whose report only a part is always the same: in a search that prunes, the best
+/// solution, but not the number of states.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_by<T: Task, R: PartialEq + fmt::Display>(
+    job: impl Fn() -> Job<T>,
+    result: impl Fn(&Report<T>) -> R,
+) -> Result<(), CheckError> {
+    let expected = result(&pool::check::run(job(), Drill::NOTHING)?);
+    for drill in Drill::ALL {
+        let found = result(&pool::check::run(job(), drill)?);
+        if found != expected {
+            return Err(CheckError::Differs {
+                drill,
+                expected: expected.to_string(),
+                found: found.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
