@@ -61,6 +61,11 @@ impl Goal {
 /// ```
 ///
 /// Without [`as_number`](Self::as_number) there are no gaps, and a search with a tolerance is exact.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a cost: costs are totally ordered",
+    note = "for f64 or f32, use `bnb_framework::NotNan<f64>` or `OrderedFloat<f64>`; for a type of your own, derive Copy, Ord, \
+            Debug, Serialize and Deserialize, and write `impl Cost for MyType {{}}`"
+)]
 pub trait Cost: Copy + Ord + Debug + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Returns the cost as a number, for gaps and for display. Returns `None` if it has no such form.
     fn as_number(self) -> Option<f64> {

@@ -30,6 +30,11 @@ pub trait Tree: Serialize + DeserializeOwned + Send + Sync + Sized + 'static {
 ///
 /// Each child is a separate state, created by [`next`](Self::next) from its parent, unless
 /// [`IN_PLACE`](Self::IN_PLACE) makes the search move a single state up and down the tree.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the children of a state of `{T}`",
+    note = "use `VecDeque<Self::State>`, to which a `Vec` is turned by `.into()`; or implement `Children` for a type that \
+            generates one child after the other"
+)]
 pub trait Children<T: Tree>: Clone + Serialize + DeserializeOwned + Send + 'static {
     /// Whether the search moves a single state through the tree, by [`descend`](Self::descend) and
     /// [`ascend`](Self::ascend), instead of keeping a state for each level. This pays off if states are large

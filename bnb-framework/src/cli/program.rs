@@ -18,6 +18,11 @@ use crate::{
 
 /// A problem that is created from arguments of its own. The whole program, with `solve`, `node` and `submit`,
 /// is then one call of [`main`]. A problem that is read from a file implements [`ParseProblem`] instead.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be created from the command line",
+    note = "implement `ParseProblem` to read it from a file, or `BuildProblem` to create it from arguments; and \
+            `DisplaySolution`, with `Clone`, to show its solutions"
+)]
 pub trait BuildProblem: DisplaySolution {
     /// The name of the program. See [`Program::NAME`].
     const NAME: &'static str;

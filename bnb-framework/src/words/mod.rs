@@ -178,7 +178,10 @@ impl<'a> Words<'a> {
     pub fn end_here(&mut self, expected: &str) -> Result<(), ReadError> {
         match self.rest.next() {
             None => Ok(()),
-            Some(word) => Err(self.wrong(word, &format!("the end of the line{expected}"))),
+            Some(word) => {
+                let separator = if expected.starts_with(char::is_alphanumeric) { ", then " } else { "" };
+                Err(self.wrong(word, &format!("the end of the line{separator}{expected}")))
+            }
         }
     }
 
@@ -225,6 +228,10 @@ mod tests {
         );
         let wrong = words.end_here(", and three").unwrap_err();
         assert_eq!(wrong.to_string(), "f:2: found \"3\"; expected the end of the line, and three");
+        let mut words = Words::new("f", "1 2");
+        assert_eq!(words.number::<u8>("one"), Ok(1));
+        let wrong = words.end_here("three").unwrap_err();
+        assert_eq!(wrong.to_string(), "f:1: found \"2\"; expected the end of the line, then three");
         assert_eq!((words.number_here("four", 4..=4), words.line()), (Ok(4), 2));
         assert_eq!(words.missing("five").to_string(), "f:3: found the end of the file; expected five");
     }

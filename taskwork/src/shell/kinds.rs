@@ -107,3 +107,42 @@ impl fmt::Debug for Kinds {
         f.debug_set().entries(self.kinds.keys()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::{context::Context, task::Outcome};
+
+    #[derive(Serialize, Deserialize)]
+    struct Other;
+
+    impl Task for Other {
+        type Shared = ();
+        type Output = u64;
+
+        fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
+            Outcome::Complete
+        }
+
+        fn split(&mut self, (): &()) -> Option<Self> {
+            None
+        }
+    }
+
+    #[test]
+    fn job_of_another_type_is_refused_by_name() {
+        let mut kinds = Kinds::default();
+        kinds.add::<Other>("task");
+        let refused = |name, of| kinds.find(name, of).map(|_| ()).map_err(|error| error.to_string());
+        let here = std::any::type_name::<Other>();
+        assert_eq!(refused("task", here), Ok(()));
+        assert_eq!(refused("task", ""), Ok(()), "the record of a submitter that does not name it");
+        let error = refused("task", "misc::Thousand").unwrap_err();
+        let expected = format!("this node has no task of type misc::Thousand; it has {here}");
+        assert!(error.starts_with(&expected), "{error}");
+        let error = refused("count", here).unwrap_err();
+        assert!(error.starts_with("this node has no kind of task \"count\"; it has \"task\""), "{error}");
+    }
+}

@@ -172,11 +172,24 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError
         return Err(DecodeError::TooLarge { bytes: bytes.len(), limit: ENCODED_BYTES_MAX });
     }
     let (value, read) = bincode::serde::decode_from_slice(bytes, format())
-        .map_err(|wrong| DecodeError::Malformed { bytes: bytes.len(), reason: wrong.to_string() })?;
+        .map_err(|wrong| malformed::<T>(bytes.len(), &wrong))?;
     match bytes.len() - read {
         0 => Ok(value),
         left => Err(DecodeError::Trailing { bytes: bytes.len(), left }),
     }
+}
+
+/// Describes bytes that are not a value of a type. Some attributes of serde need a format that describes itself.
+pub(super) fn malformed<T>(bytes: usize, wrong: &bincode::error::DecodeError) -> DecodeError {
+    let mut reason = wrong.to_string();
+    if reason.contains("AnyNotSupported") || reason.contains("IdentifierNotSupported") {
+        reason = format!(
+            "{} uses #[serde(untagged)], #[serde(tag)], #[serde(flatten)] or serde_json::Value, for which the format of \
+             tasks has no form: use a plain enum or struct",
+            std::any::type_name::<T>()
+        );
+    }
+    DecodeError::Malformed { bytes, reason }
 }
 
 #[cfg(test)]
@@ -196,6 +209,18 @@ mod tests {
         fn garbage_never_panics(bytes: Vec<u8>) {
             let _ = decode::<(u64, String, Vec<Option<i16>>)>(&bytes);
         }
+    }
+
+    #[derive(Debug, Serialize, serde::Deserialize)]
+    #[serde(untagged)]
+    enum Untagged {
+        Number(u32),
+    }
+
+    #[test]
+    fn untagged_enum_error_names_the_type_and_the_attribute() {
+        let error = decode::<Untagged>(&encode(&Untagged::Number(7)).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("Untagged") && error.contains("#[serde(untagged)]"), "{error}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use bincode::{
 use bytes::{Bytes, BytesMut};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::codec::{DecodeError, EncodeError};
+use super::codec::{DecodeError, EncodeError, malformed};
 
 /// The maximum size of a large value, in bytes.
 pub(crate) const LARGE_BYTES_MAX: usize = 8 << 30;
@@ -59,7 +59,7 @@ pub(crate) fn decode<T: DeserializeOwned>(pieces: &[Bytes]) -> Result<T, DecodeE
     }
     let mut read = Pieced { pieces, passed: 0, left: bytes };
     let value = bincode::serde::decode_from_reader(&mut read, format())
-        .map_err(|wrong| DecodeError::Malformed { bytes, reason: wrong.to_string() })?;
+        .map_err(|wrong| malformed::<T>(bytes, &wrong))?;
     match read.left {
         0 => Ok(value),
         left => Err(DecodeError::Trailing { bytes, left }),
