@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "small numbers in tests")]
 
-use bnb_framework::{Best, Problem, Tree, sequential};
+use bnb_framework::{Best, Problem, Tree, check, sequential};
 use proptest::{collection::vec, prelude::*};
 
 use super::{
@@ -142,6 +142,12 @@ proptest! {
                 prop_assert!(pairs[end][column] <= least, "{} {}", pairs[end][column], least);
             }
         }
+    }
+
+    #[test]
+    fn check_finds_no_mistake(shop in shops(2..7)) {
+        let found = check(&shop);
+        prop_assert!(found.is_ok(), "{}", found.unwrap_err());
     }
 
     /// The span is what the best order of two machines with time lags takes.

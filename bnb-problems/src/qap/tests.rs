@@ -11,7 +11,7 @@
 use bnb_framework::{
     Best, Children, Collect, Problem, Solver, Tolerance, Tree,
     assignment::{Assignment, FORBIDDEN},
-    sequential,
+    check, sequential,
 };
 use proptest::prelude::*;
 
@@ -143,6 +143,12 @@ proptest! {
             }
             state = step.get(&children).clone();
         }
+    }
+
+    #[test]
+    fn check_finds_no_mistake(qap in instances(2..6)) {
+        let found = check(&qap);
+        prop_assert!(found.is_ok(), "{}", found.unwrap_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use bnb_framework::{Best, Children, Problem, Replicable, Solver, sequential};
+use bnb_framework::{Best, Children, Problem, Replicable, Solver, check, sequential};
 use bnb_problems::maxclique::{Graph, MaxClique, parse};
 use proptest::prelude::*;
 
@@ -104,6 +104,18 @@ proptest! {
     ) {
         check_way_down(&MaxClique::<1, true>::new(graph.clone()).unwrap(), &turns, beside);
         check_way_down(&MaxClique::<1, false>::new(graph).unwrap(), &turns, beside % 4);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(30))]
+
+    #[test]
+    fn check_finds_no_mistake(graph in graphs(10)) {
+        let found = check(&MaxClique::<1, true>::new(graph.clone()).unwrap());
+        prop_assert!(found.is_ok(), "{}", found.unwrap_err());
+        let found = check(&MaxClique::<1, false>::new(graph).unwrap());
+        prop_assert!(found.is_ok(), "{}", found.unwrap_err());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use bnb_framework::{Problem, Tree, cli::ParseProblem, sequential};
+use bnb_framework::{Problem, Tree, check, cli::ParseProblem, sequential};
 use bnb_problems::knapsack::{Knapsack, Packing};
 use proptest::prelude::*;
 
@@ -146,6 +146,16 @@ proptest! {
         let knapsack = Knapsack::new(capacity, &items, 2);
         let sent = serde_json::to_string(&knapsack).unwrap();
         prop_assert_eq!(serde_json::from_str::<Knapsack>(&sent).unwrap(), knapsack);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(30))]
+
+    #[test]
+    fn check_finds_no_mistake((capacity, items) in instances(9)) {
+        let found = check(&Knapsack::new(capacity, &items, 0));
+        prop_assert!(found.is_ok(), "{}", found.unwrap_err());
     }
 }
 

@@ -1,6 +1,6 @@
 //! The search by assignments against all tours, in both directions.
 
-use bnb_framework::{Best, Collect, Solver, sequential};
+use bnb_framework::{Best, Collect, Solver, check, sequential};
 use proptest::prelude::*;
 
 use super::DirectedProblem;
@@ -43,6 +43,13 @@ proptest! {
         }
         let (length, tour) = problem.start(&|| false);
         prop_assert_eq!(instance.checked_length(&tour), Some(length));
+    }
+
+    #[test]
+    fn check_finds_no_mistake(cities in 1_usize..8, distances in prop::collection::vec(0_u32..30, 49)) {
+        let instance = Instance::directed("test", cities, distances[..cities * cities].to_vec());
+        let found = check(&DirectedProblem::new(instance));
+        prop_assert!(found.is_ok(), "{}", found.unwrap_err());
     }
 
     #[test]

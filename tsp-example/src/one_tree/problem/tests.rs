@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use bnb_framework::{Best, Collect, Problem, Solver, Tree, sequential};
+use bnb_framework::{Best, Collect, Problem, Solver, Tree, check, sequential};
 
 use super::*;
 use crate::{
@@ -53,6 +53,15 @@ fn the_optimum_is_that_of_all_tours_with_and_without_a_tour_to_begin_with() {
             let found = sequential::solve(&problem, true, Some(longer)).best.map(|best| best.cost);
             assert_eq!(found, Some(lengths[0]), "{}", instance.name);
         }
+    }
+}
+
+#[test]
+fn check_finds_no_mistake_in_any_search() {
+    for (kind, seed) in kinds() {
+        let instance = generate(8, seed, kind);
+        check(&OneTreeProblem::new(instance.clone())).unwrap();
+        check(&PathProblem::<16, 1>::new(instance)).unwrap();
     }
 }
 
