@@ -60,7 +60,7 @@ impl Error for Mistake {}
 /// # Errors
 /// The mistake that is nearest to the root.
 pub fn check<P: Problem>(problem: &P) -> Result<(), Mistake> {
-    walk_all(problem, |problem, random, states| Walk::new(problem)?.to_a_leaf(problem, random, states))
+    walk_all(problem, |problem, random, states| Walk::new(problem)?.run_to_a_leaf(problem, random, states))
 }
 
 /// Looks for mistakes in a tree like [`check`](check()): for an [`Enumerate`](crate::Enumerate).
@@ -93,9 +93,9 @@ fn walk_all<T>(
             break;
         }
         if let Err(mistake) = walk(tree, &mut Random(seed), &mut states)
-            && found.as_ref().is_none_or(|found| {
-                (mistake.depth, mistake.state.len()) < (found.depth, found.state.len())
-            })
+            && found
+                .as_ref()
+                .is_none_or(|found| (mistake.depth, mistake.state.len()) < (found.depth, found.state.len()))
         {
             found = Some(mistake);
         }
@@ -126,7 +126,7 @@ impl<P: Problem> Walk<P> {
         Ok(Self { sent, state, depth: 0, path: Vec::new() })
     }
 
-    fn to_a_leaf(mut self, problem: &P, random: &mut Random, states: &mut usize) -> Result<(), Mistake> {
+    fn run_to_a_leaf(mut self, problem: &P, random: &mut Random, states: &mut usize) -> Result<(), Mistake> {
         while *states <= STATES_MAX {
             *states += 1;
             if let Some(cost) = problem.leaf(&self.state) {
@@ -152,7 +152,9 @@ impl<P: Problem> Walk<P> {
     fn check_leaf(&self, problem: &P, cost: P::Cost) -> Result<(), Mistake> {
         let here = |reason| at(self.depth, reason, &self.state);
         if cost.is_nan() {
-            return Err(here("leaf() returns a cost that is not a number: prefer NotNan to OrderedFloat".to_owned()));
+            return Err(here(
+                "leaf() returns a cost that is not a number: prefer NotNan to OrderedFloat".to_owned(),
+            ));
         }
         let solution = problem.solution(&self.state);
         if let Some(really) = problem.cost_of(&solution)
@@ -162,13 +164,20 @@ impl<P: Problem> Walk<P> {
         }
         let again: P::Solution = sent("a solution", &solution).map_err(here)?;
         if text(&again) != text(&solution) {
-            return Err(here(format!("a solution is another one when it was sent: {solution:?}, then {again:?}")));
+            return Err(here(format!(
+                "a solution is another one when it was sent: {solution:?}, then {again:?}"
+            )));
         }
         for Bounded { function, bound, depth, state } in &self.path {
-            let below = format!("but below it, at depth {}, is a solution of cost {cost:?}: {solution:?}", self.depth);
+            let below = format!(
+                "but below it, at depth {}, is a solution of cost {cost:?}: {solution:?}",
+                self.depth
+            );
             let reason = match bound {
                 None => format!("{function}() says that there is no solution, {below}"),
-                Some(bound) if contradicts::<P>(cost, *bound) => format!("{function}() is {bound:?}, {below}"),
+                Some(bound) if contradicts::<P>(cost, *bound) => {
+                    format!("{function}() is {bound:?}, {below}")
+                }
                 Some(_) => continue,
             };
             return Err(Mistake { depth: *depth, reason, state: state.clone() });
@@ -184,7 +193,9 @@ impl<P: Problem> Walk<P> {
         let there = self.sent.bound(&mut sent_state.clone(), None);
         let bound = problem.bound(&mut self.state, None);
         if bound != there {
-            let reason = format!("bound() is {bound:?}, but {there:?} on a node that the problem and the state were sent to");
+            let reason = format!(
+                "bound() is {bound:?}, but {there:?} on a node that the problem and the state were sent to"
+            );
             return Err(Mistake { depth: self.depth, reason, state });
         }
         for (function, bound) in [("bound", bound), ("quick_bound", quick)] {
@@ -230,7 +241,11 @@ fn check_branch<T: Tree>(tree: &T, sent_tree: &T, state: &T::State) -> Result<Ve
     if listed.len() < CHILDREN_MAX {
         let mut left = children.clone();
         let Some(away) = left.split(tree, &parent) else {
-            return if known == 0 { Ok(listed) } else { Err(format!("split() splits nothing off {known} children")) };
+            return if known == 0 {
+                Ok(listed)
+            } else {
+                Err(format!("split() splits nothing off {known} children"))
+            };
         };
         let mut parts = list(tree, &left, &parent);
         parts.extend(list(tree, &away, &parent));
@@ -245,13 +260,13 @@ fn check_in_place<P: Problem>(problem: &P, state: &P::State) -> Result<(), Strin
         return Ok(());
     }
     // A state in place may keep what nobody reads, so what it says is compared, not what it is.
-    let says = |state: &mut P::State| match problem.leaf(state) {
-        Some(cost) => format!("a leaf of cost {cost:?}: {:?}", problem.solution(state)),
-        None => {
-            let bound = problem.bound(state, None);
-            let children = problem.branch(state);
-            format!("{bound:?}, with {} children", children.count(problem, state))
+    let says = |state: &mut P::State| {
+        if let Some(cost) = problem.leaf(state) {
+            return format!("a leaf of cost {cost:?}: {:?}", problem.solution(state));
         }
+        let bound = problem.bound(state, None);
+        let children = problem.branch(state);
+        format!("{bound:?}, with {} children", children.count(problem, state))
     };
     let mut parent = state.clone();
     let mut left = problem.branch(&mut parent);
@@ -260,7 +275,11 @@ fn check_in_place<P: Problem>(problem: &P, state: &P::State) -> Result<(), Strin
         let next = left.next(problem, &parent);
         let descends = moves.descend(problem, &mut moving);
         let Some(mut child) = next else {
-            return if descends { Err(format!("descend() finds child {number}, and next() does not")) } else { Ok(()) };
+            return if descends {
+                Err(format!("descend() finds child {number}, and next() does not"))
+            } else {
+                Ok(())
+            };
         };
         if !descends {
             return Err(format!("next() returns child {number}, and descend() does not find it"));
@@ -338,7 +357,8 @@ fn sent<V: Serialize + DeserializeOwned>(what: &str, value: &V) -> Result<V, Str
     let bytes = bincode::serde::encode_to_vec(value, format)
         .map_err(|error| format!("{what}, {name}, cannot be sent: {error}"))?;
     let read = bincode::serde::decode_from_slice(&bytes, format);
-    let (value, used) = read.map_err(|error| format!("{what}, {name}, cannot be read as it was sent: {error}"))?;
+    let (value, used) =
+        read.map_err(|error| format!("{what}, {name}, cannot be read as it was sent: {error}"))?;
     if used < bytes.len() { Err(format!("{what}, {name}, is read without its end")) } else { Ok(value) }
 }
 

@@ -80,7 +80,16 @@ impl<P: Problem> SearchTask<P> {
     }
 
     fn of(open: Open<P>, share_left: f64) -> Self {
-        Self { open, share_left, outlook: None, order: 0, splits: 0, top: None, gave: 0, reach: Reach::Anything }
+        Self {
+            open,
+            share_left,
+            outlook: None,
+            order: 0,
+            splits: 0,
+            top: None,
+            gave: 0,
+            reach: Reach::Anything,
+        }
     }
 
     fn run<const KIND: u8>(&mut self, cx: &mut Context<'_, Self>) -> Outcome {

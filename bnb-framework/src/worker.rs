@@ -13,8 +13,8 @@ use crate::{
     incumbent::{Best, Incumbent},
     instance::Instance,
     limits::{Halt, Limits, Spending},
-    options::{Options, Tolerance},
     mistake::{contradicts, may_compare, not_a_bound_of_all, not_a_number},
+    options::{Options, Tolerance},
     parts::IsolatedVisitor,
     problem::Problem,
     search::SearchTask,
@@ -285,7 +285,8 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         if let Some(above) = self.above.filter(|above| contradicts::<P>(cost, *above)) {
             self.mistake = Some(not_a_bound_of_all::<P>(cost, above, "a state above it"));
         }
-        self.new = Some(cost).filter(|_| KIND != WHOLE && may_compare(self.compared, self.cx.output().states));
+        self.new =
+            Some(cost).filter(|_| KIND != WHOLE && may_compare(self.compared, self.cx.output().states));
         if KIND == RULED {
             if let Some(collect) = self.options.collect {
                 let collected = &mut self.cx.output().collected;

@@ -65,7 +65,9 @@ impl fmt::Display for Drill {
 #[non_exhaustive]
 pub enum CheckError {
     /// The job has another result.
-    #[error("the result depends on what happens to the tasks. If {drill}, it is {found}; undisturbed, it is {expected}")]
+    #[error(
+        "the result depends on what happens to the tasks. If {drill}, it is {found}; undisturbed, it is {expected}"
+    )]
     Differs {
         /// What was done to the tasks.
         drill: Drill,

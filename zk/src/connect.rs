@@ -247,7 +247,9 @@ fn check_server(server: &str) -> Result<(), String> {
                 Some(port) => (host, Some(port)),
                 None if after.is_empty() => (host, None),
                 None => {
-                    return Err(format!("{after:?} follows the bracket, where a colon and a port may follow"));
+                    return Err(format!(
+                        "{after:?} follows the bracket, where a colon and a port may follow"
+                    ));
                 }
             }
         }

@@ -203,13 +203,19 @@ fn start_better_than_the_bound_of_the_root_fails_the_search() {
 
 #[test]
 fn solution_below_a_state_without_one_is_found_by_the_check() {
-    assert_says(&checked(Wrong::NoSolution), &["at depth 3, bound() says that there is no solution, but below it"]);
+    assert_says(
+        &checked(Wrong::NoSolution),
+        &["at depth 3, bound() says that there is no solution, but below it"],
+    );
 }
 
 #[test]
 fn cost_that_is_not_a_number_fails_the_search_and_the_check() {
     assert_says(&searched(Wrong::NanLeaf), &["leaf() returned a cost that is not a number", "prefer NotNan"]);
-    assert_says(&searched(Wrong::NanBound), &["bound() returned a cost that is not a number", "prefer NotNan"]);
+    assert_says(
+        &searched(Wrong::NanBound),
+        &["bound() returned a cost that is not a number", "prefer NotNan"],
+    );
     assert_says(&checked(Wrong::NanLeaf), &["leaf() returns a cost that is not a number: prefer NotNan"]);
     assert_says(&checked(Wrong::NanBound), &["at depth 3, bound()", "not a number: prefer NotNan"]);
     assert!(NotNan::new(f64::NAN).is_err());
@@ -225,12 +231,18 @@ fn skipped_table_shows_on_one_machine_and_in_the_check() {
     // The decoded problem has no items: the root is a leaf.
     let solved = Solver::new(Knapsack::new(Wrong::SkippedTable)).workers(1).run().unwrap();
     assert_eq!(solved.best.map(|best| best.cost), Some(OrderedFloat(0.0)), "as on a cluster");
-    assert_says(&checked(Wrong::SkippedTable), &["at depth 0", "on a node that the problem and the state were sent to"]);
+    assert_says(
+        &checked(Wrong::SkippedTable),
+        &["at depth 0", "on a node that the problem and the state were sent to"],
+    );
 }
 
 #[test]
 fn skipped_state_is_found_by_both_checks() {
-    assert_says(&checked(Wrong::SkippedState), &["at depth 0, the children are others on a node", "#[serde(skip)]"]);
+    assert_says(
+        &checked(Wrong::SkippedState),
+        &["at depth 0, the children are others on a node", "#[serde(skip)]"],
+    );
     let message = taskwork::check_by(
         || Solver::new(Knapsack::new(Wrong::SkippedState)).job(),
         |report| format!("{:?}", report.var::<bnb_framework::Incumbent<Knapsack>>().map(|best| best.cost)),

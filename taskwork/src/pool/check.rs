@@ -64,20 +64,25 @@ const INSATIABLE: usize = usize::MAX / 2;
 pub(crate) fn run<T: Task>(job: Job<T>, drill: Drill) -> Result<Report<T>, CheckError> {
     let began = Instant::now();
     let failed = |reason: String| CheckError::Failed { drill, reason };
-    let values =
-        Job::<T>::encoded_values(job.start_values).map_err(|error| failed(format!("a start value: {error}")))?;
+    let values = Job::<T>::encoded_values(job.start_values)
+        .map_err(|error| failed(format!("a start value: {error}")))?;
     let shared = if drill.sends() {
-        let sent = large::encode(&*job.shared).map_err(|error| failed(format!("the shared data: {error}")))?;
+        let sent =
+            large::encode(&*job.shared).map_err(|error| failed(format!("the shared data: {error}")))?;
         let read = large::decode(&sent);
-        Arc::new(read.map_err(|error| failed(format!("the shared data, {}: {error}", std::any::type_name::<T::Shared>())))?)
+        Arc::new(read.map_err(|error| {
+            failed(format!("the shared data, {}: {error}", std::any::type_name::<T::Shared>()))
+        })?)
     } else {
         job.shared
     };
     let limits = PoolLimits { ledger: false, ..PoolLimits::of(&Limits::default()) };
-    let pool = Pool { interrupts: Some(Interrupts::default()), ..Pool::<T>::new(NodeId(1), shared, 1, limits) };
+    let pool =
+        Pool { interrupts: Some(Interrupts::default()), ..Pool::<T>::new(NodeId(1), shared, 1, limits) };
     for (name, value) in &values {
         let slot = pool.variables.names().position(|known| known == name);
-        let slot = slot.ok_or_else(|| failed(format!("variable {name:?} is not declared in Task::variables")))?;
+        let slot =
+            slot.ok_or_else(|| failed(format!("variable {name:?} is not declared in Task::variables")))?;
         let offered = pool.variables.offer_encoded(slot, value, Source::Node, &pool.signals);
         offered.map_err(|error| failed(format!("a start value: {error}")))?;
     }
@@ -122,7 +127,9 @@ impl<T: Task> Running<T> {
                 }
                 Next::Nothing | Next::Leave if self.pool.queue.open_tasks() == 0 => return Ok(()),
                 Next::Nothing | Next::Leave => {
-                    return Err(self.failed("a task waits for an event from outside, which no check can make happen"));
+                    return Err(
+                        self.failed("a task waits for an event from outside, which no check can make happen")
+                    );
                 }
             }
             if let Some(fault) = self.pool.fault() {
@@ -150,7 +157,8 @@ impl<T: Task> Running<T> {
                         let output = std::mem::take(&mut finished.part.output);
                         self.output.merge(self.sent_output(output)?);
                     }
-                    let next = self.pool.conclude(Searched { outcome: Ok(outcome), finished, deaths, task }, 0);
+                    let next =
+                        self.pool.conclude(Searched { outcome: Ok(outcome), finished, deaths, task }, 0);
                     debug_assert!(next.is_none(), "nothing has interrupted it");
                 }
             }
@@ -172,8 +180,9 @@ impl<T: Task> Running<T> {
         let name = std::any::type_name::<T>();
         let envelope =
             entry.seal().map_err(|error| self.failed(format!("a task, {name}, cannot be sent: {error}")))?;
-        let opened = Entry::open(envelope)
-            .map_err(|error| self.failed(format!("a task, {name}, cannot be read as it was sent: {error}")))?;
+        let opened = Entry::open(envelope).map_err(|error| {
+            self.failed(format!("a task, {name}, cannot be read as it was sent: {error}"))
+        })?;
         let (basis, lineage) = (Basis::FIRM, entry.lineage);
         Ok(Entry { basis, lineage, ..opened })
     }

@@ -143,18 +143,7 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         return submitted.report(&record, &Figures::default(), variables()).await;
     }
     let alone = nodes == 1 && scale.is_none();
-    // Without a directory nothing survives this process, and within it no node is lost alone.
-    let limits = if kept.is_some() {
-        // A disk takes more than ZooKeeper.
-        Limits { ledger_bytes_max: LEDGER_BYTES_MAX, ..limits }
-    } else if alone {
-        Limits { ledger_interval_ms: 0, ..limits }
-    } else {
-        // Tasks are interrupted and written as on a cluster, but more often, so that a program that does not bear it
-        // shows that in a short test. A panic fails the job at once: what is written does not outlive the process.
-        let ledger_interval_ms = limits.ledger_interval_ms.min(LEDGER_INTERVAL_MS);
-        Limits { ledger_interval_ms, deaths_max: 0, ..limits }
-    };
+    let limits = limits_here(&limits, alone, kept.is_some());
     let mut fleet = Fleet {
         tree,
         submitted: &submitted,
@@ -175,6 +164,22 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
     let outcome = outcome.await;
     let figures = fleet.end().await;
     submitted.report(&outcome?, &figures, variables()).await
+}
+
+/// Returns the limits of nodes within this process. Without a directory nothing survives the process, and within it no
+/// node is lost alone.
+fn limits_here(limits: &Limits, alone: bool, is_kept: bool) -> Limits {
+    if is_kept {
+        // A disk takes more than ZooKeeper.
+        Limits { ledger_bytes_max: LEDGER_BYTES_MAX, ..limits.clone() }
+    } else if alone {
+        Limits { ledger_interval_ms: 0, ..limits.clone() }
+    } else {
+        // Tasks are interrupted and written as on a cluster, but more often, so that a short test shows a program that
+        // does not support it. A panic fails the job at once: the ledger does not outlive the process.
+        let ledger_interval_ms = limits.ledger_interval_ms.min(LEDGER_INTERVAL_MS);
+        Limits { ledger_interval_ms, deaths_max: 0, ..limits.clone() }
+    }
 }
 
 /// The nodes of this process.

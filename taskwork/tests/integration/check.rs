@@ -98,7 +98,10 @@ fn mistakes_of_tasks_are_found_by_the_check() {
         (Wrong::Loses, split),
         (Wrong::Skips, interrupted),
         (Wrong::Deserts, "returned Migrate although nothing asked it to"),
-        (Wrong::SkipsShared, "If the shared data and all tasks are sent to another node, it is 0; undisturbed, it is 32"),
+        (
+            Wrong::SkipsShared,
+            "If the shared data and all tasks are sent to another node, it is 0; undisturbed, it is 32",
+        ),
     ] {
         let message = checked(wrong).unwrap_err();
         assert!(message.contains(part), "{wrong:?}: no {part:?} in {message:?}");
