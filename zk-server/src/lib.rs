@@ -1,7 +1,7 @@
 //! Private ZooKeeper servers on loopback and free ports, whose data is in a temporary folder.
 //!
-//! They use Debian's package `zookeeper`, but neither use nor change the package's own configuration. Each
-//! test starts its own servers, so tests can run in parallel, and nothing is left when they end.
+//! They use Debian's package `zookeeper`, but neither use nor change the package's own configuration. Tests
+//! that start their own servers can run in parallel, and nothing is left when they end.
 //!
 //! ```no_run
 //! let mut servers = zk_server::Servers::start(&zk_server::Setup::ensemble())?;
@@ -13,6 +13,7 @@
 
 mod command;
 mod four_letters;
+mod guard;
 
 use std::{
     collections::BTreeMap,
@@ -93,6 +94,13 @@ struct Server {
     process: Option<Child>,
 }
 
+impl Server {
+    /// Returns the process id while it runs.
+    fn id(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Ports {
     client: u16,
@@ -142,6 +150,18 @@ impl Servers {
             this.wait_until_serving(server)?;
         }
         Ok(this)
+    }
+
+    /// Leaves the servers running until this process ends, and returns their addresses. However it ends, also when it is
+    /// killed, the servers end too, and their data is removed.
+    ///
+    /// # Errors
+    /// If no process can be started that waits for this one.
+    pub fn end_with_this_process(self) -> Result<String> {
+        let guard = guard::start(self.all.iter().filter_map(Server::id), self.folder.path())?;
+        // Never dropped: the guard ends when its standard input is closed, with this process.
+        let (servers, _) = Box::leak(Box::new((self, guard)));
+        Ok(servers.hosts())
     }
 
     /// Returns the servers' addresses: `127.0.0.1:port,127.0.0.1:port`.
@@ -233,7 +253,7 @@ impl Servers {
 
     /// Returns the process id of a running server.
     pub fn process_id(&self, server: usize) -> Option<u32> {
-        self.all[server].process.as_ref().map(Child::id)
+        self.all[server].id()
     }
 
     fn address(&self, server: usize) -> SocketAddr {
