@@ -110,11 +110,11 @@ async fn what_happens_to_a_cluster_is_seen_in_a_browser() {
     browser.wait_for(&format!("Node {} was lost", name(&cluster, 1))).await;
 
     // The server is away, and comes back.
-    cluster.servers.kill(0).unwrap();
+    cluster.servers_mut().kill(0).unwrap();
     browser.wait_for("ZooKeeper has not answered since").await;
     picture(&browser, "away.png").await;
-    cluster.servers.revive(0).unwrap();
-    cluster.servers.wait_until_serving(0).unwrap();
+    cluster.servers_mut().revive(0).unwrap();
+    cluster.servers_mut().wait_until_serving(0).unwrap();
     browser.wait_until("it answers again", "!document.body.innerText.includes('has not answered')").await;
 
     // Both themes, as somebody chooses them.

@@ -9,7 +9,6 @@ use taskwork_tests::{
     cluster::{Cluster, SOON},
     tree::Tree,
 };
-use zk_server::Setup;
 
 /// Submits a job that waits for others, and returns its id.
 fn submit(cluster: &Cluster, depth: &str, after: &[&str]) -> String {
@@ -32,9 +31,11 @@ fn wait_for(cluster: &Cluster, id: &str, wanted: &str) {
 
 #[test]
 fn a_job_begins_when_those_before_it_are_done() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
-    let first = submit(&cluster, "12", &[]);
+    let gate = cluster.gate().unwrap();
+    let first = cluster.json("tree", &["submit", "12", "--gate", gate.path()]).unwrap();
+    let first = first["job"].as_str().unwrap().to_owned();
     assert_eq!(cluster.run("taskwork", &["suspend", &first]).unwrap().code, 0);
     let second = submit(&cluster, "11", &["0"]);
     let third = submit(&cluster, "10", &[&second, &first]);
@@ -44,6 +45,7 @@ fn a_job_begins_when_those_before_it_are_done() {
     assert_eq!([state(&cluster, &second), state(&cluster, &third)], ["waits for jobs", "waits for jobs"]);
     assert!(cluster.run("taskwork", &["job", &third]).unwrap().out.contains(&format!("{second}, {first}")));
     assert_eq!(cluster.run("taskwork", &["resume", &first]).unwrap().code, 0);
+    gate.open().unwrap();
     for (id, depth) in [(&third, 10), (&second, 11), (&first, 12)] {
         let done = cluster.json("taskwork", &["wait", id]).unwrap();
         assert_eq!(done["output"], Tree::sequential(depth).0, "{done}");
@@ -52,7 +54,7 @@ fn a_job_begins_when_those_before_it_are_done() {
 
 #[test]
 fn a_job_that_waits_in_vain_fails_and_says_why() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     let endless = submit(&cluster, "60", &[]);
     let second = submit(&cluster, "3", &[&endless]);

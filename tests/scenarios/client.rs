@@ -14,9 +14,12 @@ use taskwork::{
     Client, ClientError, Job, JobId, Node, Release, WORKERS_MAX,
     client::{Connect, ErrorKind, JobState, Stage, blocking},
 };
-use taskwork_tests::tree::{Largest, Shape, Tree};
+use taskwork_tests::{
+    cluster::Cluster,
+    gate::Gate,
+    tree::{Largest, Shape, Tree},
+};
 use tokio::time::{sleep, timeout};
-use zk_server::{Servers, Setup};
 
 /// Far longer than anything here takes: a test that waits for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,21 +33,27 @@ fn can_be_spawned<F: Future + Send>(doing: F) -> F {
     doing
 }
 
-async fn client(servers: &Servers) -> Client {
+/// A job that does not end before the gate is open.
+fn job_with_gate(depth: u32, gate: &Gate) -> Job<Tree> {
+    Job::new(Tree::root(), Shape { depth, gate: Some(gate.clone()), ..Shape::default() })
+}
+
+async fn client(cluster: &Cluster) -> Client {
     let release = Release::new("tree-by-library", "1").unwrap();
-    Client::builder(servers.hosts()).cluster("library").release(release).connect().await.unwrap()
+    Client::builder(cluster.hosts()).cluster("library").release(release).connect().await.unwrap()
 }
 
 #[tokio::test]
 async fn two_nodes_within_the_process_do_three_jobs() {
-    let servers = Servers::start(&Setup::standalone()).unwrap();
-    let client = client(&servers).await;
+    let cluster = Cluster::shared().unwrap();
+    let client = client(&cluster).await;
     let mut nodes: Vec<Node> =
         (0..2).map(|_| Node::builder(&client).task::<Tree>().workers(1).serve().unwrap()).collect();
 
     let counted = can_be_spawned(client.submit(job(10, 0).name("counted"))).await.unwrap();
-    // All run side by side: it has to last longer than the first.
-    let watched = client.submit(job(13, 4_000)).await.unwrap();
+    // All run side by side.
+    let gate = cluster.gate().unwrap();
+    let watched = client.submit(job_with_gate(13, &gate)).await.unwrap();
     let endless = client.submit(job(40, 100)).await.unwrap();
 
     let report = timeout(PATIENCE, can_be_spawned(counted.result())).await.unwrap().unwrap();
@@ -59,6 +68,7 @@ async fn two_nodes_within_the_process_do_three_jobs() {
         let worked = read.unwrap().figures.worked;
         assert!(worked >= last, "{worked} after {last}");
         (last, readings) = (worked, readings + 1);
+        gate.open().unwrap();
     }
     assert!(readings > 0, "the first reading is at once");
     assert_eq!(timeout(PATIENCE, watched.result()).await.unwrap().unwrap().output, Tree::sequential(13).0);
@@ -108,8 +118,8 @@ async fn without_tasks(client: &Client, job: &JobId, stage: Stage) {
 
 #[tokio::test]
 async fn a_job_that_stays_open_takes_tasks_until_that_is_finished() {
-    let servers = Servers::start(&Setup::standalone()).unwrap();
-    let client = client(&servers).await;
+    let cluster = Cluster::shared().unwrap();
+    let client = client(&cluster).await;
     let node = || Node::builder(&client).task::<Tree>().workers(1).serve().unwrap();
     let mut nodes = vec![node(), node()];
     let service = client.submit(job(10, 0).stay_open()).await.unwrap();
@@ -136,7 +146,8 @@ async fn a_job_that_stays_open_takes_tasks_until_that_is_finished() {
     let refused = service.add(Tree::root()).await.unwrap_err();
     assert!(refused.to_string().contains("takes no task: it is over"), "{refused}");
 
-    let plain = client.submit(job(3, 0)).await.unwrap();
+    let gate = cluster.gate().unwrap();
+    let plain = client.submit(job_with_gate(10, &gate)).await.unwrap();
     let refused = plain.finish().await.unwrap_err();
     assert!(refused.to_string().contains("not submitted as one that stays open"), "{refused}");
     let refused = plain.add(Tree::root()).await.unwrap_err();
@@ -148,8 +159,8 @@ async fn a_job_that_stays_open_takes_tasks_until_that_is_finished() {
 
 #[tokio::test]
 async fn what_makes_no_sense_is_refused_with_a_reason() {
-    let servers = Servers::start(&Setup::standalone()).unwrap();
-    let looking = Client::builder(servers.hosts()).cluster("library").connect().await.unwrap();
+    let cluster = Cluster::shared().unwrap();
+    let looking = Client::builder(cluster.hosts()).cluster("library").connect().await.unwrap();
     let refused = looking.overview().await.unwrap_err();
     assert!(matches!(refused, ClientError::NoCluster { .. }), "{refused}");
     let refused = looking.submit(job(3, 0)).await.unwrap_err();
@@ -157,7 +168,7 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
     let refused = Node::builder(&looking).task::<Tree>().serve().unwrap_err();
     assert!(refused.to_string().contains("release"), "{refused}");
 
-    let client = client(&servers).await;
+    let client = client(&cluster).await;
     for name in ["", "two\nlines", &"n".repeat(201)] {
         let refused = client.submit(job(3, 0).name(name)).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Usage, "{refused}");
@@ -187,21 +198,22 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
 
 #[tokio::test]
 async fn a_node_that_is_dropped_is_lost_and_others_continue_from_what_it_has_written() {
-    let servers = Servers::start(&Setup::standalone()).unwrap();
-    let mut connect = Connect::new(servers.hosts());
+    let cluster = Cluster::shared().unwrap();
+    let mut connect = Connect::new(cluster.hosts());
     connect.session_timeout = Duration::from_secs(2);
     let release = Release::new("tree-by-library", "1").unwrap();
     let client = Client::builder_of(connect).release(release).connect().await.unwrap();
     let serve = || Node::builder(&client).task::<Tree>().workers(1).serve().unwrap();
     let (mut stays, goes) = (serve(), serve());
-    // Long enough that nodes say that they have stolen, which they do every two seconds.
-    let submitted = client.submit(job(13, 40_000)).await.unwrap();
+    let gate = cluster.gate().unwrap();
+    let submitted = client.submit(job_with_gate(13, &gate)).await.unwrap();
     let both_work = async {
         let mut progress = submitted.progress(Duration::from_millis(20));
         while progress.next().await.unwrap().unwrap().figures.steals == 0 {}
     };
     timeout(PATIENCE, both_work).await.unwrap();
     drop(goes);
+    gate.open().unwrap();
     let report = timeout(PATIENCE, submitted.result()).await.unwrap().unwrap();
     assert_eq!(report.output, Tree::sequential(13).0);
     let record = client.record(submitted.id()).await.unwrap();
@@ -213,8 +225,8 @@ async fn a_node_that_is_dropped_is_lost_and_others_continue_from_what_it_has_wri
 
 #[tokio::test]
 async fn a_search_is_solved_by_nodes_that_know_its_type() {
-    let servers = Servers::start(&Setup::standalone()).unwrap();
-    let client = client(&servers).await;
+    let cluster = Cluster::shared().unwrap();
+    let client = client(&cluster).await;
     let mut node = Node::builder(&client).task::<SearchTask<Knapsack>>().workers(2).serve().unwrap();
     let text = "5 10\n10 5\n40 4\n30 6\n50 3\n35 7\n";
     let knapsack = || Knapsack::read("six items", text).unwrap();
@@ -246,13 +258,19 @@ async fn a_search_is_solved_by_nodes_that_know_its_type() {
 
 #[test]
 fn a_program_without_a_runtime_uses_the_blocking_client() {
-    let servers = Servers::start(&Setup::standalone()).unwrap();
+    let cluster = Cluster::shared().unwrap();
     let release = Release::new("tree-by-library", "1").unwrap();
-    let client = blocking::Client::connect(Client::builder(servers.hosts()).release(release)).unwrap();
+    let client = blocking::Client::connect(Client::builder(cluster.hosts()).release(release)).unwrap();
     let mut node = client.serve(Node::builder(client.inner()).task::<Tree>().workers(2)).unwrap();
-    let submitted = client.submit(job(11, 50)).unwrap();
+    let gate = cluster.gate().unwrap();
+    let submitted = client.submit(job_with_gate(11, &gate)).unwrap();
     let readings = Arc::new(AtomicUsize::new(0));
-    submitted.watch(Duration::from_millis(20), |_| _ = readings.fetch_add(1, SeqCst)).unwrap();
+    submitted
+        .watch(Duration::from_millis(20), |_| {
+            readings.fetch_add(1, SeqCst);
+            gate.open().unwrap();
+        })
+        .unwrap();
     assert_eq!(submitted.result().unwrap().output, Tree::sequential(11).0);
     assert!(readings.load(SeqCst) > 0);
     node.drain();

@@ -49,7 +49,7 @@ fn number(value: &Value) -> u64 {
 }
 
 fn figure(cluster: &Cluster, name: &str) -> u64 {
-    cluster.servers.figures(0).unwrap()[name].parse().unwrap()
+    cluster.servers().figures(0).unwrap()[name].parse().unwrap()
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn ten_jobs_in_a_row_leave_nothing_behind() {
 
 #[test]
 fn programs_side_by_side_take_their_own_jobs_and_a_job_without_nodes_waits() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     let file = workspace().join("tsp-example/instances/europe.csv");
     let submitted = cluster.run("tsp", &["submit", file.to_str().unwrap()]).unwrap();
@@ -110,7 +110,7 @@ fn programs_side_by_side_take_their_own_jobs_and_a_job_without_nodes_waits() {
 
 #[test]
 fn jobs_queue_and_can_be_cancelled_and_forgotten() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     // It would take an hour.
     let long = cluster.run("tree", &["submit", "24", "--spin", "10000"]).unwrap().out.trim().to_owned();
@@ -137,9 +137,16 @@ fn jobs_queue_and_can_be_cancelled_and_forgotten() {
 
 #[test]
 fn what_a_job_has_cost_zookeeper_is_told() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "1"]).unwrap();
-    let said = cluster.json("tree", &["submit", "14", "--spin", "100", "--wait"]).unwrap();
+    let gate = cluster.gate().unwrap();
+    let submit = ["submit", "14", "--gate", gate.path(), "--wait", "--json"];
+    let running = cluster.begin("tree", &submit).unwrap();
+    for node in 0..3 {
+        cluster.wait_for_log(node, "the node takes part").unwrap();
+    }
+    gate.open().unwrap();
+    let said: Value = serde_json::from_str(&running.end().unwrap().out).unwrap();
     let job = cluster.json("taskwork", &["job", said["job"].as_str().unwrap()]).unwrap();
     assert_eq!(job["figures"], said["figures"], "the submitter has waited for the last word of every node");
     assert_eq!(number(&job["figures"]["worked"]), Tree::sequential(14).0);

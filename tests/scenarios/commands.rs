@@ -55,7 +55,7 @@ fn begin_to_wait(cluster: &Cluster, more: &[&str]) -> (Running, String) {
 }
 
 fn figure(cluster: &Cluster, name: &str) -> u64 {
-    cluster.servers.figures(0).unwrap()[name].parse().unwrap()
+    cluster.servers().figures(0).unwrap()[name].parse().unwrap()
 }
 
 fn prepared() -> Cluster {
@@ -74,7 +74,7 @@ fn who_waits_for_a_job_waits_while_zookeeper_is_away_and_gets_the_result() {
     let (mut angry, angry_id) = begin_to_wait(&cluster, &[]);
     let wait = cluster.begin("taskwork", &["wait", &id, "--json", "--zk-session-timeout", SESSION]).unwrap();
     wait_until("all four wait", || figure(&cluster, "watch_count") == 4);
-    cluster.servers.kill(0).unwrap();
+    cluster.servers_mut().kill(0).unwrap();
     let away = Instant::now();
 
     let hasty = hasty.end().unwrap();
@@ -98,8 +98,8 @@ fn who_waits_for_a_job_waits_while_zookeeper_is_away_and_gets_the_result() {
         }
         thread::sleep(LOOK_EVERY);
     }
-    cluster.servers.revive(0).unwrap();
-    cluster.servers.wait_until_serving(0).unwrap();
+    cluster.servers_mut().revive(0).unwrap();
+    cluster.servers_mut().wait_until_serving(0).unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     let patient = patient.end().unwrap();
     assert_eq!(patient.code, 0, "{patient:?}");
@@ -135,7 +135,7 @@ fn waiting_for_a_job_that_has_no_result_says_why() {
     let wait = cluster.begin("taskwork", &["wait", &id]).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let store: Arc<dyn Store> = Connect::new(cluster.servers.hosts()).open().await.unwrap();
+        let store: Arc<dyn Store> = Connect::new(cluster.hosts()).open().await.unwrap();
         wait_until("both wait", || figure(&cluster, "watch_count") == 2);
         zk::job::forget(&*store, &ClusterPaths::new("default").unwrap(), &id).await.unwrap();
         store.close().await.unwrap();
@@ -185,11 +185,11 @@ fn what_is_submitted_while_a_server_goes_is_submitted_once() {
     let first = cluster.run("tree", &["submit", "3", "--name", "first"]).unwrap();
     assert_eq!(first.code, 0, "{first:?}");
     for round in 0..ROUNDS {
-        let leader = cluster.servers.leader().unwrap();
+        let leader = cluster.servers().leader().unwrap();
         let name = format!("round-{round}");
         let submits: Vec<Running> =
             (0..3).map(|_| cluster.begin("tree", &["submit", "3", "--name", &name]).unwrap()).collect();
-        cluster.servers.kill(leader).unwrap();
+        cluster.servers_mut().kill(leader).unwrap();
         let ids: Vec<String> = submits
             .into_iter()
             .map(|submit| {
@@ -208,7 +208,7 @@ fn what_is_submitted_while_a_server_goes_is_submitted_once() {
         submitted.sort_unstable();
         ids.sort_unstable();
         assert_eq!(submitted, ids, "round {round}: {listed:?}");
-        cluster.servers.revive(leader).unwrap();
-        cluster.servers.wait_until_serving(leader).unwrap();
+        cluster.servers_mut().revive(leader).unwrap();
+        cluster.servers_mut().wait_until_serving(leader).unwrap();
     }
 }

@@ -9,7 +9,6 @@ use taskwork_tests::{
     cluster::{Cluster, SOON},
     tree::Tree,
 };
-use zk_server::Setup;
 
 /// Submits a job whose nodes have companions.
 fn submit(cluster: &Cluster, depth: u32) -> String {
@@ -32,7 +31,7 @@ fn wait_until(cluster: &Cluster, what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn companions_hear_each_other_and_are_asked_before_their_node_leaves() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "1"]).unwrap();
     let names = [0, 1, 2].map(|node| cluster.name_of(node).unwrap());
     let job = submit(&cluster, ENDLESS);

@@ -134,11 +134,11 @@ fn an_operator_acts_on_a_cluster() {
         assert!(told == status && said.contains(says), "{what} {id}: {told} {said}");
     }
 
-    cluster.servers.kill(0).unwrap();
+    cluster.servers_mut().kill(0).unwrap();
     let (status, said) = dashboard.act("resume", &job);
     assert!(status == 503 && said.contains("has not answered for"), "{status} {said}");
-    cluster.servers.revive(0).unwrap();
-    cluster.servers.wait_until_serving(0).unwrap();
+    cluster.servers_mut().revive(0).unwrap();
+    cluster.servers_mut().wait_until_serving(0).unwrap();
     let (status, said) = dashboard.act("resume", &job);
     assert!(status == 409 && said.contains("only one that was put aside"), "{status} {said}");
 
@@ -159,7 +159,7 @@ fn an_operator_acts_on_a_cluster() {
 
 #[test]
 fn nodes_cost_what_their_labels_say() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     let priced = ["--workers", "1", "--label", "price=0.50/h,currency=EUR,zone=a"];
     cluster.start_nodes("tree", 1, &priced).unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1", "--label", "price=free,zone=b"]).unwrap();

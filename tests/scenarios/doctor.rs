@@ -53,8 +53,8 @@ fn a_cluster_that_is_well_is_found_so_until_a_server_is_down() {
     let text = cluster.run("taskwork", &["doctor"]).unwrap();
     assert!(text.code == 0 && text.out.contains("follower"), "{text:?}");
 
-    let down = cluster.servers.hosts().split(',').nth(1).unwrap().to_owned();
-    cluster.servers.kill(1).unwrap();
+    let down = cluster.hosts().split(',').nth(1).unwrap().to_owned();
+    cluster.servers_mut().kill(1).unwrap();
     let said = doctor(&cluster, &[]);
     finds(&said, "server", &[&down]);
     assert_eq!(wrong(&said), ["server"], "{said:?}");
@@ -62,7 +62,7 @@ fn a_cluster_that_is_well_is_found_so_until_a_server_is_down() {
 
 #[test]
 fn open_folders_wrong_clocks_and_jobs_in_trouble_are_found() {
-    let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let cluster = Cluster::shared().unwrap();
     let file = cluster.folder().join("credentials");
     fs::write(&file, "me:secret\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
@@ -76,7 +76,7 @@ fn open_folders_wrong_clocks_and_jobs_in_trouble_are_found() {
     // Another cluster, of which a member has a clock of its own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut connect = Connect::new(cluster.servers.hosts());
+        let mut connect = Connect::new(cluster.hosts());
         connect.credentials = zk::Credentials::parse("me:secret");
         let owner: Arc<dyn Store> = connect.open().await.unwrap();
         let paths = ClusterPaths::new("ahead").unwrap();
@@ -96,7 +96,7 @@ fn open_folders_wrong_clocks_and_jobs_in_trouble_are_found() {
     finds(&said, "member", &["n2"]);
     finds(&doctor(&cluster, &[&auth[..], &["--cluster", "none"]].concat()), "cluster", &["none"]);
 
-    let bare = Cluster::start(&Setup::standalone()).unwrap();
+    let bare = Cluster::shared().unwrap();
     assert_eq!(bare.run("tree", &["submit", "3"]).unwrap().code, 0);
     let said = doctor(&bare, &auth);
     finds(&said, "access", &["/taskwork/default/jobs", "/taskwork/default/members"]);

@@ -11,40 +11,40 @@ use serde_json::Value;
 use taskwork_tests::{
     cluster::{Cluster, Running, SOON},
     data::is_long,
+    gate::Gate,
     tree::Tree,
 };
 use zk_server::Setup;
 
-/// How deep the tree is that most jobs count: more than a million states.
-const DEPTH: &str = "16";
-const DEPTH_NUMBER: u32 = 16;
+/// The depth of the tree that most jobs count: millions of states.
+const DEPTH: &str = "17";
+const DEPTH_NUMBER: u32 = 17;
 
-/// A cluster with a job under way.
+/// A cluster with a job under way, which waits at a gate.
 struct Stage {
     cluster: Cluster,
     job: Running,
+    gate: Gate,
 }
 
 impl Stage {
-    /// Starts nodes of one worker each, and a job that takes a while; returns when it is at work.
-    fn new(setup: &Setup, nodes: usize, spin: &str, options: &[&str]) -> Self {
-        let mut cluster = Cluster::start(setup).unwrap();
+    /// Starts nodes of one worker each, and a job; returns when all take part.
+    fn new(mut cluster: Cluster, nodes: usize, options: &[&str]) -> Self {
         let options = [&["--workers", "1"], options].concat();
         cluster.start_nodes("tree", nodes, &options).unwrap();
-        let job = cluster.begin("tree", &["submit", DEPTH, "--spin", spin, "--wait", "--json"]).unwrap();
+        let gate = cluster.gate().unwrap();
+        let submit = ["submit", DEPTH, "--gate", gate.path(), "--wait", "--json"];
+        let job = cluster.begin("tree", &submit).unwrap();
         for node in 0..nodes {
             cluster.wait_for_log(node, "the node takes part").unwrap();
         }
-        Self { cluster, job }
+        Self { cluster, job, gate }
     }
 
-    /// What was done to the cluster was done while the job ran.
-    fn is_at_work(&mut self) {
-        assert!(!self.job.has_ended().unwrap(), "the job has ended before anything could go wrong");
-    }
-
-    /// The end of the job: the exact count, and what `taskwork job` says.
-    fn ends_exactly(self) -> (Value, Cluster) {
+    /// Opens the gate, and waits for the end of the job: the exact count, and the output of `taskwork job`.
+    fn ends_exactly(mut self) -> (Value, Cluster) {
+        assert!(!self.job.has_ended().unwrap(), "the job has not waited at its gate");
+        self.gate.open().unwrap();
         let said = self.job.end().unwrap();
         assert_eq!(said.code, 0, "{said:?}\n{}", self.cluster.logs());
         let said: Value = serde_json::from_str(&said.out).unwrap();
@@ -86,7 +86,7 @@ fn continues(cluster: &Cluster, lost: &str) -> Option<usize> {
 
 #[test]
 fn nodes_join_and_leave_by_signal_and_by_command() {
-    let mut stage = Stage::new(&Setup::standalone(), 3, "300", &[]);
+    let mut stage = Stage::new(Cluster::shared().unwrap(), 3, &[]);
     stage.cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     stage.cluster.wait_for_log(3, "the node takes part").unwrap();
     // The second word means at once; what nobody has taken by then is parked, not lost.
@@ -104,7 +104,7 @@ fn nodes_join_and_leave_by_signal_and_by_command() {
 
 #[test]
 fn with_no_node_left_the_job_rests_and_the_next_node_resumes_it() {
-    let mut stage = Stage::new(&Setup::standalone(), 1, "300", &[]);
+    let mut stage = Stage::new(Cluster::shared().unwrap(), 1, &[]);
     stage.cluster.nodes[0].signal("TERM").unwrap();
     assert!(stage.cluster.nodes[0].wait().unwrap().success(), "{}", stage.cluster.log(0));
     assert!(stage.nodes().is_empty());
@@ -118,7 +118,7 @@ fn with_no_node_left_the_job_rests_and_the_next_node_resumes_it() {
 
 #[test]
 fn a_job_that_is_put_aside_makes_room_and_goes_on() {
-    let mut stage = Stage::new(&Setup::standalone(), 2, "300", &[]);
+    let mut stage = Stage::new(Cluster::shared().unwrap(), 2, &[]);
     let suspended = stage.cluster.json("taskwork", &["suspend", "0"]).unwrap();
     assert_eq!(suspended["suspended"], true);
     // The nodes take the next job while it rests.
@@ -140,12 +140,11 @@ fn a_job_that_is_put_aside_makes_room_and_goes_on() {
 
 #[test]
 fn nodes_that_are_killed_cost_nothing_but_their_last_moments() {
-    let mut stage = Stage::new(&Setup::standalone(), 4, "6000", &["--zk-session-timeout", "2"]);
+    let mut stage = Stage::new(Cluster::shared().unwrap(), 4, &["--zk-session-timeout", "2"]);
     let mut leader = stage.leader();
     let mut killed = Vec::new();
     // The second is the one that leads after the first, so its successor may learn of both at once.
     for _ in 0..2 {
-        stage.is_at_work();
         let name = stage.cluster.name_of(leader).unwrap();
         stage.cluster.nodes[leader].signal("KILL").unwrap();
         let others = || continues(&stage.cluster, &name);
@@ -154,7 +153,6 @@ fn nodes_that_are_killed_cost_nothing_but_their_last_moments() {
         killed.push(name);
     }
     stage.cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
-    stage.is_at_work();
     let (job, _cluster) = stage.ends_exactly();
     // Both are known to be lost, and none of it was for good.
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
@@ -168,7 +166,7 @@ fn nodes_that_are_killed_cost_nothing_but_their_last_moments() {
 
 #[test]
 fn after_too_many_nodes_lost_for_good_the_job_fails_and_says_why() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1", "--zk-session-timeout", "2"]).unwrap();
     let unprotected = cluster.start_unprotected_node().unwrap();
     cluster.wait_for_log(unprotected, "the node is ready").unwrap();
@@ -186,50 +184,48 @@ fn after_too_many_nodes_lost_for_good_the_job_fails_and_says_why() {
 
 #[test]
 fn a_server_that_is_killed_and_restarted_costs_nothing() {
-    let mut stage = Stage::new(&Setup::standalone(), 3, "3000", &[]);
+    let mut stage = Stage::new(Cluster::start(&Setup::standalone()).unwrap(), 3, &[]);
     for _ in 0..2 {
-        stage.cluster.servers.kill(0).unwrap();
-        stage.cluster.servers.revive(0).unwrap();
-        stage.cluster.servers.wait_until_serving(0).unwrap();
+        stage.cluster.servers_mut().kill(0).unwrap();
+        stage.cluster.servers_mut().revive(0).unwrap();
+        stage.cluster.servers_mut().wait_until_serving(0).unwrap();
     }
-    stage.is_at_work();
     let (job, _cluster) = stage.ends_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }
 
 #[test]
 fn an_ensemble_that_loses_its_leader_costs_nothing() {
-    let mut stage = Stage::new(&Setup::ensemble(), 3, "2000", &[]);
-    let leader = stage.cluster.servers.leader().unwrap();
-    stage.cluster.servers.kill(leader).unwrap();
-    stage.wait_until("another server leads", |stage| stage.cluster.servers.leader().is_some());
-    stage.is_at_work();
+    let mut stage = Stage::new(Cluster::start(&Setup::ensemble()).unwrap(), 3, &[]);
+    let leader = stage.cluster.servers().leader().unwrap();
+    stage.cluster.servers_mut().kill(leader).unwrap();
+    stage.wait_until("another server leads", |stage| stage.cluster.servers().leader().is_some());
     let (job, _cluster) = stage.ends_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }
 
 #[test]
 fn a_majority_that_is_gone_for_longer_than_a_session_costs_nothing() {
-    let mut stage = Stage::new(&Setup::ensemble(), 3, "3000", &["--zk-session-timeout", "2"]);
-    stage.cluster.servers.kill(0).unwrap();
-    stage.cluster.servers.kill(1).unwrap();
+    let mut stage =
+        Stage::new(Cluster::start(&Setup::ensemble()).unwrap(), 3, &["--zk-session-timeout", "2"]);
+    stage.cluster.servers_mut().kill(0).unwrap();
+    stage.cluster.servers_mut().kill(1).unwrap();
     // Nobody can know what becomes of the sessions: the nodes hold on to them, and go on.
     for node in 0..3 {
         stage.cluster.wait_for_log(node, "no ZooKeeper has answered for longer").unwrap();
     }
-    stage.cluster.servers.revive(0).unwrap();
-    stage.cluster.servers.revive(1).unwrap();
+    stage.cluster.servers_mut().revive(0).unwrap();
+    stage.cluster.servers_mut().revive(1).unwrap();
     for node in 0..3 {
         stage.cluster.wait_for_log(node, "a server has taken the session up again").unwrap();
     }
-    stage.is_at_work();
     let (job, _cluster) = stage.ends_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
 }
 
 #[test]
 fn a_node_that_was_frozen_beyond_its_session_joins_anew() {
-    let mut stage = Stage::new(&Setup::standalone(), 2, "1500", &["--zk-session-timeout", "2"]);
+    let mut stage = Stage::new(Cluster::shared().unwrap(), 2, &["--zk-session-timeout", "2"]);
     // At a port of its own, which it has to get again.
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let options = ["--workers", "1", "--zk-session-timeout", "2", "--listen", &port];
@@ -262,7 +258,7 @@ fn rounds_of_joining_and_leaving_at_random() {
     for seed in 0..if long { 50 } else { 6 } {
         let mut random = SmallRng::seed_from_u64(seed);
         let (tree, size) = TREES[usize::from(seed % 2 == 1)];
-        let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+        let mut cluster = Cluster::shared().unwrap();
         cluster.start_nodes("uts", 2, &["--workers", "1"]).unwrap();
         let mut here: Vec<usize> = vec![0, 1];
         let mut job = cluster.begin("uts", &["submit", tree, "--spin", "8", "--wait", "--json"]).unwrap();
@@ -306,7 +302,7 @@ fn rounds_of_killing_at_random() {
     for seed in 0..if long { 25 } else { 2 } {
         let mut random = SmallRng::seed_from_u64(seed);
         let (tree, size) = TREES[usize::from(seed % 2 == 1)];
-        let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+        let mut cluster = Cluster::shared().unwrap();
         let options = ["--workers", "1", "--zk-session-timeout", "1"];
         cluster.start_nodes("uts", 3, &options).unwrap();
         let mut here: Vec<usize> = vec![0, 1, 2];
@@ -355,7 +351,7 @@ fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
     let (mut joins, mut leaves, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
     let mut handed_on = 0;
     for _ in 0..rounds {
-        let mut stage = Stage::new(&Setup::standalone(), 2, "400", &["--zk-session-timeout", "2"]);
+        let mut stage = Stage::new(Cluster::shared().unwrap(), 2, &["--zk-session-timeout", "2"]);
         let started = now_ms();
         let newcomer = stage.cluster.start_node("tree", &["--workers", "1"]).unwrap();
         stage.cluster.wait_for_log(newcomer, "the node has its first task").unwrap();
@@ -396,7 +392,7 @@ const GROWTH_KIB_MAX: u64 = 16 << 10;
 
 /// What a cluster takes at one moment: znodes, and of each node that is there memory and threads.
 fn taken(cluster: &Cluster, nodes: usize) -> (String, Vec<(u64, u64)>) {
-    let znodes = cluster.servers.figures(0).unwrap()["znode_count"].clone();
+    let znodes = cluster.servers().figures(0).unwrap()["znode_count"].clone();
     let of = |node: usize| {
         let node = &cluster.nodes[node];
         (node.memory_kib().unwrap(), node.threads().unwrap())
@@ -442,14 +438,14 @@ fn hundreds_of_jobs_joins_and_leaves_leave_nothing_behind() {
 
 #[test]
 fn a_majority_that_is_gone_for_a_moment_costs_nothing() {
-    let mut stage = Stage::new(&Setup::ensemble(), 3, "2000", &["--zk-session-timeout", "20"]);
-    stage.cluster.servers.kill(0).unwrap();
-    stage.cluster.servers.kill(1).unwrap();
+    let mut stage =
+        Stage::new(Cluster::start(&Setup::ensemble()).unwrap(), 3, &["--zk-session-timeout", "20"]);
+    stage.cluster.servers_mut().kill(0).unwrap();
+    stage.cluster.servers_mut().kill(1).unwrap();
     // A steal needs no ZooKeeper: the nodes go on, and commit when it is back.
     thread::sleep(Duration::from_millis(1500));
-    stage.cluster.servers.revive(0).unwrap();
-    stage.cluster.servers.revive(1).unwrap();
-    stage.is_at_work();
+    stage.cluster.servers_mut().revive(0).unwrap();
+    stage.cluster.servers_mut().revive(1).unwrap();
     let (job, _cluster) = stage.ends_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }

@@ -10,7 +10,6 @@ use taskwork_tests::{
     cluster::{Cluster, SOON},
     tree::Tree,
 };
-use zk_server::Setup;
 
 const DEPTH: &str = "14";
 
@@ -37,17 +36,19 @@ fn workers_of(job: &Value) -> Vec<&str> {
 
 #[test]
 fn jobs_with_different_labels_run_at_the_same_time_and_each_has_its_leader() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     for zone in ["zone=a", "zone=b"] {
         cluster.start_nodes("tree", 1, &["--workers", "1", "--label", zone]).unwrap();
     }
-    let submit = ["submit", DEPTH, "--spin", "3000", "--wait", "--json"];
+    let gate = cluster.gate().unwrap();
+    let submit = ["submit", DEPTH, "--gate", gate.path(), "--wait", "--json"];
     let running: Vec<_> = ["zone=a", "zone=b"]
         .map(|zone| cluster.begin("tree", &[&submit[..], &["--require", zone]].concat()).unwrap())
         .into();
     let leaders = || ["0", "1"].map(|id| cluster.run("taskwork", &["job", id, "--json"]).unwrap());
     let lead = |said: &str| serde_json::from_str::<Value>(said).is_ok_and(|job| job["leader"].is_string());
     wait_until(&cluster, "both are led", || leaders().iter().all(|said| lead(&said.out)));
+    gate.open().unwrap();
     for running in running {
         let said = running.end().unwrap();
         assert_eq!(said.code, 0, "{said:?}\n{}", cluster.logs());
@@ -61,7 +62,7 @@ fn jobs_with_different_labels_run_at_the_same_time_and_each_has_its_leader() {
 
 #[test]
 fn a_job_that_no_node_can_take_says_what_is_missing_and_begins_when_it_comes() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--label", "zone=a", "--label", "ssd=no"]).unwrap();
     let submitted = cluster.run("tree", &["submit", DEPTH, "--require", "zone=a,gpu=yes"]).unwrap();
     assert!(submitted.err.contains("has gpu=yes"), "{submitted:?}");
@@ -95,7 +96,7 @@ fn a_job_that_no_node_can_take_says_what_is_missing_and_begins_when_it_comes() {
 
 #[test]
 fn what_is_no_label_is_refused() {
-    let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let cluster = Cluster::shared().unwrap();
     for (arguments, says) in [
         (&["node", "--label", "zone"][..], "name=value"),
         (&["node", "--label", "a=1", "--label", "a=2"], "already"),

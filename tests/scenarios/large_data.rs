@@ -7,14 +7,9 @@ use taskwork_tests::{
     cluster::{Cluster, SOON},
     tree::Tree,
 };
-use zk_server::Setup;
 
 /// Somewhat more than what ZooKeeper is given, in MiB.
 const BALLAST: &str = "70";
-
-/// The work in a state, so that a job lasts until everything has happened; but not so long that it ends too late on a
-/// slow machine with other work.
-const SPIN: &str = "12000";
 
 const DEPTH: u32 = 14;
 
@@ -35,10 +30,12 @@ fn assert_done(cluster: &Cluster, id: &str, depth: u32) {
 
 #[test]
 fn the_submitter_ends_when_two_nodes_have_the_data_and_others_get_it_from_these() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let depth = DEPTH.to_string();
-    let submitted = cluster.json("tree", &["submit", &depth, "--spin", SPIN, "--ballast", BALLAST]).unwrap();
+    let gate = cluster.gate().unwrap();
+    let submit = ["submit", &depth, "--gate", gate.path(), "--ballast", BALLAST];
+    let submitted = cluster.json("tree", &submit).unwrap();
     let id = submitted["job"].as_str().unwrap();
     // Its process has ended: only the nodes have the data, and are not to be sent away from the job.
     let suspended = cluster.run("taskwork", &["suspend", id]).unwrap();
@@ -47,12 +44,13 @@ fn the_submitter_ends_when_two_nodes_have_the_data_and_others_get_it_from_these(
     cluster.kill_nodes(&[0]).unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     cluster.wait_for_log(2, "the node works on a job").unwrap();
+    gate.open().unwrap();
     assert_done(&cluster, id, DEPTH);
 }
 
 #[test]
 fn a_job_whose_data_nobody_has_waits_says_so_and_holds_up_no_other() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     let submit = ["submit", "3", "--ballast", BALLAST, "--name", "lost"];
     let submitting = cluster.begin("tree", &submit).unwrap();
     let lost = || {
@@ -81,7 +79,7 @@ fn a_job_whose_data_nobody_has_waits_says_so_and_holds_up_no_other() {
 #[test]
 fn data_may_be_of_many_gigabytes() {
     let ballast = if std::env::var_os("TASKWORK_LONG").is_some() { "4096" } else { "65" };
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     let submit = ["submit", "9", "--ballast", ballast, "--wait", "--json"];
     let running = cluster.begin("tree", &submit).unwrap();

@@ -24,9 +24,9 @@ fn any(random: &mut SmallRng, nodes: &[usize]) -> usize {
 /// that leads, one that drains; others are started sooner or later.
 fn round_of_kills(seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
-    let (large, small) = if is_long() { ("4000", "20") } else { ("2500", "15") };
-    let counted = if seed.is_multiple_of(2) { tree(large) } else { unbalanced(small) };
-    let mut stage = Stage::new(format!("kills, seed {seed}"), &Setup::standalone(), 4, counted);
+    let spin = if is_long() { "20" } else { "15" };
+    let counted = if seed.is_multiple_of(2) { tree() } else { unbalanced(spin) };
+    let mut stage = Stage::new(format!("kills, seed {seed}"), Cluster::shared().unwrap(), 4, counted);
     let mut kills: usize = random.random_range(1..=4);
     let mut missing = 0;
     while kills > 0 {
@@ -93,7 +93,7 @@ fn kills() {
 fn round_of_short_jobs(seed: u64, jobs: usize) {
     let mut random = SmallRng::seed_from_u64(seed);
     let options = ["--workers", "1", "--zk-session-timeout", "1"];
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &options).unwrap();
     let mut here: Vec<usize> = (0..3).collect();
     let (states, largest) = Tree::sequential(12);
@@ -133,8 +133,9 @@ fn short_jobs() {
 /// restarted, one after another and faster than anybody recovers.
 fn round_of_storms(seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
-    let counted = if seed.is_multiple_of(2) { tree("3000") } else { unbalanced("15") };
-    let mut stage = Stage::new(format!("storm, seed {seed}"), &Setup::standalone(), 4, counted);
+    let counted = if seed.is_multiple_of(2) { tree() } else { unbalanced("15") };
+    let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut stage = Stage::new(format!("storm, seed {seed}"), cluster, 4, counted);
     let mut frozen: Vec<usize> = Vec::new();
     for _ in 0..20 {
         thread::sleep(Duration::from_millis(random.random_range(0..600)));
@@ -168,10 +169,10 @@ fn round_of_storms(seed: u64) {
                 stage.note(format!("{node} goes on"));
             }
             8 => {
-                stage.cluster.servers.kill(0).unwrap();
+                stage.cluster.servers_mut().kill(0).unwrap();
                 thread::sleep(Duration::from_millis(random.random_range(0..1_500)));
-                stage.cluster.servers.revive(0).unwrap();
-                stage.cluster.servers.wait_until_serving(0).unwrap();
+                stage.cluster.servers_mut().revive(0).unwrap();
+                stage.cluster.servers_mut().wait_until_serving(0).unwrap();
                 stage.note("ZooKeeper was restarted");
             }
             _ => {}
@@ -207,7 +208,7 @@ fn worked_by(job: &Value, name: &str) -> u64 {
 
 #[test]
 fn all_are_killed_at_half_of_the_job_and_new_ones_continue() {
-    let mut stage = Stage::new("all", &Setup::standalone(), 4, tree("2500"));
+    let mut stage = Stage::new("all", Cluster::shared().unwrap(), 4, tree());
     stage.wait_until_half_done();
     stage.kill(&[0, 1, 2, 3], "all at once");
     stage.start(4);
@@ -219,7 +220,7 @@ fn all_are_killed_at_half_of_the_job_and_new_ones_continue() {
 
 #[test]
 fn a_job_of_which_nobody_is_alive_is_put_aside_and_resumed() {
-    let mut stage = Stage::new("suspend", &Setup::standalone(), 4, tree("2500"));
+    let mut stage = Stage::new("suspend", Cluster::shared().unwrap(), 4, tree());
     stage.wait_until_half_done();
     stage.kill(&[0, 1, 2, 3], "all at once");
     assert_eq!(stage.cluster.json("taskwork", &["suspend", "0"]).unwrap()["suspended"], true);
@@ -229,7 +230,6 @@ fn a_job_of_which_nobody_is_alive_is_put_aside_and_resumed() {
     // They do another job, and leave this one alone.
     let other = stage.cluster.json("tree", &["submit", "10", "--wait"]).unwrap();
     assert_eq!(other["states"], Tree::sequential(10).0, "{}", stage.cluster.logs());
-    stage.is_at_work();
     assert_eq!(stage.job()["state"], "suspended");
     assert_eq!(stage.cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
     stage.ends_exactly();
@@ -237,7 +237,7 @@ fn a_job_of_which_nobody_is_alive_is_put_aside_and_resumed() {
 
 #[test]
 fn two_that_were_frozen_beyond_their_sessions_are_continued_and_join_anew() {
-    let mut stage = Stage::new("frozen", &Setup::standalone(), 4, tree("3000"));
+    let mut stage = Stage::new("frozen", Cluster::shared().unwrap(), 4, tree());
     let leader = stage.leader().unwrap();
     let frozen = [leader, (leader + 1) % 4];
     let before = stage.names();
@@ -251,7 +251,6 @@ fn two_that_were_frozen_beyond_their_sessions_are_continued_and_join_anew() {
     stage.wait_until("their work is taken over", |stage| {
         left.iter().map(|&node| stage.cluster.log(node).matches(CONTINUED).count()).sum::<usize>() >= 2
     });
-    stage.is_at_work();
     for node in frozen {
         stage.cluster.nodes[node].signal("CONT").unwrap();
     }
@@ -260,24 +259,21 @@ fn two_that_were_frozen_beyond_their_sessions_are_continued_and_join_anew() {
         let names = stage.names();
         names.len() == 4 && names.iter().filter(|name| !before.contains(name)).count() == 2
     });
-    stage.is_at_work();
     stage.ends_exactly();
 }
 
 /// A node is killed while ZooKeeper is away, and nobody can know.
 fn killed_while_zookeeper_is_away(away: Duration) {
     let title = format!("ZooKeeper away for {away:?}");
-    let mut stage =
-        Stage::new(title, &Setup::standalone(), 4, tree(if is_long() { "10000" } else { "3000" }));
-    stage.cluster.servers.kill(0).unwrap();
+    let mut stage = Stage::new(title, Cluster::start(&Setup::standalone()).unwrap(), 4, tree());
+    stage.cluster.servers_mut().kill(0).unwrap();
     stage.note("ZooKeeper is away");
     // For so long it is away, whatever happens.
     thread::sleep(away / 2);
     stage.kill(&[1], "while ZooKeeper is away");
     thread::sleep(away / 2);
-    stage.is_at_work();
-    stage.cluster.servers.revive(0).unwrap();
-    stage.cluster.servers.wait_until_serving(0).unwrap();
+    stage.cluster.servers_mut().revive(0).unwrap();
+    stage.cluster.servers_mut().wait_until_serving(0).unwrap();
     stage.note("ZooKeeper is back");
     stage.wait_until("it is known to be lost", |stage| stage.cluster.logs().contains(CONTINUED));
     stage.ends_exactly();
@@ -293,25 +289,24 @@ fn a_node_is_killed_while_zookeeper_is_away() {
 
 #[test]
 fn both_leaders_are_killed_together() {
-    let mut stage = Stage::new("leaders", &Setup::ensemble(), 4, tree("2500"));
-    let (leader, server) = (stage.leader().unwrap(), stage.cluster.servers.leader().unwrap());
-    stage.cluster.servers.kill(server).unwrap();
+    let mut stage = Stage::new("leaders", Cluster::start(&Setup::ensemble()).unwrap(), 4, tree());
+    let (leader, server) = (stage.leader().unwrap(), stage.cluster.servers().leader().unwrap());
+    stage.cluster.servers_mut().kill(server).unwrap();
     stage.kill(&[leader], &format!("with server {server}, which led the ensemble"));
     stage.start(1);
-    stage.wait_until("another server leads", |stage| stage.cluster.servers.leader().is_some());
+    stage.wait_until("another server leads", |stage| stage.cluster.servers().leader().is_some());
     stage.wait_until("it is known to be lost", |stage| stage.cluster.logs().contains(CONTINUED));
-    stage.is_at_work();
     stage.ends_exactly();
 }
 
 /// Jobs have the same names again: nodes must not take what they hold for a part of the new one.
 #[test]
 fn nothing_of_before_gets_into_an_empty_zookeeper() {
-    let mut stage = Stage::new("empty", &Setup::standalone(), 3, tree("30000"));
+    let mut stage = Stage::new("empty", Cluster::start(&Setup::standalone()).unwrap(), 3, tree());
     let before = stage.names();
-    stage.cluster.servers.kill(0).unwrap();
-    stage.cluster.servers.wipe(0).unwrap();
-    stage.cluster.servers.revive(0).unwrap();
+    stage.cluster.servers_mut().kill(0).unwrap();
+    stage.cluster.servers_mut().wipe(0).unwrap();
+    stage.cluster.servers_mut().revive(0).unwrap();
     stage.note("ZooKeeper is empty");
     // It is there before the nodes know.
     let new = ["submit", "14", "--spin", "1000", "--wait", "--json"];
@@ -341,7 +336,7 @@ fn nothing_of_before_gets_into_an_empty_zookeeper() {
 /// What it held is lost with it, and the job begins anew; the loss of any other node costs nothing.
 #[test]
 fn an_unprotected_node_costs_an_attempt_and_no_other() {
-    let mut stage = Stage::new("unprotected", &Setup::standalone(), 3, tree("2500"));
+    let mut stage = Stage::new("unprotected", Cluster::shared().unwrap(), 3, tree());
     let unprotected = stage.cluster.start_unprotected_node().unwrap();
     stage.cluster.wait_for_log(unprotected, "the node has its first task").unwrap();
     stage.kill(&[0], "which is protected");
@@ -351,6 +346,7 @@ fn an_unprotected_node_costs_an_attempt_and_no_other() {
     stage.cluster.wait_for_log(1, "the node takes part attempt=2").unwrap();
     stage.cluster.wait_for_log(2, "the node takes part attempt=2").unwrap();
     let lost = stage.cluster.name_of(unprotected).unwrap();
+    stage.open_gate();
     stage.wait_until("the job has ended", |stage| stage.job.has_ended().unwrap());
     let job = stage.job();
     assert_eq!(

@@ -10,53 +10,26 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::Value;
 use taskwork_tests::{
-    cluster::{Cluster, Running, SOON},
+    cluster::{Cluster, Running},
+    gate::Gate,
     tree::Tree,
 };
-use zk_server::Setup;
 
 /// How deep the tree is that the jobs count.
 const DEPTH: &str = "16";
 const DEPTH_NUMBER: u32 = 16;
 
-/// How often a scenario is played with longer jobs.
-const ROUNDS: u32 = 4;
-
 /// The maximum time for the end of a job from which nodes have left.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The interval at which conditions are checked.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// Plays a scenario with jobs whose states take longer and longer, until it returns that its job has outlasted the nodes
-/// that leave it: one that is over before says nothing, and how long one takes depends on the machine.
-fn until_a_job_is_long_enough(spin: u32, play: impl Fn(u32) -> bool) {
-    let was_long_enough = (0..ROUNDS).any(|round| play(spin * 4_u32.pow(round)));
-    assert!(was_long_enough, "every job was over before the nodes had left");
-}
-
-/// Begins a job, of which each state takes so long.
-fn begin(cluster: &Cluster, spin: u32) -> Running {
-    cluster.begin("tree", &["submit", DEPTH, "--spin", &spin.to_string(), "--wait", "--json"]).unwrap()
-}
-
-/// Waits until a node takes part in the job. Returns whether it did before the job was over.
-fn takes_part(cluster: &mut Cluster, node: usize, job: &mut Running) -> bool {
-    let deadline = Instant::now() + SOON;
-    while !cluster.log(node).contains("the node takes part") {
-        if job.has_ended().unwrap() {
-            return false;
-        }
-        assert!(!cluster.nodes[node].has_ended().unwrap(), "{}", cluster.log(node));
-        assert!(Instant::now() < deadline, "node {node} does not take part:\n{}", cluster.logs());
-        thread::sleep(LOOK_EVERY);
-    }
-    true
+/// Begins a job that does not end before the gate is open.
+fn begin(cluster: &Cluster, gate: &Gate) -> Running {
+    cluster.begin("tree", &["submit", DEPTH, "--gate", gate.path(), "--wait", "--json"]).unwrap()
 }
 
 /// Waits until a node has ended, which has left in time.
@@ -129,64 +102,64 @@ fn answer(mut stream: TcpStream, status: &str, headers: &str, body: &str) {
 
 #[test]
 fn nodes_leave_in_time_when_their_machines_are_taken_away() {
-    until_a_job_is_long_enough(1500, |spin| {
-        let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
-        let (file, metadata) = (cluster.folder().join("leave"), Metadata::start());
-        let notice = format!("file:{}", file.display());
-        cluster
-            .environment
-            .push(("AWS_EC2_METADATA_SERVICE_ENDPOINT".to_owned(), format!("http://{}/", metadata.host)));
-        let one = ["--workers", "1"];
-        cluster.start_nodes("tree", 1, &[&one[..], &["--notice", &notice]].concat()).unwrap();
-        cluster.start_nodes("tree", 1, &[&one[..], &["--notice", "aws"]].concat()).unwrap();
-        cluster
-            .start_nodes("tree", 1, &[&one[..], &["--advertise", "localhost", "--insecure"]].concat())
-            .unwrap();
-        cluster.wait_for_log(1, "the metadata service answers again").unwrap();
-        let mut job = begin(&cluster, spin);
-        let all = (0..3).all(|node| takes_part(&mut cluster, node, &mut job));
-        // Written elsewhere and renamed, so that it is never there without its content.
-        let new = file.with_extension("new");
-        fs::write(&new, "15").unwrap();
-        fs::rename(&new, &file).unwrap();
-        metadata.goes.store(true, Relaxed);
-        for (node, deadline) in [(0, "deadline_s=1"), (1, "deadline_s=30.0")] {
-            leaves(&mut cluster, node, "the node is to leave");
-            assert!(cluster.log(node).contains(deadline), "{}", cluster.log(node));
-        }
-        let was_long_enough = all && !job.has_ended().unwrap();
-        ends_exactly(&cluster, job);
-        was_long_enough
-    });
+    let mut cluster = Cluster::shared().unwrap();
+    let (file, metadata) = (cluster.folder().join("leave"), Metadata::start());
+    let notice = format!("file:{}", file.display());
+    cluster
+        .environment
+        .push(("AWS_EC2_METADATA_SERVICE_ENDPOINT".to_owned(), format!("http://{}/", metadata.host)));
+    let one = ["--workers", "1"];
+    cluster.start_nodes("tree", 1, &[&one[..], &["--notice", &notice]].concat()).unwrap();
+    cluster.start_nodes("tree", 1, &[&one[..], &["--notice", "aws"]].concat()).unwrap();
+    cluster
+        .start_nodes("tree", 1, &[&one[..], &["--advertise", "localhost", "--insecure"]].concat())
+        .unwrap();
+    cluster.wait_for_log(1, "the metadata service answers again").unwrap();
+    let gate = cluster.gate().unwrap();
+    let job = begin(&cluster, &gate);
+    for node in 0..3 {
+        cluster.wait_for_log(node, "the node takes part").unwrap();
+    }
+    // Written elsewhere and renamed, so that it is never there without its content.
+    let new = file.with_extension("new");
+    fs::write(&new, "15").unwrap();
+    fs::rename(new, &file).unwrap();
+    metadata.goes.store(true, Relaxed);
+    for (node, deadline) in [(0, "deadline_s=1"), (1, "deadline_s=30.0")] {
+        leaves(&mut cluster, node, "the node is to leave");
+        assert!(cluster.log(node).contains(deadline), "{}", cluster.log(node));
+    }
+    gate.open().unwrap();
+    ends_exactly(&cluster, job);
 }
 
 #[test]
 fn nodes_leave_by_themselves() {
-    until_a_job_is_long_enough(4000, |spin| {
-        let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
-        let one = ["--workers", "1"];
-        cluster.start_nodes("tree", 1, &one).unwrap();
-        let mut job = begin(&cluster, spin);
-        let first = takes_part(&mut cluster, 0, &mut job);
-        // Its drain takes at most five seconds, so it begins to leave after 12 of 20 seconds. The job has begun, so that
-        // this time is enough to take part.
-        let short = ["--max-lifetime", "20s", "--drain-deadline", "5"];
-        cluster.start_nodes("tree", 1, &[&one[..], &short].concat()).unwrap();
-        let idle = ["--idle-exit", "5s", "--label", "gpu=yes"];
-        cluster.start_nodes("tree", 1, &[&one[..], &idle].concat()).unwrap();
-        let all = first && (1..3).all(|node| takes_part(&mut cluster, node, &mut job));
-        leaves(&mut cluster, 1, "it has lived for its 20s");
-        let was_long_enough = all && !job.has_ended().unwrap();
-        ends_exactly(&cluster, job);
-        leaves(&mut cluster, 2, "there has been no job for the node");
-        assert!(!cluster.nodes[0].has_ended().unwrap(), "nobody has told it to leave");
-        was_long_enough
-    });
+    let mut cluster = Cluster::shared().unwrap();
+    let one = ["--workers", "1"];
+    cluster.start_nodes("tree", 1, &one).unwrap();
+    let gate = cluster.gate().unwrap();
+    let job = begin(&cluster, &gate);
+    cluster.wait_for_log(0, "the node takes part").unwrap();
+    // Its drain takes at most five seconds, so it begins to leave after 12 of 20 seconds. The job has begun, so that
+    // this time is enough to take part.
+    let short = ["--max-lifetime", "20s", "--drain-deadline", "5"];
+    cluster.start_nodes("tree", 1, &[&one[..], &short].concat()).unwrap();
+    let idle = ["--idle-exit", "5s", "--label", "gpu=yes"];
+    cluster.start_nodes("tree", 1, &[&one[..], &idle].concat()).unwrap();
+    for node in [1, 2] {
+        cluster.wait_for_log(node, "the node takes part").unwrap();
+    }
+    leaves(&mut cluster, 1, "it has lived for its 20s");
+    gate.open().unwrap();
+    ends_exactly(&cluster, job);
+    leaves(&mut cluster, 2, "there has been no job for the node");
+    assert!(!cluster.nodes[0].has_ended().unwrap(), "nobody has told it to leave");
 }
 
 #[test]
 fn what_cannot_be_a_notice_is_said_at_once() {
-    let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let cluster = Cluster::shared().unwrap();
     for (arguments, part) in [
         (&["--notice", "slurm"][..], "SLURM_JOB_END_TIME"),
         (&["--notice", "ftp"], "file:PATH"),

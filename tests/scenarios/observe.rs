@@ -142,7 +142,7 @@ fn address(dashboard: &mut Running) -> String {
 
 #[test]
 fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let folder = cluster.folder().join("record");
     let record = folder.to_str().unwrap();
@@ -183,7 +183,7 @@ fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
 
 #[test]
 fn a_dashboard_waits_for_a_cluster_and_says_so() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     let mut dashboard = cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0"]).unwrap();
     let address = address(&mut dashboard);
     wait_for_page(&address, "/api/view", "\"waits\":\"there is no cluster \\\"default\\\"");
@@ -203,7 +203,7 @@ fn a_dashboard_waits_for_a_cluster_and_says_so() {
 
 #[test]
 fn an_address_that_others_could_reach_is_refused() {
-    let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let cluster = Cluster::shared().unwrap();
     for (program, arguments) in
         [("tree", ["node", "--health", "0.0.0.0:0"]), ("tree", ["node", "--health", "[::]:0"])]
     {
@@ -229,7 +229,7 @@ fn a_node_says_how_it_is() {
     let job = cluster.begin("tree", &["submit", "40", "--spin", "100"]).unwrap().end().unwrap();
     assert_eq!(job.code, 0, "{}", job.err);
     wait_for_page(&address, "/metrics", "taskwork_job_busy_workers{job_id=\"j-0000000000\"} 1.0");
-    cluster.servers.kill(0).unwrap();
+    cluster.servers_mut().kill(0).unwrap();
     wait_for_page(&address, "/readyz", "503 Service Unavailable");
     assert!(page(&address, "/livez").unwrap().contains("200 OK"), "it goes on");
 }

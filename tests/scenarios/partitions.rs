@@ -9,6 +9,7 @@ use std::{
 use serde_json::Value;
 use taskwork_tests::{
     cluster::{Cluster, Running, SOON},
+    gate::Gate,
     hosts::{self, Hosts},
     tree::Tree,
 };
@@ -16,16 +17,17 @@ use zk_server::Setup;
 
 const DEPTH: &str = "16";
 
-/// Node processes on hosts 1 to 3, ZooKeeper on host 0, and a job under way.
+/// Node processes on hosts 1 to 3, ZooKeeper on host 0, and a job under way, which waits at a gate.
 struct Stage {
     // In this order they are dropped: what runs on the hosts ends before these go.
     job: Running,
     cluster: Cluster,
     hosts: Hosts,
+    gate: Gate,
 }
 
 impl Stage {
-    fn new(spin: &str) -> Self {
+    fn new() -> Self {
         let hosts = Hosts::new(4).unwrap();
         let setup = Setup { address: hosts.address(0), ..Setup::standalone() };
         let mut cluster = Cluster::start(&setup).unwrap();
@@ -35,20 +37,19 @@ impl Stage {
             let node = cluster.start_node_on(&hosts.host(host), "tree", &options).unwrap();
             cluster.wait_for_log(node, "the node is ready").unwrap();
         }
-        let job = cluster.begin("tree", &["submit", DEPTH, "--spin", spin, "--wait", "--json"]).unwrap();
+        let gate = cluster.gate().unwrap();
+        let submit = ["submit", DEPTH, "--gate", gate.path(), "--wait", "--json"];
+        let job = cluster.begin("tree", &submit).unwrap();
         for node in 0..3 {
             cluster.wait_for_log(node, "the node has its first task").unwrap();
         }
-        Self { job, cluster, hosts }
+        Self { job, cluster, hosts, gate }
     }
 
-    /// What was done to the network was done while the job ran.
-    fn is_at_work(&mut self) {
-        assert!(!self.job.has_ended().unwrap(), "the job has ended before anything could go wrong");
-    }
-
-    /// The exact count; what `taskwork job` says of the job.
-    fn ends_exactly(self) -> Value {
+    /// Opens the gate, and waits for the end of the job: the exact count, and the output of `taskwork job`.
+    fn ends_exactly(mut self) -> Value {
+        assert!(!self.job.has_ended().unwrap(), "the job has not waited at its gate");
+        self.gate.open().unwrap();
         let said = self.job.end().unwrap();
         assert_eq!(said.code, 0, "{said:?}\n{}", self.cluster.logs());
         let said: Value = serde_json::from_str(&said.out).unwrap();
@@ -67,12 +68,11 @@ fn two_nodes_that_do_not_reach_each_other_cost_nothing() {
     if !hosts::can_be_made() {
         return;
     }
-    let mut stage = Stage::new("1500");
+    let stage = Stage::new();
     stage.hosts.cut(1, 2).unwrap();
     stage.hosts.cut(2, 1).unwrap();
     thread::sleep(A_WHILE);
     stage.hosts.heal().unwrap();
-    stage.is_at_work();
     assert_eq!(stage.ends_exactly()["attempt"], 1);
 }
 
@@ -81,12 +81,11 @@ fn a_cut_in_one_direction_costs_nothing() {
     if !hosts::can_be_made() {
         return;
     }
-    let mut stage = Stage::new("1500");
+    let stage = Stage::new();
     stage.hosts.cut(1, 2).unwrap();
     stage.hosts.cut(3, 1).unwrap();
     thread::sleep(A_WHILE);
     stage.hosts.heal().unwrap();
-    stage.is_at_work();
     assert_eq!(stage.ends_exactly()["attempt"], 1);
 }
 
@@ -97,9 +96,8 @@ fn a_cut_that_nobody_mends_costs_nothing() {
     if !hosts::can_be_made() {
         return;
     }
-    let mut stage = Stage::new("800");
+    let stage = Stage::new();
     stage.hosts.cut(1, 2).unwrap();
-    stage.is_at_work();
     assert_eq!(stage.ends_exactly()["attempt"], 1);
 }
 
@@ -108,7 +106,7 @@ fn a_node_that_is_cut_off_from_everything_is_replaced_and_comes_back() {
     if !hosts::can_be_made() {
         return;
     }
-    let mut stage = Stage::new("1500");
+    let mut stage = Stage::new();
     stage.hosts.isolate(1).unwrap();
     // One of the others says so, whichever leads; until then each of them can continue its work.
     let line = "others continue from what it had last written";
@@ -117,7 +115,6 @@ fn a_node_that_is_cut_off_from_everything_is_replaced_and_comes_back() {
         assert!(Instant::now() < deadline, "nobody replaces it\n{}", stage.cluster.logs());
         thread::sleep(Duration::from_millis(20));
     }
-    stage.is_at_work();
     stage.hosts.heal().unwrap();
     stage.cluster.wait_for_log(0, "joins anew").unwrap();
     let job = stage.ends_exactly();
@@ -129,10 +126,9 @@ fn slow_links_are_no_loss() {
     if !hosts::can_be_made() {
         return;
     }
-    let mut stage = Stage::new("600");
+    let stage = Stage::new();
     for host in 1..4 {
         stage.hosts.slow_down(host, 256).unwrap();
     }
-    stage.is_at_work();
     assert_eq!(stage.ends_exactly()["attempt"], 1);
 }

@@ -1,19 +1,24 @@
 //! Every example as three node processes on a real ZooKeeper: each instance with its published answer, and
 //! one of them with a node that is drained in the middle.
 
-use std::{fs, time::Duration};
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 use taskwork_tests::{
-    cluster::Cluster,
+    cluster::{Cluster, SOON},
     data,
     published::{Case, counted, indexed, lasting},
 };
-use zk_server::Setup;
 
 /// The programs of which a node is drained in any case: one that counts, one that optimises. For the others,
 /// whose instances take half a minute, it is done with `TASKWORK_LONG=1`.
 const DRAINED: [&str; 2] = ["uts", "knapsack"];
+
+/// The weight of a job that leaves next to nothing of the nodes' time to one of the weight 1.
+const RIVAL_WEIGHT: &str = "50";
 
 /// How long an instance may take.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -25,17 +30,49 @@ fn submit(cluster: &Cluster, case: &Case) {
     case.check(&serde_json::from_str(&said.out).unwrap(), "on a cluster").unwrap();
 }
 
-/// Three nodes begin; as soon as all of them take part, one is drained. The answer is the published one, and
-/// nobody was lost.
-fn drained_in_the_middle(cluster: &mut Cluster, case: &Case) {
-    let mut job = cluster.begin(case.program, &case.command("submit", &["--wait"])).unwrap();
-    for node in 0..3 {
-        cluster.wait_for_log(node, "the node has its first task").unwrap();
+/// Returns the arguments of a job of a program that does not end.
+fn endless(cluster: &Cluster, program: &str) -> Vec<String> {
+    match program {
+        "uts" => ["T3", "--spin", "1000000"].map(str::to_owned).to_vec(),
+        "knapsack" => hard_knapsack(cluster, 60).arguments,
+        _ => panic!("{program} has no job that does not end"),
     }
+}
+
+/// Submits a job that does not end and takes nearly all of the nodes' time, so that another one cannot end before it is
+/// cancelled. Returns its id.
+fn occupy(cluster: &Cluster, program: &str) -> String {
+    let arguments = endless(cluster, program);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let submitted =
+        cluster.json(program, &[&["submit", "--weight", RIVAL_WEIGHT], &arguments[..]].concat()).unwrap();
+    wait_for_first_tasks(cluster, 1);
+    submitted["job"].as_str().unwrap().to_owned()
+}
+
+/// Waits until the nodes have got the first tasks of so many jobs.
+fn wait_for_first_tasks(cluster: &Cluster, jobs: usize) {
+    let deadline = Instant::now() + SOON;
+    let has = |node| cluster.log(node).matches("the node has its first task").count() >= jobs;
+    while !(0..3).all(has) {
+        assert!(Instant::now() < deadline, "not every node works on {jobs} jobs\n{}", cluster.logs());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Three nodes begin; as soon as all of them take part, one is drained. The answer is the published one, and
+/// no node was lost.
+fn drained_in_the_middle(cluster: &mut Cluster, case: &Case) {
+    let rival = DRAINED.contains(&case.program).then(|| occupy(cluster, case.program));
+    let mut job = cluster.begin(case.program, &case.command("submit", &["--wait"])).unwrap();
+    wait_for_first_tasks(cluster, 1 + usize::from(rival.is_some()));
     let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
     let node = nodes[0]["node"].as_str().unwrap().to_owned();
     assert_eq!(cluster.run("taskwork", &["drain", &node, "--wait"]).unwrap().code, 0, "{}", cluster.logs());
     assert!(!job.has_ended().unwrap(), "{case:?} has ended before the node had left");
+    if let Some(rival) = rival {
+        assert_eq!(cluster.run("taskwork", &["cancel", &rival]).unwrap().code, 0);
+    }
     let said = job.end_within(PATIENCE).unwrap();
     assert_eq!(said.code, 0, "{case:?}: {said:?}\n{}", cluster.logs());
     let said: Value = serde_json::from_str(&said.out).unwrap();
@@ -46,7 +83,7 @@ fn drained_in_the_middle(cluster: &mut Cluster, case: &Case) {
 
 fn on_a_cluster(program: &str) {
     let Some(folder) = data::folder() else { return };
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes(program, 3, &["--workers", "1"]).unwrap();
     let mut cases = counted(&folder).unwrap();
     cases.retain(|case| case.program == program);
@@ -55,7 +92,7 @@ fn on_a_cluster(program: &str) {
     }
     if data::is_long() || DRAINED.contains(&program) {
         let lasting = lasting(&folder).unwrap().into_iter().find(|case| case.program == program);
-        let lasting = lasting.unwrap_or_else(|| hard_knapsack(&cluster));
+        let lasting = lasting.unwrap_or_else(|| hard_knapsack(&cluster, 29));
         drained_in_the_middle(&mut cluster, &lasting);
         // Another in the place of the one that has left.
         cluster.start_nodes(program, 1, &["--workers", "1"]).unwrap();
@@ -68,10 +105,10 @@ fn on_a_cluster(program: &str) {
 
 /// Items of even weights, each worth as much as it weighs, for a room that is odd: no bound is ever low
 /// enough. The best there is, is found at once, but it takes long to know.
-fn hard_knapsack(cluster: &Cluster) -> Case {
-    let weights: Vec<u64> = (1..=29).map(|item| 2 * (1_000 + item * item * 7 % 911 + 3 * item)).collect();
+fn hard_knapsack(cluster: &Cluster, items: u64) -> Case {
+    let weights: Vec<u64> = (1..=items).map(|item| 2 * (1_000 + item * item * 7 % 911 + 3 * item)).collect();
     let room = (weights.iter().sum::<u64>() / 2) | 1;
-    let file = cluster.folder().join("hard");
+    let file = cluster.folder().join(format!("hard-{items}"));
     let items: Vec<String> = weights.iter().map(|weight| format!("{weight} {weight}")).collect();
     fs::write(&file, format!("{} {room}\n{}\n", weights.len(), items.join("\n"))).unwrap();
     let arguments = vec![file.to_str().unwrap().to_owned()];

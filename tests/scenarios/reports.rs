@@ -9,13 +9,15 @@ use std::{
 
 use serde_json::Value;
 use taskwork_tests::cluster::{Cluster, CommandOutput, Running, SOON};
-use zk_server::Setup;
 
 /// How long a job may take on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// What a record has when a second has passed.
 const TICK: &str = "\"what\":\"tick\"";
+
+/// A part of a record of a running job.
+const RUNNING: &str = "\\\"state\\\":\\\"running\\\"";
 
 /// What it has when the whole cluster was read.
 const FOUND: &str = "\"what\":\"found\"";
@@ -38,10 +40,14 @@ fn wait_for_record(dashboard: &mut Running, folder: &Path, text: &str, ticks: us
     }
 }
 
-/// Returns how many records of a folder have read the whole cluster.
-fn complete_records(folder: &Path) -> usize {
-    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-    files.filter(|file| fs::read_to_string(file).is_ok_and(|record| record.contains(FOUND))).count()
+/// Waits until two records of a folder contain a text, of which an observer writes the second one.
+fn wait_for_second_record(observer: &mut Running, folder: &Path, text: &str) {
+    let deadline = Instant::now() + SOON;
+    let contains = |file: &PathBuf| fs::read_to_string(file).is_ok_and(|record| record.contains(text));
+    while fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(contains).count() < 2 {
+        assert!(!observer.has_ended().unwrap() && Instant::now() < deadline, "there is no second {text}");
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Returns the data that a page holds.
@@ -53,14 +59,21 @@ fn held(file: &Path) -> Value {
 
 #[test]
 fn a_report_has_what_a_cluster_still_knows_and_more_if_it_was_recorded() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let folder = cluster.folder().join("record");
     let record = folder.to_str().unwrap().to_owned();
     let mut dashboard =
         cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0", "--record", &record]).unwrap();
     wait_for_record(&mut dashboard, &folder, FOUND, 1);
-    assert_eq!(cluster.run("tree", &["submit", "20", "--spin", "100", "--wait"]).unwrap().code, 0);
+    let gate = cluster.gate().unwrap();
+    let job = cluster.begin("tree", &["submit", "17", "--gate", gate.path(), "--wait"]).unwrap();
+    for node in 0..2 {
+        cluster.wait_for_log(node, "the node takes part").unwrap();
+    }
+    wait_for_record(&mut dashboard, &folder, RUNNING, 2);
+    gate.open().unwrap();
+    assert_eq!(job.end().unwrap().code, 0);
     wait_for_record(&mut dashboard, &folder, "\\\"state\\\":\\\"done\\\"", 4);
     drop(dashboard);
 
@@ -98,27 +111,26 @@ fn a_report_has_what_a_cluster_still_knows_and_more_if_it_was_recorded() {
 
 #[test]
 fn a_job_is_reported_whole_though_its_observer_was_killed() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let folder = cluster.folder().join("record");
     let record = folder.to_str().unwrap().to_owned();
     let observe = ["dashboard", "--listen", "127.0.0.1:0", "--record", &record];
     let mut first = cluster.begin("taskwork", &observe).unwrap();
     wait_for_record(&mut first, &folder, FOUND, 1);
-    let job = cluster.begin("tree", &["submit", "20", "--spin", "150", "--wait"]).unwrap();
-    wait_for_record(&mut first, &folder, "\\\"state\\\":\\\"running\\\"", 2);
+    let gate = cluster.gate().unwrap();
+    let job = cluster.begin("tree", &["submit", "17", "--gate", gate.path(), "--wait"]).unwrap();
+    wait_for_record(&mut first, &folder, RUNNING, 2);
     assert_eq!(cluster.run("taskwork", &["suspend", "0"]).unwrap().code, 0);
     wait_for_record(&mut first, &folder, "\\\"state\\\":\\\"suspended\\\"", 2);
     // By SIGKILL.
     drop(first);
 
     let mut second = cluster.begin("taskwork", &observe).unwrap();
-    let deadline = Instant::now() + SOON;
-    while complete_records(&folder) < 2 {
-        assert!(!second.has_ended().unwrap() && Instant::now() < deadline, "the second one has read nothing");
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_for_second_record(&mut second, &folder, FOUND);
     assert_eq!(cluster.run("taskwork", &["resume", "0"]).unwrap().code, 0);
+    wait_for_second_record(&mut second, &folder, RUNNING);
+    gate.open().unwrap();
     assert_eq!(job.end_within(PATIENCE).unwrap().code, 0);
     wait_for_record(&mut second, &folder, "\\\"state\\\":\\\"done\\\"", 4);
     drop(second);

@@ -17,11 +17,9 @@ use taskwork_tests::{
 };
 use zk_server::Setup;
 
-/// How deep the tree is that the jobs count.
-const DEPTH: &str = "16";
-const DEPTH_NUMBER: u32 = 16;
-/// How often the job is made longer until it runs for as long as processes come and go.
-const ROUNDS: u32 = 3;
+/// The depth of the tree that the job counts: every process gets a part of it before the gate is open.
+const DEPTH: &str = "19";
+const DEPTH_NUMBER: u32 = 19;
 /// The maximum time for the end of the job.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The interval at which conditions are checked.
@@ -75,8 +73,7 @@ impl Drop for Machines {
 }
 
 impl Stage {
-    fn new() -> Self {
-        let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    fn new(cluster: Cluster) -> Self {
         let node = program("tree").unwrap();
         let connector = cluster.folder().join("connector.json");
         let content = json!({
@@ -127,10 +124,9 @@ fn kill(process: &Running) {
     assert!(Command::new("kill").args(["-KILL", &process.id().to_string()]).status().unwrap().success());
 }
 
-/// Lets processes come and go under a job of so much work, and returns whether it still ran when they had gone: otherwise
-/// that its count is right says nothing.
-fn play(spin: u32) -> bool {
-    let stage = Stage::new();
+#[test]
+fn controllers_that_are_killed_bring_a_job_from_2_to_12_to_4_processes() {
+    let stage = Stage::new(Cluster::shared().unwrap());
     let first = stage.controller("2", "2");
     stage.wait_until("the first controller is in office", &first, |_| {
         first.errors().contains("decides about")
@@ -140,8 +136,9 @@ fn play(spin: u32) -> bool {
     stage.has(2, &first);
     stage.wait_until("the second controller waits", &second, |_| second.errors().contains("waiting"));
     let before = stage.machines.processes();
-    let submit = ["submit", DEPTH, "--spin", &spin.to_string(), "--wait", "--json"];
-    let mut job = stage.cluster.begin("tree", &submit).unwrap();
+    let gate = stage.cluster.gate().unwrap();
+    let submit = ["submit", DEPTH, "--gate", gate.path(), "--wait", "--json"];
+    let job = stage.cluster.begin("tree", &submit).unwrap();
     kill(&first);
     let up = stage.has(12, &second);
     assert!(
@@ -165,7 +162,7 @@ fn play(spin: u32) -> bool {
     kill(&second);
     let third = stage.controller("4", "4");
     let down = stage.has(4, &third);
-    let was_long_enough = !job.has_ended().unwrap();
+    gate.open().unwrap();
     println!("2 to 12 processes in {:.1} s, 12 to 4 in {:.1} s", up.as_secs_f64(), down.as_secs_f64());
     let explained = stage.cluster.json("taskwork", &["scale", "--explain"]).unwrap();
     assert_eq!((&explained["wanted"], &explained["goals"]["max"]), (&4.into(), &4.into()), "{explained}");
@@ -183,23 +180,16 @@ fn play(spin: u32) -> bool {
     kill(&third);
     let fourth = stage.controller("0", "4");
     stage.has(0, &fourth);
-    was_long_enough
-}
-
-#[test]
-fn controllers_that_are_killed_bring_a_job_from_2_to_12_to_4_processes() {
-    let was_long_enough = (0..ROUNDS).any(|round| play(9000 * 4_u32.pow(round)));
-    assert!(was_long_enough, "every job was over before its processes had gone");
 }
 
 #[test]
 fn while_zookeeper_is_away_a_controller_changes_nothing() {
-    let mut stage = Stage::new();
+    let mut stage = Stage::new(Cluster::start(&Setup::standalone()).unwrap());
     let controller = stage.controller("3", "3");
     stage.has(3, &controller);
     let before = stage.machines.processes();
     let since = controller.errors().len();
-    stage.cluster.servers.kill(0).unwrap();
+    stage.cluster.servers_mut().kill(0).unwrap();
     // Between two rounds, or when it was about to write what it does: then it does not know whether it holds the
     // office, and takes it again.
     let notices = ["nothing is changed meanwhile", "what is to be done was not written"];
@@ -210,8 +200,8 @@ fn while_zookeeper_is_away_a_controller_changes_nothing() {
     let loses_office = controller.errors()[since..].contains(notices[1]);
     // Longer than its session and those of the nodes.
     thread::sleep(Duration::from_secs(6));
-    stage.cluster.servers.revive(0).unwrap();
-    stage.cluster.servers.wait_until_serving(0).unwrap();
+    stage.cluster.servers_mut().revive(0).unwrap();
+    stage.cluster.servers_mut().wait_until_serving(0).unwrap();
     let goes_on = if loses_office { "decides about the machines now" } else { "are known again" };
     stage.wait_until("it goes on", &controller, |_| controller.errors()[since..].contains(goes_on));
     stage.wait_until("the nodes are back", &controller, |stage| stage.nodes().len() == 3);
@@ -221,7 +211,7 @@ fn while_zookeeper_is_away_a_controller_changes_nothing() {
 
 #[test]
 fn what_is_wrong_with_a_controller_is_said_at_once() {
-    let stage = Stage::new();
+    let stage = Stage::new(Cluster::shared().unwrap());
     let file = stage.connector.to_str().unwrap();
     let bad = stage.cluster.folder().join("bad.json");
     fs::write(&bad, r#"{"kind": "local", "offers": []}"#).unwrap();

@@ -14,7 +14,6 @@ use taskwork_tests::{
     cluster::{Cluster, CommandOutput, SOON},
     tree::Tree,
 };
-use zk_server::Setup;
 
 const DEPTH: u32 = 13;
 /// The session of a node of which nothing but a panic is a loss, in seconds: whoever is stopped for a while, with its
@@ -41,7 +40,7 @@ struct Stage {
 impl Stage {
     fn new(nodes: usize, session: &'static str) -> Self {
         let node = ["--workers", "2", "--zk-session-timeout", session];
-        let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+        let mut cluster = Cluster::shared().unwrap();
         cluster.start_nodes("tree", nodes, &node).unwrap();
         let file = cluster.folder().join("deadly");
         fs::write(&file, "").unwrap();

@@ -8,9 +8,9 @@ use std::{
 use serde_json::Value;
 use taskwork_tests::{
     cluster::{Cluster, SOON},
+    gate::Gate,
     tree::Tree,
 };
-use zk_server::Setup;
 
 /// A job that does not end by itself.
 const ENDLESS: &str = "60";
@@ -26,6 +26,12 @@ const SPIN: &str = "4000";
 
 fn submit(cluster: &Cluster, depth: &str, options: &[&str]) -> String {
     let arguments = [&["submit", depth, "--spin", SPIN], options].concat();
+    cluster.json("tree", &arguments).unwrap()["job"].as_str().unwrap().to_owned()
+}
+
+/// Submits a job that does not end before the gate is open.
+fn submit_with_gate(cluster: &Cluster, depth: &str, gate: &Gate, options: &[&str]) -> String {
+    let arguments = [&["submit", depth, "--gate", gate.path()], options].concat();
     cluster.json("tree", &arguments).unwrap()["job"].as_str().unwrap().to_owned()
 }
 
@@ -58,26 +64,30 @@ fn assert_done(cluster: &Cluster, id: &str, depth: u32) {
 
 #[test]
 fn several_jobs_run_on_the_same_nodes_and_a_node_that_is_killed_or_leaves_costs_none_its_answer() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "2"]).unwrap();
-    let first = submit(&cluster, "15", &[]);
-    let second = submit(&cluster, "15", &["--weight", "3"]);
+    let gate = cluster.gate().unwrap();
+    let first = submit_with_gate(&cluster, "15", &gate, &[]);
+    let second = submit_with_gate(&cluster, "15", &gate, &["--weight", "3"]);
     wait_until(&cluster, "all nodes work on both", || {
         [&first, &second].iter().all(|id| nodes_of(&cluster, id) == 3)
     });
     cluster.kill_nodes(&[0]).unwrap();
     let leaves = cluster.name_of(1).unwrap();
     assert_eq!(cluster.run("taskwork", &["drain", &leaves]).unwrap().code, 0);
+    gate.open().unwrap();
     assert_done(&cluster, &first, 15);
     assert_done(&cluster, &second, 15);
 }
 
 #[test]
 fn a_job_that_is_put_aside_or_cancelled_takes_no_node_from_another() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let endless = submit(&cluster, ENDLESS, &[]);
-    let (aside, stopped) = (submit(&cluster, "14", &[]), submit(&cluster, ENDLESS, &[]));
+    let gate = cluster.gate().unwrap();
+    let aside = submit_with_gate(&cluster, "14", &gate, &[]);
+    let stopped = submit(&cluster, ENDLESS, &[]);
     wait_until(&cluster, "all nodes work on all", || {
         [&endless, &aside, &stopped].iter().all(|id| nodes_of(&cluster, id) == 2)
     });
@@ -90,6 +100,7 @@ fn a_job_that_is_put_aside_or_cancelled_takes_no_node_from_another() {
     assert_eq!([0, 1].map(|node| cluster.name_of(node)), names, "no node has joined anew");
     // To take part again, the nodes need new ids.
     assert_eq!(cluster.run("taskwork", &["resume", &aside]).unwrap().code, 0);
+    gate.open().unwrap();
     assert_done(&cluster, &aside, 14);
     let before = worked(&cluster, &endless);
     wait_until(&cluster, "it goes on", || worked(&cluster, &endless) > before + 1000);
@@ -98,7 +109,7 @@ fn a_job_that_is_put_aside_or_cancelled_takes_no_node_from_another() {
 
 #[test]
 fn a_job_of_a_higher_priority_comes_first_and_an_exclusive_one_waits_for_its_turn() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let endless = submit(&cluster, ENDLESS, &["--weight", "1000"]);
     let urgent = submit(&cluster, "13", &["--priority", "1"]);
@@ -118,7 +129,7 @@ fn a_job_of_a_higher_priority_comes_first_and_an_exclusive_one_waits_for_its_tur
 
 #[test]
 fn what_a_job_cannot_ask_for_is_refused() {
-    let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let cluster = Cluster::shared().unwrap();
     for (option, given) in [
         ("--weight", "0"),
         ("--weight", "-1"),
@@ -137,7 +148,7 @@ fn what_a_job_cannot_ask_for_is_refused() {
 #[test]
 fn the_workers_are_shared_by_the_weights() {
     let is_long = std::env::var_os("TASKWORK_LONG").is_some();
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let light = submit(&cluster, ENDLESS, &[]);
     let heavy = submit(&cluster, ENDLESS, &["--weight", "3"]);

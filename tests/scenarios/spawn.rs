@@ -9,17 +9,14 @@ use std::{
 use serde_json::Value;
 use taskwork_tests::{
     cluster::{Cluster, SOON},
+    gate::Gate,
     tree::Tree,
 };
-use zk_server::Setup;
 
 const DEPTH: u32 = 13;
 
-/// The work in a state: so much that a job takes some seconds.
-const SPIN: &str = "20000";
-
-fn submit(cluster: &Cluster) -> String {
-    let arguments = ["submit", &DEPTH.to_string(), "--spin", SPIN, "--forks"];
+fn submit(cluster: &Cluster, gate: &Gate) -> String {
+    let arguments = ["submit", &DEPTH.to_string(), "--gate", gate.path(), "--forks"];
     cluster.json("tree", &arguments).unwrap()["job"].as_str().unwrap().to_owned()
 }
 
@@ -46,21 +43,24 @@ fn assert_done(cluster: &Cluster, id: &str) {
 
 #[test]
 fn who_waits_goes_on_although_nodes_are_killed_and_leave() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "2"]).unwrap();
-    let id = submit(&cluster);
+    let gate = cluster.gate().unwrap();
+    let id = submit(&cluster, &gate);
     wait_for_nodes(&cluster, &id, 3);
     cluster.kill_nodes(&[0]).unwrap();
     let leaves = cluster.name_of(1).unwrap();
     assert_eq!(cluster.run("taskwork", &["drain", &leaves]).unwrap().code, 0);
+    gate.open().unwrap();
     assert_done(&cluster, &id);
 }
 
 #[test]
 fn who_waits_goes_on_after_the_job_was_suspended_and_resumed() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
-    let id = submit(&cluster);
+    let gate = cluster.gate().unwrap();
+    let id = submit(&cluster, &gate);
     wait_for_nodes(&cluster, &id, 2);
     assert_eq!(cluster.run("taskwork", &["suspend", &id]).unwrap().code, 0);
     let deadline = Instant::now() + SOON;
@@ -73,5 +73,6 @@ fn who_waits_goes_on_after_the_job_was_suspended_and_resumed() {
         thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(cluster.run("taskwork", &["resume", &id]).unwrap().code, 0);
+    gate.open().unwrap();
     assert_done(&cluster, &id);
 }

@@ -12,6 +12,7 @@ use std::{
 use serde_json::Value;
 use taskwork_tests::{
     cluster::{CommandOutput, Running, SOON, program},
+    gate::Gate,
     tree::Tree,
 };
 use tempfile::TempDir;
@@ -39,8 +40,13 @@ fn signal(name: &str, process: &Running) {
 }
 
 const DEPTH: &str = "14";
-/// Some seconds of work.
-const TREE: [&str; 8] = ["14", "--spin", "2000", "--workers", "1", "--json", "--log", "taskwork=info"];
+/// The number of interruptions of a search.
+const ROUNDS: usize = 4;
+
+/// The arguments of a search that does not end before the gate is open.
+fn tree(gate: &Gate) -> [&str; 8] {
+    [DEPTH, "--gate", gate.path(), "--workers", "1", "--json", "--log", "taskwork=info"]
+}
 
 fn assert_right(said: &CommandOutput) {
     let (states, largest) = Tree::sequential(DEPTH.parse().unwrap());
@@ -49,11 +55,12 @@ fn assert_right(said: &CommandOutput) {
     assert_eq!((&said["finished"], &said["suspended"]), (&true.into(), &false.into()), "{said}");
 }
 
-/// Waits until a node works, or the command has ended.
+/// Waits until a node works.
 fn wait_for_work(process: &mut Running) {
     let deadline = Instant::now() + SOON;
-    while !process.errors().contains("the node takes part") && !process.has_ended().unwrap() {
-        assert!(Instant::now() < deadline, "no node works: {}", process.errors());
+    while !process.errors().contains("the node takes part") {
+        let ended = process.has_ended().unwrap();
+        assert!(!ended && Instant::now() < deadline, "no node works: {}", process.errors());
         thread::sleep(LOOK_EVERY);
     }
 }
@@ -61,56 +68,54 @@ fn wait_for_work(process: &mut Running) {
 #[test]
 fn what_ctrl_c_interrupts_is_continued_without_repetition() {
     let folder = TempDir::new().unwrap();
-    let (folder, tree) = (folder.path(), program("tree").unwrap());
-    let (mut worked, mut rounds) = (0, 0);
-    let last = loop {
-        let mut process = begin(folder, &tree, &TREE);
-        if rounds < 4 {
-            wait_for_work(&mut process);
-            signal("INT", &process);
-        }
+    let folder = folder.path();
+    let gate = Gate::closed(folder.join("gate")).unwrap();
+    let worked = |said: &CommandOutput| json(said)["figures"]["worked"].as_u64().unwrap();
+    let mut before = 0;
+    for _ in 0..ROUNDS {
+        let mut process = begin(folder, &program("tree").unwrap(), &tree(&gate));
+        wait_for_work(&mut process);
+        signal("INT", &process);
         let said = process.end().unwrap();
-        rounds += 1;
-        worked += json(&said)["figures"]["worked"].as_u64().unwrap();
-        if said.code == 0 {
-            break said;
-        }
+        before += worked(&said);
         assert_eq!((said.code, &json(&said)["suspended"]), (1, &true.into()), "{said:?}");
         assert!(
             said.err.contains("everything is kept in") && said.err.contains("the same command"),
             "{said:?}"
         );
-    };
-    assert!(rounds > 1, "it was interrupted");
+    }
+    gate.open().unwrap();
+    let last = solve(folder, "tree", &tree(&gate));
     assert_right(&last);
-    assert_eq!(json(&last)["states"], worked, "in {rounds} runs");
-    assert_right(&solve(folder, "tree", &TREE));
+    assert_eq!(json(&last)["states"], before + worked(&last), "nothing was repeated");
+    assert_right(&solve(folder, "tree", &tree(&gate)));
 }
 
 #[test]
 fn what_is_killed_is_continued() {
     let folder = TempDir::new().unwrap();
-    let (folder, tree) = (folder.path(), program("tree").unwrap());
-    for _ in 0..3 {
-        let mut process = begin(folder, &tree, &TREE);
+    let folder = folder.path();
+    let gate = Gate::closed(folder.join("gate")).unwrap();
+    for _ in 0..ROUNDS {
+        let mut process = begin(folder, &program("tree").unwrap(), &tree(&gate));
         wait_for_work(&mut process);
-        if !process.has_ended().unwrap() {
-            let second = solve(folder, "tree", &TREE);
-            assert!(second.code == 0 || second.err.contains("in use by another process"), "{second:?}");
-            signal("KILL", &process);
-        }
+        let second = solve(folder, "tree", &tree(&gate));
+        assert!(second.code != 0 && second.err.contains("in use by another process"), "{second:?}");
+        signal("KILL", &process);
         process.end().unwrap();
     }
-    assert_right(&solve(folder, "tree", &TREE));
+    gate.open().unwrap();
+    assert_right(&solve(folder, "tree", &tree(&gate)));
 }
 
 #[test]
 fn a_search_of_many_evenings_finds_and_proves_what_one_long_search_does() {
     let folder = TempDir::new().unwrap();
-    let search = ["11", "--json", "--time-limit", "0.3"];
     let mut evenings = 0;
     let proven = loop {
-        let said = solve(folder.path(), "golomb", &search);
+        // No machine ends the search within the first.
+        let limit = if evenings == 0 { "0.01" } else { "0.3" };
+        let said = solve(folder.path(), "golomb", &["11", "--json", "--time-limit", limit]);
         let found = json(&said);
         evenings += 1;
         if said.code == 0 {

@@ -10,6 +10,7 @@ use std::{
 use serde_json::Value;
 use taskwork_tests::{
     cluster::{Cluster, SOON},
+    gate::Gate,
     tree::Tree,
 };
 use zk_server::Setup;
@@ -20,17 +21,21 @@ const FOR_EVER: &str = "600000";
 /// The exit code of a node whose time to leave was up before everything was handed on.
 const LATE: Option<i32> = Some(4);
 
-/// Nodes of one worker each, and a job of which one state does not ask for so long; returns when it is at
-/// work on the first.
-fn at_work(silent_ms: &str, nodes: usize, options: &[&str]) -> Cluster {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+/// Longer than the time to leave of the nodes that get one second.
+const TOO_LONG: Duration = Duration::from_secs(2);
+
+/// Nodes of one worker each, and a job of which one state does not ask for so long, or until the gate is open; returns
+/// when it is at work on the first.
+fn at_work(mut cluster: Cluster, silent_ms: &str, nodes: usize, options: &[&str]) -> (Cluster, Gate) {
     let options = [&["--workers", "1"], options].concat();
     cluster.start_nodes("tree", 1, &options).unwrap();
-    let submitted = cluster.run("tree", &["submit", "1", "--silent-ms", silent_ms]).unwrap();
+    let gate = cluster.gate().unwrap();
+    let submit = ["submit", "1", "--silent-ms", silent_ms, "--gate", gate.path()];
+    let submitted = cluster.run("tree", &submit).unwrap();
     assert_eq!(submitted.code, 0, "{submitted:?}");
     cluster.wait_for_log(0, "the node has its first task").unwrap();
     cluster.start_nodes("tree", nodes - 1, &options).unwrap();
-    cluster
+    (cluster, gate)
 }
 
 fn cancel(cluster: &Cluster, job: &str) {
@@ -67,7 +72,7 @@ fn job(cluster: &Cluster, id: &str) -> Value {
 
 #[test]
 fn a_task_that_never_asks_keeps_no_later_job_from_its_end() {
-    let mut cluster = at_work(FOR_EVER, 2, &[]);
+    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &[]);
     // The node that leads is the one whose task does not ask. That is said before anybody wants it to stop,
     // because the node cannot write what it holds.
     let stuck = members(&cluster);
@@ -94,7 +99,7 @@ fn a_task_that_never_asks_keeps_no_later_job_from_its_end() {
 
 #[test]
 fn a_node_alone_whose_task_never_asks_takes_the_next_job() {
-    let mut cluster = at_work(FOR_EVER, 1, &[]);
+    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &[]);
     cancel(&cluster, "0");
     another_job_is_done(&cluster);
     // With as many lingering threads as workers it takes no further part before one has returned, but leaves
@@ -111,7 +116,7 @@ fn a_node_alone_whose_task_never_asks_takes_the_next_job() {
 
 #[test]
 fn a_node_that_waits_for_its_workers_hears_the_word_to_leave() {
-    let mut cluster = at_work(FOR_EVER, 1, &[]);
+    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &[]);
     cancel(&cluster, "0");
     cluster.wait_for_log(0, "is over").unwrap();
     cluster.nodes[0].signal("TERM").unwrap();
@@ -121,7 +126,7 @@ fn a_node_that_waits_for_its_workers_hears_the_word_to_leave() {
 
 #[test]
 fn the_deadline_to_leave_holds_whatever_the_program_does() {
-    let mut cluster = at_work(FOR_EVER, 1, &["--drain-deadline", "2"]);
+    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &["--drain-deadline", "2"]);
     cluster.nodes[0].signal("TERM").unwrap();
     let status = cluster.nodes[0].wait().unwrap();
     assert_eq!(status.code(), LATE, "{}", cluster.log(0));
@@ -135,11 +140,13 @@ fn the_deadline_to_leave_holds_whatever_the_program_does() {
 
 #[test]
 fn a_suspended_job_waits_for_its_tasks_as_long_as_it_takes() {
-    let mut cluster = at_work("6000", 2, &["--drain-deadline", "1"]);
+    let (mut cluster, gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &["--drain-deadline", "1"]);
     assert_eq!(cluster.json("taskwork", &["suspend", "0"]).unwrap()["suspended"], true);
     // Whoever leads waits for its task; the others do the next job meanwhile.
     another_job_is_done(&cluster);
+    thread::sleep(TOO_LONG);
     assert_eq!(cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
+    gate.open().unwrap();
     wait_until(&cluster, "the job is done", || job(&cluster, "0")["state"] == "done");
     let job = job(&cluster, "0");
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{}", cluster.logs());
@@ -148,12 +155,13 @@ fn a_suspended_job_waits_for_its_tasks_as_long_as_it_takes() {
 
 #[test]
 fn a_task_of_an_attempt_that_is_over_does_not_keep_its_node_from_the_next() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     // Only the loss of a node that does not write what it holds ends an attempt.
     let other = cluster.start_unprotected_node().unwrap();
     cluster.wait_for_log(other, "the node is ready").unwrap();
     // What is given away first is what lies nearest to the root: the state that does not stop.
-    let submitted = ["submit", "16", "--spin", "2000", "--silent-ms", FOR_EVER];
+    let gate = cluster.gate().unwrap();
+    let submitted = ["submit", "17", "--gate", gate.path(), "--silent-ms", FOR_EVER];
     let submitted = cluster.run("tree", &submitted).unwrap();
     assert_eq!(submitted.code, 0, "{submitted:?}");
     cluster.wait_for_log(other, "the node has its first task").unwrap();
@@ -169,11 +177,15 @@ fn a_task_of_an_attempt_that_is_over_does_not_keep_its_node_from_the_next() {
 
 #[test]
 fn an_operator_who_drains_a_node_can_wait_for_its_tasks() {
-    let mut cluster = at_work("6000", 2, &["--drain-deadline", "1"]);
+    let (mut cluster, gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &["--drain-deadline", "1"]);
     let stuck = cluster.log(0);
     let from = stuck.find("is ready node=").unwrap() + "is ready node=".len();
     let name: String = stuck[from..].chars().take_while(|c| !c.is_whitespace()).collect();
-    let drained = cluster.run("taskwork", &["drain", &name, "--wait"]).unwrap();
+    let drained = cluster.begin("taskwork", &["drain", &name, "--wait"]).unwrap();
+    cluster.wait_for_log(0, "an operator has asked this node to leave").unwrap();
+    thread::sleep(TOO_LONG);
+    gate.open().unwrap();
+    let drained = drained.end().unwrap();
     assert_eq!(drained.code, 0, "{drained:?}");
     assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
     wait_until(&cluster, "the job is done", || job(&cluster, "0")["state"] == "done");
@@ -183,7 +195,7 @@ fn an_operator_who_drains_a_node_can_wait_for_its_tasks() {
 
 #[test]
 fn the_operator_is_told_which_task_does_not_stop() {
-    let mut cluster = at_work(FOR_EVER, 1, &["--drain-deadline", "1"]);
+    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &["--drain-deadline", "1"]);
     let node = members(&cluster).pop().unwrap();
     assert_eq!(cluster.run("taskwork", &["drain", &node]).unwrap().code, 0);
     let told = || cluster.json("taskwork", &["nodes"]).unwrap()[0]["silent"].clone();
@@ -199,18 +211,24 @@ fn the_operator_is_told_which_task_does_not_stop() {
 
 /// Gives the node a long job, kills ZooKeeper and tells the node to leave.
 fn leave_without_zookeeper(cluster: &mut Cluster) {
-    let long = cluster.begin("tree", &["submit", "20", "--spin", "1000"]).unwrap().end().unwrap();
+    let gate = cluster.gate().unwrap();
+    let long = cluster.run("tree", &["submit", "20", "--gate", gate.path()]).unwrap();
     assert_eq!(long.code, 0, "{long:?}");
     wait_until(cluster, "the long job", || {
         cluster.log(0).matches("the node has its first task").count() == 2
     });
-    cluster.servers.kill(0).unwrap();
+    cluster.servers_mut().kill(0).unwrap();
     cluster.nodes[0].signal("TERM").unwrap();
 }
 
 #[test]
 fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
-    let mut cluster = at_work("1", 1, &["--drain-deadline", "2", "--zk-session-timeout", "40"]);
+    let (mut cluster, _gate) = at_work(
+        Cluster::start(&Setup::standalone()).unwrap(),
+        "1",
+        1,
+        &["--drain-deadline", "2", "--zk-session-timeout", "40"],
+    );
     leave_without_zookeeper(&mut cluster);
     let status = cluster.nodes[0].wait().unwrap();
     assert_eq!(status.code(), LATE, "{}", cluster.log(0));
@@ -219,10 +237,15 @@ fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
 
 #[test]
 fn a_node_told_to_leave_while_zookeeper_is_away_leaves_cleanly_when_it_is_back_in_time() {
-    let mut cluster = at_work("1", 1, &["--drain-deadline", "60", "--zk-session-timeout", "40"]);
+    let (mut cluster, _gate) = at_work(
+        Cluster::start(&Setup::standalone()).unwrap(),
+        "1",
+        1,
+        &["--drain-deadline", "60", "--zk-session-timeout", "40"],
+    );
     leave_without_zookeeper(&mut cluster);
     cluster.wait_for_log(0, "told to leave").unwrap();
-    cluster.servers.revive(0).unwrap();
+    cluster.servers_mut().revive(0).unwrap();
     assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
     let job = job(&cluster, "1");
     assert_eq!((&job["attempt"], &job["state"]), (&1.into(), &"waits for nodes".into()), "{job}");
@@ -230,18 +253,20 @@ fn a_node_told_to_leave_while_zookeeper_is_away_leaves_cleanly_when_it_is_back_i
 
 #[test]
 fn when_zookeeper_has_lost_everything_the_nodes_say_so_and_make_the_folders_anew() {
-    let mut cluster = at_work("1", 2, &["--zk-session-timeout", "4"]);
-    let long = cluster.run("tree", &["submit", "20", "--spin", "1000"]).unwrap();
+    let (mut cluster, _gate) =
+        at_work(Cluster::start(&Setup::standalone()).unwrap(), "1", 2, &["--zk-session-timeout", "4"]);
+    let gate = cluster.gate().unwrap();
+    let long = cluster.run("tree", &["submit", "20", "--gate", gate.path()]).unwrap();
     assert_eq!(long.code, 0, "{long:?}");
     for node in 0..2 {
         wait_until(&cluster, "the long job", || {
             cluster.log(node).matches("the node takes part").count() >= 1
         });
     }
-    cluster.servers.kill(0).unwrap();
-    cluster.servers.wipe(0).unwrap();
-    cluster.servers.revive(0).unwrap();
-    cluster.servers.wait_until_serving(0).unwrap();
+    cluster.servers_mut().kill(0).unwrap();
+    cluster.servers_mut().wipe(0).unwrap();
+    cluster.servers_mut().revive(0).unwrap();
+    cluster.servers_mut().wait_until_serving(0).unwrap();
     wait_until(&cluster, "they are members again", || {
         let nodes = cluster.run("taskwork", &["nodes", "--json"]).unwrap();
         let nodes: Value = serde_json::from_str(&nodes.out).unwrap_or_default();

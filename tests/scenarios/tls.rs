@@ -45,7 +45,7 @@ fn nodes_and_commands_reach_zookeeper_by_tls() {
     let files = TlsFiles { key_store: at("server.pem").into(), trust_store: at("ca.pem").into() };
     let mut cluster = Cluster::start(&Setup { tls: Some(files), ..Setup::standalone() }).unwrap();
     cluster.environment = [
-        ("TASKWORK_ZK", cluster.servers.tls_hosts()),
+        ("TASKWORK_ZK", cluster.servers().tls_hosts()),
         ("TASKWORK_ZK_TLS_CA", at("ca.pem")),
         ("TASKWORK_ZK_TLS_CERT", at("client.cert")),
         ("TASKWORK_ZK_TLS_KEY", at("client.key")),

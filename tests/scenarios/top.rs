@@ -204,7 +204,7 @@ fn it_ends_when_its_terminal_is_gone() {
 fn what_happens_to_a_cluster_is_seen_on_a_terminal() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
-    let arguments = format!("--zk {} --zk-session-timeout 2 --ascii", cluster.servers.hosts());
+    let arguments = format!("--zk {} --zk-session-timeout 2 --ascii", cluster.hosts());
     let mut top = OnTerminal::start(cluster.folder(), &arguments);
     top.wait_for("2 nodes, 2 workers, 0 open jobs");
 
@@ -216,10 +216,10 @@ fn what_happens_to_a_cluster_is_seen_on_a_terminal() {
     top.wait_for("of 2 workers on 2 nodes");
 
     // The server is away, and comes back.
-    cluster.servers.kill(0).unwrap();
+    cluster.servers_mut().kill(0).unwrap();
     top.wait_for("ZooKeeper has not answered since");
-    cluster.servers.revive(0).unwrap();
-    cluster.servers.wait_until_serving(0).unwrap();
+    cluster.servers_mut().revive(0).unwrap();
+    cluster.servers_mut().wait_until_serving(0).unwrap();
     top.wait_for("answers, after 1 outage");
     top.wait_for("of 2 workers on 2 nodes");
 

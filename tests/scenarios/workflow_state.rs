@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 use taskwork_tests::{
     cluster::{CommandOutput, Running, SOON, program},
-    mesh,
+    gate::Gate,
 };
 use tempfile::TempDir;
 
@@ -30,7 +30,7 @@ const MIDDLE: u64 = 6;
 /// A workflow in a process, whose calls wait at a gate and add lines to a book.
 struct Scene {
     folder: TempDir,
-    gate: PathBuf,
+    gate: Gate,
     book: PathBuf,
     report: PathBuf,
 }
@@ -38,15 +38,17 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        let [gate, book, report] = ["gate", "book", "report"].map(|name| folder.path().join(name));
-        mesh::open_gate(&gate, MIDDLE).unwrap();
+        let [book, report] = ["book", "report"].map(|name| folder.path().join(name));
+        let gate = Gate::closed(folder.path().join("gate")).unwrap();
+        gate.open_up_to(MIDDLE).unwrap();
         Self { folder, gate, book, report }
     }
 
     fn begin(&self) -> Running {
         let mut command = Command::new(program("mesh").unwrap());
         command.args(["solve", "--json", "--workers", "2", "--length", &LINKS.to_string()]);
-        let files = [("--gate", &self.gate), ("--book", &self.book), ("--report", &self.report)];
+        command.args(["--gate", self.gate.path()]);
+        let files = [("--book", &self.book), ("--report", &self.report)];
         command.args(files.into_iter().flat_map(|(option, path)| [option.as_ref(), path.as_os_str()]));
         command.args(["--log", "info"]).arg("--state").arg(self.folder.path().join("state"));
         Running::begin(command, self.folder.path()).unwrap()
@@ -67,7 +69,7 @@ impl Scene {
 
     /// Runs the rest, and checks that the result is that of the sequential run, and what should has happened once.
     fn end(&self) {
-        mesh::open_gate(&self.gate, LINKS).unwrap();
+        self.gate.open().unwrap();
         let said = self.begin().end().unwrap();
         assert_eq!(said.code, 0, "{said:?}");
         assert_eq!(json(&said), sequential(self.folder.path()));
@@ -111,7 +113,7 @@ fn a_workflow_that_ctrl_c_interrupts_is_continued() {
     signal("INT", &process);
     // It ends what it runs, and begins nothing else.
     wait_until_it_says(&process, LEAVES);
-    mesh::open_gate(&scene.gate, MIDDLE + 1).unwrap();
+    scene.gate.open_up_to(MIDDLE + 1).unwrap();
     let said = process.end().unwrap();
     assert_eq!((said.code, &json(&said)["suspended"]), (1, &true.into()), "{said:?}");
     assert!(said.err.contains("everything is kept in") && said.err.contains("the same command"), "{said:?}");

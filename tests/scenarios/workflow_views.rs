@@ -6,11 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
-use taskwork_tests::{
-    cluster::{Cluster, SOON},
-    mesh,
-};
-use zk_server::Setup;
+use taskwork_tests::cluster::{Cluster, SOON};
 
 /// The number of chains.
 const WIDTH: u64 = 8;
@@ -45,15 +41,14 @@ fn wait_for_calls(cluster: &Cluster, id: &str, (task, state): (&str, &str), numb
 
 #[test]
 fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     // A worker for each chain: a link that waits at the gate keeps its worker, and may begin before the last chain does.
     cluster.start_nodes("mesh", 2, &["--workers", &(WIDTH / 2).to_string()]).unwrap();
-    let (gate, file) = (cluster.folder().join("gate"), |name: &str| cluster.folder().join(name));
-    mesh::open_gate(&gate, 0).unwrap();
+    let (gate, file) = (cluster.gate().unwrap(), |name: &str| cluster.folder().join(name));
     let (trace, graph) = (file("trace.json"), file("graph.svg"));
     let (width, length) = (WIDTH.to_string(), LENGTH.to_string());
     let mut submit = vec!["submit", "--wait", "--json", "--width", &width, "--length", &length, "--gate"];
-    submit.extend([gate.to_str().unwrap(), "--trace", trace.to_str().unwrap()]);
+    submit.extend([gate.path(), "--trace", trace.to_str().unwrap()]);
     let running = cluster.begin("mesh", &submit).unwrap();
     let deadline = Instant::now() + SOON;
     let id = loop {
@@ -83,7 +78,7 @@ fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
     assert_eq!(said.code, 0, "{said:?}");
     assert!(fs::read_to_string(&live).unwrap().contains("\"begin\""), "what has ended is in the trace");
 
-    mesh::open_gate(&gate, LENGTH).unwrap();
+    gate.open().unwrap();
     let ended = running.end().unwrap();
     assert_eq!(ended.code, 0, "{}\n{}", ended.err, cluster.logs());
     let trace: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();

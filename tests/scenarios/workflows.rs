@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -12,9 +12,9 @@ use std::{
 use serde_json::Value;
 use taskwork_tests::{
     cluster::{Cluster, SOON},
-    data, mesh,
+    data,
+    gate::Gate,
 };
-use zk_server::Setup;
 
 /// What the node says on which the program runs.
 const HEAD: &str = "the program runs on this node";
@@ -42,7 +42,7 @@ struct Scene {
     /// The node on which the program runs.
     head: usize,
     others: Vec<usize>,
-    gate: PathBuf,
+    gate: Gate,
     /// The number of links that each chain has gone.
     links: u64,
     /// Whether no link may be run a second time.
@@ -64,12 +64,12 @@ impl Scene {
     /// Lets each chain go another link, which the calls that run wait for, and no further.
     fn step(&mut self) {
         self.links += 1;
-        mesh::open_gate(&self.gate, self.links).unwrap();
+        self.gate.open_up_to(self.links).unwrap();
     }
 }
 
 fn cluster(name: &str) -> Cluster {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes(name, 3, &["--workers", "1"]).unwrap();
     cluster
 }
@@ -101,11 +101,11 @@ fn once(links: u64, happens: impl Fn(&mut Scene)) {
     let length = LINKS.to_string();
     let sequential = ["solve", "--sequential", "--quiet", "--length", &length];
     let expected = cluster.json("mesh", &sequential).unwrap();
-    let gate = cluster.folder().join("gate");
-    mesh::open_gate(&gate, links).unwrap();
+    let gate = cluster.gate().unwrap();
+    gate.open_up_to(links).unwrap();
     let (book, report) = (cluster.folder().join("book"), cluster.folder().join("report"));
-    let [gate_name, book_name, report_name] = [&gate, &book, &report].map(|path| path.to_str().unwrap());
-    let files = ["--gate", gate_name, "--book", book_name, "--report", report_name];
+    let [book_name, report_name] = [&book, &report].map(|path| path.to_str().unwrap());
+    let files = ["--gate", gate.path(), "--book", book_name, "--report", report_name];
     let submit = [&["submit", "--wait", "--json", "--length", &length][..], &files].concat();
     let running = cluster.begin("mesh", &submit).unwrap();
     let head = wait_for(&cluster, &[0, 1, 2], 1, HEAD)[0];
@@ -117,7 +117,7 @@ fn once(links: u64, happens: impl Fn(&mut Scene)) {
     assert_eq!(is_published, links > 1);
     let mut scene = Scene { cluster, head, others, gate, links, is_kept: false };
     happens(&mut scene);
-    mesh::open_gate(&scene.gate, LINKS).unwrap();
+    scene.gate.open().unwrap();
     let said = running.end().unwrap();
     assert_eq!(said.code, 0, "{}\n{}", said.err, scene.cluster.logs());
     let result: Value = serde_json::from_str(&said.out).unwrap();
@@ -167,7 +167,7 @@ fn three_nodes_share_the_calls() {
 
 #[test]
 fn nodes_with_stores_that_are_too_small_share_the_calls() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     // Of three matrices of 200 KB, and three blocks for a call.
     cluster.start_nodes("matmul", 3, &["--workers", "1", "--store", "32 KiB"]).unwrap();
     let input = ["--blocks", "8", "--size", "20"];
@@ -260,16 +260,16 @@ fn a_node_that_joins_gets_calls_at_once() {
 fn grove(happens: impl Fn(&mut Scene)) {
     let cluster = cluster("grove");
     let expected = cluster.json("grove", &["solve", "--sequential", "--quiet"]).unwrap();
-    let gate = cluster.folder().join("gate");
-    mesh::open_gate(&gate, 3).unwrap();
-    let submit = ["submit", "--wait", "--json", "--gate", gate.to_str().unwrap()];
+    let gate = cluster.gate().unwrap();
+    gate.open_up_to(3).unwrap();
+    let submit = ["submit", "--wait", "--json", "--gate", gate.path()];
     let running = cluster.begin("grove", &submit).unwrap();
     let head = wait_for(&cluster, &[0, 1, 2], 1, HEAD)[0];
     let others = wait_for(&cluster, &[0, 1, 2], 2, OTHER);
     wait_for(&cluster, &others, 2, REMEMBERS);
     let mut scene = Scene { cluster, head, others, gate, links: 3, is_kept: false };
     happens(&mut scene);
-    mesh::open_gate(&scene.gate, (1 << 4) + 1).unwrap();
+    scene.gate.open().unwrap();
     let said = running.end().unwrap();
     assert_eq!(said.code, 0, "{}\n{}", said.err, scene.cluster.logs());
     let result: Value = serde_json::from_str(&said.out).unwrap();
@@ -297,7 +297,7 @@ fn tasks_that_call_tasks_are_run_again_when_the_node_of_the_program_is_killed() 
 fn a_node_leaves_when_its_tasks_have_what_they_wait_for() {
     grove(|scene| {
         scene.leave(&[scene.others[0]]);
-        mesh::open_gate(&scene.gate, 1 << 4).unwrap();
+        scene.gate.open_up_to(1 << 4).unwrap();
         scene.cluster.wait_for_log(scene.head, GONE).unwrap();
     });
 }

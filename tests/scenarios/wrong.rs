@@ -2,10 +2,18 @@
 //! too large. Each says what happened and what to do, with the right exit code, and takes nothing else down
 //! with it.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command, sync::Arc};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    process::Command,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use taskwork_tests::{
-    cluster::{Cluster, CommandOutput, program},
+    cluster::{Cluster, CommandOutput, SOON, program},
     tree::Tree,
 };
 use tokio::net::TcpSocket;
@@ -13,7 +21,6 @@ use zk::{
     ClusterPaths, Connect, CreateMode, Credentials, Error, Store,
     membership::{self, Member},
 };
-use zk_server::Setup;
 
 #[track_caller]
 fn says(said: &CommandOutput, code: i32, parts: &[&str]) {
@@ -38,8 +45,8 @@ fn runtime() -> &'static tokio::runtime::Runtime {
 
 #[test]
 fn wrong_addresses_and_names() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
-    let hosts = cluster.servers.hosts();
+    let mut cluster = Cluster::shared().unwrap();
+    let hosts = cluster.hosts();
     // A port that nobody listens at, held so that nobody will.
     let held = TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -104,7 +111,7 @@ fn a_filter_of_the_log_that_is_none() {
 
 #[test]
 fn two_nodes_at_one_port_and_nodes_beyond_this_machine() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &[]).unwrap();
     let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
     let taken = nodes[0]["address"].as_str().unwrap().to_owned();
@@ -130,7 +137,7 @@ fn credentials_file(cluster: &Cluster, name: &str, line: &str) -> PathBuf {
 #[test]
 fn a_cluster_with_credentials_is_closed_to_others() {
     const SECRET: &str = "correct-horse-battery";
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     let right = credentials_file(&cluster, "right", &format!("me:{SECRET}\n"));
     let wrong = credentials_file(&cluster, "wrong", "me:guessed\n");
     let (right, wrong) = (right.to_str().unwrap(), wrong.to_str().unwrap());
@@ -157,7 +164,7 @@ fn a_cluster_with_credentials_is_closed_to_others() {
     says(&stranger, 2, &["not permitted", "--zk-auth"]);
     says(&cluster.run("taskwork", &["nodes"]).unwrap(), 2, &["not permitted", "--zk-auth"]);
     says(&cluster.run("tree", &["node"]).unwrap(), 2, &["not permitted"]);
-    let store = connected(Connect::new(cluster.servers.hosts()));
+    let store = connected(Connect::new(cluster.hosts()));
     let paths = ClusterPaths::new("default").unwrap();
     for path in [paths.members(), paths.jobs(), paths.election(), ClusterPaths::ALL.to_owned()] {
         let read = runtime().block_on(store.children(&path));
@@ -173,14 +180,14 @@ fn a_cluster_with_credentials_is_closed_to_others() {
     let missing = cluster.run("taskwork", &["nodes", "--zk-auth", "/no/such"]).unwrap();
     says(&missing, 2, &["/no/such"]);
     // The owner sees all of it, also the job that the stranger could not touch.
-    let mut connect = Connect::new(cluster.servers.hosts());
+    let mut connect = Connect::new(cluster.hosts());
     connect.credentials = Credentials::parse(&format!("me:{SECRET}"));
     assert_eq!(runtime().block_on(connected(connect).children(&paths.jobs())).unwrap().len(), 1);
 }
 
 #[test]
 fn credentials_go_to_other_machines_by_tls_or_not_at_all() {
-    let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let cluster = Cluster::shared().unwrap();
     let file = credentials_file(&cluster, "credentials", "me:secret\n");
     let auth = ["--zk-auth", file.to_str().unwrap(), "--zk-connect-timeout", "0.5"];
     // Addresses of examples: nobody is there.
@@ -205,10 +212,10 @@ fn credentials_go_to_other_machines_by_tls_or_not_at_all() {
 
 #[test]
 fn a_submission_that_was_abandoned_is_shown_and_can_be_forgotten() {
-    let cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let cluster = Cluster::shared().unwrap();
     assert_eq!(cluster.run("tree", &["submit", "3"]).unwrap().code, 0);
     let paths = ClusterPaths::new("default").unwrap();
-    let store = connected(Connect::new(cluster.servers.hosts()));
+    let store = connected(Connect::new(cluster.hosts()));
     let (content, _) = runtime().block_on(store.get(&paths.job("j-0000000000").record())).unwrap();
     let mut record: serde_json::Value = serde_json::from_slice(&content).unwrap();
     let now_ms = record["submitted_ms"].clone();
@@ -234,7 +241,7 @@ fn a_submission_that_was_abandoned_is_shown_and_can_be_forgotten() {
 
 #[test]
 fn another_build_of_the_same_version_takes_no_jobs_unless_both_sides_say_so() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     let tree = program("tree").unwrap();
     // The same program, in a file that differs by a byte.
     let other = cluster.folder().join("other-tree");
@@ -251,16 +258,20 @@ fn another_build_of_the_same_version_takes_no_jobs_unless_both_sides_say_so() {
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     assert_eq!(cluster.run("taskwork", &["wait", job]).unwrap().code, 0, "{}", cluster.logs());
     cluster.start_nodes(other, 1, &["--workers", "1", "--any-build"]).unwrap();
-    let said = cluster.json("tree", &["submit", "8", "--any-build", "--wait"]).unwrap();
+    let gate = cluster.gate().unwrap();
+    let submit = ["submit", "8", "--gate", gate.path(), "--any-build", "--wait", "--json"];
+    let running = cluster.begin("tree", &submit).unwrap();
+    cluster.wait_for_log(2, "the node takes part").unwrap();
+    gate.open().unwrap();
+    let said: serde_json::Value = serde_json::from_str(&running.end().unwrap().out).unwrap();
     assert_eq!(said["states"], Tree::sequential(8).0);
-    assert!(cluster.log(2).contains("the node takes part"), "{}", cluster.logs());
 }
 
 #[test]
 fn garbage_and_strangers_in_the_znodes_are_passed_over() {
-    let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
+    let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
-    let store = connected(Connect::new(cluster.servers.hosts()));
+    let store = connected(Connect::new(cluster.hosts()));
     let paths = ClusterPaths::new("default").unwrap();
     runtime().block_on(async {
         let create = |path: String, data: &'static [u8]| store.create(&path, data, CreateMode::Persistent);
@@ -307,11 +318,17 @@ fn garbage_and_strangers_in_the_znodes_are_passed_over() {
     );
     assert_eq!(cluster.run("taskwork", &["forget", "j-9999999990", "j-9999999991"]).unwrap().code, 0);
     // What a variable's znode has is not believed either.
-    let said = cluster.begin("tree", &["submit", "13", "--spin", "200", "--wait", "--json"]).unwrap();
-    cluster.wait_for_log(0, "an attempt begins").unwrap();
-    let job = cluster.json("taskwork", &["jobs"]).unwrap();
-    let job = job.as_array().unwrap().last().unwrap()["job"].as_str().unwrap().to_owned();
-    let _ = runtime().block_on(store.set(&paths.job(&job).var("largest"), b"\xff\xff\xff", None));
-    let said: serde_json::Value = serde_json::from_str(&said.end().unwrap().out).unwrap();
-    assert_eq!(said["states"], Tree::sequential(13).0, "{}", cluster.logs());
+    let gate = cluster.gate().unwrap();
+    let said = cluster.json("tree", &["submit", "13", "--gate", gate.path()]).unwrap();
+    let job = said["job"].as_str().unwrap();
+    let deadline = Instant::now() + SOON;
+    let set = || runtime().block_on(store.set(&paths.job(job).var("largest"), b"\xff\xff\xff", None));
+    while let Err(error) = set() {
+        // It is there when the first value is.
+        assert!(Instant::now() < deadline, "{error}\n{}", cluster.logs());
+        thread::sleep(Duration::from_millis(20));
+    }
+    gate.open().unwrap();
+    let said = cluster.json("taskwork", &["wait", job]).unwrap();
+    assert_eq!(said["output"], Tree::sequential(13).0, "{}", cluster.logs());
 }

@@ -72,7 +72,7 @@ fn connector(folder: &Path, cluster: &Cluster, more: &[&str]) -> Box<dyn Connect
         "sbatch": {OFFER: options},
         "environment": {
             "TASKWORK_PROGRAM": program("tree").unwrap(),
-            "TASKWORK_ZK": cluster.servers.hosts(),
+            "TASKWORK_ZK": cluster.hosts(),
         },
         "offers": [{"name": OFFER, "workers": 1, "max": 20}],
     });

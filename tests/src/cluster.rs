@@ -1,5 +1,5 @@
-//! A cluster of real processes for a scenario: its own ZooKeeper servers, nodes, and commands that run to
-//! completion.
+//! A cluster of real processes for a scenario: ZooKeeper servers of its own or a part of one that is shared, nodes, and
+//! commands that run to completion.
 
 use std::{
     ffi::OsStr,
@@ -15,21 +15,25 @@ use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 use zk_server::{Servers, Setup};
 
-use crate::tree::UNPROTECTED_NODE;
+use crate::{gate::Gate, shared, tree::UNPROTECTED_NODE};
 
 /// Maximum time for any step before a scenario fails.
 pub const SOON: Duration = Duration::from_secs(60);
 /// The interval at which conditions are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The number of commands that were started, so that each has its own files.
+/// The number of commands and gates that were started or created, so that each has its own files.
 static COMMANDS: AtomicU64 = AtomicU64::new(0);
+
+/// Why a scenario has its own servers.
+const ITS_OWN: &str = "a scenario that needs the servers starts its own";
 
 /// Servers and nodes. All of them are killed when this is dropped.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The ZooKeeper servers.
-    pub servers: Servers,
+    /// Its own servers, if it has some.
+    servers: Option<Servers>,
+    hosts: String,
     /// The nodes, in the order of their start, including those that have ended.
     pub nodes: Vec<Node>,
     /// Environment variables of every node and command, such as the path of the credentials.
@@ -81,15 +85,58 @@ pub fn program(name: &str) -> Result<PathBuf> {
 }
 
 impl Cluster {
-    /// Starts the servers.
+    /// Starts servers of its own, for scenarios that do something to them or read their figures.
     ///
     /// # Errors
     /// See [`Servers::start`].
     pub fn start(setup: &Setup) -> Result<Self> {
         let servers = Servers::start(setup)?;
+        let hosts = servers.hosts();
+        Self::new(Some(servers), hosts)
+    }
+
+    /// Creates a cluster under a chroot of the server that the scenarios of this process share: no other sees it.
+    ///
+    /// # Errors
+    /// If the server does not start or answer.
+    pub fn shared() -> Result<Self> {
+        Self::new(None, shared::chroot()?)
+    }
+
+    fn new(servers: Option<Servers>, hosts: String) -> Result<Self> {
         let folder = tempfile::tempdir().context("no folder for the logs")?;
-        let environment = vec![("TASKWORK_ZK".to_owned(), servers.hosts())];
-        Ok(Self { servers, nodes: Vec::new(), environment, folder })
+        let environment = vec![("TASKWORK_ZK".to_owned(), hosts.clone())];
+        Ok(Self { servers, hosts, nodes: Vec::new(), environment, folder })
+    }
+
+    /// Returns the address of ZooKeeper, with the chroot if there is one.
+    pub fn hosts(&self) -> &str {
+        &self.hosts
+    }
+
+    /// Returns the servers of this cluster alone.
+    ///
+    /// # Panics
+    /// If its server is shared.
+    pub fn servers(&self) -> &Servers {
+        self.servers.as_ref().expect(ITS_OWN)
+    }
+
+    /// Returns the servers of this cluster alone, to change them.
+    ///
+    /// # Panics
+    /// If its server is shared.
+    pub fn servers_mut(&mut self) -> &mut Servers {
+        self.servers.as_mut().expect(ITS_OWN)
+    }
+
+    /// Creates a closed gate, for a job that must not end before the gate is opened.
+    ///
+    /// # Errors
+    /// If its file cannot be written.
+    pub fn gate(&self) -> Result<Gate> {
+        let number = COMMANDS.fetch_add(1, Relaxed);
+        Gate::closed(self.folder.path().join(format!("gate-{number}"))).context("no file of a gate")
     }
 
     /// Returns a folder for a scenario's files.

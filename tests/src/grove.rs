@@ -1,7 +1,7 @@
 //! A workflow for scenarios, of tasks that call tasks: trees whose branches wait for theirs. The leaves wait at a gate, so
 //! that a test can do something to a job that cannot end meanwhile.
 
-use std::{error::Error, path::PathBuf};
+use std::error::Error;
 
 use dataflow_framework::{
     Data, Program, TaskDef,
@@ -10,7 +10,7 @@ use dataflow_framework::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::mesh::pass;
+use crate::gate::Gate;
 
 /// The size of the trees, and their gate.
 #[derive(Debug, Clone, Serialize, Deserialize, clap::Args)]
@@ -19,17 +19,17 @@ pub struct Input {
     #[arg(long, default_value_t = 4)]
     pub height: u32,
     /// A file with the number of leaves that may be run of each tree, and one more for the end; by default all.
-    #[arg(long)]
-    pub gate: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub gate: Option<Gate>,
 }
 
 /// The number of trees.
 const TREES: u64 = 3;
 
 #[task]
-fn leaf(number: u64, gate: Option<PathBuf>) -> Result<u64, Box<dyn Error + Send + Sync>> {
+fn leaf(number: u64, gate: Option<Gate>) -> Result<u64, Box<dyn Error + Send + Sync>> {
     if let Some(gate) = &gate {
-        pass(gate, number)?;
+        gate.pass(number)?;
     }
     Ok(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
@@ -41,7 +41,7 @@ fn join(left: &u64, right: &u64) -> u64 {
 
 /// Hands on what joins its branches, of which it has waited for the first.
 #[task]
-fn branch(first: u64, height: u32, gate: Option<PathBuf>) -> Result<Data<u64>, dataflow_framework::Failure> {
+fn branch(first: u64, height: u32, gate: Option<Gate>) -> Result<Data<u64>, dataflow_framework::Failure> {
     if height == 0 {
         return Ok(leaf(first, gate));
     }
@@ -53,7 +53,7 @@ fn branch(first: u64, height: u32, gate: Option<PathBuf>) -> Result<Data<u64>, d
 
 /// Runs when all trees are done.
 #[task]
-fn last(all: &u64, number: u64, gate: Option<PathBuf>) -> Result<u64, Box<dyn Error + Send + Sync>> {
+fn last(all: &u64, number: u64, gate: Option<Gate>) -> Result<u64, Box<dyn Error + Send + Sync>> {
     leaf::now(number, gate).map(|leaf| leaf ^ all)
 }
 

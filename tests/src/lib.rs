@@ -3,9 +3,11 @@
 
 pub mod data;
 pub mod cluster;
+pub mod gate;
 pub mod grove;
 pub mod hosts;
 pub mod mesh;
 pub mod proxy;
 pub mod published;
+mod shared;
 pub mod tree;

@@ -6,9 +6,8 @@ use std::{
     error::Error,
     fs,
     io::{self, Write as _},
-    path::{Path, PathBuf},
-    thread,
-    time::{Duration, SystemTime},
+    path::PathBuf,
+    time::SystemTime,
 };
 
 use dataflow_framework::{
@@ -17,6 +16,8 @@ use dataflow_framework::{
     commute, flow, reduce, task, tasks,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::gate::Gate;
 
 /// The size of the mesh, and its gate.
 #[derive(Debug, Clone, Serialize, Deserialize, clap::Args)]
@@ -28,8 +29,8 @@ pub struct Input {
     #[arg(long, default_value_t = 12)]
     pub length: u64,
     /// A file with the number of links that may run of each chain; by default all.
-    #[arg(long)]
-    pub gate: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub gate: Option<Gate>,
     /// A file to which calls add lines: links when they begin and end, notes once each. Without it there are no notes.
     #[arg(long)]
     pub book: Option<PathBuf>,
@@ -38,32 +39,10 @@ pub struct Input {
     pub report: Option<PathBuf>,
 }
 
-/// How often a gate is looked at.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// Sets how many links of each chain may run.
-///
-/// # Errors
-/// If the file cannot be written.
-pub fn open_gate(gate: &Path, links: u64) -> io::Result<()> {
-    // At once, so that no half of it is read.
-    let new = gate.with_extension("new");
-    fs::write(&new, links.to_string())?;
-    fs::rename(new, gate)
-}
-
 fn write(book: Option<&PathBuf>, line: &str) -> io::Result<()> {
     let Some(book) = book else { return Ok(()) };
     // At once, so that lines of several nodes do not mix.
     fs::OpenOptions::new().append(true).create(true).open(book)?.write_all(format!("{line}\n").as_bytes())
-}
-
-/// Waits until a gate is open for this link.
-pub(crate) fn pass(gate: &Path, link: u64) -> Result<(), Box<dyn Error + Send + Sync>> {
-    while fs::read_to_string(gate)?.parse::<u64>()? <= link {
-        thread::sleep(LOOK);
-    }
-    Ok(())
 }
 
 #[task]
@@ -77,12 +56,12 @@ fn link(
     diary: &mut File,
     neighbour: &Vec<u64>,
     place: u64,
-    gate: Option<PathBuf>,
+    gate: Option<Gate>,
     book: Option<PathBuf>,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     write(book.as_ref(), &format!("begin {place}"))?;
     if let Some(gate) = &gate {
-        pass(gate, place)?;
+        gate.pass(place)?;
     }
     for (number, other) in numbers.iter_mut().zip(neighbour) {
         *number = number.rotate_left(5).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ other;

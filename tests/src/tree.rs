@@ -7,7 +7,7 @@ use std::{
     process::{self, ExitCode},
     sync::Arc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
@@ -17,6 +17,8 @@ use taskwork::{
     Variable, Variables, client::Connect,
 };
 use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
+
+use crate::gate::Gate;
 
 /// A part of the tree: the states that are still to be visited.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,7 +35,8 @@ pub struct Shape {
     pub depth: u32,
     /// The number of extra hashes computed at each state, to consume time.
     pub spin: u32,
-    /// How long the first state below the root blocks without checking whether to stop, in milliseconds.
+    /// The time for which the first state below the root blocks without checking for requests, in milliseconds. If there
+    /// is a gate, it ends when that is open.
     pub silent_ms: u64,
     /// Whether tasks spawn the children of some states and wait for them.
     pub forks: bool,
@@ -41,6 +44,8 @@ pub struct Shape {
     pub deadly: Option<Deadly>,
     /// Whether each node has a companion, which says in the log what it sees.
     pub companion: bool,
+    /// The gate at which a state waits, so that the job cannot end before the gate is open.
+    pub gate: Option<Gate>,
     /// Data that every node needs to have.
     pub ballast: Ballast,
 }
@@ -88,8 +93,7 @@ pub struct Deadly {
 impl Deadly {
     /// Visits a state, which may be this one.
     fn visit(&self, state: u64, depth: u32) {
-        let is_here = || state == (0..depth).fold(1, |state, _| hash(state));
-        if depth != self.depth || !is_here() || !self.file.exists() {
+        if depth != self.depth || state != leftmost(depth) || !self.file.exists() {
             return;
         }
         if self.aborts {
@@ -120,6 +124,37 @@ fn hash(value: u64) -> u64 {
 /// The number of states visited between two checks for requests.
 const STATES_BETWEEN: u64 = 64;
 
+/// The level of the state that waits at a gate.
+const GATE_DEPTH: u32 = 6;
+/// The pause between two checks for requests while the gate is closed: the other states are visited slowly, so that on
+/// a fast machine nodes still work when something happens to them.
+const GATE_PAUSE: Duration = Duration::from_millis(2);
+
+/// Returns the leftmost state of a level.
+fn leftmost(depth: u32) -> u64 {
+    (0..depth).fold(1, |state, _| hash(state))
+}
+
+impl Shape {
+    /// Returns whether there is no gate, or it is open.
+    fn is_gate_open(&self) -> bool {
+        let is_open = |gate: &Gate| gate.is_open_at(0).expect("a test removes no gate");
+        self.gate.as_ref().is_none_or(is_open)
+    }
+
+    /// Blocks without checking whether to stop.
+    fn be_silent(&self) {
+        let silent = Duration::from_millis(self.silent_ms);
+        if self.gate.is_none() {
+            return thread::sleep(silent);
+        }
+        let end = Instant::now() + silent;
+        while Instant::now() < end && !self.is_gate_open() {
+            thread::sleep(GATE_PAUSE);
+        }
+    }
+}
+
 impl Tree {
     fn of(open: Vec<(u64, u32)>) -> Self {
         Self { open, awaited: None }
@@ -130,8 +165,17 @@ impl Tree {
         Self::of(vec![(1, 0)])
     }
 
-    fn visit(&mut self, shape: &Shape) -> Option<u64> {
-        let (state, depth) = self.open.pop()?;
+    /// Takes the open state that is visited next: the last one, unless it waits at a closed gate.
+    fn next(&mut self, is_open: bool) -> Option<(u64, u32)> {
+        if is_open {
+            return self.open.pop();
+        }
+        let waits = (leftmost(GATE_DEPTH), GATE_DEPTH);
+        let at = self.open.iter().rposition(|state| *state != waits)?;
+        Some(self.open.remove(at))
+    }
+
+    fn visit(&mut self, (state, depth): (u64, u32), shape: &Shape) {
         let mut spun = state;
         for _ in 0..shape.spin {
             spun = std::hint::black_box(hash(spun));
@@ -140,13 +184,12 @@ impl Tree {
             deadly.visit(state, depth);
         }
         if shape.silent_ms > 0 && (state, depth) == (hash(1), 1) {
-            thread::sleep(Duration::from_millis(shape.silent_ms));
+            shape.be_silent();
         }
         if depth < shape.depth {
             let children = 1 + hash(state) % 4;
             self.open.extend((0..children).map(|k| (hash(state.wrapping_add(k)), depth + 1)));
         }
-        Some(state)
     }
 
     /// Returns the number of states and the largest hash, by a sequential loop.
@@ -157,7 +200,8 @@ impl Tree {
     fn count(mut self, depth: u32) -> (u64, u64) {
         let shape = Shape { depth, ..Shape::default() };
         let (mut count, mut largest) = (0, 0);
-        while let Some(state) = self.visit(&shape) {
+        while let Some((state, depth)) = self.open.pop() {
+            self.visit((state, depth), &shape);
             count += 1;
             largest = largest.max(state);
         }
@@ -225,17 +269,22 @@ impl Task for Tree {
         let shape = cx.shared();
         shape.ballast.check();
         self.join(cx);
+        let mut is_open = shape.is_gate_open();
         loop {
             if cx.migrate() {
                 return Outcome::Migrate;
             }
+            if !is_open {
+                thread::sleep(GATE_PAUSE);
+                is_open = shape.is_gate_open();
+            }
             let (mut visited, mut waits) = (0, false);
             while visited < STATES_BETWEEN
                 && !waits
-                && let Some(&(_, depth)) = self.open.last()
-                && let others = self.open.len() - 1
-                && let Some(state) = self.visit(shape)
+                && let Some((state, depth)) = self.next(is_open)
             {
+                let others = self.open.len();
+                self.visit((state, depth), shape);
                 visited += 1;
                 waits = shape.forks && depth % 4 == 3 && self.open.len() > others;
                 if waits {
@@ -250,7 +299,7 @@ impl Task for Tree {
             if waits {
                 return Outcome::Wait;
             }
-            if visited < STATES_BETWEEN {
+            if self.open.is_empty() {
                 return Outcome::Complete;
             }
             cx.potential_split(self);
@@ -270,7 +319,8 @@ pub struct Arguments {
     /// The number of extra hashes computed at each state, to consume time.
     #[arg(long, default_value_t = 0)]
     spin: u32,
-    /// How long the first state below the root blocks without checking whether to stop, in milliseconds.
+    /// The time for which the first state below the root blocks without checking for requests, in milliseconds. If there
+    /// is a gate, it ends when that is open.
     #[arg(long, default_value_t = 0)]
     silent_ms: u64,
     /// Tasks spawn the children of some states and wait for them.
@@ -285,6 +335,9 @@ pub struct Arguments {
     /// Each node has a companion.
     #[arg(long)]
     companion: bool,
+    /// A file with a number: while it is 0, a state waits.
+    #[arg(long, value_name = "FILE")]
+    gate: Option<Gate>,
     /// The nodes get so many MiB of data.
     #[arg(long, value_name = "MIB", default_value_t = 0)]
     ballast: usize,
@@ -309,10 +362,13 @@ impl Program for TreeProgram {
     }
 
     fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
-        let Arguments { depth, spin, silent_ms, forks, deadly, aborts, companion, ballast } = arguments;
+        let Arguments { depth, spin, silent_ms, forks, deadly, aborts, companion, gate, ballast } = arguments;
+        if gate.is_some() && depth < GATE_DEPTH && silent_ms == 0 {
+            return Err(Failure::usage(format!("no state waits at a gate above level {GATE_DEPTH}")));
+        }
         let ballast = Ballast::new(ballast << 20);
         let deadly = deadly.map(|file| Deadly { depth: DEADLY_DEPTH, file, aborts });
-        let shape = Shape { depth, spin, silent_ms, forks, deadly, companion, ballast };
+        let shape = Shape { depth, spin, silent_ms, forks, deadly, companion, gate, ballast };
         let job = Job::new(Tree::root(), shape);
         Ok(Prepared::new("tree", job, |report| {
             let largest = report.var::<Largest>().map(|largest| *largest);

@@ -185,7 +185,7 @@ impl Measured {
             let own = cluster.nodes[first..first + nodes].iter();
             own.map(|node| processor_s(node.id())).sum::<Result<f64>>()
         };
-        let server = cluster.servers.process_id(0).context("ZooKeeper does not run")?;
+        let server = cluster.servers().process_id(0).context("ZooKeeper does not run")?;
         let (before, server_s, own_s) = (writes(cluster)?, processor_s(server)?, nodes_s()?);
         let job = ["submit", instance, "--any-build", "--cluster", name, "--wait", "--quiet", "--json"];
         let said = cluster.begin(self.program, &job)?.end_within(PATIENCE)?;
@@ -209,7 +209,7 @@ impl Measured {
 
 /// Returns the number of writes, including multis, that the server has executed so far.
 pub(super) fn writes(cluster: &Cluster) -> Result<f64> {
-    let figures = cluster.servers.figures(0)?;
+    let figures = cluster.servers().figures(0)?;
     Ok(figures.get("cnt_updatelatency").context("ZooKeeper does not count its writes")?.parse()?)
 }
 

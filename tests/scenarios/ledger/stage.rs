@@ -9,10 +9,9 @@ use std::{
 use serde_json::{Value, json};
 use taskwork_tests::{
     cluster::{Cluster, Running, SOON},
+    gate::Gate,
     tree::Tree,
 };
-use zk_server::Setup;
-
 /// How deep the tree is that is counted: more than a million states.
 pub(super) const DEPTH: u32 = 16;
 /// How long a job may take, most of all on a machine that has other things to do.
@@ -28,10 +27,10 @@ pub(super) struct Counted {
     pub(super) answer: (&'static str, u64),
 }
 
-/// A tree of some dozens of large tasks.
-pub(super) fn tree(spin: &'static str) -> Counted {
+/// A tree of some dozens of large tasks, which waits at the gate of the stage.
+pub(super) fn tree() -> Counted {
     let (states, _) = Tree::sequential(DEPTH);
-    Counted { program: "tree", submit: vec!["16", "--spin", spin], answer: ("states", states) }
+    Counted { program: "tree", submit: vec!["16"], answer: ("states", states) }
 }
 
 /// A published unbalanced tree, of which much more is stolen.
@@ -47,22 +46,27 @@ pub(super) struct Stage {
     pub(super) cluster: Cluster,
     pub(super) job: Running,
     pub(super) counted: Counted,
+    /// The gate of the job, if it is of the program `tree`.
+    pub(super) gate: Gate,
     /// The nodes that are there.
     pub(super) here: Vec<usize>,
 }
 
 impl Stage {
     /// Starts nodes of one worker each, and a job; returns when all are at work.
-    pub(super) fn new(title: impl Display, setup: &Setup, nodes: usize, counted: Counted) -> Self {
-        let mut cluster = Cluster::start(setup).unwrap();
+    pub(super) fn new(title: impl Display, mut cluster: Cluster, nodes: usize, counted: Counted) -> Self {
         cluster.start_nodes(counted.program, nodes, &NODE).unwrap();
-        let arguments = [&["submit", "--wait", "--json"], &counted.submit[..]].concat();
+        let gate = cluster.gate().unwrap();
+        let mut arguments = [&["submit", "--wait", "--json"], &counted.submit[..]].concat();
+        if counted.program == "tree" {
+            arguments.extend(["--gate", gate.path()]);
+        }
         let job = cluster.begin(counted.program, &arguments).unwrap();
         for node in 0..nodes {
             cluster.wait_for_log(node, "the node takes part").unwrap();
         }
         let (title, began) = (title.to_string(), Instant::now());
-        Self { title, began, cluster, job, counted, here: (0..nodes).collect() }
+        Self { title, began, cluster, job, counted, gate, here: (0..nodes).collect() }
     }
 
     /// Notes what was done, and when; the harness prints it when the scenario fails.
@@ -82,13 +86,6 @@ impl Stage {
                 self.fail(format!("not in time: {what}"));
             }
             thread::sleep(LOOK_EVERY);
-        }
-    }
-
-    /// What was done to the cluster was done while the job ran.
-    pub(super) fn is_at_work(&mut self) {
-        if self.job.has_ended().unwrap() {
-            self.fail("the job has ended before anything could go wrong");
         }
     }
 
@@ -118,7 +115,6 @@ impl Stage {
     pub(super) fn wait_until_half_done(&mut self) {
         let half = self.counted.answer.1 / 2;
         self.wait_until("half of the job", |stage| stage.job()["figures"]["worked"].as_u64() >= Some(half));
-        self.is_at_work();
     }
 
     /// Kills nodes, all at the same instant.
@@ -137,9 +133,18 @@ impl Stage {
         self.note(format!("{count} nodes started; there are {:?}", self.here));
     }
 
-    /// The end of the job: the exact count, in the first attempt; returns what `taskwork job` says, and the
-    /// cluster, whose nodes do the next job.
+    /// Lets a job of the program `tree` end.
+    pub(super) fn open_gate(&mut self) {
+        if self.counted.program == "tree" && self.job.has_ended().unwrap() {
+            self.fail("the job has not waited at its gate");
+        }
+        self.gate.open().unwrap();
+    }
+
+    /// Opens the gate, and waits for the end of the job: the exact count, in the first attempt. Returns the output of
+    /// `taskwork job`, and the cluster; its nodes do the next job.
     pub(super) fn ends_exactly(mut self) -> (Value, Cluster) {
+        self.open_gate();
         let deadline = Instant::now() + PATIENCE;
         while !self.job.has_ended().unwrap() {
             if Instant::now() > deadline {
