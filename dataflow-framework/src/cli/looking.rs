@@ -73,7 +73,7 @@ impl Looking {
         }
         if self.summary {
             // A closed standard error is no reason to lose the result.
-            let _ = io::stderr().write_all(summary.table().to_string().as_bytes());
+            let _ = io::stderr().write_all(summary.table().as_bytes());
         }
         Ok(())
     }
