@@ -211,8 +211,12 @@ impl Reading {
         was_listed
     }
 
-    /// Returns whether the lines may be half of a file that lists each edge in both directions.
+    /// Returns whether the lines may be half of a file that lists each edge in both directions. If no edge is listed
+    /// twice, they are not taken for that.
     fn may_be_half(&self) -> bool {
+        if self.lines == self.edges {
+            return false;
+        }
         let is_in_pairs = self.turned > 0 && 2 * self.turned + 1 >= self.lines;
         is_in_pairs
             || (!self.is_repeated && self.is_grouped && self.lines < 2 * self.edges && self.begins_lists())
