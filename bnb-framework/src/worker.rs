@@ -164,6 +164,20 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         (self.report_at, self.stock_is_due) = (0, true);
     }
 
+    /// Compares the solution that has pruned the root with the bound of the root. With a solution known, a problem need
+    /// not sharpen its bound, so at a contradiction the bound is computed without.
+    #[cold]
+    fn compare_start(&mut self, problem: &P, root: &P::State) {
+        let Some(best) = self.best else { return };
+        let seems_wrong = problem.quick_bound(&mut root.clone(), Some(best));
+        if seems_wrong.is_some_and(|bound| contradicts::<P>(best, bound))
+            && let Some(bound) = problem.bound(&mut problem.root(), None)
+            && contradicts::<P>(best, bound)
+        {
+            self.mistake = Some(not_a_bound_of_all::<P>(best, bound, "the root"));
+        }
+    }
+
     /// Takes in the bound of a state that the search begins with.
     fn begin_at(&mut self, bound: P::Cost) {
         self.above = Some(bound);
@@ -529,6 +543,9 @@ impl<P: Problem, const KIND: u8> Assessor<P> for Worker<'_, '_, P, KIND> {
             Evaluation::Leaf(_) => {}
             Evaluation::Pruned => {
                 self.pruned += 1;
+                if self.is_at_top {
+                    self.compare_start(problem, state);
+                }
                 if P::WORST_LAST {
                     return Assessed::NothingNorAfter;
                 }

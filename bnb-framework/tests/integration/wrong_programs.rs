@@ -5,7 +5,7 @@
 use std::{collections::VecDeque, ops::Range};
 
 use bnb_framework::{
-    Best, Children, Collect, Goal, NotNan, OrderedFloat, Problem, Replicable, Solver, Strategy, Tree, check,
+    Children, Collect, Goal, NotNan, OrderedFloat, Problem, Replicable, Solver, Strategy, Tree, check,
     sequential,
 };
 use serde::{Deserialize, Serialize};
@@ -194,11 +194,15 @@ fn inadmissible_bound_fails_every_kind_of_search() {
 
 #[test]
 fn start_better_than_the_bound_of_the_root_fails_the_search() {
-    let start = Best::new(OrderedFloat(90.0), vec![true; 4]);
     let solver = Solver::new(Knapsack::new(Wrong::Nothing)).workers(1);
-    // It prunes the root, whose bound is then not a bound on anything that is sought.
-    let solved = solver.start(start.cost, start.solution).run().unwrap();
-    assert_eq!(solved.best.map(|best| best.cost), Some(OrderedFloat(90.0)));
+    let solved = solver.start(OrderedFloat(90.0), vec![true; 4]).run();
+    let message = solved.map(|solved| solved.best).unwrap_err().to_string();
+    assert_says(
+        &message,
+        &[
+            "a solution of cost 90.0 was found, but the bound of the root is 28.0: bound() is not a bound, or the cost",
+        ],
+    );
 }
 
 #[test]
@@ -223,7 +227,10 @@ fn cost_that_is_not_a_number_fails_the_search_and_the_check() {
 
 #[test]
 fn wrong_cost_of_is_found_by_the_check() {
-    assert_says(&checked(Wrong::CostOf), &["leaf() is OrderedFloat(", "but cost_of() is OrderedFloat("]);
+    assert_says(
+        &checked(Wrong::CostOf),
+        &["leaf() is 17.0, but cost_of() is 18.0, of [true, true, false, false]"],
+    );
 }
 
 #[test]
