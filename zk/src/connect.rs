@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use rustls::pki_types::ServerName;
+use rustls_pki_types::ServerName;
 use thiserror::Error as ThisError;
 use tokio::time;
-use zookeeper_client::{self as zookeeper, Client, Connector, SessionInfo, TlsOptions};
+use zookeeper_client::{self as zookeeper, Client, Connector, SessionInfo};
 
 use crate::{
     client::ServerStore,
@@ -91,6 +91,9 @@ pub enum ConnectError {
         /// What is wrong.
         reason: String,
     },
+    /// TLS was requested from a program that is built without the feature `tls`.
+    #[error("this program was built without TLS to ZooKeeper: build it with --features tls")]
+    NoTls,
 }
 
 /// Why no credentials could be read from a file.
@@ -175,11 +178,11 @@ impl Connect {
         if let Some(session) = session {
             connector = connector.with_session(session);
         }
+        #[cfg(feature = "tls")]
         if self.tls.is_some() {
-            connector.secure_connect(&self.hosts).await
-        } else {
-            connector.connect(&self.hosts).await
+            return connector.secure_connect(&self.hosts).await;
         }
+        connector.connect(&self.hosts).await
     }
 
     fn connector(&self) -> Result<Connector, ConnectError> {
@@ -188,10 +191,10 @@ impl Connect {
         if let Some(Credentials(secret)) = &self.credentials {
             connector = connector.with_auth("digest", secret.as_bytes());
         }
-        Ok(match &self.tls {
-            None => connector,
-            Some(tls) => connector.with_tls(tls.options()?),
-        })
+        match &self.tls {
+            None => Ok(connector),
+            Some(tls) => tls.apply(connector),
+        }
     }
 
     /// Checks that the text names servers. Every host must be a valid TLS server name, which the client takes
@@ -315,17 +318,27 @@ impl Credentials {
     }
 }
 
+#[cfg(feature = "tls")]
 impl Tls {
-    fn options(&self) -> Result<TlsOptions, ConnectError> {
+    fn apply(&self, connector: Connector) -> Result<Connector, ConnectError> {
         // With more than one provider in a program, rustls chooses none by itself. One that was installed
         // earlier stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let failed = |error: zookeeper_client::Error| ConnectError::Tls { reason: error.to_string() };
-        let options = TlsOptions::new().with_pem_ca(&self.ca).map_err(failed)?;
-        match &self.identity {
-            None => Ok(options),
-            Some((certificate, key)) => options.with_pem_identity(certificate, key).map_err(failed),
-        }
+        let failed = |error: zookeeper::Error| ConnectError::Tls { reason: error.to_string() };
+        let options = zookeeper::TlsOptions::new().with_pem_ca(&self.ca).map_err(failed)?;
+        let options = match &self.identity {
+            None => options,
+            Some((certificate, key)) => options.with_pem_identity(certificate, key).map_err(failed)?,
+        };
+        Ok(connector.with_tls(options))
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+impl Tls {
+    #[expect(clippy::unused_self, reason = "with the feature `tls`, the settings are applied")]
+    fn apply(&self, _: Connector) -> Result<Connector, ConnectError> {
+        Err(ConnectError::NoTls)
     }
 }
 
@@ -428,6 +441,15 @@ mod tests {
             let tls = Some(Tls { ca: String::new(), identity: None });
             assert!(!Connect { tls, ..connect(hosts) }.exposes_credentials(), "they are encrypted");
         }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[tokio::test]
+    async fn tls_without_the_feature_is_refused_with_the_remedy() {
+        let tls = Some(Tls { ca: String::new(), identity: None });
+        let refused = Connect { tls, ..Connect::new("127.0.0.1:1") }.open().await.unwrap_err();
+        assert_eq!(refused, ConnectError::NoTls);
+        assert!(refused.to_string().contains("--features tls"), "{refused}");
     }
 
     #[cfg(unix)]

@@ -139,7 +139,9 @@ impl From<ConnectError> for ClientError {
     fn from(error: ConnectError) -> Self {
         let reason = error.to_string();
         match error {
-            ConnectError::Hosts { .. } | ConnectError::Tls { .. } => Self::Invalid { reason },
+            ConnectError::Hosts { .. } | ConnectError::Tls { .. } | ConnectError::NoTls => {
+                Self::Invalid { reason }
+            }
             _ => Self::Unreachable { reason },
         }
     }

@@ -14,6 +14,9 @@ use crate::workspace;
 /// The packages whose programs are released.
 const RELEASED: [&str; 4] = ["bnb-problems", "dataflow-examples", "taskwork-cli", "tsp-example"];
 
+/// The features of these packages that are released: everything.
+const FEATURES: &str = "tls";
+
 /// The program among them that stands in for another one in tests.
 const NOT_RELEASED: &str = "hmmpfam-stub";
 
@@ -85,7 +88,8 @@ impl Project {
     /// Returns the arguments of `cargo build` for everything that is released.
     pub(crate) fn selection(&self) -> Vec<&str> {
         let packages = RELEASED.iter().flat_map(|package| ["--package", package]);
-        packages.chain(self.programs.iter().flat_map(|program| ["--bin", program])).collect()
+        let programs = self.programs.iter().flat_map(|program| ["--bin", program]);
+        packages.chain(["--features", FEATURES]).chain(programs).collect()
     }
 }
 
@@ -153,7 +157,14 @@ pub(crate) mod tests {
     fn programs_of_the_project_are_released_and_no_others() {
         let project = Project::parse(&small()).unwrap();
         assert_eq!(project.programs, ["tsp"]);
-        assert!(project.selection().ends_with(&["--package", "tsp-example", "--bin", "tsp"]));
+        assert!(project.selection().ends_with(&[
+            "--package",
+            "tsp-example",
+            "--features",
+            FEATURES,
+            "--bin",
+            "tsp"
+        ]));
         assert_eq!(project.packages["path+file:///p#tsp-example"].needs, ["registry#bytes@1.0.0"]);
         assert_eq!(project.packages["registry#bytes@1.0.0"].folder, Path::new("/r/bytes-1.0.0"));
     }
