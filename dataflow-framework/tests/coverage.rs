@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The folders whose tests may be named.
-const FOLDERS: [&str; 9] = [
+const FOLDERS: [&str; 10] = [
     "dataflow-examples",
     "dataflow-framework",
     "dataflow-macros",
@@ -15,6 +15,7 @@ const FOLDERS: [&str; 9] = [
     "taskwork/src",
     "taskwork/tests",
     "taskwork-cli/src",
+    "taskwork-operator/src",
     "tests",
     "zk/src",
 ];

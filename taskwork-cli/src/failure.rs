@@ -51,12 +51,13 @@ impl Failure {
     }
 
     /// Creates the failure of a command ended by Ctrl-C: exit code 130, as for a process ended by SIGINT.
-    pub(crate) fn interrupted() -> Self {
+    pub fn interrupted() -> Self {
         Self { code: Code::Interrupted, error: "interrupted".into(), is_premature: true }
     }
 
     /// Adds a hint on how to proceed, if the command has ended before the event that it waited for.
-    pub(crate) fn hint(self, hint: &str) -> Self {
+    #[must_use]
+    pub fn hint(self, hint: &str) -> Self {
         if self.is_premature { Self { error: format!("{self}. {hint}").into(), ..self } } else { self }
     }
 
@@ -126,7 +127,7 @@ impl fmt::Debug for Failure {
 }
 
 /// Writes a line to standard error, without what would control a terminal. What nobody reads any more (`… 2>&1 | head`) is no reason to end.
-pub(crate) fn tell(text: fmt::Arguments<'_>) {
+pub fn tell(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", printable::lines(&text.to_string()));
 }
 

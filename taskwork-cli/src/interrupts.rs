@@ -15,8 +15,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::{Failure, failure::tell};
 
 /// The messages on standard error while a command runs.
-#[derive(Clone, Default)]
-pub(crate) struct Notes {
+#[derive(Debug, Clone, Default)]
+pub struct Notes {
     /// The progress bar that is drawn meanwhile.
     bar: Arc<OnceLock<ProgressBar>>,
 }
@@ -118,7 +118,10 @@ fn is_ignored(status: &str, signal: i32) -> bool {
 }
 
 /// Awaits a future until Ctrl-C arrives, so that the session can be closed in either case.
-pub(crate) async fn interruptible<T>(doing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+///
+/// # Errors
+/// That of the future, or [`Failure::interrupted`].
+pub async fn interruptible<T>(doing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let mut interrupts = Interrupts::listen()?;
     tokio::select! {
         done = doing => done,

@@ -72,7 +72,7 @@
 //! The exit code is 0 for success, 1 if the job has failed or was stopped, 2 for wrong usage or input, 3 if the cluster
 //! could not be reached, and 4 if a node was to leave, and its time was up before it had handed on everything.
 
-mod printable;
+pub mod printable;
 mod failure;
 mod program;
 mod prepared;
@@ -90,11 +90,11 @@ mod solve;
 mod notice;
 mod node;
 mod submit;
-#[cfg(feature = "web")]
+#[cfg(feature = "health")]
 mod health;
-#[cfg(feature = "web")]
-mod web;
-pub mod operator;
+#[cfg(feature = "health")]
+pub mod web;
+pub mod command;
 
 pub use self::{
     course::{Calls, Quality, Telling},

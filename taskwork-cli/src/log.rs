@@ -14,7 +14,7 @@ use tracing_subscriber::{
 /// The options of the log.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
-pub(crate) struct LogArguments {
+pub struct LogArguments {
     /// What to log to standard error: error, warn, info, debug or trace, for all or for some modules
     /// (`warn,taskwork=debug`). By default what matters to a user.
     #[arg(long, value_name = "FILTER", env = "TASKWORK_LOG", value_parser = filter)]
@@ -34,14 +34,17 @@ enum Format {
 
 /// The default level of a command's log.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Level {
+pub enum Level {
+    /// Errors and warnings.
     Warn,
+    /// Also the course of events.
     Info,
 }
 
 impl LogArguments {
     /// Starts logging.
-    pub(crate) fn start(&self, level: Level) {
+    #[expect(clippy::missing_panics_doc, reason = "directives that are written here can be parsed")]
+    pub fn start(&self, level: Level) {
         let level = match level {
             Level::Warn => LevelFilter::WARN,
             Level::Info => LevelFilter::INFO,

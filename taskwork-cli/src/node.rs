@@ -48,7 +48,6 @@ pub(crate) struct Arguments {
     drain_deadline: Duration,
     /// Serve /livez, /readyz and the metrics of this node over HTTP on an address that only this machine can reach,
     /// for example 127.0.0.1:8788.
-    #[cfg(feature = "web")]
     #[arg(long, value_name = "ADDR")]
     health: Option<SocketAddr>,
     /// Where the node learns that its machine will be taken away: aws, gcp or azure (their metadata services), slurm
@@ -139,11 +138,7 @@ async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<ExitCode, Fai
     if let Some(lifetime) = arguments.max_lifetime {
         notices.end_after(lifetime, lead);
     }
-    #[cfg(feature = "web")]
-    let address = arguments.health;
-    #[cfg(not(feature = "web"))]
-    let address = None;
-    let listener = address.map(health::listen).transpose()?;
+    let listener = arguments.health.map(health::listen).transpose()?;
     let mut node = node.serve()?;
     let mut health = pin!(health::serve(listener, &node));
     let mut idle = pin!(or_never(arguments.idle_exit.map(|time| node.idle_for(time))));
@@ -176,7 +171,7 @@ async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<ExitCode, Fai
 }
 
 /// What tells others how the node is.
-#[cfg(feature = "web")]
+#[cfg(feature = "health")]
 mod health {
     use std::{convert::Infallible, net::SocketAddr};
 
@@ -213,7 +208,7 @@ mod health {
 }
 
 /// Programs that are built without it tell nobody.
-#[cfg(not(feature = "web"))]
+#[cfg(not(feature = "health"))]
 mod health {
     use std::{convert::Infallible, net::SocketAddr};
 
@@ -222,7 +217,7 @@ mod health {
     use crate::Failure;
 
     pub(super) fn listen(_: SocketAddr) -> Result<Infallible, Failure> {
-        Err(Failure::usage("this program was built without --health"))
+        Err(Failure::usage("this program was built without --health: build it with --features health"))
     }
 
     pub(super) fn serve(_: Option<Infallible>, _: &Node) -> impl Future<Output = Infallible> + use<> {

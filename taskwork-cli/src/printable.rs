@@ -4,10 +4,10 @@
 //! of these is passed on.
 
 /// What stands for a character that is not shown.
-pub(crate) const REPLACEMENT: char = '?';
+pub const REPLACEMENT: char = '?';
 
 /// Returns what is shown of a character; `None` if it only changes how another one looks.
-pub(crate) fn character(c: char) -> Option<char> {
+pub fn character(c: char) -> Option<char> {
     match c {
         ' '..='~' => Some(c),
         // Variation selectors: terminals do not agree on the width of what they change.
@@ -27,12 +27,12 @@ fn shows_itself(c: char) -> bool {
 }
 
 /// Returns a text in one line.
-pub(crate) fn line(text: &str) -> String {
+pub fn line(text: &str) -> String {
     text.chars().filter_map(character).collect()
 }
 
 /// Returns a text that may have several lines.
-pub(crate) fn lines(text: &str) -> String {
+pub fn lines(text: &str) -> String {
     text.chars().filter_map(|c| if c == '\n' { Some(c) } else { character(c) }).collect()
 }
 

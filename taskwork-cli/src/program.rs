@@ -11,12 +11,14 @@ use clap::{
 };
 use taskwork::Kinds;
 
-#[cfg(feature = "web")]
+#[cfg(feature = "health")]
 use crate::health;
+#[cfg(feature = "man")]
+use crate::manual::Man;
 use crate::{
     Failure, Prepared,
     failure::{lost_output, note_lost, print, tell},
-    manual::{Completions, Man},
+    manual::Completions,
     node, solve, submit, version,
 };
 
@@ -119,11 +121,12 @@ enum Commands<A: Args, M: Subcommand> {
     /// Submit it to a cluster.
     Submit(submit::Arguments<A>),
     /// Ask a node of this machine how it is, for whoever watches over its process: exit code 0 if it is well.
-    #[cfg(feature = "web")]
+    #[cfg(feature = "health")]
     Health(health::Arguments),
     /// Print what lets a shell complete this command: bash, elvish, fish, powershell or zsh.
     Completions(Completions),
     /// Write the man pages of this command.
+    #[cfg(feature = "man")]
     Man(Man),
     #[command(flatten)]
     More(M),
@@ -142,7 +145,7 @@ fn command<P: Program>() -> Command {
 }
 
 /// Ends a command whose line was not parsed: it was wrong, or asked for help or for the version.
-pub(crate) fn not_parsed(error: &clap::Error, name: &str, version: &str) -> ExitCode {
+pub fn not_parsed(error: &clap::Error, name: &str, version: &str) -> ExitCode {
     if error.kind() == ErrorKind::DisplayVersion {
         print(&version::text(name, version));
         return ended(Ok(ExitCode::SUCCESS));
@@ -180,9 +183,10 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
         Commands::Submit(submit::Arguments { program, options }) => {
             submit::run(options, P::NAME, P::VERSION, || P::prepare(program))
         }
-        #[cfg(feature = "web")]
+        #[cfg(feature = "health")]
         Commands::Health(arguments) => health::run(&arguments),
         Commands::Completions(completions) => Ok(completions.run(command)),
+        #[cfg(feature = "man")]
         Commands::Man(man) => man.run(command),
         Commands::More(command) => P::more(command),
     };
@@ -190,7 +194,7 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
 }
 
 /// Prints the error, if there is one, and returns the exit code. A command whose answer could not be written has failed.
-pub(crate) fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
+pub fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
     let outcome = outcome.and_then(|code| lost_output().map_or(Ok(code), Err));
     outcome.unwrap_or_else(|failure| {
         tell(format_args!("error: {failure}"));

@@ -250,7 +250,7 @@ async fn hand_over(job: &dyn Waits, target: &Target) -> Result<(), Failure> {
 }
 
 /// Returns a hint for users who no longer wait for the job.
-pub(crate) fn goes_on(job: &JobId) -> String {
+pub fn goes_on(job: &JobId) -> String {
     format!("Job {job} may go on without it: taskwork wait {job} gives its result")
 }
 

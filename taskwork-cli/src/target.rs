@@ -16,7 +16,7 @@ use crate::{Failure, interrupts::Notes};
 /// The options that identify a cluster.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
-pub(crate) struct ClusterArguments {
+pub struct ClusterArguments {
     /// The ZooKeeper servers, which must be given: host:port,host:port/chroot.
     // Not required while the line is parsed: what shows a record has no servers.
     #[arg(long, value_name = "HOSTS", env = "TASKWORK_ZK")]
@@ -57,7 +57,10 @@ pub(crate) struct ClusterArguments {
 }
 
 /// Parses a job's id, or its number.
-pub(crate) fn job_id(text: &str) -> Result<JobId, String> {
+///
+/// # Errors
+/// If it is neither.
+pub fn job_id(text: &str) -> Result<JobId, String> {
     let id = text.parse::<u32>().map_or_else(|_| text.to_owned(), |number| format!("j-{number:010}"));
     id.parse().map_err(|_| "expected an id such as j-0000000003, or 3".to_owned())
 }
@@ -74,7 +77,7 @@ pub(crate) fn merged(option: &str, given: &[Labels]) -> Result<Labels, Failure> 
 /// How long a command keeps trying.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// Maximum time to retry when ZooKeeper is away, in seconds. [default: 30; unlimited while waiting for a
     /// job]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -86,19 +89,22 @@ const GIVE_UP: Duration = Duration::from_secs(30);
 
 impl Patience {
     /// Returns the patience of a command that waits for nothing else.
-    pub(crate) fn of_a_step(&self) -> Duration {
+    pub fn of_a_step(&self) -> Duration {
         self.zk_give_up.unwrap_or(GIVE_UP)
     }
 
     /// Returns the patience of a command that waits for a job; `None` means unlimited.
-    pub(crate) fn of_waiting(&self) -> Option<Duration> {
+    pub fn of_waiting(&self) -> Option<Duration> {
         self.zk_give_up
     }
 }
 
 impl ClusterArguments {
     /// Returns the connection settings.
-    pub(crate) fn connect(&self) -> Result<Connect, Failure> {
+    ///
+    /// # Errors
+    /// If no servers are given, a file cannot be read, or credentials would be sent in the clear.
+    pub fn connect(&self) -> Result<Connect, Failure> {
         let Some(servers) = &self.zk else {
             return Err(Failure::usage("give the servers: --zk HOSTS, or set TASKWORK_ZK"));
         };
@@ -129,12 +135,15 @@ impl ClusterArguments {
     }
 
     /// Returns the cluster's name.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.cluster
     }
 
     /// Returns a client builder whose outages are printed.
-    pub(crate) fn client(&self, notes: &Notes) -> Result<ClientBuilder, Failure> {
+    ///
+    /// # Errors
+    /// See [`connect`](Self::connect).
+    pub fn client(&self, notes: &Notes) -> Result<ClientBuilder, Failure> {
         let notes = notes.clone();
         let builder = Client::builder_of(self.connect()?).cluster(&self.cluster);
         // Whether credentials may be sent in the clear was checked just now.
@@ -155,7 +164,10 @@ fn read(file: &Path) -> Result<String, Failure> {
 }
 
 /// Parses a time between a millisecond and a day.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// If it is not one.
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     if (0.001..=86_400.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
@@ -168,7 +180,10 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// Parses a time of up to a year, in seconds or with units.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// If it is not one.
+pub fn time(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time of up to a year, such as 90s, 10m or 1h 30m".to_owned();
     let time = match text.parse::<u32>() {
         Ok(seconds) => Duration::from_secs(seconds.into()),
@@ -178,7 +193,10 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// Creates the runtime for a command's connections.
-pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+///
+/// # Errors
+/// If the system refuses it.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

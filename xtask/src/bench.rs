@@ -47,7 +47,7 @@ pub(crate) struct Bench {
 
 /// How the programs are built that are measured.
 const PROGRAMS: &str =
-    "build --release -p taskwork-cli -p tsp-example -p bnb-problems -p taskwork-benches --bins";
+    "build --release -p taskwork-operator -p tsp-example -p bnb-problems -p taskwork-benches --bins";
 
 /// The most repetitions of `elastic` and `deadline`, each of which takes five minutes.
 const ELASTIC_ROUNDS_MAX: usize = 3;
@@ -116,7 +116,7 @@ impl Bench {
         let folder = self.out.as_deref().unwrap_or("docs/figures");
         let run = "run --release --quiet -p taskwork-benches --bin deadline --";
         vec![
-            Step::cargo("programs", "build --release -p taskwork-cli -p taskwork-benches --bins"),
+            Step::cargo("programs", "build --release -p taskwork-operator -p taskwork-benches --bins"),
             Step::cargo("deadline", &format!("{run} {measure} --out {folder}")),
         ]
     }
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn deadlines_are_measured_with_the_command_that_was_built() {
         let steps = bench(&["deadline"], &[]).steps();
-        assert!(steps[0].line().contains("-p taskwork-cli"), "{:?}", steps[0]);
+        assert!(steps[0].line().contains("-p taskwork-operator"), "{:?}", steps[0]);
         assert!(
             steps[1].line().ends_with("--bin deadline -- --rounds 3 --out docs/figures"),
             "{:?}",

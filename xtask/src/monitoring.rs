@@ -1,7 +1,7 @@
 //! Checks what `deploy/` has for Prometheus and Grafana, by Prometheus itself: its configuration, the alerts with their
 //! tests, and the queries of the dashboard.
 //!
-//! Whether the metrics that they name exist is a test of `taskwork-cli`.
+//! Whether the metrics that they name exist is a test of `taskwork-operator`.
 
 use std::{fs, process::Command};
 

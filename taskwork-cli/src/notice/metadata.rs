@@ -69,7 +69,7 @@ impl Service {
         Self { host, timeout: TIMEOUT }
     }
 
-    #[cfg(any(test, feature = "web"))]
+    #[cfg(any(test, feature = "health"))]
     pub(crate) fn with_timeout(host: String, timeout: Duration) -> Self {
         Self { host, timeout }
     }

@@ -9,26 +9,32 @@
 //! Whatever a source answers, or does not, the node works on: without a notice, a signal still lets it leave, and
 //! without one of those it is lost, which costs about a second of its work.
 
+#[cfg_attr(
+    not(feature = "cloud"),
+    allow(dead_code, reason = "answers of clouds are read for the fuzzer alone")
+)]
 mod answer;
+#[cfg(feature = "cloud")]
 mod cloud;
 mod file;
+#[cfg(feature = "http")]
+#[cfg_attr(not(feature = "cloud"), allow(dead_code, reason = "a node is asked less than a cloud"))]
 pub(crate) mod metadata;
+#[cfg_attr(not(feature = "cloud"), allow(dead_code, reason = "only clouds have clocks of their own"))]
 mod policy;
 mod source;
-#[cfg(test)]
+#[cfg(all(test, feature = "cloud"))]
 mod fake;
-#[cfg(test)]
+#[cfg(all(test, feature = "cloud"))]
 mod tests;
 
 use std::{path::PathBuf, time::Duration};
 
 use tokio::{task::JoinSet, time::Instant};
 
-use self::{
-    cloud::Cloud,
-    metadata::Service,
-    policy::{Clock, Ends},
-};
+use self::policy::{Clock, Ends};
+#[cfg(feature = "cloud")]
+use self::{cloud::Cloud, metadata::Service};
 pub(crate) use self::{
     policy::{deadline, lead},
     source::{Source, source},
@@ -60,9 +66,18 @@ impl Notices {
         for source in sources {
             match source {
                 Source::None => {}
+                #[cfg(feature = "cloud")]
                 Source::Aws => notices.cloud(Cloud::aws())?,
+                #[cfg(feature = "cloud")]
                 Source::Gcp => notices.cloud(Cloud::gcp())?,
+                #[cfg(feature = "cloud")]
                 Source::Azure => notices.cloud(Cloud::azure())?,
+                #[cfg(not(feature = "cloud"))]
+                Source::Aws | Source::Gcp | Source::Azure => {
+                    return Err(Failure::usage(
+                        "--notice: this program was built without requests to clouds: build it with --features cloud",
+                    ));
+                }
                 Source::File(path) => notices.file(path.clone()),
                 Source::Slurm => notices.slurm(lead)?,
             }
@@ -76,6 +91,7 @@ impl Notices {
         self.planned(why, lifetime, lead);
     }
 
+    #[cfg(feature = "cloud")]
     fn cloud(&mut self, cloud: Cloud) -> Result<(), Failure> {
         let service = Service::of(cloud.host().map_err(Failure::usage)?);
         self.watching.spawn(cloud.watch(service));

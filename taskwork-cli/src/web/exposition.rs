@@ -17,14 +17,14 @@ use prometheus_client::{
 };
 use taskwork::Histogram;
 
-use super::families::{Family, Kind, Value};
+use super::family::{Family, Kind, Value};
 
 /// What all names begin with.
-pub(super) const PREFIX: &str = "taskwork";
+pub const PREFIX: &str = "taskwork";
 
 /// A format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub enum Format {
     /// Version 1.0.0 of `OpenMetrics`.
     OpenMetrics,
     /// Version 0.0.4 of the text format of Prometheus.
@@ -33,7 +33,7 @@ pub(super) enum Format {
 
 impl Format {
     /// Returns the format that the values of `Accept` prefer.
-    pub(super) fn wanted<'a>(accept: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn wanted<'a>(accept: impl IntoIterator<Item = &'a str>) -> Self {
         let ranges = accept.into_iter().flat_map(|ranges| ranges.split(','));
         let mut wanted = (0.0, Self::Prometheus);
         for (weight, format) in ranges.filter_map(Self::of_range) {
@@ -67,7 +67,7 @@ impl Format {
     }
 
     /// Returns its media type.
-    pub(super) fn content_type(self) -> &'static str {
+    pub fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -130,7 +130,7 @@ fn classes(times: &Histogram) -> (f64, Vec<(f64, u64)>) {
 }
 
 /// Returns the metrics as text.
-pub(super) fn text(families: Vec<Family>, format: Format) -> String {
+pub fn text(families: Vec<Family>, format: Format) -> String {
     let is_counter = |family: &&Family| family.kind == Kind::Counter;
     let counters: BTreeSet<String> =
         families.iter().filter(is_counter).map(|family| format!("{PREFIX}_{}", family.name)).collect();

@@ -12,10 +12,10 @@ use axum::{
 };
 
 /// Where a browser sends a token. Only this and actions are not read.
-pub(super) const SIGN_IN: &str = "/sign-in";
+pub const SIGN_IN: &str = "/sign-in";
 
 /// Below this, actions are taken. Each looks at what it is sent, and by whom.
-pub(super) const ACTIONS: &str = "/api/operator";
+pub const ACTIONS: &str = "/api/operator";
 
 /// What a page may load and do: only what is served here. The pages have no script and no style of their own.
 const POLICY: &str =
@@ -24,26 +24,25 @@ const POLICY: &str =
 /// The names by which requests may come. Others are refused: a page of somebody else, whose name leads to this machine
 /// for a moment, could read everything otherwise ("DNS rebinding").
 #[derive(Debug, Clone)]
-pub(super) struct Names {
+pub struct Names {
     listens: Option<IpAddr>,
     others: Vec<String>,
 }
 
 impl Names {
     /// Returns those of a server that only this machine reaches.
-    pub(super) fn of_this_machine() -> Self {
+    pub fn of_this_machine() -> Self {
         Self { listens: None, others: Vec::new() }
     }
 
     /// Returns those of a server that listens on an address, and may be called by other names.
-    #[cfg(feature = "dashboard")]
-    pub(super) fn of(listens: IpAddr, others: &[String]) -> Self {
+    pub fn of(listens: IpAddr, others: &[String]) -> Self {
         let others = others.iter().map(|name| name.to_ascii_lowercase()).collect();
         Self { listens: Some(listens), others }
     }
 
     /// Returns whether a host with its port, or without, is one of them.
-    pub(super) fn contain(&self, host: &str) -> bool {
+    pub fn contain(&self, host: &str) -> bool {
         let name = name_of(host);
         match name.parse::<IpAddr>() {
             // Who has typed an address was not led astray by a name.
@@ -57,8 +56,7 @@ impl Names {
     }
 
     /// Returns whether a host with its port, or without, is one of those that were given as others.
-    #[cfg(feature = "dashboard")]
-    pub(super) fn were_given(&self, host: &str) -> bool {
+    pub fn were_given(&self, host: &str) -> bool {
         let name = name_of(host);
         let name = name.parse::<IpAddr>().map_or(name, |address| address.to_string());
         self.others.contains(&name)
@@ -97,8 +95,7 @@ fn name_of(host: &str) -> String {
 ///
 /// # Errors
 /// If it could never be that of a request.
-#[cfg(feature = "dashboard")]
-pub(super) fn host_name(text: &str) -> Result<String, String> {
+pub fn host_name(text: &str) -> Result<String, String> {
     let address = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     if let Ok(address) = address.parse::<IpAddr>() {
         return Ok(address.to_string());
@@ -115,7 +112,7 @@ pub(super) fn host_name(text: &str) -> Result<String, String> {
 
 /// Why a request is refused.
 #[derive(Debug)]
-pub(super) struct Refusal(pub(super) StatusCode, pub(super) String);
+pub struct Refusal(pub StatusCode, pub String);
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
@@ -124,7 +121,7 @@ impl IntoResponse for Refusal {
 }
 
 /// Passes on requests that may be answered, and says to browsers what they may do with the answers.
-pub(super) async fn guard(State(names): State<Arc<Names>>, request: Request, next: Next) -> Response {
+pub async fn guard(State(names): State<Arc<Names>>, request: Request, next: Next) -> Response {
     let mut response = match check(&names, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
@@ -206,7 +203,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "dashboard")]
     fn names_and_addresses_that_are_given_count() {
         let given =
             ["Board.example.", "192.0.2.9", "[2001:DB8::1]", "2001:db8:0::2", "xn--bcher-kva.example"];

@@ -6,54 +6,18 @@
 //! | `/livez` | 200 as long as the process answers |
 //! | `/readyz` | 200 if what is shown is up to date, or the node is a member; otherwise 503 and why not |
 //!
-//! A dashboard serves more:
-//!
-//! | path | answer |
-//! |---|---|
-//! | `/` | the pages |
-//! | `/api/view`, `/api/job/ID` | what they show, as JSON |
-//! | `/api/job/ID/series.csv` | the job over time, as CSV |
-//! | `/events` | what changes, as server-sent events |
-//! | `/sign-in` | a form for the token, if there is one |
-//! | `/api/operator`, `/api/operator/…` | who may act, and actions, if there are any: see `actions` |
-//!
 //! ```text
-//! connection ─▶ server ─▶ guard ─▶ access ─▶ assets | api | events | metrics
-//!              TLS, sizes, times   names   token           ▲
-//!                                          board ──────────┘ ◀─ events of the cluster
+//! connection ─▶ server ─▶ guard ─▶ metrics, livez, readyz
+//!              TLS, sizes, times   names
 //! ```
+//!
+//! The operator's dashboard serves more, by the same server.
 
-#[cfg(feature = "dashboard")]
-mod access;
-#[cfg(feature = "dashboard")]
-mod actions;
-#[cfg(feature = "dashboard")]
-mod assets;
-#[cfg(feature = "dashboard")]
-mod board;
-#[cfg(feature = "dashboard")]
-mod compress;
-mod costs;
-#[cfg(feature = "dashboard")]
-mod dashboard;
-#[cfg(feature = "dashboard")]
-pub(crate) mod detail;
-#[cfg(feature = "dashboard")]
-mod events;
-mod exposition;
-mod families;
-mod guard;
-mod node;
-mod server;
-#[cfg(feature = "dashboard")]
-mod single;
-#[cfg(feature = "dashboard")]
-mod tls;
-#[cfg(feature = "dashboard")]
-mod topics;
-#[cfg(test)]
-#[cfg(feature = "dashboard")]
-mod tests;
+pub mod exposition;
+pub mod family;
+pub mod guard;
+pub mod node;
+pub mod server;
 
 use std::{convert::Infallible, fmt, net::SocketAddr, sync::Arc};
 
@@ -66,46 +30,38 @@ use axum::{
     routing::get,
 };
 use hyper_util::service::TowerToHyperService;
-use taskwork::{Health, view::Snapshot};
+use taskwork::Health;
 use tokio::net::TcpListener;
 
-#[cfg(feature = "dashboard")]
-pub(crate) use self::{
-    board::Board,
-    dashboard::{Offer, Site},
-    single::Single,
-};
-use self::{exposition::Format, guard::Names};
+use self::{exposition::Format, family::Family, guard::Names};
 use crate::Failure;
 
 /// What is served.
 #[derive(Clone)]
-pub(crate) struct Pages {
+pub struct Pages {
     metrics: Arc<dyn Fn(Format) -> String + Send + Sync>,
     ready: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
 impl Pages {
-    /// Returns the pages of a cluster.
-    #[cfg_attr(not(feature = "dashboard"), expect(dead_code, reason = "only the dashboard has a cluster"))]
-    pub(crate) fn of_cluster(
-        snapshot: impl Fn() -> Snapshot + Send + Sync + 'static,
+    /// Returns pages with these metrics. They are ready unless there is a reason why not.
+    pub fn new(
+        metrics: impl Fn() -> Vec<Family> + Send + Sync + 'static,
         ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        let metrics = move |format| exposition::text(families::of_cluster(&snapshot()), format);
+        let metrics = move |format| exposition::text(metrics(), format);
         Self { metrics: Arc::new(metrics), ready: Arc::new(ready) }
     }
 
     /// Returns the pages of a node.
-    pub(crate) fn of_node(health: impl Fn() -> Health + Send + Sync + 'static) -> Self {
+    pub fn of_node(health: impl Fn() -> Health + Send + Sync + 'static) -> Self {
         let health = Arc::new(health);
         let its = Arc::clone(&health);
-        let metrics = move |format| exposition::text(node::of_node(&its()), format);
-        let ready = move || health().ready().map_err(str::to_owned);
-        Self { metrics: Arc::new(metrics), ready: Arc::new(ready) }
+        Self::new(move || node::of_node(&its()), move || health().ready().map_err(str::to_owned))
     }
 
-    fn routes(self) -> Router {
+    /// Returns the routes of these pages.
+    pub fn routes(self) -> Router {
         Router::new()
             .route("/metrics", get(metrics))
             .route("/livez", get(|| async { "alive\n" }))
@@ -118,12 +74,12 @@ impl Pages {
 ///
 /// # Errors
 /// If other machines could reach the address, or it cannot be listened on.
-pub(crate) fn listen(option: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+pub fn listen(option: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
     server::listen_here(option, address)
 }
 
 /// Serves pages on this machine for ever.
-pub(crate) async fn serve(listener: TcpListener, pages: Pages) -> Infallible {
+pub async fn serve(listener: TcpListener, pages: Pages) -> Infallible {
     let names = Arc::new(Names::of_this_machine());
     let router = pages.routes().layer(middleware::from_fn_with_state(names, guard::guard));
     server::serve(listener, None, TowerToHyperService::new(router)).await

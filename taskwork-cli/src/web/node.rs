@@ -2,10 +2,10 @@
 
 use taskwork::{Figures, Health, JobId, client::NodeFigures};
 
-use super::families::{Family, HANDLING, JOB, Kind, Labels, Value};
+use super::family::{Family, HANDLING, JOB, Kind, Labels, Value};
 
 /// Returns the metrics of a node.
-pub(super) fn of_node(health: &Health) -> Vec<Family> {
+pub fn of_node(health: &Health) -> Vec<Family> {
     let mut families = Vec::new();
     let mut add = |kind, name, help, samples: Vec<(Labels, Value)>| {
         families.push(Family { name, help, kind, samples });

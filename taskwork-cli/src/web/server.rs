@@ -51,10 +51,11 @@ const BACKLOG: u32 = 256;
 
 /// When a connection ends whatever it does. Each request has that of its connection as an extension.
 #[derive(Debug, Clone)]
-pub(super) struct Deadline(Arc<watch::Sender<Option<Instant>>>);
+pub struct Deadline(Arc<watch::Sender<Option<Instant>>>);
 
 impl Deadline {
-    pub(super) fn new() -> Self {
+    /// Returns the time limit of any connection, from now on.
+    pub fn new() -> Self {
         Self(Arc::new(watch::Sender::new(Some(Instant::now() + CONNECTION_TIMEOUT))))
     }
 
@@ -77,15 +78,20 @@ impl Deadline {
     }
 }
 
-#[cfg(feature = "dashboard")]
+impl Default for Deadline {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Deadline {
     /// Lets the connection go on as long as both sides want.
-    pub(super) fn lift(&self) {
+    pub fn lift(&self) {
         self.0.send_replace(None);
     }
 
     /// Lets the connection go on as long as any other.
-    pub(super) fn restore(&self) {
+    pub fn restore(&self) {
         // One that was ended stays so.
         let set = |at: &mut Option<Instant>| {
             let is_lifted = at.is_none();
@@ -96,23 +102,20 @@ impl Deadline {
     }
 
     /// Ends the connection.
-    pub(super) fn end(&self) {
+    pub fn end(&self) {
         self.0.send_replace(Some(Instant::now()));
     }
 }
 
 /// The address of whoever has connected. Each request has it as an extension.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(
-    #[cfg_attr(not(feature = "dashboard"), expect(dead_code, reason = "only actions are noted"))]
-    pub(super)  IpAddr,
-);
+pub struct Peer(pub IpAddr);
 
 /// Listens on an address of this machine alone.
 ///
 /// # Errors
 /// If other machines could reach it, or it cannot be listened on.
-pub(super) fn listen_here(option: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+pub fn listen_here(option: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
     if !address.ip().is_loopback() {
         return Err(Failure::usage(format!(
             "{option} {address} could be reached by other machines, which need neither a password nor TLS to read it. \
@@ -128,7 +131,7 @@ pub(super) fn listen_here(option: &str, address: SocketAddr) -> Result<TcpListen
 ///
 /// # Errors
 /// If it cannot be listened on.
-pub(super) fn listen(option: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+pub fn listen(option: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
     let open = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
@@ -141,7 +144,7 @@ pub(super) fn listen(option: &str, address: SocketAddr) -> Result<TcpListener, F
 }
 
 /// Serves requests for ever.
-pub(super) async fn serve<S, B>(listener: TcpListener, tls: Option<TlsAcceptor>, service: S) -> Infallible
+pub async fn serve<S, B>(listener: TcpListener, tls: Option<TlsAcceptor>, service: S) -> Infallible
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,

@@ -12,10 +12,10 @@ use super::build::TRIPLE;
 use crate::workspace;
 
 /// The packages whose programs are released.
-const RELEASED: [&str; 4] = ["bnb-problems", "dataflow-examples", "taskwork-cli", "tsp-example"];
+const RELEASED: [&str; 4] = ["bnb-problems", "dataflow-examples", "taskwork-operator", "tsp-example"];
 
 /// The features of these packages that are released: everything.
-const FEATURES: &str = "tls";
+const FEATURES: &str = "cloud,health,man,tls";
 
 /// The program among them that stands in for another one in tests.
 const NOT_RELEASED: &str = "hmmpfam-stub";

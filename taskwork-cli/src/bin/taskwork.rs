@@ -1,7 +1,0 @@
-//! The operator's command, for clusters of any program.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    taskwork_cli::operator::main()
-}

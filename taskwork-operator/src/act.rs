@@ -1,0 +1,164 @@
+//! The operations available to an operator.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
+
+use serde_json::json;
+use taskwork::{
+    JobId,
+    client::{SUGGESTION_BYTES_MAX, Stage},
+};
+use taskwork_cli::{Failure, command::tell};
+
+use super::Desk;
+
+/// Prints a job's result. If tasks were set aside, the exit code is 1.
+pub(super) async fn result(desk: &Desk, id: &JobId) -> Result<ExitCode, Failure> {
+    let shown = desk.client.shown_result(id).await?;
+    let pretty = serde_json::to_string_pretty(&shown).unwrap_or_default();
+    let is_incomplete = shown.get("set_aside").is_some();
+    desk.say(|| shown, || pretty);
+    if !is_incomplete {
+        return Ok(ExitCode::SUCCESS);
+    }
+    tell(format_args!(
+        "note: job {id} is incomplete: tasks were set aside, see taskwork job {id}. taskwork retry {id} tries \
+         them again"
+    ));
+    Ok(ExitCode::FAILURE)
+}
+
+/// Asks a node to leave.
+pub(super) async fn drain(desk: &Desk, node: &str, wait: Option<Duration>) -> Result<(), Failure> {
+    let node = desk.client.member(node).await?;
+    desk.client.drain(node).await?;
+    if let Some(timeout) = wait {
+        desk.client.wait_until_left(node, timeout).await?;
+    }
+    let state = if wait.is_some() { "has left" } else { "was asked to leave" };
+    desk.say(
+        || json!({ "node": node.to_string(), "left": wait.is_some() }),
+        || format!("node {node} {state}"),
+    );
+    Ok(())
+}
+
+/// The maximum size of the text of a suggestion, in bytes. It may be indented: its JSON without blanks is what
+/// must not exceed [`SUGGESTION_BYTES_MAX`].
+const TEXT_BYTES_MAX: usize = 4 * SUGGESTION_BYTES_MAX;
+
+/// Reads a file, or standard input for `-`, up to [`TEXT_BYTES_MAX`].
+fn read(file: &Path) -> io::Result<String> {
+    if file == Path::new("-") { read_all(io::stdin()) } else { read_all(File::open(file)?) }
+}
+
+fn read_all(source: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    // Beyond the maximum nothing is read: a device has no end.
+    source.take(TEXT_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
+    if text.len() > TEXT_BYTES_MAX {
+        let reason =
+            format!("it has more than {TEXT_BYTES_MAX} bytes, which is more than can be told to a job");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+    }
+    Ok(text)
+}
+
+/// Makes a suggestion to a job and prints the answer. If it made no difference, the exit code is 1.
+pub(super) async fn inject(
+    desk: &Desk,
+    id: &JobId,
+    file: &Path,
+    timeout: Duration,
+) -> Result<ExitCode, Failure> {
+    let name = file.display();
+    let text = read(file).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let value: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("{name}: found something else; expected JSON: {error}")))?;
+    let told = desk.client.inject(id, value, timeout).await?;
+    let what = if told.taken { "took" } else { "did not take" };
+    desk.say(
+        || json!({ "job": id.as_str(), "taken": told.taken, "said": told.answer }),
+        || format!("job {id} {what} it: {}", told.answer),
+    );
+    Ok(if told.taken { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Cancels a job.
+pub(super) async fn cancel(desk: &Desk, id: &JobId, reason: &str) -> Result<(), Failure> {
+    desk.client.cancel(id, reason).await?;
+    desk.say(|| json!({ "job": id.as_str(), "cancelled": true }), || format!("job {id} is cancelled"));
+    Ok(())
+}
+
+/// Finishes adding tasks to a job.
+pub(super) async fn finish(desk: &Desk, id: &JobId) -> Result<(), Failure> {
+    desk.client.finish(id).await?;
+    desk.say(
+        || json!({ "job": id.as_str(), "finished": true }),
+        || format!("job {id} takes no more tasks; it ends when all are complete"),
+    );
+    Ok(())
+}
+
+/// Suspends a job.
+pub(super) async fn suspend(desk: &Desk, id: &JobId) -> Result<(), Failure> {
+    desk.client.suspend(id).await?;
+    desk.say(|| json!({ "job": id.as_str(), "suspended": true }), || format!("job {id} is put aside"));
+    Ok(())
+}
+
+/// Resumes a job.
+pub(super) async fn resume(desk: &Desk, id: &JobId) -> Result<(), Failure> {
+    desk.client.resume(id).await?;
+    desk.say(|| json!({ "job": id.as_str(), "resumed": true }), || format!("job {id} goes on"));
+    Ok(())
+}
+
+/// Gives the tasks that a job has set aside another chance.
+pub(super) async fn retry(desk: &Desk, id: &JobId) -> Result<(), Failure> {
+    let tasks = desk.client.retry(id).await?;
+    let again = if tasks == 1 { "task that was".to_owned() } else { "tasks that were".to_owned() };
+    desk.say(
+        || json!({ "job": id.as_str(), "tried_again": tasks }),
+        || format!("job {id} goes on with {tasks} {again} set aside"),
+    );
+    Ok(())
+}
+
+/// Removes the given jobs; without a list, all jobs that are over or whose submission was abandoned.
+pub(super) async fn forget(desk: &Desk, ids: Vec<JobId>, force: bool) -> Result<(), Failure> {
+    let ids = if ids.is_empty() {
+        let over = |stage: Stage| {
+            matches!(
+                stage,
+                Stage::Done | Stage::Incomplete | Stage::Failed | Stage::Cancelled | Stage::Abandoned
+            ) || force && stage == Stage::Submitting
+        };
+        let jobs = desk.overview().await?.jobs.into_iter();
+        jobs.filter(|job| over(job.stage)).filter_map(|job| job.id.parse().ok()).collect()
+    } else {
+        ids
+    };
+    desk.client.forget(&ids, force).await?;
+    desk.say(|| json!({ "forgotten": ids }), || format!("{} jobs are forgotten", ids.len()));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_injected_is_bounded() {
+        let most = "x".repeat(TEXT_BYTES_MAX);
+        assert_eq!(read_all(most.as_bytes()).unwrap(), most);
+        let error = read_all(io::repeat(b'x')).unwrap_err();
+        assert!(error.to_string().contains("more than 2097152 bytes"), "{error}");
+    }
+}

@@ -1,0 +1,376 @@
+//! The operator's command line.
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use taskwork::{
+    Client, JobId,
+    client::{Overview, doctor},
+};
+use taskwork_cli::{
+    Failure,
+    command::{
+        ClusterArguments, Completions, Level, LogArguments, Man, Notes, Patience, ended, goes_on,
+        interruptible, job_id, not_parsed, print, runtime, seconds,
+    },
+};
+
+use crate::{
+    act, compare, dashboard, findings, job, jobs, nodes, report, scale, status, top, wait, whatif, workflow,
+};
+
+/// The name of the command.
+const NAME: &str = "taskwork";
+
+/// Inspect and control clusters of programs on the taskwork runtime.
+#[derive(Debug, Parser)]
+#[command(name = NAME, version)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the state of the cluster: its nodes, the jobs that run and who leads them, jobs that wait.
+    Status(Common),
+    /// Check whether anything is wrong: servers, access, clocks, nodes, jobs. Exit code 1 if something is.
+    Doctor(Common),
+    /// List the nodes.
+    Nodes(Common),
+    /// List the jobs.
+    Jobs(Common),
+    /// Show everything about a job: its progress, its nodes, its cost.
+    Job(Job),
+    /// Print the result of a job, as JSON.
+    Result(OfJob),
+    /// Wait for the end of a job, however long ZooKeeper is away meanwhile, and print its result, as JSON.
+    Wait(OfJob),
+    /// Let a node leave after handing on its unfinished tasks. When asked again, it leaves at once.
+    Drain(Drain),
+    /// Suggest something to a running job, usually a solution, in JSON. Its program checks it.
+    Inject(Inject),
+    /// Cancel a job.
+    Cancel(Cancel),
+    /// Finish adding tasks to a job that stays open: it ends when all its tasks are complete.
+    Finish(OfJob),
+    /// Suspend a job: its tasks are parked, its nodes take the next job.
+    Suspend(OfJob),
+    /// Resume a suspended job.
+    Resume(OfJob),
+    /// Give the tasks that a job has set aside, because nodes were lost with them again and again, another
+    /// chance. The job keeps the output of its other tasks.
+    Retry(OfJob),
+    /// Remove all data of jobs that are over, or whose submission was abandoned.
+    Forget(Forget),
+    /// Observe the cluster until Ctrl-C, and show it in browsers: what it works on, and its metrics.
+    Dashboard(Dashboard),
+    /// Write the page of a job into one file, which a browser shows without a server: what the cluster still knows of
+    /// it, or what a record has.
+    Report(With<report::Arguments>),
+    /// Compare two jobs, of the cluster or of records: a table, or with -o a page with both on one axis.
+    Compare(With<compare::Arguments>),
+    /// Observe the cluster on the terminal until q is pressed. Without a terminal, print once what is known.
+    Top(With<top::Arguments>),
+    /// Start machines for the cluster and end them again, as its jobs need them, until Ctrl-C. One controller of a
+    /// cluster does so at a time; further ones wait.
+    Scale(With<scale::Arguments>),
+    /// Show when a job would be finished with another number of nodes, and what that would cost.
+    Whatif(With<whatif::Arguments>),
+    /// Print what lets a shell complete this command: bash, elvish, fish, powershell or zsh.
+    Completions(Completions),
+    /// Write the man pages of this command.
+    Man(Man),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) log: LogArguments,
+}
+
+#[derive(Debug, clap::Args)]
+struct OfJob {
+    /// The job, as `taskwork jobs` lists it; the number alone suffices.
+    #[arg(value_name = "ID", value_parser = job_id)]
+    job: JobId,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Job {
+    #[command(flatten)]
+    of: OfJob,
+    /// Also list the events and their times.
+    #[arg(long)]
+    timeline: bool,
+    #[command(flatten)]
+    workflow: workflow::Arguments,
+}
+
+#[derive(Debug, clap::Args)]
+struct Drain {
+    /// The node, as `taskwork nodes` lists it; a prefix suffices.
+    node: String,
+    /// Wait until the node has left.
+    #[arg(long)]
+    wait: bool,
+    /// Maximum time to wait, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    timeout: Duration,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Cancel {
+    /// The job, as `taskwork jobs` lists it; the number alone suffices.
+    #[arg(value_name = "ID", value_parser = job_id)]
+    job: JobId,
+    /// The reason; it is recorded with the job.
+    #[arg(long, default_value = "cancelled by an operator")]
+    reason: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Inject {
+    /// The job, as `taskwork jobs` lists it; the number alone suffices.
+    #[arg(value_name = "ID", value_parser = job_id)]
+    job: JobId,
+    /// A file with the suggestion, in JSON; - is standard input.
+    file: PathBuf,
+    /// Maximum time to wait for the answer, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    timeout: Duration,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Dashboard {
+    #[command(flatten)]
+    served: dashboard::Arguments,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The arguments of a command, with those that all have.
+#[derive(Debug, clap::Args)]
+struct With<A: clap::Args> {
+    #[command(flatten)]
+    of: A,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Forget {
+    /// The jobs, as `taskwork jobs` lists them; the numbers alone suffice.
+    #[arg(value_name = "ID", value_parser = job_id, required_unless_present = "all")]
+    jobs: Vec<JobId>,
+    /// All jobs that are over, or whose submission was abandoned.
+    #[arg(long, conflicts_with = "jobs")]
+    all: bool,
+    /// Also remove jobs that are being submitted. Without this option only abandoned submissions are removed:
+    /// begun ten minutes ago, and not completed.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// An operator's view of a cluster.
+pub(crate) struct Desk {
+    pub(crate) client: Client,
+    pub(crate) json: bool,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    run(std::env::args_os())
+}
+
+/// Runs a command line, the name of the command first.
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    match CommandLine::try_parse_from(arguments) {
+        Ok(line) => ended(perform(line.command)),
+        Err(error) => not_parsed(&error, NAME, env!("CARGO_PKG_VERSION")),
+    }
+}
+
+fn perform(command: Command) -> Result<ExitCode, Failure> {
+    let common = match &command {
+        Command::Completions(completions) => return Ok(completions.run(CommandLine::command())),
+        Command::Man(man) => return man.run(CommandLine::command()),
+        Command::Dashboard(Dashboard { served, common }) => {
+            common.log.start(Level::Warn);
+            return show(served, common);
+        }
+        Command::Top(With { of, common }) => return top::run(of, common),
+        Command::Scale(With { of, common }) => return scale::run(of, common),
+        Command::Report(With { of, common }) => {
+            of.check(common.json)?;
+            if let Some(written) = of.of_record(common.json) {
+                return written;
+            }
+            common
+        }
+        Command::Compare(With { of, common }) => {
+            of.check(common.json)?;
+            if !of.needs_cluster() {
+                return of.of_records(common.json);
+            }
+            common
+        }
+        Command::Status(common)
+        | Command::Doctor(common)
+        | Command::Nodes(common)
+        | Command::Jobs(common)
+        | Command::Job(Job { of: OfJob { common, .. }, .. })
+        | Command::Result(OfJob { common, .. })
+        | Command::Wait(OfJob { common, .. })
+        | Command::Finish(OfJob { common, .. })
+        | Command::Suspend(OfJob { common, .. })
+        | Command::Resume(OfJob { common, .. })
+        | Command::Retry(OfJob { common, .. })
+        | Command::Drain(Drain { common, .. })
+        | Command::Inject(Inject { common, .. })
+        | Command::Cancel(Cancel { common, .. })
+        | Command::Forget(Forget { common, .. })
+        | Command::Whatif(With { common, .. }) => common,
+    };
+    common.log.start(Level::Warn);
+    let (cluster, json) = (&common.cluster, common.json);
+    if let Command::Doctor(_) = command {
+        return diagnose(cluster, json);
+    }
+    let patience = match &command {
+        Command::Wait(_) => common.patience.of_waiting(),
+        _ => Some(common.patience.of_a_step()),
+    };
+    let hint = match &command {
+        Command::Wait(OfJob { job, .. }) => goes_on(job),
+        _ => String::new(),
+    };
+    let client = cluster.client(&Notes::default())?.patience(patience);
+    runtime()?.block_on(async {
+        let desk = Desk { client: client.connect().await?, json };
+        let done = interruptible(async {
+            desk.client.check_cluster().await?;
+            desk.perform(command).await
+        });
+        let done = Box::pin(done).await;
+        desk.client.close().await;
+        done.map_err(|failure| if hint.is_empty() { failure } else { failure.hint(&hint) })
+    })
+}
+
+fn diagnose(cluster: &ClusterArguments, json: bool) -> Result<ExitCode, Failure> {
+    let found = runtime()?.block_on(doctor::diagnose(&cluster.connect()?, cluster.name()))?;
+    print(&if json { format!("{}\n", findings::json(&found)) } else { findings::text(&found) });
+    let well = found.iter().all(|finding| finding.ok);
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Shows a cluster, or a record of one, until Ctrl-C.
+fn show(served: &dashboard::Arguments, common: &Common) -> Result<ExitCode, Failure> {
+    let runtime = runtime()?;
+    let here = runtime.enter();
+    // Whatever is wrong with the address is said before servers are asked, or a long file is read.
+    let site = served.open()?;
+    // And that before Ctrl-C is listened for, by which it is to end.
+    let replayed = served.replayed()?;
+    drop(here);
+    if let Some(board) = replayed {
+        return runtime.block_on(interruptible(dashboard::show(site, board))).map(|never| match never {});
+    }
+    let (cluster, patience) = (&common.cluster, common.patience.of_a_step());
+    let client = cluster.client(&Notes::default())?.patience(Some(patience));
+    let observing = async {
+        let client = client.connect().await?;
+        let checked = client.check_cluster().await;
+        let observer = client.observer();
+        // The observer has a session of its own.
+        client.close().await;
+        let missing = match checked {
+            // Its first node or job may be started after this.
+            Err(error @ taskwork::ClientError::NoCluster { .. }) => Some(error),
+            other => other.map(|()| None)?,
+        };
+        // Operators act in a session that is opened when they do.
+        let site = site.acting_by(&client);
+        dashboard::observe(observer, site, served, cluster.name(), missing).await
+    };
+    runtime.block_on(interruptible(observing)).map(|never| match never {})
+}
+
+impl Desk {
+    async fn perform(&self, command: Command) -> Result<ExitCode, Failure> {
+        match command {
+            // The others need no cluster, or have a client of their own.
+            Command::Status(_) | Command::Doctor(_) | Command::Completions(_) | Command::Man(_) => {
+                status::run(self).await?;
+            }
+            Command::Nodes(_) => nodes::run(self).await?,
+            Command::Jobs(_) => jobs::run(self).await?,
+            Command::Job(Job { of, workflow, .. }) if workflow.is_given() => {
+                workflow::run(self, &of.job, &workflow).await?;
+            }
+            Command::Job(Job { of, timeline, .. }) => job::run(self, &of.job, timeline).await?,
+            Command::Result(OfJob { job, .. }) => return act::result(self, &job).await,
+            Command::Wait(OfJob { job, .. }) => return wait::run(self, &job).await,
+            Command::Drain(Drain { node, wait, timeout, .. }) => {
+                act::drain(self, &node, wait.then_some(timeout)).await?;
+            }
+            Command::Inject(Inject { job, file, timeout, .. }) => {
+                return act::inject(self, &job, &file, timeout).await;
+            }
+            Command::Cancel(Cancel { job, reason, .. }) => act::cancel(self, &job, &reason).await?,
+            Command::Finish(OfJob { job, .. }) => act::finish(self, &job).await?,
+            Command::Suspend(OfJob { job, .. }) => act::suspend(self, &job).await?,
+            Command::Resume(OfJob { job, .. }) => act::resume(self, &job).await?,
+            Command::Retry(OfJob { job, .. }) => act::retry(self, &job).await?,
+            Command::Forget(Forget { jobs, force, .. }) => act::forget(self, jobs, force).await?,
+            Command::Report(With { of, .. }) => return report::run(self, &of).await,
+            Command::Compare(With { of, .. }) => return compare::run(self, &of).await,
+            Command::Whatif(With { of, .. }) => whatif::run(self, &of).await?,
+            Command::Dashboard(_) | Command::Top(_) | Command::Scale(_) => {}
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    pub(crate) async fn overview(&self) -> Result<Overview, Failure> {
+        Ok(self.client.overview().await?)
+    }
+
+    /// Prints one or the other.
+    pub(crate) fn say(&self, json: impl FnOnce() -> serde_json::Value, text: impl FnOnce() -> String) {
+        let text = if self.json { json().to_string() } else { text() };
+        print(&format!("{}\n", text.trim_end_matches('\n')));
+    }
+}
+
+#[cfg(test)]
+#[path = "command_tests.rs"]
+mod manual_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_shown_without_servers() {
+        let line = CommandLine::try_parse_from([NAME, "dashboard", "--replay", "record.jsonl"]);
+        assert!(matches!(line, Ok(CommandLine { command: Command::Dashboard(_) })));
+    }
+}

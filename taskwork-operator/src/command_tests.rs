@@ -1,0 +1,70 @@
+//! What the command says of itself to shells and to `man`.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::Path,
+    process::{Command as Process, Stdio},
+};
+
+use clap::{Command, CommandFactory as _, Parser, ValueEnum as _};
+use clap_complete::Shell;
+use taskwork_cli::command::{Man, completions};
+
+use super::CommandLine;
+
+/// The options of `man` alone.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    man: Man,
+}
+
+fn man(out: &Path) -> Man {
+    Line::try_parse_from(["man", "--out", &out.to_string_lossy()]).unwrap().man
+}
+
+fn names(command: &Command) -> Vec<String> {
+    command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect()
+}
+
+#[test]
+fn completions_name_every_command_in_every_shell() {
+    let names = names(&CommandLine::command());
+    assert!(names.len() > 15 && names.contains(&"completions".to_owned()), "{names:?}");
+    for &shell in Shell::value_variants() {
+        let text = completions(&mut CommandLine::command(), shell);
+        for name in &names {
+            assert!(text.contains(name.as_str()), "{shell}: no {name}");
+        }
+        assert!(text.contains("--zk-session-timeout") || shell == Shell::Fish, "{shell}: options, too");
+        assert!(text.contains("zk-session-timeout"), "{shell}: options, too");
+    }
+}
+
+#[test]
+fn the_shell_understands_its_completions() {
+    let text = completions(&mut CommandLine::command(), Shell::Bash);
+    let mut shell = Process::new("bash").arg("-n").stdin(Stdio::piped()).spawn().expect("bash is needed");
+    shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(shell.wait().unwrap().success());
+}
+
+#[test]
+fn there_is_a_man_page_for_every_command_and_it_is_always_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("share/man1");
+    man(&out).run(CommandLine::command()).unwrap();
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    let first = read("taskwork.1");
+    for name in names(&CommandLine::command()) {
+        assert!(first.contains(&name.replace('-', "\\-")), "taskwork.1 does not name {name}");
+        assert!(read(&format!("taskwork-{name}.1")).contains(".SH NAME"));
+    }
+    man(&out).run(CommandLine::command()).unwrap();
+    assert_eq!(read("taskwork.1"), first);
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let failure = man(&file.join("man1")).run(CommandLine::command()).unwrap_err();
+    assert!(failure.to_string().contains("man pages cannot be written"), "{failure}");
+}

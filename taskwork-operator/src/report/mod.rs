@@ -1,0 +1,100 @@
+//! `taskwork report`: the page of a job as one file, which opens without a server.
+//!
+//! ```text
+//! cluster ──look──▶ Seen ──▶ content ──▶ one page (web::Single) ──▶ output
+//! records ──join──▶
+//! ```
+
+mod content;
+mod joining;
+pub(super) mod output;
+pub(super) mod record;
+mod remarks;
+pub(super) mod seen;
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use serde_json::{Value, json};
+use taskwork::JobId;
+use taskwork_cli::{
+    Failure,
+    command::{job_id, print, tell},
+};
+
+use self::{output::Output, seen::Seen};
+use super::Desk;
+use crate::web::{Single, detail};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The job, as `taskwork jobs` lists it; the number alone suffices.
+    #[arg(value_name = "ID", value_parser = job_id)]
+    job: JobId,
+    #[command(flatten)]
+    output: Output,
+    /// Take the job from a record instead of a cluster: a file that `taskwork dashboard --record` has written, or its
+    /// folder. No servers are needed.
+    #[arg(long, value_name = "FILE|DIR")]
+    record: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// Checks what can be checked before a cluster is asked, or a long record read.
+    pub(super) fn check(&self, json: bool) -> Result<(), Failure> {
+        if self.output.file.is_none() && !json {
+            return Err(Failure::usage(
+                "say where the report goes: -o FILE.html, or - for standard output; or --json",
+            ));
+        }
+        self.output.check(json)
+    }
+
+    /// Writes the report of a job that was recorded; `None` if a cluster is to be asked.
+    pub(super) fn of_record(&self, json: bool) -> Option<Result<ExitCode, Failure>> {
+        let record = self.record.as_deref()?;
+        Some(record::read(record, self.job.as_str()).and_then(|seen| self.write(&seen, json)))
+    }
+
+    fn write(&self, seen: &Seen, json: bool) -> Result<ExitCode, Failure> {
+        self.output.write(|| page(seen), json)?;
+        if json {
+            print(&format!("{}\n", object(seen)));
+        } else {
+            for remark in &seen.remarks {
+                tell(format_args!("note: {remark}"));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Writes the report of a job of a cluster.
+pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let seen = Seen::in_cluster(desk, &arguments.job).await?;
+    arguments.write(&seen, desk.json)
+}
+
+/// Returns the page of a job.
+fn page(seen: &Seen) -> String {
+    let title = format!("{} · {}", seen.name(), seen.id);
+    Single { title: &title, first: "Job", more: None, data: &content::of(seen) }.html()
+}
+
+/// Returns everything that is known of a job, for scripts.
+fn object(seen: &Seen) -> Value {
+    let Some(job) = seen.job() else { return Value::Null };
+    let snapshot = &seen.snapshot;
+    let mut object = detail::of(snapshot.seq, &seen.id, job, &snapshot.moments);
+    for node in object["nodes"].as_array_mut().into_iter().flatten() {
+        if seen.lost_nodes().any(|lost| node["node"] == lost) {
+            node["state"] = json!("lost");
+        }
+    }
+    object["improvements"] = json!(seen.improvements);
+    object["source"] = json!(seen.source);
+    object["at_ms"] = json!(snapshot.cluster.at_ms);
+    object["remarks"] = json!(seen.remarks);
+    object
+}

@@ -1,0 +1,145 @@
+//! Where a page is written.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, ErrorKind, Write as _},
+    path::{Path, PathBuf},
+};
+
+use taskwork_cli::{Failure, command::print};
+
+/// Where a page is written.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub(crate) struct Output {
+    /// The file to write, such as run.html; - is standard output.
+    #[arg(short = 'o', long = "out", value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Replace the file if there is one already.
+    #[arg(long, requires = "file")]
+    force: bool,
+}
+
+impl Output {
+    /// Checks what can be checked before there is anything to write, since that may take long.
+    ///
+    /// # Errors
+    /// If the file is there and must not be replaced, or standard output would have two things.
+    pub(crate) fn check(&self, json: bool) -> Result<(), Failure> {
+        let Some(file) = &self.file else { return Ok(()) };
+        if is_standard(file) {
+            let refused =
+                "--json prints to standard output, and -o - would, too: name a file, or take one of them";
+            return if json { Err(Failure::usage(refused)) } else { Ok(()) };
+        }
+        match fs::metadata(file) {
+            Ok(there) if there.is_dir() => {
+                Err(Failure::usage(format!("{} is a folder: name a file in it", file.display())))
+            }
+            Ok(_) if !self.force => Err(exists(file)),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Writes a page, if one is wanted, and says where.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn write(&self, page: impl FnOnce() -> String, json: bool) -> Result<(), Failure> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let page = page();
+        if is_standard(file) {
+            let mut out = io::stdout().lock();
+            return match out.write_all(page.as_bytes()).and_then(|()| out.flush()) {
+                // Whoever has read enough is not in error.
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    Err(Failure::failed(format!("the page cannot be written to standard output: {error}")))
+                }
+                Ok(()) | Err(_) => Ok(()),
+            };
+        }
+        write(file, &page, self.force)?;
+        if !json {
+            print(&format!("written: {} ({} KiB)\n", file.display(), page.len().div_ceil(1024)));
+        }
+        Ok(())
+    }
+}
+
+fn is_standard(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+fn exists(file: &Path) -> Failure {
+    Failure::usage(format!(
+        "{} is there already: choose another name, or replace it by --force",
+        file.display()
+    ))
+}
+
+fn write(file: &Path, page: &str, force: bool) -> Result<(), Failure> {
+    let refused = |error: io::Error| match error.kind() {
+        ErrorKind::AlreadyExists => exists(file),
+        _ => Failure::failed(format!("{} cannot be written: {error}", file.display())),
+    };
+    let mut options = OpenOptions::new();
+    // What is there is kept even if it has come just now.
+    if force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    let mut to = options.write(true).open(file).map_err(refused)?;
+    to.write_all(page.as_bytes()).map_err(|error| {
+        if !force {
+            // A part of a page is of no use.
+            let _ = fs::remove_file(file);
+        }
+        refused(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(file: &Path, force: bool) -> Output {
+        Output { file: Some(file.to_owned()), force }
+    }
+
+    fn write(file: &Path, text: &str, force: bool) -> Result<(), String> {
+        let output = output(file, force);
+        output
+            .check(false)
+            .and_then(|()| output.write(|| text.to_owned(), true))
+            .map_err(|refused| refused.to_string())
+    }
+
+    #[test]
+    fn a_file_is_replaced_only_if_that_is_wanted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.html");
+        write(&file, "one", false).unwrap();
+        let refused = write(&file, "two", false).unwrap_err();
+        assert!(refused.contains("run.html is there already") && refused.contains("--force"), "{refused}");
+        // It may also have come while the page was made.
+        let refused = output(&file, false).write(|| "two".to_owned(), true).unwrap_err().to_string();
+        assert!(refused.contains("is there already"), "{refused}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "one");
+        write(&file, "three", true).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "three");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = write(folder.path(), "", true).unwrap_err();
+        assert!(refused.contains("is a folder"), "{refused}");
+        let refused = write(&folder.path().join("no/run.html"), "", false).unwrap_err();
+        assert!(refused.contains("no/run.html cannot be written"), "{refused}");
+        let standard = output(Path::new("-"), false);
+        assert!(standard.check(true).unwrap_err().to_string().contains("-o -"));
+        assert!(standard.check(false).is_ok());
+    }
+}

@@ -1,0 +1,231 @@
+//! What a controller remembers, and what it says to people: two znodes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use taskwork_scale::{
+    fleet::State,
+    policy::{Candidate, Goals, Observation, Policy},
+};
+
+/// The format that is written, and the newest that can be read.
+const FORMAT: u32 = 2;
+/// The number of decisions that are kept for people.
+pub(super) const DECISIONS_MAX: usize = 50;
+/// The number of machines up to which the last observation is kept for `taskwork whatif`.
+const MACHINES_SHOWN_MAX: usize = 500;
+/// The most machines of a controller: what it remembers of them fits into one request to ZooKeeper, whatever they are
+/// called and do.
+pub(super) const MACHINES_MAX: u32 = 2_000;
+
+/// What a controller goes on from.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    format: u32,
+    pub(super) fleet: State,
+    pub(super) policy: Policy,
+}
+
+/// The same as it is written, without a copy.
+#[derive(Serialize)]
+struct MemoryRef<'a> {
+    format: u32,
+    fleet: &'a State,
+    policy: &'a Policy,
+}
+
+/// What a controller says to people.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Said {
+    /// When it was said, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    pub(super) goals: Goals,
+    pub(crate) currency: Option<String>,
+    /// How many machines there are in each standing.
+    pub(super) machines: BTreeMap<String, u32>,
+    pub(super) wanted: u32,
+    pub(super) reason: String,
+    pub(crate) table: Vec<Candidate>,
+    pub(super) spent: Option<f64>,
+    pub(super) spent_since_ms: Option<u64>,
+    /// Offers that are left alone at present, with the reasons.
+    pub(super) troubles: BTreeMap<String, String>,
+    /// The last observation, unless that is too large.
+    pub(crate) observation: Option<Observation>,
+    /// The last decisions that differed from those before, the newest first.
+    pub(super) decisions: Vec<Past>,
+}
+
+/// A decision that was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Past {
+    pub(super) at_ms: u64,
+    pub(super) wanted: u32,
+    pub(super) reason: String,
+}
+
+impl Memory {
+    /// Creates the memory of a controller that has done nothing yet.
+    pub(super) fn new(tag: &str, goals: Goals) -> Self {
+        Self { format: FORMAT, fleet: State::new(tag), policy: Policy::new(goals) }
+    }
+
+    /// Reads what another controller has written.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn read(text: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let garbled = |error: serde_json::Error| {
+            format!("what the last controller has written cannot be read: {error}")
+        };
+        let Format { format } = serde_json::from_slice(text).map_err(garbled)?;
+        if format > FORMAT {
+            return Err(format!(
+                "what the last controller has written has format {format}; this one reads up to {FORMAT}: update it"
+            ));
+        }
+        serde_json::from_slice(text).map_err(garbled)
+    }
+
+    pub(crate) fn policy(self) -> Policy {
+        self.policy
+    }
+}
+
+/// Returns what is to be written of a fleet and a policy.
+pub(super) fn written(fleet: &State, policy: &Policy) -> Vec<u8> {
+    serde_json::to_vec(&MemoryRef { format: FORMAT, fleet, policy }).expect("plain data")
+}
+
+impl Said {
+    /// Reads what a controller has said; empty if it has said nothing that can be read.
+    pub(crate) fn read(text: &[u8]) -> Self {
+        serde_json::from_slice(text).unwrap_or_default()
+    }
+
+    pub(super) fn write(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("plain data")
+    }
+
+    /// Adds a decision, if it is another one than the last.
+    ///
+    /// Returns whether it is.
+    pub(super) fn decided(&mut self, at_ms: u64, wanted: u32, reason: &str) -> bool {
+        (self.at_ms, self.wanted) = (at_ms, wanted);
+        reason.clone_into(&mut self.reason);
+        let is_new = self.decisions.first().is_none_or(|last| last.wanted != wanted);
+        if is_new {
+            self.decisions.insert(0, Past { at_ms, wanted, reason: reason.to_owned() });
+            self.decisions.truncate(DECISIONS_MAX);
+        }
+        is_new
+    }
+
+    /// Leaves out what is not needed to know what was decided and why.
+    pub(super) fn shorten(&mut self) {
+        self.observation = None;
+        self.table.clear();
+        self.decisions.truncate(1);
+    }
+
+    pub(super) fn observed(&mut self, observation: Observation) {
+        self.observation = (observation.machines.len() <= MACHINES_SHOWN_MAX).then_some(observation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taskwork::client::SCALING_BYTES_MAX;
+    use taskwork_scale::{
+        connector::{Machine, MachineId, Offer},
+        fleet::{Action, Fleet, Limits, Round},
+    };
+
+    use super::{
+        super::observed::{self, Scope},
+        *,
+    };
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_newer_or_garbage_is_refused() {
+        let memory = Memory::new("abc", Goals { max: 7, ..Goals::default() });
+        let read = Memory::read(&written(&memory.fleet, &memory.policy)).unwrap();
+        assert_eq!((read.fleet, read.policy), (memory.fleet, memory.policy));
+        for (text, part) in [("", "cannot be read"), ("{}", "format"), (r#"{"format": 3}"#, "update it")] {
+            let refused = Memory::read(text.as_bytes()).unwrap_err();
+            assert!(refused.contains(part), "{refused}");
+        }
+    }
+
+    /// All machines begin at once, with names as long as they may be.
+    #[test]
+    fn what_is_remembered_of_the_most_machines_fits() {
+        let offers: Vec<Offer> = serde_json::from_value(serde_json::json!(
+            [{"name": "o".repeat(40), "workers": 64, "max": MACHINES_MAX, "price_per_hour": 1.5}]
+        ))
+        .unwrap();
+        let offer = &offers[0].name;
+        let Memory { fleet, mut policy, .. } =
+            Memory::new("0123456789abcdef", Goals { max: MACHINES_MAX, ..Goals::default() });
+        let mut fleet = Fleet::new(offers.clone(), Limits::default(), fleet);
+        let wanted = BTreeMap::from([(offer.clone(), MACHINES_MAX)]);
+        let now_ms = 1_800_000_000_000;
+        let round = |now_ms, machines| Round {
+            now_ms,
+            wanted: &wanted,
+            leave: &[],
+            machines,
+            missed: &[],
+            nodes: &[],
+            knows_all_nodes: true,
+        };
+        let actions = fleet.plan(&round(now_ms, &[]));
+        let Action::Create { key, .. } = &actions[0] else { panic!("{actions:?}") };
+        let id = |number| format!("{number:063}").parse::<MachineId>().unwrap();
+        fleet.created(now_ms, key, &Ok((0..MACHINES_MAX).map(id).collect()));
+        // All but one are listed, so that the request is open.
+        let machine = |number| Machine {
+            id: id(number),
+            offer: offer.clone(),
+            state: taskwork_scale::connector::MachineState::Running,
+            key: None,
+            created_ms: None,
+        };
+        let machines: Vec<Machine> = (1..MACHINES_MAX).map(machine).collect();
+        fleet.plan(&round(now_ms + 5_000, &machines));
+        let shown = fleet.machines(&round(now_ms + 5_000, &machines));
+        let mut snapshot = taskwork::view::View::default().snapshot();
+        snapshot.cluster.at_ms = now_ms + 5_000;
+        let mut observation =
+            observed::observation(&snapshot, &Scope::default(), &shown, &offers, fleet.state());
+        observation.waiting_jobs = 1;
+        let decision = policy.decide(&observation);
+        let mut said = Said { table: decision.table, ..Said::default() };
+        for wanted in 0..100 {
+            said.decided(now_ms, wanted, &decision.reason);
+        }
+        said.observed(observation);
+        let size = written(fleet.state(), &policy).len() + said.write().len();
+        assert!(size < SCALING_BYTES_MAX, "{size} of {SCALING_BYTES_MAX} bytes");
+        assert!(size > SCALING_BYTES_MAX / 2, "{size} bytes: there is room for more machines");
+    }
+
+    #[test]
+    fn decisions_are_kept_as_long_as_they_differ_and_not_for_ever() {
+        let mut said = Said::default();
+        assert!(said.decided(1, 3, "a job runs"));
+        assert!(!said.decided(2, 3, "still"));
+        assert_eq!((said.reason.as_str(), said.at_ms, said.decisions.len()), ("still", 2, 1));
+        for wanted in 0..100 {
+            said.decided(3, wanted, "more");
+        }
+        assert_eq!((said.decisions.len(), said.decisions[0].wanted), (DECISIONS_MAX, 99));
+        assert_eq!(Said::read(&said.write()).decisions, said.decisions);
+        assert_eq!(Said::read(b"garbage").decisions, []);
+    }
+}

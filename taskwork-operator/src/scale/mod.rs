@@ -1,0 +1,435 @@
+//! `taskwork scale`: starts machines for a cluster, and ends them again.
+//!
+//! ```text
+//!   observed   what is seen of the cluster, as the policy and the fleet are told it
+//!   rounds     look, decide, write, act
+//!   memory     what is remembered, and what is said to people
+//!   explain    how that is shown
+//! ```
+//!
+//! What decides is in `taskwork-scale`, which knows neither the cluster nor a clock.
+
+pub(super) mod explain;
+pub(super) mod memory;
+pub(super) mod observed;
+pub(super) mod rounds;
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use taskwork::{
+    Client, JobId,
+    client::{ErrorKind, ScalingOffice},
+    view::Event,
+};
+use taskwork_cli::{
+    Failure,
+    command::{Level, Notes, interruptible, job_id, runtime, seconds, time as duration},
+};
+use taskwork_scale::{
+    connector::{self, Opened},
+    policy::Goals,
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{self, Instant},
+};
+
+use self::{
+    memory::{MACHINES_MAX, Said},
+    observed::Scope,
+    rounds::{Controller, Mind, Outcome, Sight, recall},
+};
+use super::Common;
+
+/// Where machines are had, and what they are to reach.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// A file that says where machines are had, which ones, and at what price: see deploy/scale.
+    #[arg(long, value_name = "FILE", required_unless_present = "explain")]
+    connector: Option<PathBuf>,
+    /// The least number of machines, also without a job.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    min: u32,
+    /// The most machines.
+    #[arg(long, value_name = "N", required_unless_present = "explain")]
+    max: Option<u32>,
+    /// Only work for this job, as `taskwork jobs` lists it; the number alone suffices.
+    #[arg(long, value_name = "ID", value_parser = job_id, conflicts_with = "program")]
+    job: Option<JobId>,
+    /// Only work for the jobs of this program. By default for all jobs of the cluster.
+    #[arg(long, value_name = "NAME")]
+    program: Option<String>,
+    /// When the jobs are to be finished: a time such as 2027-05-01T18:00:00Z, or one from now on such as 90m. For a
+    /// controller that may be started again, say a time of day.
+    #[arg(long, value_name = "TIME", value_parser = deadline)]
+    deadline: Option<u64>,
+    /// The most money to be spent on machines, in the currency of the connector's file. It counts from the first
+    /// time that a controller ran with this budget and for the same jobs (--job, --program), also across restarts.
+    #[arg(long, value_name = "MONEY")]
+    budget: Option<f64>,
+    /// Let the budget count anew, unless it did so after this time already: a time such as 2027-05-01T18:00:00Z, or
+    /// `now`, which begins anew at each start.
+    #[arg(long, value_name = "TIME", value_parser = past, requires = "budget")]
+    budget_from: Option<u64>,
+    /// The least share of its work for which a further worker counts, such as 0.8.
+    #[arg(long, value_name = "SHARE")]
+    efficiency: Option<f64>,
+    /// What an hour costs in which the result is not there yet: as many machines are used as make the sum of that
+    /// and of their price least.
+    #[arg(long, value_name = "MONEY")]
+    delay_price: Option<f64>,
+    /// What to do when the budget is spent; otherwise the jobs wait for nodes.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    then: Option<Then>,
+    /// Decide and tell, but start and end nothing, and change nothing anywhere.
+    #[arg(long)]
+    dry_run: bool,
+    /// Show what the running controller of the cluster has decided lately, and why.
+    #[arg(long)]
+    explain: bool,
+    /// Decide and act once, instead of until Ctrl-C. Ends with an error if that cannot be done in the time for which
+    /// ZooKeeper is waited for.
+    #[arg(long)]
+    once: bool,
+    /// The time between two decisions, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    every: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Then {
+    /// Suspend the jobs: their tasks are parked, nothing is lost.
+    Suspend,
+}
+
+/// Parses a time that has passed, in milliseconds since 1970.
+fn past(text: &str) -> Result<u64, String> {
+    let now = SystemTime::now();
+    if text == "now" {
+        return Ok(unix_ms(now));
+    }
+    let at = humantime::parse_rfc3339_weak(text)
+        .map_err(|_| "expected a time such as 2027-05-01T18:00:00Z, or now".to_owned())?;
+    if at > now {
+        return Err("this time has not come yet".to_owned());
+    }
+    Ok(unix_ms(at))
+}
+
+/// Parses a time at which something is to be finished, in milliseconds since 1970. It may have passed: a controller
+/// that is started again must go on, also if its jobs are late.
+fn deadline(text: &str) -> Result<u64, String> {
+    let now = SystemTime::now();
+    let at = match humantime::parse_rfc3339_weak(text) {
+        Ok(at) => at,
+        Err(_) => {
+            now + duration(text).map_err(|_| {
+                "expected a time such as 2027-05-01T18:00:00Z, or one from now on such as 90m or 2h"
+                    .to_owned()
+            })?
+        }
+    };
+    Ok(unix_ms(at))
+}
+
+fn unix_ms(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl Arguments {
+    fn goals(&self) -> Result<Goals, Failure> {
+        let goals = Goals {
+            min: self.min,
+            max: self.max.unwrap_or_default(),
+            deadline_ms: self.deadline,
+            budget: self.budget,
+            efficiency: self.efficiency,
+            delay_price: self.delay_price,
+            then_suspend: self.then == Some(Then::Suspend),
+        };
+        goals.check().map_err(|error| Failure::usage(error.to_string()))?;
+        if goals.max > MACHINES_MAX {
+            return Err(Failure::usage(format!(
+                "--max {}: a controller remembers up to {MACHINES_MAX} machines; take larger ones",
+                goals.max
+            )));
+        }
+        Ok(goals)
+    }
+}
+
+/// Runs a controller until Ctrl-C or SIGTERM; or shows what the running one has decided.
+pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitCode, Failure> {
+    common.log.start(if arguments.explain { Level::Warn } else { Level::Info });
+    let client = common.cluster.client(&Notes::default())?.patience(Some(common.patience.of_a_step()));
+    let runtime = runtime()?;
+    let Some(file) = arguments.connector.as_deref().filter(|_| !arguments.explain) else {
+        return runtime.block_on(async {
+            let client = client.connect().await?;
+            let shown = interruptible(explain::run(&client, common.json)).await;
+            client.close().await;
+            shown.map(|()| ExitCode::SUCCESS)
+        });
+    };
+    let goals = arguments.goals()?;
+    let opened =
+        connector::open(file, common.cluster.name()).map_err(|error| Failure::usage(error.to_string()))?;
+    if goals.deadline_ms.is_some_and(|at_ms| at_ms <= unix_ms(SystemTime::now())) {
+        tracing::warn!(
+            "the deadline has passed: the jobs are late, and as many machines are started as help"
+        );
+    }
+    let patience = common.patience.of_a_step();
+    let ended = runtime.block_on(async {
+        let client = client.connect().await?;
+        let controlling = Box::pin(control(arguments, goals, &opened, &client, patience, common.json));
+        let ended = until_told(interruptible(controlling)).await;
+        client.close().await;
+        ended
+    });
+    // A connector's call that hangs must not keep this process.
+    runtime.shutdown_background();
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Awaits a future until SIGTERM arrives.
+async fn until_told(doing: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let refused = |error| Failure::failed(format!("signals cannot be listened for: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
+    tokio::select! {
+        done = doing => done,
+        _ = terminate.recv() => {
+            tracing::info!("the controller ends; the machines stay");
+            Ok(())
+        }
+    }
+}
+
+async fn control(
+    arguments: &Arguments,
+    goals: Goals,
+    opened: &Opened,
+    client: &Client,
+    patience: Duration,
+    json: bool,
+) -> Result<(), Failure> {
+    let (sight, observer) = (Sight::default(), client.observer());
+    let controller = Controller {
+        client,
+        connector: &*opened.connector,
+        currency: opened.currency.clone(),
+        goals,
+        budget_from_ms: arguments.budget_from,
+        scope: Scope { job: arguments.job.clone(), program: arguments.program.clone() },
+        sight: &sight,
+        json,
+    };
+    if arguments.dry_run {
+        client.check_cluster().await?;
+    }
+    let mut tell = |event: Event| sight.apply(&event);
+    tokio::select! {
+        refused = observer.follow(&mut tell) => Err(refused.into()),
+        ended = terms(&controller, arguments, patience) => ended,
+    }
+}
+
+/// Holds the office again and again, for as long as it can; or once, within a time.
+async fn terms(
+    controller: &Controller<'_>,
+    arguments: &Arguments,
+    patience: Duration,
+) -> Result<(), Failure> {
+    let until = arguments.once.then(|| Instant::now() + patience);
+    let name = format!("{} process {} {}", host(), std::process::id(), random());
+    // Between two terms ZooKeeper may be away for as long as during one.
+    let client = controller.client.with_patience(arguments.once.then_some(patience));
+    loop {
+        let (mut office, state) = if arguments.dry_run {
+            let said = client.scaling_said().await?;
+            (None, said.map(|said| said.state).filter(|state| !state.is_empty()))
+        } else {
+            let (office, state) = take(controller, &name, until).await?;
+            (Some(office), state)
+        };
+        let memory = recall(state.as_deref(), &controller.goals, random)?;
+        let said = client.scaling_said().await?.map(|said| Said::read(&said.said)).unwrap_or_default();
+        let mut mind = Mind::new(controller, memory, state.unwrap_or_default(), said);
+        loop {
+            let outcome = controller.round(&mut mind, office.as_mut()).await;
+            let is_late = until.is_some_and(|until| Instant::now() >= until);
+            if is_late && outcome != Outcome::Done {
+                if let Some(office) = office.take() {
+                    office.give_up().await;
+                }
+                return Err(not_once(controller, mind.hindrance()));
+            }
+            if outcome == Outcome::OfficeLost {
+                time::sleep(arguments.every.min(LOOK_AGAIN)).await;
+                break;
+            }
+            if arguments.once && outcome == Outcome::Done {
+                if let Some(office) = office.take() {
+                    office.give_up().await;
+                }
+                return Ok(());
+            }
+            // Until the cluster has been read, which takes a moment, there is nothing to do.
+            let pause =
+                if outcome == Outcome::Hindered { arguments.every.min(LOOK_AGAIN) } else { arguments.every };
+            time::sleep(pause).await;
+        }
+    }
+}
+
+/// The pause after a round in which something was not known.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Why a controller that was to decide once has not done so.
+fn not_once(controller: &Controller<'_>, hindrance: Option<&str>) -> Failure {
+    let why = hindrance.unwrap_or("what is to be done could not be written").to_owned();
+    if hindrance.is_none() || controller.sight.snapshot().is_none() {
+        Failure::unreachable(why)
+    } else {
+        Failure::failed(why)
+    }
+}
+
+/// Takes the office, however long ZooKeeper is away and others hold it, unless that is to have an end.
+async fn take(
+    controller: &Controller<'_>,
+    name: &str,
+    until: Option<Instant>,
+) -> Result<(ScalingOffice, Option<Vec<u8>>), Failure> {
+    let client = controller.client.with_patience(None);
+    let mut held_by = None;
+    loop {
+        let wait = |holder: &str| {
+            tracing::info!("{holder} controls the machines of this cluster; waiting");
+            held_by = Some(holder.to_owned());
+        };
+        let taking = client.take_scaling_office(name, wait);
+        let taken = match until {
+            Some(until) => time::timeout_at(until, taking).await,
+            None => Ok(taking.await),
+        };
+        let Ok(taken) = taken else {
+            return Err(match held_by {
+                Some(holder) => Failure::failed(format!("{holder} controls the machines of this cluster")),
+                None => Failure::unreachable("ZooKeeper has not answered in time"),
+            });
+        };
+        match taken {
+            Ok(taken) => {
+                tracing::info!(
+                    cluster = client.cluster_name(),
+                    "this controller decides about the machines now"
+                );
+                return Ok(taken);
+            }
+            Err(error) if error.kind() == ErrorKind::Unreachable => {
+                tracing::warn!("{error}");
+                time::sleep(LOOK_AGAIN).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Eight letters and digits that no other controller has.
+fn random() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    // Seeded by the operating system.
+    let drawn = RandomState::new().hash_one(std::process::id());
+    format!("{:08x}", drawn & 0xffff_ffff)
+}
+
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "a machine".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parsed(line: &[&str]) -> Result<Arguments, String> {
+        let line = [&["test"], line].concat();
+        Line::try_parse_from(line).map(|line| line.arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_controller_needs_a_connector_and_a_maximum() {
+        assert!(parsed(&["--explain"]).unwrap().explain);
+        let said = parsed(&["--max", "3"]).unwrap_err();
+        assert!(said.contains("--connector"), "{said}");
+        let said = parsed(&["--connector", "x.json"]).unwrap_err();
+        assert!(said.contains("--max"), "{said}");
+        let both = ["--connector", "x", "--max", "3", "--job", "1", "--program", "tsp"];
+        assert!(parsed(&both).unwrap_err().contains("--program"));
+    }
+
+    #[test]
+    fn goals_that_make_no_sense_are_refused() {
+        let base = ["--connector", "x", "--max", "3"];
+        let goals = |more: &[&str]| {
+            parsed(&[&base, more].concat()).unwrap().goals().map_err(|error| error.to_string())
+        };
+        assert_eq!(goals(&["--min", "2"]).unwrap().min, 2);
+        let many = parsed(&["--connector", "x", "--max", "2001"]).unwrap().goals().unwrap_err();
+        assert!(many.to_string().contains("up to 2000"), "{many}");
+        for (more, part) in [
+            (&["--min", "4"][..], "--min 4"),
+            (&["--budget", "-1"], "--budget"),
+            (&["--budget", "NaN"], "--budget"),
+            (&["--efficiency", "80"], "--efficiency 80"),
+            (&["--then", "suspend"], "--budget"),
+        ] {
+            let more: Vec<&str> = more.to_vec();
+            let line: Vec<String> = more.iter().map(|word| (*word).to_owned()).collect();
+            // A negative number looks like an option unless it is joined to its name.
+            let line = if line[1].starts_with('-') { vec![format!("{}={}", line[0], line[1])] } else { line };
+            let line: Vec<&str> = line.iter().map(String::as_str).collect();
+            let said = goals(&line).unwrap_err();
+            assert!(said.contains(part), "no {part:?} in {said:?}");
+        }
+    }
+
+    #[test]
+    fn a_budget_counts_from_a_time_that_has_come() {
+        let now = unix_ms(SystemTime::now());
+        assert!((now..now + 60_000).contains(&past("now").unwrap()));
+        assert_eq!(past("2020-01-01T00:00:00Z"), Ok(1_577_836_800_000));
+        assert!(past("2999-01-01T00:00:00Z").unwrap_err().contains("not come yet"));
+        assert!(past("90m").unwrap_err().contains("or now"));
+        let base = ["--connector", "x", "--max", "3", "--budget-from", "now"];
+        assert!(parsed(&base).unwrap_err().contains("--budget"));
+    }
+
+    #[test]
+    fn a_deadline_is_a_time_or_one_from_now_on() {
+        let now = unix_ms(SystemTime::now());
+        let in_two_hours = deadline("2h").unwrap();
+        assert!((now + 7_200_000..now + 7_260_000).contains(&in_two_hours));
+        assert_eq!(deadline("2999-01-01T00:00:00Z"), Ok(32_472_144_000_000));
+        // The controller is started again, and its jobs are late.
+        assert_eq!(deadline("2020-01-01T00:00:00Z"), Ok(1_577_836_800_000));
+        for (text, part) in [("0", "90m"), ("six", "90m"), ("", "90m"), ("18:00", "90m")] {
+            let said = deadline(text).unwrap_err();
+            assert!(said.contains(part), "{text}: {said}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The job that is shown: what it is, what is done, what was found.
+
+use ratatui::{layout::Rect, style::Color};
+use taskwork::view::JobNow;
+
+use super::Pen;
+use crate::top::{
+    rates::rate_now,
+    state::{Source, State},
+    text::{UNKNOWN, duration, exact, maybe, number, percent, rate, things, whole},
+    warnings::warnings as found,
+};
+
+/// The number of columns of the bar of what is done.
+const BAR: usize = 20;
+
+pub(super) fn draw(pen: &mut Pen<'_>, place: Rect, state: &State) {
+    let [head, done, figures] = lines(state);
+    let columns = usize::from(place.width);
+    pen.text(place.x, place.y, columns, &format!(" {head}"), pen.look.bold());
+    let share = state.job().and_then(|(_, job)| job?.about.share);
+    let mut x = place.x;
+    if let Some(share) = share {
+        x += 1;
+        bar(pen, x, place.y + 1, share);
+        x += u16::try_from(BAR + 1).unwrap_or_default();
+    }
+    let style = pen.look.plain();
+    pen.text(x, place.y + 1, usize::from(place.right().saturating_sub(x)), &format!(" {done}"), style);
+    pen.text(place.x, place.y + 2, columns, &format!(" {figures}"), style);
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and 1")]
+fn bar(pen: &mut Pen<'_>, x: u16, y: u16, share: f64) {
+    let full = (share.clamp(0.0, 1.0) * BAR as f64).floor() as usize;
+    let (done, open) = if pen.look.is_ascii { ("#", ".") } else { ("█", "░") };
+    let text = done.repeat(full) + &open.repeat(BAR - full);
+    pen.text(x, y, BAR, &text, pen.look.colour(Color::Green));
+}
+
+/// Returns the job in three lines: what it is; what is done; what was found and what works on it.
+pub(in crate::top) fn lines(state: &State) -> [String; 3] {
+    let none = |text: &str| [text.to_owned(), String::new(), String::new()];
+    match state.job() {
+        Some((id, Some(job))) => [head(id, job, state), done(job), figures(job)],
+        Some((id, None)) if state.is_whole => none(&format!("there is no job {id}: j shows the list")),
+        None if state.is_whole || matches!(state.source, Source::Record(_)) => none("no job was submitted"),
+        _ => none("no job is known yet"),
+    }
+}
+
+/// Returns how long a job has been there, in seconds, as far as the clocks agree.
+pub(in crate::top) fn age(job: &JobNow, now_ms: u64) -> Option<f64> {
+    let record = job.about.record.as_deref()?;
+    let to = if job.about.stage.is_open() { now_ms } else { record.finished_ms? };
+    Some(to.saturating_sub(record.submitted_ms) as f64 / 1e3)
+}
+
+fn head(id: &str, job: &JobNow, state: &State) -> String {
+    let about = &job.about;
+    let Some(record) = about.record.as_deref() else {
+        return format!("job {id}: its record cannot be read");
+    };
+    let mut told = vec![about.stage.text().to_owned()];
+    if record.attempt > 1 {
+        told.push(format!("attempt {} of {}", record.attempt, record.attempts_max));
+    }
+    told.extend(age(job, state.now_ms()).map(duration));
+    let name = if record.name.is_empty() { record.program.as_str() } else { record.name.as_str() };
+    // What matters most comes first: a name may be long.
+    format!("{id}  {}  {name}  ({} {})", told.join(", "), record.program, record.program_version)
+}
+
+fn done(job: &JobNow) -> String {
+    let about = &job.about;
+    let share = match about.share {
+        Some(share) => format!("{} done", percent(share)),
+        None if about.stage.is_open() => "the share that is done is not known".to_owned(),
+        None => String::new(),
+    };
+    let ends = match about.eta_seconds {
+        Some(seconds) => format!("ends in about {}", duration(seconds)),
+        None if about.share.is_some() && about.pool.is_some() => "too early to say when it ends".to_owned(),
+        None => String::new(),
+    };
+    let told: Vec<String> = [share, ends, cost(job)].into_iter().filter(|text| !text.is_empty()).collect();
+    told.join("   ")
+}
+
+/// Returns what a job has cost, as far as its nodes have prices.
+fn cost(job: &JobNow) -> String {
+    let Some(cost) = job.about.cost.as_ref().filter(|cost| !cost.spent.money.is_empty()) else {
+        return String::new();
+    };
+    let of = |(currency, &amount): (&String, &f64)| match amount {
+        _ if amount >= 0.1 => format!("{amount:.2} {currency}"),
+        _ => format!("{} {currency}", number(amount)),
+    };
+    let money = cost.spent.money.iter().map(of).collect::<Vec<_>>().join(" + ");
+    let unpriced = match cost.unpriced {
+        0 => String::new(),
+        nodes => format!(" without {}", things(nodes.into(), "node")),
+    };
+    format!("cost {money}{unpriced}")
+}
+
+fn figures(job: &JobNow) -> String {
+    let about = &job.about;
+    let pool = about.pool.map(|pool| {
+        let nodes = things(about.nodes_at_work.into(), "node");
+        format!("{} of {} on {nodes}", pool.busy, things(pool.workers.into(), "worker"))
+    });
+    [
+        ("best", maybe(about.best, exact)),
+        ("bound", maybe(about.bound, exact)),
+        ("gap", maybe(about.gap, percent)),
+        ("open tasks", maybe(about.open_tasks, whole)),
+        ("busy", pool.unwrap_or_else(|| UNKNOWN.to_owned())),
+    ]
+    .map(|(name, value)| format!("{name} {value}"))
+    .join("  ")
+}
+
+/// Returns how fast a job does work now.
+pub(in crate::top) fn rate_of(job: &JobNow) -> String {
+    maybe(rate_now(&job.series).filter(|_| job.about.pool.is_some()), rate)
+}
+
+pub(super) fn warnings(pen: &mut Pen<'_>, place: Rect, state: &State) {
+    let found = found(state);
+    let (rows, style) = (usize::from(place.height), pen.look.colour(Color::Red));
+    let mut lines: Vec<String> = found.iter().map(|warning| format!(" ! {warning}")).collect();
+    if lines.len() > rows && rows > 0 {
+        let more = lines.len() - rows;
+        lines.truncate(rows);
+        if let Some(last) = lines.last_mut() {
+            // Of the last one as much as fits before that.
+            let told = format!("  (and {more} more)");
+            *last = pen.fit(last, usize::from(place.width).saturating_sub(told.len())) + &told;
+        }
+    }
+    pen.lines(place, lines.into_iter().map(|line| (line, style)));
+}

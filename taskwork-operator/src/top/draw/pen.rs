@@ -1,0 +1,84 @@
+//! Writes texts into a buffer of the terminal's cells. Everything passes through here, so that no text can leave its
+//! place or control the terminal.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::{Color, Modifier, Style},
+};
+
+use crate::top::text::{fit, width};
+
+/// How a terminal is drawn on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::top) struct Look {
+    pub(in crate::top) is_ascii: bool,
+    pub(in crate::top) has_colours: bool,
+}
+
+/// Draws with a look.
+pub(super) struct Pen<'a> {
+    pub(super) buffer: &'a mut Buffer,
+    pub(super) look: Look,
+}
+
+impl Look {
+    #[allow(clippy::unused_self, reason = "the others depend on it")]
+    pub(super) fn plain(self) -> Style {
+        Style::new()
+    }
+
+    /// The style of captions.
+    pub(super) fn bold(self) -> Style {
+        self.plain().add_modifier(Modifier::BOLD)
+    }
+
+    pub(super) fn reversed(self) -> Style {
+        self.plain().add_modifier(Modifier::REVERSED)
+    }
+
+    /// Returns a style with a colour, if the terminal has colours. No colour says what no word says, too.
+    pub(super) fn colour(self, colour: Color) -> Style {
+        if self.has_colours { self.plain().fg(colour) } else { self.plain() }
+    }
+}
+
+impl Pen<'_> {
+    /// Returns a text that fits into a width.
+    pub(super) fn fit(&self, text: &str, columns: usize) -> String {
+        fit(text, columns, self.look.is_ascii)
+    }
+
+    /// Writes a text into at most so many columns. Returns the number of those that it takes.
+    pub(super) fn text(&mut self, x: u16, y: u16, columns: usize, text: &str, style: Style) -> usize {
+        let area = self.buffer.area;
+        if y >= area.bottom() || x >= area.right() {
+            return 0;
+        }
+        let columns = columns.min(usize::from(area.right() - x));
+        let text = self.fit(text, columns);
+        self.buffer.set_stringn(x, y, &text, columns, style);
+        width(&text)
+    }
+
+    /// Writes a text that ends at the right of a place.
+    pub(super) fn right(&mut self, place: Rect, y: u16, text: &str, style: Style) {
+        let text = self.fit(text, usize::from(place.width));
+        let before = place.width.saturating_sub(u16::try_from(width(&text)).unwrap_or(u16::MAX));
+        self.text(place.x + before, y, usize::from(place.width), &text, style);
+    }
+
+    /// Writes a line over the whole width, as a bar.
+    pub(super) fn bar(&mut self, place: Rect, text: &str) {
+        let style = self.look.reversed();
+        self.buffer.set_style(place, style);
+        self.text(place.x, place.y, usize::from(place.width), text, style);
+    }
+
+    /// Writes lines from the top of a place, as many as there is room for.
+    pub(super) fn lines(&mut self, place: Rect, lines: impl IntoIterator<Item = (String, Style)>) {
+        for (y, (line, style)) in (place.y..place.bottom()).zip(lines) {
+            self.text(place.x, y, usize::from(place.width), &line, style);
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! Who may read what is served: everybody who reaches it, or those who know a token.
+//!
+//! A program sends the token as `Authorization: Bearer TOKEN`. A browser sends it once, by a form, and gets a cookie that
+//! says until when it may read; it is signed with a key that is made from the token, so nothing has to be kept, and another
+//! token ends all sign-ins.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use axum::{
+    body,
+    extract::{Request, State},
+    http::{
+        HeaderMap, HeaderValue, Method, StatusCode,
+        header::{self, AsHeaderName},
+    },
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use blake3::Hash;
+use taskwork::client::read_secret;
+use taskwork_cli::Failure;
+
+use super::{
+    actions::Operators,
+    assets,
+    guard::{Names, Refusal, SIGN_IN},
+};
+
+/// The least length of a token: what is shorter may be guessed.
+const TOKEN_CHARS_MIN: usize = 20;
+/// The maximum size of a token file and of the form, in bytes.
+const TOKEN_BYTES_MAX: usize = 4 << 10;
+/// The time in which the form must have come.
+const FORM_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for which a browser may read after the form.
+const SESSION_S: u64 = 12 * 60 * 60;
+/// The time for which an operator may act who has signed in.
+const OPERATOR_SESSION_S: u64 = 60 * 60;
+/// The time in which wrong tokens are told of once in the log.
+const TRIES_INTERVAL: Duration = Duration::from_secs(60);
+/// What is served to everybody: whether the process is well, and what a browser needs to show the form.
+const FOR_ALL: [&str; 4] = ["/livez", "/readyz", "/style.css", "/icon.svg"];
+
+/// What a token is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// To look.
+    Viewer,
+    /// To act.
+    Operator,
+}
+
+impl Role {
+    /// Returns the option that names the file of such a token.
+    fn option(self) -> &'static str {
+        match self {
+            Self::Viewer => "--token-file",
+            Self::Operator => "--operator-token-file",
+        }
+    }
+
+    /// Returns what the keys of cookies are derived for: a cookie of one role is none of the other.
+    fn context(self) -> &'static str {
+        match self {
+            Self::Viewer => "taskwork 2025 dashboard cookie",
+            Self::Operator => "taskwork 2026 operator cookie",
+        }
+    }
+}
+
+/// What somebody has who has signed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// A browser sends it of its own accord, also to whatever else listens on another port of the host.
+    Cookie,
+    /// A page of this site sends it, and no other has it.
+    Page,
+}
+
+/// A token that must be known to read anything, or to act.
+pub(crate) struct Token {
+    hash: Hash,
+    /// What cookies are signed with.
+    key: [u8; 32],
+    /// The name of the cookie. Browsers send cookies to all ports of a host, so each token has one of its own.
+    cookie: String,
+    /// How long a cookie counts.
+    session_s: u64,
+}
+
+/// What lets requests in that know the token.
+pub(super) struct Door {
+    token: Token,
+    /// Those who may act may read, too.
+    operators: Option<Arc<Operators>>,
+    /// The names by which this is reached.
+    names: Arc<Names>,
+    /// Whether browsers speak TLS with this process.
+    has_tls: bool,
+    tries: Mutex<Tries>,
+}
+
+/// Attempts to sign in with a wrong token.
+#[derive(Debug, Default)]
+pub(super) struct Tries {
+    told_at: Option<Instant>,
+    untold: u64,
+}
+
+impl Tries {
+    /// Counts one. Returns the number of those that were not told of, if it is time to tell.
+    fn count(&mut self, now: Instant) -> Option<u64> {
+        self.untold += 1;
+        let is_due = self.told_at.is_none_or(|at| now.saturating_duration_since(at) >= TRIES_INTERVAL);
+        is_due.then(|| {
+            self.told_at = Some(now);
+            std::mem::take(&mut self.untold)
+        })
+    }
+
+    /// Counts one, and tells of it if it is time to.
+    pub(super) fn note(tries: &Mutex<Self>, now: Instant, what: &str) {
+        let untold = tries.lock().unwrap_or_else(PoisonError::into_inner).count(now);
+        if let Some(tries) = untold {
+            tracing::warn!(tries, "{what}");
+        }
+    }
+}
+
+impl Token {
+    /// Reads a token from a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or others can read it, or it can be guessed.
+    pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
+        Self::read_as(Role::Viewer, file)
+    }
+
+    /// Reads a token for something from a file.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(super) fn read_as(role: Role, file: &Path) -> Result<Self, Failure> {
+        let option = role.option();
+        let refused = |why: String| {
+            Failure::usage(format!(
+                "{option} {}: {why}.\n  Make one with: (umask 077; head -c 24 /dev/urandom | base64 > FILE)",
+                file.display()
+            ))
+        };
+        let text = read_secret(file, TOKEN_BYTES_MAX as u64).map_err(|why| refused(why.to_string()))?;
+        Self::of(role, text.trim()).map_err(|why| refused(why.to_owned()))
+    }
+
+    pub(super) fn of(role: Role, text: &str) -> Result<Self, &'static str> {
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("it does not hold one line of printable characters");
+        }
+        if text.len() < TOKEN_CHARS_MIN {
+            return Err("its token has less than 20 characters, and could be guessed");
+        }
+        let key = blake3::derive_key(role.context(), text.as_bytes());
+        let mark = blake3::keyed_hash(&key, b"name of the cookie").to_hex();
+        let session_s = if role == Role::Viewer { SESSION_S } else { OPERATOR_SESSION_S };
+        let (hash, cookie) = (blake3::hash(text.as_bytes()), format!("taskwork-{}", &mark[..8]));
+        Ok(Self { hash, key, cookie, session_s })
+    }
+
+    /// Returns whether this is the token. Hashes are compared in constant time.
+    pub(super) fn is(&self, text: &str) -> bool {
+        blake3::hash(text.as_bytes()) == self.hash
+    }
+
+    /// Returns whether both have the same text.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.hash == other.hash
+    }
+
+    fn signature(&self, proof: Proof, until_s: u64) -> Hash {
+        let until_s = until_s.to_le_bytes();
+        match proof {
+            Proof::Cookie => blake3::keyed_hash(&self.key, &until_s),
+            Proof::Page => blake3::keyed_hash(&self.key, &[b"page".as_slice(), &until_s].concat()),
+        }
+    }
+
+    /// Returns what proves from now on that somebody has signed in.
+    fn proof(&self, proof: Proof, now_s: u64) -> String {
+        let until_s = now_s + self.session_s;
+        format!("{until_s}.{}", self.signature(proof, until_s).to_hex())
+    }
+
+    fn proves(&self, proof: Proof, value: &str, now_s: u64) -> bool {
+        let Some((until_s, signature)) = value.split_once('.') else { return false };
+        let (Ok(until_s), Ok(signature)) = (until_s.parse::<u64>(), Hash::from_hex(signature)) else {
+            return false;
+        };
+        self.signature(proof, until_s) == signature && now_s < until_s
+    }
+
+    #[cfg(test)]
+    pub(super) fn cookie_name(&self) -> &str {
+        &self.cookie
+    }
+
+    /// Returns a cookie. If it is secure, browsers send it by TLS only.
+    pub(super) fn cookie(&self, now_s: u64, is_secure: bool) -> String {
+        let Self { cookie, session_s, .. } = self;
+        let value = self.proof(Proof::Cookie, now_s);
+        let secure = if is_secure { "; Secure" } else { "" };
+        format!("{cookie}={value}; Path=/; Max-Age={session_s}; HttpOnly; SameSite=Strict{secure}")
+    }
+
+    /// Returns what a page keeps to send it with its requests, besides the cookie.
+    pub(super) fn page_proof(&self, now_s: u64) -> String {
+        self.proof(Proof::Page, now_s)
+    }
+
+    /// Returns whether a page has sent what it got at the sign-in.
+    pub(super) fn is_page_proof(&self, value: &str, now_s: u64) -> bool {
+        self.proves(Proof::Page, value, now_s)
+    }
+
+    /// Returns a cookie by which a browser forgets its own.
+    pub(super) fn no_cookie(&self) -> String {
+        format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", self.cookie)
+    }
+
+    fn is_cookie(&self, value: &str, now_s: u64) -> bool {
+        self.proves(Proof::Cookie, value, now_s)
+    }
+
+    fn lets(&self, headers: &HeaderMap, now_s: u64) -> bool {
+        bearer(headers).map_or_else(|| self.session(headers, now_s).is_some(), |token| self.is(token))
+    }
+
+    /// Returns the cookie by which a request is one of somebody who has signed in.
+    pub(super) fn session<'a>(&self, headers: &'a HeaderMap, now_s: u64) -> Option<&'a str> {
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs =
+            cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let own = pairs.find(|(name, value)| *name == self.cookie && self.is_cookie(value, now_s));
+        own.map(|(_, value)| value)
+    }
+}
+
+/// Returns the token that a program has sent. Another scheme is that of a proxy in front: browsers send what they have
+/// signed in to it with.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = text(headers, header::AUTHORIZATION)?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+pub(super) fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl Door {
+    pub(super) fn new(token: Token, names: Arc<Names>, has_tls: bool) -> Self {
+        Self { token, operators: None, names, has_tls, tries: Mutex::default() }
+    }
+
+    /// Lets those who may act read, too.
+    pub(super) fn with_operators(self, operators: Option<Arc<Operators>>) -> Self {
+        Self { operators, ..self }
+    }
+
+    fn lets(&self, headers: &HeaderMap) -> bool {
+        self.token.lets(headers, now_s())
+            || self.operators.as_ref().is_some_and(|operators| operators.let_read(headers))
+    }
+
+    /// Returns whether a form was not sent by a page of another site. A proxy may ask by another name than browsers.
+    fn is_own(&self, headers: &HeaderMap) -> bool {
+        let Some(origin) = text(headers, header::ORIGIN) else { return true };
+        let Some((_, host)) = origin.split_once("://") else { return false };
+        Some(host) == text(headers, header::HOST) || self.names.contain(host)
+    }
+
+    /// Returns whether the browser that has sent a form speaks TLS, with this process or with a proxy.
+    fn is_secure(&self, headers: &HeaderMap) -> bool {
+        self.has_tls || text(headers, header::ORIGIN).is_some_and(|origin| origin.starts_with("https://"))
+    }
+
+    fn note_try(&self) {
+        Tries::note(&self.tries, Instant::now(), "somebody has tried to sign in with another token");
+    }
+}
+
+pub(super) fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// Passes on the requests of those who know the token.
+pub(super) async fn check(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    if path == SIGN_IN {
+        return match *request.method() {
+            Method::POST => sign_in(&door, request).await,
+            _ => form(StatusCode::OK, ""),
+        };
+    }
+    if FOR_ALL.contains(&path) || door.lets(request.headers()) {
+        return next.run(request).await;
+    }
+    if path == "/" {
+        return see_other(SIGN_IN);
+    }
+    let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"taskwork\""))];
+    let what = "send the token as \"Authorization: Bearer TOKEN\", or sign in at /sign-in\n";
+    (StatusCode::UNAUTHORIZED, challenge, what).into_response()
+}
+
+async fn sign_in(door: &Door, request: Request) -> Response {
+    let is_secure = door.is_secure(request.headers());
+    if !door.is_own(request.headers()) {
+        return Refusal(StatusCode::FORBIDDEN, "the form is that of another site".to_owned()).into_response();
+    }
+    let reading = body::to_bytes(request.into_body(), TOKEN_BYTES_MAX);
+    let sent = match tokio::time::timeout(FORM_TIMEOUT, reading).await {
+        Ok(Ok(sent)) => sent,
+        Ok(Err(_)) => {
+            return Refusal(StatusCode::PAYLOAD_TOO_LARGE, "a token is shorter".to_owned()).into_response();
+        }
+        Err(_) => {
+            return Refusal(StatusCode::REQUEST_TIMEOUT, "the form did not come".to_owned()).into_response();
+        }
+    };
+    let given = form_urlencoded::parse(&sent).find(|(name, _)| name == "token");
+    if !given.is_some_and(|(_, given)| door.token.is(given.trim())) {
+        door.note_try();
+        return form(StatusCode::UNAUTHORIZED, "<p role=\"alert\">That is not the token.</p>");
+    }
+    let mut answer = see_other("/");
+    if let Ok(cookie) = HeaderValue::from_str(&door.token.cookie(now_s(), is_secure)) {
+        answer.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    answer
+}
+
+fn see_other(path: &'static str) -> Response {
+    (StatusCode::SEE_OTHER, [(header::LOCATION, HeaderValue::from_static(path))]).into_response()
+}
+
+fn form(status: StatusCode, remark: &str) -> Response {
+    let page = assets::SIGN_IN_PAGE.replace("<!-- remark -->", remark);
+    (status, [(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"))], page)
+        .into_response()
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Token").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use super::*;
+
+    /// Writes a file that only its owner may read.
+    pub(in crate::web) fn write(file: &Path, content: &str) {
+        fs::write(file, content).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    pub(in crate::web) const TOKEN: &str = "a-token-that-nobody-guesses";
+
+    pub(in crate::web) fn token() -> Token {
+        Token::of(Role::Viewer, TOKEN).unwrap()
+    }
+
+    #[test]
+    fn a_token_that_could_be_guessed_is_refused_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        for (content, says) in
+            [("short", "guessed"), ("two lines of\nprintable characters", "one line"), ("", "guessed")]
+        {
+            write(&file, content);
+            let refused = Token::read(&file).unwrap_err().to_string();
+            assert!(refused.contains(says) && refused.contains("/dev/urandom"), "{refused}");
+        }
+        assert!(Token::read(&folder.path().join("none")).is_err());
+        write(&file, &format!("{TOKEN}\n"));
+        assert!(Token::read(&file).unwrap().is(TOKEN));
+        write(&file, &"x".repeat(TOKEN_BYTES_MAX + 1));
+        assert!(Token::read(&file).unwrap_err().to_string().contains("bytes"));
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, TOKEN).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let refused = Token::read(&file).unwrap_err().to_string();
+        assert!(refused.contains("other users") && refused.contains("chmod 600"), "{refused}");
+    }
+
+    #[test]
+    fn a_form_may_come_by_each_of_the_names() {
+        let door = |has_tls| {
+            let names = Names::of([127, 0, 0, 1].into(), &["board.example".to_owned()]);
+            Door::new(token(), Arc::new(names), has_tls)
+        };
+        let from = |origin: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static("127.0.0.1:8787"));
+            headers.insert(header::ORIGIN, HeaderValue::from_static(origin));
+            headers
+        };
+        for own in ["http://127.0.0.1:8787", "https://board.example", "https://board.example:8443"] {
+            assert!(door(false).is_own(&from(own)), "{own}");
+        }
+        for other in ["null", "https://evil.example", "https://board.example.evil.example", "board.example"] {
+            assert!(!door(false).is_own(&from(other)), "{other}");
+        }
+        let secure = |has_tls, origin| door(has_tls).is_secure(&from(origin));
+        assert!(secure(false, "https://board.example") && secure(true, "http://localhost"));
+        assert!(!secure(false, "http://localhost:8787") && !door(false).is_secure(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn wrong_tokens_are_told_of_once_in_a_time() {
+        let mut tries = Tries::default();
+        let begin = Instant::now();
+        let at = |tries: &mut Tries, seconds| tries.count(begin + Duration::from_secs(seconds));
+        assert_eq!(at(&mut tries, 0), Some(1));
+        assert!((1..60).all(|second| at(&mut tries, second).is_none()));
+        assert_eq!((at(&mut tries, 60), at(&mut tries, 61)), (Some(60), None));
+    }
+
+    #[test]
+    fn a_cookie_lasts_for_a_time_and_cannot_be_made_up() {
+        let token = token();
+        let cookie = token.cookie(1_000, true);
+        let value = cookie.split_once('=').unwrap().1.split_once(';').unwrap().0;
+        assert!(token.is_cookie(value, 1_000) && token.is_cookie(value, 1_000 + SESSION_S - 1));
+        assert!(!token.is_cookie(value, 1_000 + SESSION_S));
+        let other = Token::of(Role::Viewer, "another-token-nobody-guesses").unwrap();
+        assert!(!other.is_cookie(value, 1_000));
+        let (_, signature) = value.split_once('.').unwrap();
+        for made_up in
+            ["", "1", ".", "9999999999.", &format!("9999999999.{signature}"), &format!("x.{signature}")]
+        {
+            assert!(!token.is_cookie(made_up, 1_000), "{made_up}");
+        }
+        assert!(cookie.ends_with("HttpOnly; SameSite=Strict; Secure"));
+        assert!(token.cookie(1_000, false).ends_with("HttpOnly; SameSite=Strict"));
+        // Two dashboards on one host do not take each other's.
+        assert!(token.cookie.starts_with("taskwork-") && token.cookie.len() == "taskwork-".len() + 8);
+        assert!(token.cookie != other.cookie && token.cookie == self::token().cookie);
+    }
+
+    #[test]
+    fn a_bearer_or_a_cookie_is_enough() {
+        let token = token();
+        let lets = |name, value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            token.lets(&headers, 1_000)
+        };
+        assert!(lets(header::AUTHORIZATION, &format!("Bearer {TOKEN}")));
+        assert!(!lets(header::AUTHORIZATION, &format!("Basic {TOKEN}")));
+        assert!(!lets(header::AUTHORIZATION, "Bearer "));
+        let cookie = token.cookie(1_000, false);
+        let (cookie, _) = cookie.split_once(';').unwrap();
+        assert!(lets(header::COOKIE, cookie) && lets(header::COOKIE, &format!("a=b; {cookie}")));
+        assert!(!lets(header::COOKIE, &format!("other{cookie}")));
+        assert!(!token.lets(&HeaderMap::new(), 1_000));
+        // A proxy in front has a sign-in of its own.
+        let with = |scheme: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, scheme.parse().unwrap());
+            headers.insert(header::COOKIE, cookie.parse().unwrap());
+            token.lets(&headers, 1_000)
+        };
+        assert!(with("Basic dXNlcjpwYXNzd29yZA==") && !with("Bearer another-token-nobody-guesses"));
+    }
+}

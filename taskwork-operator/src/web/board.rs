@@ -1,0 +1,414 @@
+//! What a dashboard shows: the view of a cluster, and those who follow what changes in it.
+//!
+//! Each tick of the view is written as text once, however many follow it. Who does not read is dropped, and may come again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use axum::body::Bytes;
+use serde::Serialize;
+use serde_json::{Value, json};
+use taskwork::view::{Content, Delta, Event, Snapshot, View};
+use tokio::sync::mpsc;
+
+use super::{detail, server::Deadline, topics::Topics};
+
+/// The number of messages that may wait for a browser to read them: one comes in a second.
+const WAITING_MAX: usize = 16;
+/// The number of messages that a stream begins with.
+const FIRST_MESSAGES: usize = 3;
+
+/// The view of a cluster, as it is shown.
+pub(crate) struct Board {
+    /// The name of the cluster, or of its record.
+    name: String,
+    source: Source,
+    /// What is added to the numbers of ticks, so that those of an earlier start are not taken for ours.
+    base: u64,
+    /// Whether everything was read once.
+    is_whole: AtomicBool,
+    shown: Mutex<Shown>,
+}
+
+/// The whole view, as it is sent.
+#[derive(Serialize)]
+struct Whole<'a> {
+    seq: u64,
+    version: &'static str,
+    cluster: &'a str,
+    now_ms: u64,
+    stale_since_ms: Option<u64>,
+    /// Why nothing is there yet, and what is waited for.
+    waits: Option<&'a str>,
+    source: &'static str,
+    snapshot: &'a Snapshot,
+}
+
+/// Where the view comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A cluster is observed.
+    Live,
+    /// It was made from a record, and does not change.
+    Record,
+}
+
+#[derive(Default)]
+struct Shown {
+    view: View,
+    seq: u64,
+    silent_since_ms: Option<u64>,
+    /// Why nothing is there yet; until something is.
+    waits: Option<String>,
+    followers: Vec<Follower>,
+    /// The whole view as text, for the tick that it was made after.
+    text: Option<(u64, Bytes)>,
+}
+
+/// Somebody who follows what changes.
+struct Follower {
+    topics: Topics,
+    to: mpsc::Sender<Bytes>,
+    deadline: Deadline,
+}
+
+impl Board {
+    /// Creates the board of a cluster that will be observed.
+    pub(crate) fn live(name: String) -> Self {
+        Self::of(name, Source::Live, View::default())
+    }
+
+    /// Creates the board of a cluster as a record has left it.
+    pub(crate) fn replayed(name: String, view: View) -> Self {
+        Self::of(name, Source::Record, view)
+    }
+
+    fn of(name: String, source: Source, view: View) -> Self {
+        let seq = view.seq();
+        let silent_since_ms = view.silent_since_ms();
+        let shown = Shown { view, seq, silent_since_ms, ..Shown::default() };
+        let is_whole = AtomicBool::new(source == Source::Record);
+        Self { name, source, base: unix_ms(), is_whole, shown: Mutex::new(shown) }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what was seen, and tells those who follow.
+    pub(crate) fn apply(&self, event: &Event) {
+        if event.content == Content::Found {
+            self.is_whole.store(true, Relaxed);
+        }
+        let mut shown = self.shown();
+        shown.view.apply(event);
+        if matches!(event.content, Content::Data(_) | Content::Children(_)) {
+            shown.waits = None;
+        }
+        match event.content {
+            Content::Tick => self.tell_changes(&mut shown),
+            Content::Lost | Content::Found => self.tell_silence(&mut shown),
+            _ => {}
+        }
+    }
+
+    /// Says why there is nothing to be shown yet. That ends when something is seen.
+    pub(crate) fn begin_to_wait(&self, why: String) {
+        let mut shown = self.shown();
+        (shown.waits, shown.text) = (Some(why), None);
+    }
+
+    /// Returns whether there has been nothing to be shown yet.
+    pub(crate) fn waits(&self) -> bool {
+        self.shown().waits.is_some()
+    }
+
+    /// Returns whether what is shown is up to date, or else why not.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        if !self.is_whole.load(Relaxed) {
+            return Err("the cluster is still being read".to_owned());
+        }
+        match self.shown().view.silent_since_ms() {
+            Some(since) if self.source == Source::Live => {
+                Err(format!("ZooKeeper has not answered since {}", crate::table::time(since)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the number of those who follow.
+    #[cfg(test)]
+    pub(super) fn followers(&self) -> usize {
+        self.shown().followers.len()
+    }
+
+    /// Returns whether a node is known to have been asked to leave.
+    pub(super) fn is_draining(&self, node: &str) -> bool {
+        self.shown().view.member(node).is_some_and(|member| member.draining)
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.shown().view.snapshot()
+    }
+
+    /// Returns the whole view, as JSON.
+    pub(super) fn text(&self) -> Bytes {
+        self.text_of(&mut self.shown())
+    }
+
+    fn text_of(&self, shown: &mut Shown) -> Bytes {
+        let is_current = |(seq, _): &&(u64, Bytes)| *seq == shown.seq;
+        let text = match shown.text.as_ref().filter(is_current) {
+            Some((_, text)) => text.clone(),
+            None => Bytes::from(self.whole(&shown.view, shown.waits.as_deref())),
+        };
+        shown.text = Some((shown.seq, text.clone()));
+        text
+    }
+
+    fn whole(&self, view: &View, waits: Option<&str>) -> Vec<u8> {
+        let mut snapshot = view.snapshot();
+        snapshot.seq += self.base;
+        for moment in &mut snapshot.moments {
+            moment.seq += self.base;
+        }
+        let is_live = self.source == Source::Live;
+        to_json(&Whole {
+            seq: snapshot.seq,
+            version: env!("CARGO_PKG_VERSION"),
+            cluster: &self.name,
+            now_ms: if is_live { unix_ms() } else { snapshot.cluster.at_ms },
+            stale_since_ms: view.silent_since_ms(),
+            waits,
+            source: if is_live { "live" } else { "replay" },
+            snapshot: &snapshot,
+        })
+    }
+
+    /// Returns everything that is known of a job, as JSON; `None` if there is no such job.
+    pub(super) fn job(&self, id: &str) -> Option<Value> {
+        self.job_of(&self.shown(), id)
+    }
+
+    fn job_of(&self, shown: &Shown, id: &str) -> Option<Value> {
+        let job = shown.view.job(id)?;
+        let moments = shown.view.moments().filter(|moment| detail::concerns(moment, id, &job));
+        let mut moments: Vec<_> = moments.cloned().collect();
+        for moment in &mut moments {
+            moment.seq += self.base;
+        }
+        Some(detail::of(self.base + shown.seq, id, &job, &moments))
+    }
+
+    /// Begins to tell somebody what changes: since a tick that the caller knows, or else the whole first.
+    pub(super) fn follow(
+        &self,
+        topics: Topics,
+        since: Option<u64>,
+        deadline: Deadline,
+    ) -> mpsc::Receiver<Bytes> {
+        let (to, from) = mpsc::channel(WAITING_MAX + FIRST_MESSAGES);
+        let mut shown = self.shown();
+        let known = since.and_then(|since| since.checked_sub(self.base));
+        let delta = known.and_then(|since| shown.view.delta_since(since));
+        let (mut first, mut whole, mut rest) = (b"retry: 2000\n\n".to_vec(), None, Vec::new());
+        if topics.view {
+            match &delta {
+                Some(delta) if delta.seq == delta.since => {}
+                Some(delta) => first.extend(self.change(delta)),
+                None => {
+                    // It may be large: all share the same text.
+                    whole = Some(self.text_of(&mut shown));
+                    first.extend(head("view", self.base + shown.seq));
+                    rest.extend(EVENT_END);
+                }
+            }
+        }
+        for id in &topics.jobs {
+            if delta.as_ref().is_none_or(|delta| concerns(delta, id))
+                && let Some(job) = self.job_of(&shown, id)
+            {
+                rest.extend(event("job", self.base + shown.seq, job.to_string().as_bytes()));
+            }
+        }
+        rest.extend(self.silence(&shown));
+        let rest = (!rest.is_empty()).then(|| Bytes::from(rest));
+        for message in [Some(Bytes::from(first)), whole, rest].into_iter().flatten() {
+            // The channel is empty, and has room for all of them.
+            let _ = to.try_send(message);
+        }
+        // Of a record nothing more is told, so that this is the only time to notice who has gone.
+        shown.followers.retain(|follower| !follower.to.is_closed());
+        shown.followers.push(Follower { topics, to, deadline });
+        from
+    }
+
+    fn tell_changes(&self, shown: &mut Shown) {
+        let before = std::mem::replace(&mut shown.seq, shown.view.seq());
+        shown.followers.retain(|follower| !follower.to.is_closed());
+        if shown.followers.is_empty() {
+            return;
+        }
+        let Some(delta) = shown.view.delta_since(before) else { return };
+        let change = Bytes::from(self.change(&delta));
+        // Each is written once, however many follow it.
+        let wanted: BTreeSet<&str> =
+            shown.followers.iter().flat_map(|follower| &follower.topics.jobs).map(String::as_str).collect();
+        let wanted: BTreeMap<&str, Bytes> = wanted
+            .into_iter()
+            .filter(|id| concerns(&delta, id))
+            .filter_map(|id| {
+                let job = self.job_of(shown, id)?;
+                Some((id, Bytes::from(event("job", self.base + delta.seq, job.to_string().as_bytes()))))
+            })
+            .collect();
+        let told: Vec<Vec<Bytes>> = shown
+            .followers
+            .iter()
+            .map(|Follower { topics, .. }| {
+                let of_jobs = topics.jobs.iter().filter_map(|id| wanted.get(id.as_str()).cloned());
+                topics.view.then(|| change.clone()).into_iter().chain(of_jobs).collect()
+            })
+            .collect();
+        let mut told = told.into_iter();
+        shown.followers.retain(|follower| told.next().is_none_or(|messages| follower.tell(messages)));
+    }
+
+    /// Says if ZooKeeper does not answer any more, or answers again.
+    fn tell_silence(&self, shown: &mut Shown) {
+        let silent_since_ms = shown.view.silent_since_ms();
+        if std::mem::replace(&mut shown.silent_since_ms, silent_since_ms) == silent_since_ms {
+            return;
+        }
+        let message = match silent_since_ms {
+            Some(_) => Bytes::from(self.silence(shown)),
+            None => Bytes::from(event("fresh", self.base + shown.seq, b"{}")),
+        };
+        shown.followers.retain(|follower| follower.tell(vec![message.clone()]));
+        shown.text = None;
+    }
+
+    /// Returns since when ZooKeeper has not answered, as an event, if it does not.
+    fn silence(&self, shown: &Shown) -> Vec<u8> {
+        let since = shown.view.silent_since_ms().map(|since| json!({ "stale_since_ms": since }).to_string());
+        since.map(|since| event("stale", self.base + shown.seq, since.as_bytes())).unwrap_or_default()
+    }
+
+    fn change(&self, delta: &Delta) -> Vec<u8> {
+        let mut delta = delta.clone();
+        delta.since += self.base;
+        delta.seq += self.base;
+        for moment in &mut delta.moments {
+            moment.seq += self.base;
+        }
+        event("view", delta.seq, &to_json(&delta))
+    }
+}
+
+impl Follower {
+    /// Sends messages. Returns whether it still follows.
+    fn tell(&self, messages: Vec<Bytes>) -> bool {
+        for message in messages {
+            match self.to.try_send(message) {
+                Ok(()) => {}
+                Err(mpsc::error::TrySendError::Closed(_)) => return false,
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    tracing::warn!(
+                        waiting = WAITING_MAX,
+                        "a browser was dropped: it follows events but does not read them"
+                    );
+                    self.deadline.end();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+/// Returns something as JSON on one line.
+fn to_json(it: &impl Serialize) -> Vec<u8> {
+    // It is plain data: names, numbers and texts.
+    serde_json::to_vec(it).unwrap_or_default()
+}
+
+/// Returns whether a change is one of this job.
+fn concerns(delta: &Delta, job: &str) -> bool {
+    delta.jobs.contains_key(job)
+}
+
+/// What stands at the end of each event of a stream.
+const EVENT_END: &[u8] = b"\n\n";
+
+/// Returns an event of a stream: the content is one line.
+fn event(kind: &str, seq: u64, content: &[u8]) -> Vec<u8> {
+    [&head(kind, seq), content, EVENT_END].concat()
+}
+
+/// Returns what stands before the content of an event.
+fn head(kind: &str, seq: u64) -> Vec<u8> {
+    format!("event: {kind}\nid: {seq}\ndata: ").into_bytes()
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn follow(board: &Board) -> mpsc::Receiver<Bytes> {
+        let topics = Topics { view: true, jobs: Vec::new() };
+        board.follow(topics, None, Deadline::new())
+    }
+
+    #[test]
+    fn those_who_have_gone_are_forgotten_also_if_nothing_changes() {
+        let board = Board::replayed("record.jsonl".to_owned(), View::default());
+        let stays = follow(&board);
+        for _ in 0..100 {
+            drop(follow(&board));
+        }
+        assert!(board.followers() <= 2, "{}", board.followers());
+        assert!(!stays.is_closed());
+    }
+
+    #[test]
+    fn it_says_what_it_waits_for_until_something_is_there() {
+        let board = Board::live("/taskwork/default".to_owned());
+        let waits = || serde_json::from_slice::<Value>(&board.text()).unwrap()["waits"].clone();
+        assert_eq!((waits(), board.waits()), (Value::Null, false));
+        board.begin_to_wait("there is no cluster".to_owned());
+        // That nothing is there is no reason not to be ready.
+        board.apply(&Event::of(1, "", Content::Found));
+        board.apply(&Event::tick(1));
+        assert_eq!((waits(), board.waits(), board.ready()), (json!("there is no cluster"), true, Ok(())));
+        board.apply(&Event::of(2, "members/n1", Content::Data(b"anything".to_vec())));
+        board.apply(&Event::tick(2));
+        assert_eq!((waits(), board.waits()), (Value::Null, false));
+        board.apply(&Event::of(3, "members/n1", Content::Gone));
+        board.apply(&Event::tick(3));
+        assert_eq!((waits(), board.waits()), (Value::Null, false), "it was there");
+    }
+
+    #[test]
+    fn the_whole_is_written_once_for_all() {
+        let board = Board::replayed("record.jsonl".to_owned(), View::default());
+        let whole = board.text();
+        let mut from = follow(&board);
+        let sent: Vec<Bytes> = std::iter::from_fn(|| from.try_recv().ok()).collect();
+        assert!(sent.len() <= FIRST_MESSAGES, "{}", sent.len());
+        assert!(sent.iter().any(|message| message.as_ptr() == whole.as_ptr()));
+        let text = String::from_utf8(sent.concat()).unwrap();
+        let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+        assert_eq!((data.as_bytes(), text.ends_with("\n\n")), (&whole[..], true));
+    }
+}

@@ -1,0 +1,204 @@
+//! The pages of a cluster, and the data that they show: what is served, where, and to whom.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use axum::{
+    Router,
+    extract::{self, State},
+    http::{HeaderValue, StatusCode, header},
+    middleware,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use hyper_util::service::TowerToHyperService;
+use taskwork::Client;
+use taskwork_cli::Failure;
+use tokio::{net::TcpListener, sync::Semaphore};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    access::{self, Door, Token},
+    actions::{self, Actions, Actor, Operators},
+    assets,
+    board::Board,
+    compress::compress,
+    detail,
+    events::{self, STREAMS_MAX},
+    guard::{Names, Refusal, guard, host_name},
+    pages_of_cluster, server, tls,
+};
+
+/// Where the pages are served, and to whom.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Offer {
+    /// The address to serve on. If other machines can reach it, --tls-cert, --tls-key and --token-file are required.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
+    pub(crate) listen: SocketAddr,
+    /// A further name or address by which browsers may ask for the pages, such as that of this machine or of a proxy,
+    /// without a port; several times for several. Its own address, and localhost, are always accepted.
+    #[arg(long, value_name = "NAME", value_parser = host_name)]
+    host_name: Vec<String>,
+    /// The certificate to serve with, in PEM, followed by those that lead to its root.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, in PEM; only its owner may read it, or a group to which root has given it.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// A file with a token of at least 20 characters, without which nothing can be read: programs send it as
+    /// "Authorization: Bearer TOKEN", browsers by a form. Only its owner may read it, or a group to which root has given
+    /// it.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Let operators act on the pages: suspend, resume and cancel jobs, let nodes leave, suggest something to a job.
+    /// Without it everything can only be read.
+    #[arg(long, requires = "operator_token_file")]
+    allow_actions: bool,
+    /// A file with the token of an operator, as for --token-file but another one; several times for several operators. The
+    /// log names them by the names of their files.
+    #[arg(long, value_name = "FILE", requires = "allow_actions")]
+    operator_token_file: Vec<PathBuf>,
+}
+
+/// Where pages will be served, and to whom.
+pub(crate) struct Site {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    token: Option<Token>,
+    names: Names,
+    /// Those who may act, and what acts for them.
+    operators: Option<Arc<Operators>>,
+    actor: Option<Arc<dyn Actor>>,
+}
+
+impl Offer {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// If others could read what is not meant for them, or a file cannot be read, or the address not be listened on.
+    pub(crate) fn open(&self) -> Result<Site, Failure> {
+        let Self { listen, host_name, tls_cert, tls_key, token_file, .. } = self;
+        if !listen.ip().is_loopback() && (tls_cert.is_none() || token_file.is_none()) {
+            return Err(Failure::usage(format!(
+                "--listen {listen} could be reached by other machines, so it needs TLS and a token:\n  \
+                 --tls-cert FILE --tls-key FILE, a certificate and its key in PEM;\n  \
+                 --token-file FILE, made with: (umask 077; head -c 24 /dev/urandom | base64 > FILE)\n  \
+                 Or listen on this machine alone, as in --listen 127.0.0.1:{port}, and let a proxy with TLS and a \
+                 sign-in, or a tunnel (ssh -L {port}:127.0.0.1:{port}), lead there",
+                port = listen.port(),
+            )));
+        }
+        let files = tls_cert.as_deref().zip(tls_key.as_deref());
+        let tls =
+            files.map(|(certificates, key): (&Path, &Path)| tls::acceptor(certificates, key)).transpose()?;
+        let token = token_file.as_deref().map(Token::read).transpose()?;
+        let operators = if self.allow_actions {
+            Some(Arc::new(Operators::read(&self.operator_token_file, token.as_ref())?))
+        } else {
+            None
+        };
+        let names = Names::of(listen.ip(), host_name);
+        let listener = server::listen("--listen", *listen)?;
+        Ok(Site { listener, tls, token, names, operators, actor: None })
+    }
+}
+
+/// What requests need.
+#[derive(Clone)]
+pub(super) struct Served {
+    pub(super) board: Arc<Board>,
+    pub(super) streams: Arc<Semaphore>,
+}
+
+impl Site {
+    /// Returns the address of the first page.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let at = self.listener.local_addr().map_or_else(|_| String::new(), |at| at.to_string());
+        format!("{scheme}://{at}/")
+    }
+
+    /// Lets operators act by a client, if that is allowed.
+    pub(crate) fn acting_by(self, client: &Client) -> Self {
+        self.acting(|| actions::by_client(client))
+    }
+
+    pub(super) fn acting(self, actor: impl FnOnce() -> Arc<dyn Actor>) -> Self {
+        let actor = self.operators.is_some().then(actor);
+        Self { actor, ..self }
+    }
+
+    /// Serves what a board shows, for ever.
+    pub(crate) async fn serve(self, board: Arc<Board>) -> Infallible {
+        let Self { listener, tls, token, names, operators, actor } = self;
+        let (names, has_tls) = (Arc::new(names), tls.is_some());
+        let door = token.map(|token| Door::new(token, Arc::clone(&names), has_tls));
+        let door = door.map(|door| door.with_operators(operators.clone()));
+        let actions = operators.zip(actor).map(|(operators, actor)| {
+            Arc::new(Actions::new(operators, actor, Arc::clone(&board), Arc::clone(&names), has_tls))
+        });
+        server::serve(listener, tls, TowerToHyperService::new(router(board, door, actions, names))).await
+    }
+}
+
+fn router(board: Arc<Board>, door: Option<Door>, actions: Option<Arc<Actions>>, names: Arc<Names>) -> Router {
+    let (its, ready) = (Arc::clone(&board), Arc::clone(&board));
+    let pages = pages_of_cluster(move || its.snapshot(), move || ready.ready());
+    let served = Served { board, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
+    let router = Router::new()
+        .route("/", get(assets::index))
+        .route("/api/view", get(view))
+        .route("/api/job/{id}", get(job))
+        .route("/api/job/{id}/series.csv", get(series))
+        .route("/events", get(events::follow))
+        .route("/{asset}", get(assets::asset))
+        .layer(middleware::from_fn(compress))
+        .with_state(served)
+        .merge(pages.routes())
+        .merge(actions::routes(actions))
+        .fallback(|| async { Refusal(StatusCode::NOT_FOUND, "there is no such page".to_owned()) });
+    let router = match door {
+        Some(door) => router.layer(middleware::from_fn_with_state(Arc::new(door), access::check)),
+        None => router,
+    };
+    router.layer(middleware::from_fn_with_state(names, guard))
+}
+
+async fn view(State(served): State<Served>) -> Response {
+    json(served.board.text())
+}
+
+async fn job(
+    State(served): State<Served>,
+    extract::Path(id): extract::Path<String>,
+) -> Result<Response, Refusal> {
+    let job = served.board.job(&id);
+    let job = job.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, "there is no such job".to_owned()))?;
+    Ok(json(job.to_string()))
+}
+
+/// Serves a job over time as a table for other programs.
+async fn series(
+    State(served): State<Served>,
+    extract::Path(id): extract::Path<String>,
+) -> Result<Response, Refusal> {
+    let job = served.board.job(&id);
+    let job = job.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, "there is no such job".to_owned()))?;
+    let kind = HeaderValue::from_static("text/csv; charset=utf-8");
+    Ok(([(header::CONTENT_TYPE, kind)], detail::csv(&job)).into_response())
+}
+
+fn json(text: impl IntoResponse) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site").finish_non_exhaustive()
+    }
+}

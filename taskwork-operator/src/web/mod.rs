@@ -1,0 +1,49 @@
+//! A dashboard: the pages of a cluster, over HTTP. See [`taskwork_cli::web`] for what a node serves too.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/` | the pages |
+//! | `/api/view`, `/api/job/ID` | what they show, as JSON |
+//! | `/api/job/ID/series.csv` | the job over time, as CSV |
+//! | `/events` | what changes, as server-sent events |
+//! | `/sign-in` | a form for the token, if there is one |
+//! | `/api/operator`, `/api/operator/…` | who may act, and actions, if there are any: see `actions` |
+//!
+//! ```text
+//! connection ─▶ server ─▶ guard ─▶ access ─▶ assets | api | events | metrics
+//!              TLS, sizes, times   names   token           ▲
+//!                                          board ──────────┘ ◀─ events of the cluster
+//! ```
+
+mod access;
+mod actions;
+mod assets;
+mod board;
+mod compress;
+mod costs;
+mod dashboard;
+pub(crate) mod detail;
+mod events;
+mod families;
+mod single;
+mod tls;
+mod topics;
+#[cfg(test)]
+mod tests;
+
+use taskwork::view::Snapshot;
+use taskwork_cli::web::{Pages, guard, server};
+
+pub(crate) use self::{
+    board::Board,
+    dashboard::{Offer, Site},
+    single::Single,
+};
+
+/// Returns the metrics of a cluster, and whether they are up to date.
+fn pages_of_cluster(
+    snapshot: impl Fn() -> Snapshot + Send + Sync + 'static,
+    ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+) -> Pages {
+    Pages::new(move || families::of_cluster(&snapshot()), ready)
+}

@@ -1,0 +1,288 @@
+//! `taskwork whatif`: when a job would be finished with another number of nodes, and what that would cost.
+//!
+//! A controller that runs has learnt how the job scales, and what machines cost: it is asked, by what it has
+//! written. Otherwise the cluster is observed for a while, and a price is known as far as nodes have one as their
+//! label.
+
+use std::{collections::BTreeMap, str::FromStr, time::Duration};
+
+use serde_json::json;
+use taskwork::{
+    JobId,
+    client::{Member, Stage},
+    view::{Event, Snapshot},
+};
+use taskwork_cli::{
+    Failure,
+    command::{job_id, seconds, tell},
+};
+use taskwork_scale::policy::{Candidate, Goals, MachineSeen, MachineState, Observation, OfferSeen, Policy};
+use tokio::time::{self, Instant};
+
+use super::{
+    Desk,
+    scale::{
+        explain,
+        memory::{Memory, Said},
+        observed::{self, Scope},
+        rounds::Sight,
+    },
+};
+
+/// The most machines that are asked about.
+const NODES_MAX: u32 = 100_000;
+/// The longest time since a controller has said something, for it to be asked, in milliseconds.
+const RECENT_MS: u64 = 60_000;
+/// The time between two observations.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Which job, and how many nodes.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The job, as `taskwork jobs` lists it; the number alone suffices.
+    #[arg(value_name = "ID", value_parser = job_id)]
+    job: JobId,
+    /// The numbers of nodes: 50, or +20 and -5 for more or fewer than now; several with commas. By default some
+    /// around the present number.
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        value_parser = str::parse::<Nodes>
+    )]
+    nodes: Vec<Nodes>,
+    /// For how long the cluster is observed if no controller runs, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    observe: Duration,
+}
+
+/// A number of nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nodes {
+    Exactly(u32),
+    /// So many more than now, or fewer.
+    More(i64),
+}
+
+impl FromStr for Nodes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("expected a number of nodes up to {NODES_MAX}, such as 50, +20 or -5");
+        let number: i64 = text.parse().map_err(|_| expected())?;
+        if number.unsigned_abs() > u64::from(NODES_MAX) {
+            return Err(expected());
+        }
+        if text.starts_with(['+', '-']) {
+            return Ok(Self::More(number));
+        }
+        u32::try_from(number).map(Self::Exactly).map_err(|_| expected())
+    }
+}
+
+impl Nodes {
+    fn given(self, now: u32) -> u32 {
+        match self {
+            Self::Exactly(nodes) => nodes,
+            Self::More(more) => {
+                let nodes = (i64::from(now) + more).clamp(0, NODES_MAX.into());
+                u32::try_from(nodes).unwrap_or(NODES_MAX)
+            }
+        }
+    }
+}
+
+/// Prints the table.
+pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<(), Failure> {
+    let told = desk.client.scaling_said().await?.filter(|told| told.holder.is_some());
+    let asked = told.and_then(|told| {
+        let said = Said::read(&told.said);
+        let policy = Memory::read(&told.state).ok()?.policy();
+        let observation =
+            said.observation.filter(|seen| seen.jobs.iter().any(|job| job.id == arguments.job.as_str()))?;
+        let age_ms = told.at_ms.abs_diff(unix_ms());
+        (age_ms < RECENT_MS).then_some((policy, observation, said.currency))
+    });
+    let (policy, observation, currency) = match asked {
+        Some(asked) => asked,
+        None => observe(desk, arguments).await?,
+    };
+    let now = there(&observation);
+    let nodes: Vec<u32> = if arguments.nodes.is_empty() {
+        around(now)
+    } else {
+        arguments.nodes.iter().map(|nodes| nodes.given(now)).collect()
+    };
+    let mut sizes = policy.whatif(&observation, &nodes);
+    if sizes.is_empty() {
+        return Err(Failure::failed(format!(
+            "nothing can be said about job {} yet: no node works on it, or it has only begun",
+            arguments.job
+        )));
+    }
+    note_differences(&mut sizes, currency.as_deref());
+    desk.say(
+        || json!({ "job": arguments.job.as_str(), "now": now, "currency": currency, "sizes": sizes }),
+        || explain::candidates(&sizes, currency.as_deref()),
+    );
+    Ok(())
+}
+
+fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns how many machines there are that do not leave.
+fn there(observation: &Observation) -> u32 {
+    let staying = observation.machines.iter().filter(|machine| machine.state != MachineState::Leaving);
+    u32::try_from(staying.count()).unwrap_or(u32::MAX)
+}
+
+/// Returns numbers around the present one.
+fn around(now: u32) -> Vec<u32> {
+    let now = now.max(1);
+    vec![now.div_ceil(2), now, now + now.div_ceil(2), now.saturating_mul(2), now.saturating_mul(4)]
+}
+
+/// Says of each size how much earlier it is, and what that costs.
+fn note_differences(sizes: &mut [Candidate], currency: Option<&str>) {
+    let Some(now) = sizes.iter().find(|size| size.now).cloned() else { return };
+    let middle = |size: &Candidate| size.finish_ms.map(|(early, late)| early / 2 + late / 2);
+    for size in sizes.iter_mut().filter(|size| !size.now) {
+        let Some((finish, present)) = middle(size).zip(middle(&now)) else { continue };
+        let minutes = finish.abs_diff(present).div_ceil(60_000);
+        let when = if finish < present { "earlier" } else { "later" };
+        let mut words = format!("{minutes} min {when}");
+        if let Some((cost, present)) = size.cost.zip(now.cost) {
+            let (more, what) =
+                if cost >= present { (cost - present, "more") } else { (present - cost, "less") };
+            words = format!("{words} for {} {what}", explain::money(Some(more), currency));
+        }
+        let note = std::mem::take(&mut size.note);
+        size.note = if note.is_empty() { words } else { format!("{words}; {note}") };
+    }
+}
+
+/// Observes the cluster for a while, with a policy that learns meanwhile.
+async fn observe(
+    desk: &Desk,
+    arguments: &Arguments,
+) -> Result<(Policy, Observation, Option<String>), Failure> {
+    let id = arguments.job.as_str();
+    let details = desk.client.job(&arguments.job).await?;
+    if details.stage != Stage::Running {
+        return Err(Failure::failed(format!("job {id} does not run: {}", details.stage.text())));
+    }
+    let seconds = arguments.observe.as_secs();
+    tell(format_args!("note: no controller works for job {id}; the cluster is observed for {seconds} s"));
+    let (sight, observer) = (Sight::default(), desk.client.observer());
+    let scope = Scope { job: Some(arguments.job.clone()), program: None };
+    let mut apply = |event: Event| sight.apply(&event);
+    let looking = async {
+        let until = Instant::now() + arguments.observe;
+        let mut policy = Policy::new(Goals { max: NODES_MAX, ..Goals::default() });
+        let mut last = None;
+        while Instant::now() < until || last.is_none() {
+            time::sleep(LOOK_EVERY.min(arguments.observe)).await;
+            let Some(snapshot) = sight.snapshot() else {
+                if Instant::now() > until + arguments.observe {
+                    return Err(Failure::unreachable("the cluster could not be read in this time"));
+                }
+                continue;
+            };
+            let (observation, currency) = with_members(&snapshot, &scope);
+            policy.decide(&observation);
+            last = Some((observation, currency));
+        }
+        let (observation, currency) = last.ok_or_else(|| Failure::unreachable("nothing was seen"))?;
+        Ok((policy, observation, currency))
+    };
+    tokio::select! {
+        refused = observer.follow(&mut apply) => Err(refused.into()),
+        looked = looking => looked,
+    }
+}
+
+/// Takes each member for a machine, of an offer that has as many workers.
+fn with_members(snapshot: &Snapshot, scope: &Scope) -> (Observation, Option<String>) {
+    let mut observation = observed::of_cluster(snapshot, scope);
+    let mut offers: BTreeMap<String, OfferSeen> = BTreeMap::new();
+    let mut currencies: Vec<&str> = Vec::new();
+    for (name, now) in &snapshot.members {
+        let Some(member) = now.member.as_deref().filter(|member| member.workers > 0) else { continue };
+        let price = price(member);
+        let offer = format!("{} workers at {price:?}", member.workers);
+        offers.entry(offer.clone()).or_insert_with(|| OfferSeen {
+            name: offer.clone(),
+            workers: member.workers,
+            price_per_hour: price,
+            ..OfferSeen::default()
+        });
+        currencies.extend(member.labels.get("currency"));
+        observation.machines.push(MachineSeen {
+            id: name.clone(),
+            offer,
+            state: if now.draining { MachineState::Leaving } else { MachineState::Working },
+            requested_ms: now.since_ms,
+            billed_since_ms: Some(member.started_ms.min(now.since_ms)),
+            joined_ms: Some(now.since_ms),
+            workers: member.workers,
+            leader: !now.leads.is_empty(),
+            ..MachineSeen::default()
+        });
+    }
+    observation.offers = offers.into_values().collect();
+    currencies.dedup();
+    let currency = if let [one] = currencies[..] { Some(one.to_owned()) } else { None };
+    (observation, currency)
+}
+
+/// Returns the price of an hour that a member says it has.
+fn price(member: &Member) -> Option<f64> {
+    let price: f64 = member.labels.get("price")?.strip_suffix("/h")?.parse().ok()?;
+    (price.is_finite() && price >= 0.0).then_some(price)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_absolute_or_relative() {
+        for (text, now, given) in
+            [("50", 30, 50), ("+20", 30, 50), ("-5", 30, 25), ("-50", 30, 0), ("0", 3, 0)]
+        {
+            assert_eq!(text.parse::<Nodes>().unwrap().given(now), given, "{text}");
+        }
+        for wrong in ["", "many", "1.5", "+", "--5", "100001", "-100001", "99999999999999999999"] {
+            assert!(wrong.parse::<Nodes>().unwrap_err().contains("+20"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_a_change_brings_is_said() {
+        let size = |nodes, finish: u64, cost| Candidate {
+            nodes,
+            finish_ms: Some((finish - 60_000, finish + 60_000)),
+            cost,
+            now: nodes == 3,
+            ..Candidate::default()
+        };
+        let hour = 3_600_000;
+        let mut sizes = vec![
+            size(2, 3 * hour, Some(1.0)),
+            size(3, 2 * hour, Some(1.5)),
+            size(6, hour + hour / 2, Some(2.1)),
+            size(9, hour, None),
+        ];
+        note_differences(&mut sizes, Some("EUR"));
+        let notes: Vec<&str> = sizes.iter().map(|size| size.note.as_str()).collect();
+        assert_eq!(
+            notes,
+            ["60 min later for EUR 0.50 less", "", "30 min earlier for EUR 0.60 more", "60 min earlier"]
+        );
+        assert!(around(0).contains(&1) && around(3) == [2, 3, 5, 6, 12]);
+    }
+}
