@@ -27,7 +27,7 @@ fn steps(install_deny: Option<Step>) -> Vec<Step> {
     let mut steps = vec![
         Step::cargo("format", "fmt --all --check"),
         Step::cargo("lints", "clippy --workspace --all-targets -- -D warnings"),
-        Step::cargo("no command line", "clippy -p bnb-framework --no-default-features -- -D warnings"),
+        Step::cargo("no command line", "clippy -p bnb-framework -p dataflow-framework -- -D warnings"),
         // As users build it: what a program needs must not come from a feature of the operator or of tests.
         Step::cargo("a program", "clippy -p tsp-example -- -D warnings"),
         Step::cargo("docs", "doc --workspace --no-deps").env("RUSTDOCFLAGS", "-Dwarnings"),
