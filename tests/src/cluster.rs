@@ -79,9 +79,12 @@ pub fn program(name: &str) -> Result<PathBuf> {
     let folder = if beside.ends_with("deps") { beside.parent().unwrap_or(beside) } else { beside };
     let place = folder.join(name);
     let is_built = place.is_file();
-    is_built
-        .then_some(place)
-        .with_context(|| format!("{name} is not built in {}: cargo build --bins", folder.display()))
+    is_built.then_some(place).with_context(|| {
+        format!(
+            "{name} is not built in {}: cargo build --workspace --exclude taskwork-simulation --bins",
+            folder.display()
+        )
+    })
 }
 
 impl Cluster {

@@ -49,7 +49,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// If something cannot be built, installed or started, or a node has ended by itself.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     install::debian_packages(zk_server::PACKAGES)?;
-    step::run_chain(&[Step::cargo("build", "build --release --bins")])?;
+    let program = &arguments.program;
+    let build =
+        format!("build --release --workspace --exclude taskwork-simulation --bin taskwork --bin {program}");
+    step::run_chain(&[Step::cargo("build", &build)])?;
     let (interrupt, interrupted) = mpsc::channel();
     ctrlc::set_handler(move || {
         // This fails after the first Ctrl-C, when the cluster is already ending.
