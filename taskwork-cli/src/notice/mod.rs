@@ -23,9 +23,11 @@ pub(crate) mod metadata;
 #[cfg_attr(not(feature = "cloud"), allow(dead_code, reason = "only clouds have clocks of their own"))]
 mod policy;
 mod source;
-#[cfg(all(test, feature = "cloud"))]
+#[cfg(test)]
+#[cfg(feature = "cloud")]
 mod fake;
-#[cfg(all(test, feature = "cloud"))]
+#[cfg(test)]
+#[cfg(feature = "cloud")]
 mod tests;
 
 use std::{path::PathBuf, time::Duration};
