@@ -33,7 +33,7 @@ fn submit(cluster: &Cluster, case: &Case) {
 /// Returns the arguments of a job of a program that does not end.
 fn endless(cluster: &Cluster, program: &str) -> Vec<String> {
     match program {
-        "uts" => ["T3", "--spin", "1000000"].map(str::to_owned).to_vec(),
+        "uts" => ["T3", "--spin", "10000"].map(str::to_owned).to_vec(),
         "knapsack" => hard_knapsack(cluster, 60).arguments,
         _ => panic!("{program} has no job that does not end"),
     }
