@@ -12,6 +12,7 @@ use std::{
 };
 
 use taskwork_tests::proxy::Proxy;
+use tokio::time::timeout;
 use zk::{
     ClusterPaths, Connect, CreateMode, Error, Events, MemoryStore, MemoryTree, OneShot, Session, WatchEvent,
     election::Candidate,
@@ -183,6 +184,10 @@ impl Breaks for Restarted {
     }
 }
 
+/// The maximum time for a case: in one, a server is restarted four times, which on a busy machine takes many seconds
+/// each. Every other step has a limit of its own.
+const CASE_TIMEOUT: Duration = Duration::from_secs(240);
+
 /// Runs every case, each with a fragile session and a folder of its own.
 macro_rules! suite {
     ($($case:ident),+ $(,)?) => {
@@ -192,7 +197,8 @@ macro_rules! suite {
                 // The case before may have left it on another server.
                 let (store, folder) = (world.fragile().await, concat!("/", stringify!($case)));
                 store.create(folder, b"", CreateMode::Persistent).await.unwrap();
-                soon($case(Arc::clone(&world), Arc::clone(&store), folder.to_owned())).await;
+                let case = $case(Arc::clone(&world), Arc::clone(&store), folder.to_owned());
+                timeout(CASE_TIMEOUT, case).await.expect("the case ends in time");
                 store.close().await.unwrap();
                 world.break_off();
                 world.restore();
