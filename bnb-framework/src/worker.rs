@@ -8,18 +8,21 @@ use crate::{
     agenda::{Assessed, Assessor},
     collected::Shortlist,
     cost::Cost,
-    frontier::{Below, Frontier, Unvisited, Visitor},
+    frontier::{Below, Unvisited, Visitor},
     heuristics::{ROUND, Rounds, round},
     incumbent::{Best, Incumbent},
     instance::Instance,
     limits::{Halt, Limits, Spending},
-    mistake::{contradicts, may_compare, not_a_bound_of_all, not_a_number},
+    mistake::{contradicts, may_compare, not_a_bound_of_all},
     options::{Options, Tolerance},
-    parts::IsolatedVisitor,
     problem::Problem,
     search::SearchTask,
     step::{Visit, visit},
 };
+
+mod assessing;
+mod isolated;
+mod mistakes;
 
 /// Everything is visited.
 pub(crate) const WHOLE: u8 = 0;
@@ -128,62 +131,6 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             worker.halt = worker.halt.or(limits.halts(worker.cx.node(), worker.cx.worked_here(), now));
         }
         worker
-    }
-
-    /// Begins with the root of the tree, or somewhere below it, whose bound is known or not.
-    pub(crate) fn begin_below(&mut self, top: Option<P::Cost>, is_at_top: bool) {
-        (self.top, self.is_at_top) = (top, is_at_top);
-    }
-
-    /// Returns the bound of the root of the tree, as far as it is known.
-    pub(crate) fn top(&self) -> Option<P::Cost> {
-        self.top
-    }
-
-    /// Compares what was found with the bounds above it. Returns the mistake of the problem that has shown itself, if
-    /// any.
-    pub(crate) fn look_for_mistakes(&mut self, problem: &P, path: Option<&Frontier<P>>) -> Option<String> {
-        if let (Some(cost), Some(path)) = (self.new.take(), path) {
-            let (mistake, bounds) = path.compare_with_path(problem, cost);
-            self.compared += bounds;
-            self.mistake = self.mistake.take().or(mistake);
-        }
-        // It may also have come from a heuristic, or a user.
-        if let (Some(best), Some(top)) = (self.best, self.top)
-            && contradicts::<P>(best, top)
-        {
-            self.mistake.get_or_insert_with(|| not_a_bound_of_all::<P>(best, top, "the root"));
-        }
-        self.mistake.take()
-    }
-
-    /// Ends the search because of a cost that is not a number.
-    #[cold]
-    fn found_nan(&mut self, function: &str, state: &P::State) {
-        self.mistake = Some(not_a_number::<P>(function, state));
-        (self.report_at, self.stock_is_due) = (0, true);
-    }
-
-    /// Compares the solution that has pruned the root with the bound of the root. With a solution known, a problem need
-    /// not sharpen its bound, so at a contradiction the bound is computed without.
-    #[cold]
-    fn compare_start(&mut self, problem: &P, root: &P::State) {
-        let Some(best) = self.best else { return };
-        let seems_wrong = problem.quick_bound(&mut root.clone(), Some(best));
-        if seems_wrong.is_some_and(|bound| contradicts::<P>(best, bound))
-            && let Some(bound) = problem.bound(&mut problem.root(), None)
-            && contradicts::<P>(best, bound)
-        {
-            self.mistake = Some(not_a_bound_of_all::<P>(best, bound, "the root"));
-        }
-    }
-
-    /// Takes in the bound of a state that the search begins with.
-    fn begin_at(&mut self, bound: P::Cost) {
-        self.above = Some(bound);
-        if std::mem::take(&mut self.is_at_top) {
-            self.top = Some(bound);
-        }
     }
 
     /// Returns why the search must end here, if it must.
@@ -525,79 +472,6 @@ impl<P: Problem, const KIND: u8> Worker<'_, '_, P, KIND> {
             Some(bound) if self.admits(bound) => Evaluation::Hopeful(bound),
             _ => Evaluation::Pruned,
         }
-    }
-}
-
-impl<P: Problem, const KIND: u8> Assessor<P> for Worker<'_, '_, P, KIND> {
-    fn assess(&mut self, problem: &P, state: &mut P::State) -> Assessed<P::Cost> {
-        self.states += 1;
-        match self.look_at(problem, state) {
-            Evaluation::Hopeful(bound) => {
-                if self.is_at_top {
-                    self.begin_at(bound);
-                }
-                return Assessed::Open(bound);
-            }
-            Evaluation::Nan(function) => self.found_nan(function, state),
-            Evaluation::Leaf(cost) if self.is_better(cost) => self.found(problem, state, cost),
-            Evaluation::Leaf(_) => {}
-            Evaluation::Pruned => {
-                self.pruned += 1;
-                if self.is_at_top {
-                    self.compare_start(problem, state);
-                }
-                if P::WORST_LAST {
-                    return Assessed::NothingNorAfter;
-                }
-            }
-        }
-        Assessed::Nothing
-    }
-
-    fn is_hopeful(&mut self, bound: P::Cost) -> bool {
-        let hopeful = self.admits(bound);
-        self.pruned += u64::from(!hopeful);
-        self.above = Some(bound);
-        hopeful
-    }
-}
-
-impl<P: Problem, const KIND: u8> IsolatedVisitor<P> for Worker<'_, '_, P, KIND> {
-    fn enter(&mut self, limit: Option<P::Cost>, position: &[u32], fences: &[Option<P::Cost>]) {
-        (self.found, self.above) = (limit, None);
-        (self.limit, self.inclusive) = match (limit, self.base) {
-            (Some(limit), Some((base, inclusive))) if P::GOAL.better(&base, &limit) => {
-                (Some(base), inclusive)
-            }
-            (Some(limit), _) => (Some(limit), false),
-            (None, Some((base, inclusive))) => (Some(base), inclusive),
-            (None, None) => (None, false),
-        };
-        self.position.clear();
-        self.position.extend_from_slice(position);
-        self.fences.clear();
-        self.fences.extend_from_slice(fences);
-    }
-
-    fn is_below(&mut self, bound: P::Cost) {
-        self.above = Some(bound);
-    }
-
-    fn best_found(&self) -> Option<P::Cost> {
-        self.found
-    }
-
-    fn best_at_fence(&mut self, fence: usize) -> Option<P::Cost> {
-        self.cx.get_var::<Incumbent<P>>().and_then(|best| best.cost_at_fence(fence))
-    }
-
-    fn pause_after(&mut self, states: Option<u64>) {
-        self.end();
-        self.states_ahead = states;
-    }
-
-    fn states_ahead(&self) -> u64 {
-        self.states_ahead.map_or(u64::MAX, |ahead| ahead.saturating_sub(self.states))
     }
 }
 

@@ -228,12 +228,16 @@ mod tests {
         );
         let wrong = words.end_here(", and three").unwrap_err();
         assert_eq!(wrong.to_string(), "f:2: found \"3\"; expected the end of the line, and three");
+        assert_eq!((words.number_here("four", 4..=4), words.line()), (Ok(4), 2));
+        assert_eq!(words.missing("five").to_string(), "f:3: found the end of the file; expected five");
+    }
+
+    #[test]
+    fn expected_word_after_the_end_of_a_line_is_separated() {
         let mut words = Words::new("f", "1 2");
         assert_eq!(words.number::<u8>("one"), Ok(1));
         let wrong = words.end_here("three").unwrap_err();
         assert_eq!(wrong.to_string(), "f:1: found \"2\"; expected the end of the line, then three");
-        assert_eq!((words.number_here("four", 4..=4), words.line()), (Ok(4), 2));
-        assert_eq!(words.missing("five").to_string(), "f:3: found the end of the file; expected five");
     }
 
     #[test]
