@@ -33,7 +33,10 @@ struct Leaves {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Weights(#[serde(skip)] Vec<u64>);
+struct Weights {
+    #[serde(skip)]
+    of_leaves: Vec<u64>,
+}
 
 impl Task for Leaves {
     type Shared = Weights;
@@ -49,7 +52,8 @@ impl Task for Leaves {
             if self.wrong == Wrong::Forgets {
                 held = self.open.pop();
             }
-            let weight = if self.wrong == Wrong::SkipsShared { cx.shared().0.len() as u64 } else { 1 };
+            let weight =
+                if self.wrong == Wrong::SkipsShared { cx.shared().of_leaves.len() as u64 } else { 1 };
             match height {
                 0 if self.wrong == Wrong::Skips => self.skipped += 1,
                 0 => *cx.output() += weight,
@@ -78,7 +82,7 @@ impl Task for Leaves {
 }
 
 fn checked(wrong: Wrong) -> Result<(), String> {
-    let job = || Job::new(Leaves { open: vec![5], wrong, skipped: 0 }, Weights(vec![0]));
+    let job = || Job::new(Leaves { open: vec![5], wrong, skipped: 0 }, Weights { of_leaves: vec![0] });
     check(job).map_err(|error| error.to_string())
 }
 
@@ -110,7 +114,12 @@ fn mistakes_of_tasks_are_found_by_the_check() {
 
 #[test]
 fn run_on_one_machine_uses_the_decoded_shared_data() {
-    let job = || Job::new(Leaves { open: vec![5], wrong: Wrong::SkipsShared, skipped: 0 }, Weights(vec![0]));
+    let job = || {
+        Job::new(
+            Leaves { open: vec![5], wrong: Wrong::SkipsShared, skipped: 0 },
+            Weights { of_leaves: vec![0] },
+        )
+    };
     for nodes in [1, 2] {
         assert_eq!(job().nodes(nodes).workers(1).run().unwrap().output, 0, "as on a cluster");
     }
