@@ -100,12 +100,12 @@ fn a_program_shows_its_graph_its_trace_and_its_tasks() -> Result {
 }
 
 #[test]
-fn what_cannot_be_shown_is_refused() -> Result {
+fn display_option_that_cannot_work_is_refused() -> Result {
     let folder = folder()?;
     let (_, matmul, _) = PROGRAMS[1];
     for (more, expected) in [
         ("--sequential --graph graph.svg", "a sequential run records nothing"),
-        ("--graph missing/graph.svg", "missing/graph.svg cannot be written"),
+        ("--graph missing/graph.svg", "there is no folder missing: create it first"),
     ] {
         let output = command(matmul, "--blocks 2 --size 2", more, folder.path()).output()?;
         assert_eq!(output.status.code(), Some(2), "{more}");
