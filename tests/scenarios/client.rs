@@ -206,7 +206,7 @@ async fn a_node_that_is_dropped_is_lost_and_others_continue_from_what_it_has_wri
     let serve = || Node::builder(&client).task::<Tree>().workers(1).serve().unwrap();
     let (mut stays, goes) = (serve(), serve());
     let gate = cluster.gate().unwrap();
-    let submitted = client.submit(job_with_gate(13, &gate)).await.unwrap();
+    let submitted = client.submit(job_with_gate(18, &gate)).await.unwrap();
     let both_work = async {
         let mut progress = submitted.progress(Duration::from_millis(20));
         while progress.next().await.unwrap().unwrap().figures.steals == 0 {}
@@ -215,7 +215,7 @@ async fn a_node_that_is_dropped_is_lost_and_others_continue_from_what_it_has_wri
     drop(goes);
     gate.open().unwrap();
     let report = timeout(PATIENCE, submitted.result()).await.unwrap().unwrap();
-    assert_eq!(report.output, Tree::sequential(13).0);
+    assert_eq!(report.output, Tree::sequential(18).0);
     let record = client.record(submitted.id()).await.unwrap();
     assert_eq!((record.attempt, record.lost.len()), (1, 0), "{record:?}");
     stays.drain();

@@ -140,7 +140,7 @@ fn what_a_job_has_cost_zookeeper_is_told() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "1"]).unwrap();
     let gate = cluster.gate().unwrap();
-    let submit = ["submit", "14", "--gate", gate.path(), "--wait", "--json"];
+    let submit = ["submit", "18", "--gate", gate.path(), "--wait", "--json"];
     let running = cluster.begin("tree", &submit).unwrap();
     for node in 0..3 {
         cluster.wait_for_log(node, "the node takes part").unwrap();
@@ -149,7 +149,7 @@ fn what_a_job_has_cost_zookeeper_is_told() {
     let said: Value = serde_json::from_str(&running.end().unwrap().out).unwrap();
     let job = cluster.json("taskwork", &["job", said["job"].as_str().unwrap()]).unwrap();
     assert_eq!(job["figures"], said["figures"], "the submitter has waited for the last word of every node");
-    assert_eq!(number(&job["figures"]["worked"]), Tree::sequential(14).0);
+    assert_eq!(number(&job["figures"]["worked"]), Tree::sequential(18).0);
     assert_eq!(job["nodes"].as_array().unwrap().len(), 3);
     let cost = &job["zookeeper"];
     println!("{cost} {}", job["figures"]);

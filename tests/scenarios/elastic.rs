@@ -17,8 +17,8 @@ use taskwork_tests::{
 use zk_server::Setup;
 
 /// The depth of the tree that most jobs count: millions of states.
-const DEPTH: &str = "17";
-const DEPTH_NUMBER: u32 = 17;
+const DEPTH: &str = "19";
+const DEPTH_NUMBER: u32 = 19;
 
 /// A cluster with a job under way, which waits at a gate.
 struct Stage {

@@ -20,9 +20,9 @@ use taskwork_tests::{
     tree::Tree,
 };
 
-/// How deep the tree is that the jobs count.
-const DEPTH: &str = "16";
-const DEPTH_NUMBER: u32 = 16;
+/// The depth of the tree that the jobs count.
+const DEPTH: &str = "19";
+const DEPTH_NUMBER: u32 = 19;
 
 /// The maximum time for the end of a job from which nodes have left.
 const PATIENCE: Duration = Duration::from_secs(240);

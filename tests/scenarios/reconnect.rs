@@ -12,8 +12,8 @@ use taskwork_tests::{
 };
 use zk_server::Setup;
 
-/// How deep the tree is that a job counts: more than a million states.
-const DEPTH: u32 = 16;
+/// The depth of the tree that a job counts: millions of states.
+const DEPTH: u32 = 19;
 /// How long a job may take, most of all on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(300);
 

@@ -67,7 +67,7 @@ fn a_report_has_what_a_cluster_still_knows_and_more_if_it_was_recorded() {
         cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0", "--record", &record]).unwrap();
     wait_for_record(&mut dashboard, &folder, FOUND, 1);
     let gate = cluster.gate().unwrap();
-    let job = cluster.begin("tree", &["submit", "17", "--gate", gate.path(), "--wait"]).unwrap();
+    let job = cluster.begin("tree", &["submit", "18", "--gate", gate.path(), "--wait"]).unwrap();
     for node in 0..2 {
         cluster.wait_for_log(node, "the node takes part").unwrap();
     }
@@ -119,7 +119,7 @@ fn a_job_is_reported_whole_though_its_observer_was_killed() {
     let mut first = cluster.begin("taskwork", &observe).unwrap();
     wait_for_record(&mut first, &folder, FOUND, 1);
     let gate = cluster.gate().unwrap();
-    let job = cluster.begin("tree", &["submit", "17", "--gate", gate.path(), "--wait"]).unwrap();
+    let job = cluster.begin("tree", &["submit", "18", "--gate", gate.path(), "--wait"]).unwrap();
     wait_for_record(&mut first, &folder, RUNNING, 2);
     assert_eq!(cluster.run("taskwork", &["suspend", "0"]).unwrap().code, 0);
     wait_for_record(&mut first, &folder, "\\\"state\\\":\\\"suspended\\\"", 2);

@@ -18,8 +18,8 @@ use taskwork_tests::{
 use zk_server::Setup;
 
 /// The depth of the tree that the job counts: every process gets a part of it before the gate is open.
-const DEPTH: &str = "19";
-const DEPTH_NUMBER: u32 = 19;
+const DEPTH: &str = "20";
+const DEPTH_NUMBER: u32 = 20;
 /// The maximum time for the end of the job.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The interval at which conditions are checked.

@@ -67,8 +67,8 @@ fn several_jobs_run_on_the_same_nodes_and_a_node_that_is_killed_or_leaves_costs_
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "2"]).unwrap();
     let gate = cluster.gate().unwrap();
-    let first = submit_with_gate(&cluster, "15", &gate, &[]);
-    let second = submit_with_gate(&cluster, "15", &gate, &["--weight", "3"]);
+    let first = submit_with_gate(&cluster, "18", &gate, &[]);
+    let second = submit_with_gate(&cluster, "18", &gate, &["--weight", "3"]);
     wait_until(&cluster, "all nodes work on both", || {
         [&first, &second].iter().all(|id| nodes_of(&cluster, id) == 3)
     });
@@ -76,8 +76,8 @@ fn several_jobs_run_on_the_same_nodes_and_a_node_that_is_killed_or_leaves_costs_
     let leaves = cluster.name_of(1).unwrap();
     assert_eq!(cluster.run("taskwork", &["drain", &leaves]).unwrap().code, 0);
     gate.open().unwrap();
-    assert_done(&cluster, &first, 15);
-    assert_done(&cluster, &second, 15);
+    assert_done(&cluster, &first, 18);
+    assert_done(&cluster, &second, 18);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_job_that_is_put_aside_or_cancelled_takes_no_node_from_another() {
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let endless = submit(&cluster, ENDLESS, &[]);
     let gate = cluster.gate().unwrap();
-    let aside = submit_with_gate(&cluster, "14", &gate, &[]);
+    let aside = submit_with_gate(&cluster, "18", &gate, &[]);
     let stopped = submit(&cluster, ENDLESS, &[]);
     wait_until(&cluster, "all nodes work on all", || {
         [&endless, &aside, &stopped].iter().all(|id| nodes_of(&cluster, id) == 2)
@@ -101,7 +101,7 @@ fn a_job_that_is_put_aside_or_cancelled_takes_no_node_from_another() {
     // To take part again, the nodes need new ids.
     assert_eq!(cluster.run("taskwork", &["resume", &aside]).unwrap().code, 0);
     gate.open().unwrap();
-    assert_done(&cluster, &aside, 14);
+    assert_done(&cluster, &aside, 18);
     let before = worked(&cluster, &endless);
     wait_until(&cluster, "it goes on", || worked(&cluster, &endless) > before + 1000);
     assert_eq!(job(&cluster, &endless)["attempt"], 1);

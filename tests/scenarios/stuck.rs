@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 use taskwork_tests::{
-    cluster::{Cluster, SOON},
+    cluster::{Cluster, CommandOutput, SOON},
     gate::Gate,
     tree::Tree,
 };
@@ -48,6 +48,10 @@ fn another_job_is_done(cluster: &Cluster) {
     let said = cluster.run("tree", &["submit", "10", "--wait", "--json"]).unwrap_or_else(|error| {
         panic!("{error}\n{}", cluster.logs());
     });
+    is_done(cluster, &said);
+}
+
+fn is_done(cluster: &Cluster, said: &CommandOutput) {
     assert_eq!(said.code, 0, "{said:?}\n{}", cluster.logs());
     let said: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(said["states"], Tree::sequential(10).0);
@@ -142,11 +146,13 @@ fn the_deadline_to_leave_holds_whatever_the_program_does() {
 fn a_suspended_job_waits_for_its_tasks_as_long_as_it_takes() {
     let (mut cluster, gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &["--drain-deadline", "1"]);
     assert_eq!(cluster.json("taskwork", &["suspend", "0"]).unwrap()["suspended"], true);
-    // Whoever leads waits for its task; the others do the next job meanwhile.
-    another_job_is_done(&cluster);
+    // The node with that task waits for it. If it gets the root of the next job, that job waits, too.
+    let next = cluster.begin("tree", &["submit", "10", "--wait", "--json"]).unwrap();
     thread::sleep(TOO_LONG);
-    assert_eq!(cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
+    assert_ne!(job(&cluster, "0")["state"], "done");
     gate.open().unwrap();
+    is_done(&cluster, &next.end().unwrap());
+    assert_eq!(cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
     wait_until(&cluster, "the job is done", || job(&cluster, "0")["state"] == "done");
     let job = job(&cluster, "0");
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{}", cluster.logs());
@@ -161,7 +167,7 @@ fn a_task_of_an_attempt_that_is_over_does_not_keep_its_node_from_the_next() {
     cluster.wait_for_log(other, "the node is ready").unwrap();
     // What is given away first is what lies nearest to the root: the state that does not stop.
     let gate = cluster.gate().unwrap();
-    let submitted = ["submit", "17", "--gate", gate.path(), "--silent-ms", FOR_EVER];
+    let submitted = ["submit", "19", "--gate", gate.path(), "--silent-ms", FOR_EVER];
     let submitted = cluster.run("tree", &submitted).unwrap();
     assert_eq!(submitted.code, 0, "{submitted:?}");
     cluster.wait_for_log(other, "the node has its first task").unwrap();

@@ -259,12 +259,12 @@ fn another_build_of_the_same_version_takes_no_jobs_unless_both_sides_say_so() {
     assert_eq!(cluster.run("taskwork", &["wait", job]).unwrap().code, 0, "{}", cluster.logs());
     cluster.start_nodes(other, 1, &["--workers", "1", "--any-build"]).unwrap();
     let gate = cluster.gate().unwrap();
-    let submit = ["submit", "8", "--gate", gate.path(), "--any-build", "--wait", "--json"];
+    let submit = ["submit", "18", "--gate", gate.path(), "--any-build", "--wait", "--json"];
     let running = cluster.begin("tree", &submit).unwrap();
     cluster.wait_for_log(2, "the node takes part").unwrap();
     gate.open().unwrap();
     let said: serde_json::Value = serde_json::from_str(&running.end().unwrap().out).unwrap();
-    assert_eq!(said["states"], Tree::sequential(8).0);
+    assert_eq!(said["states"], Tree::sequential(18).0);
 }
 
 #[test]

@@ -16,7 +16,8 @@ use taskwork_tests::{
 pub(super) const DEPTH: u32 = 16;
 /// How long a job may take, most of all on a machine that has other things to do.
 pub(super) const PATIENCE: Duration = Duration::from_secs(240);
-const NODE: [&str; 4] = ["--workers", "1", "--zk-session-timeout", "2"];
+/// The options of a node. It may start while ZooKeeper is away.
+const NODE: [&str; 6] = ["--workers", "1", "--zk-session-timeout", "2", "--zk-connect-timeout", "60"];
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A job whose answer is known.
