@@ -38,26 +38,3 @@ fn steps(install_deny: Option<Step>) -> Vec<Step> {
     steps.push(Step::cargo("dependencies", deny));
     steps
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lints_and_docs_allow_no_warning() {
-        let lines: Vec<_> = steps(None).iter().map(Step::line).collect();
-        assert!(lines.contains(&"cargo clippy --workspace --all-targets -- -D warnings".to_owned()));
-        let clippy = lines.iter().filter(|line| line.contains("clippy"));
-        assert!(clippy.clone().all(|line| line.ends_with("-- -D warnings")) && clippy.count() == 3);
-        assert!(lines.contains(&"RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps".to_owned()));
-    }
-
-    #[test]
-    fn cargo_deny_is_installed_before_it_is_used() {
-        let install = Step::cargo("install", "install cargo-deny");
-        let steps = steps(Some(install.clone()));
-        let [.., before_last, last] = &steps[..] else { panic!("there are several steps") };
-        assert_eq!(*before_last, install);
-        assert!(last.line().starts_with("cargo deny check"));
-    }
-}
