@@ -192,7 +192,7 @@ impl<C: Ord> Options<C> {
 
 impl<C> Options<C> {
     /// Returns whether this is the plain search for the optimum, which has a loop of its own that checks
-    /// nothing else.
+    /// nothing else if it is depth first.
     pub(crate) fn is_plain(&self) -> bool {
         let Self { pruning, target, cutoff, tolerance, collect, replicable, .. } = self;
         *pruning

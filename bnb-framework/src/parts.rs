@@ -14,7 +14,7 @@
 //! price is that the parts of a batch do not learn from each other, and that workers wait at fences (after B. Archibald
 //! and others, Replicable parallel branch and bound search, 2018).
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::VecDeque, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -45,13 +45,13 @@ enum Stage<P: Problem> {
         states_left: u64,
         limit: Option<P::Cost>,
     },
-    /// Open states by their depth and position. Only the task that started the search reaches this stage.
+    /// Open states, level by level. Only the task that started the search reaches this stage.
     Cut {
-        open: BTreeMap<(usize, Vec<u32>), Part<P>>,
+        open: VecDeque<Part<P>>,
     },
-    /// The parts that were not spawned yet. The limit is that of the next batch.
+    /// The parts that were not spawned yet, in the order of their positions. The limit is that of the next batch.
     Parts {
-        parts: BTreeMap<Vec<u32>, Part<P>>,
+        parts: VecDeque<Part<P>>,
     },
     /// A part that was spawned.
     Part(Now<P>),
@@ -72,6 +72,7 @@ pub(crate) enum Stopped {
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 struct Part<P: Problem> {
+    position: Vec<u32>,
     bound: P::Cost,
     state: P::State,
     /// Its estimated share of the whole tree.
@@ -140,15 +141,15 @@ impl<P: Problem> Parts<P> {
                     // Only a solution better than the first has to have a position; the root is visited
                     // again.
                     self.limit = *limit;
-                    let mut open = BTreeMap::new();
+                    let mut open = VecDeque::new();
                     add(&mut open, problem, vec![problem.root()], &[], 1.0, visitor);
                     self.limit = visitor.best_found();
                     self.stage = Stage::Cut { open };
                 }
                 Stage::Cut { open } => {
                     while open.len() < parts {
-                        let Some(((_, position), part)) = open.pop_first() else { break };
-                        let Part { bound, mut state, share } = part;
+                        let Some(part) = open.pop_front() else { break };
+                        let Part { position, bound, mut state, share } = part;
                         let mut children = problem.branch(&mut state);
                         let mut states = Vec::new();
                         while let Some(child) = children.next(problem, &state) {
@@ -162,8 +163,8 @@ impl<P: Problem> Parts<P> {
                             return Stopped::Paused;
                         }
                     }
-                    let parts = std::mem::take(open).into_iter();
-                    let parts = parts.map(|((_, position), part)| (position, part)).collect();
+                    let mut parts = std::mem::take(open);
+                    parts.make_contiguous().sort_by(|a, b| a.position.cmp(&b.position));
                     self.stage = Stage::Parts { parts };
                 }
                 Stage::Parts { parts } => {
@@ -172,7 +173,7 @@ impl<P: Problem> Parts<P> {
                     self.limit = best.reduce(|a, b| P::GOAL.best(a, b));
                     self.fences.push(self.limit);
                     visitor.enter(self.limit, &[], &self.fences);
-                    parts.retain(|_, part| visitor.is_hopeful(part.bound));
+                    parts.retain(|part| visitor.is_hopeful(part.bound));
                     return if parts.is_empty() { Stopped::Over } else { Stopped::AtFence };
                 }
                 Stage::Part(part) => {
@@ -190,7 +191,7 @@ impl<P: Problem> Parts<P> {
         let Stage::Parts { parts } = &mut self.stage else { return Vec::new() };
         let mut batch = Vec::new();
         while batch.len() < parts_max.max(1) {
-            let Some((position, Part { mut state, share, .. })) = parts.pop_first() else { break };
+            let Some(Part { position, mut state, share, .. }) = parts.pop_front() else { break };
             let children = problem.branch(&mut state);
             let frontier = Frontier::below(state, children, share, Place::UNKNOWN);
             let stage = Stage::Part(Now { position, frontier, limit: self.limit });
@@ -212,8 +213,8 @@ impl<P: Problem> Parts<P> {
     pub(crate) fn share_left(&mut self, problem: &P) -> f64 {
         match &mut self.stage {
             Stage::First { .. } => 1.0,
-            Stage::Cut { open } => open.values().map(|part| part.share).sum(),
-            Stage::Parts { parts } => parts.values().map(|part| part.share).sum(),
+            Stage::Cut { open } => open.iter().map(|part| part.share).sum(),
+            Stage::Parts { parts } => parts.iter().map(|part| part.share).sum(),
             Stage::Part(part) => part.frontier.share_left(problem),
         }
     }
@@ -227,16 +228,16 @@ impl<P: Problem> Parts<P> {
     ) {
         match &self.stage {
             Stage::First { frontier, .. } => frontier.open_states(problem, tell),
-            Stage::Cut { open } => open.values().for_each(|part| bounds(part.bound)),
-            Stage::Parts { parts } => parts.values().for_each(|part| bounds(part.bound)),
+            Stage::Cut { open } => open.iter().for_each(|part| bounds(part.bound)),
+            Stage::Parts { parts } => parts.iter().for_each(|part| bounds(part.bound)),
             Stage::Part(part) => part.frontier.open_states(problem, tell),
         }
     }
 }
 
-/// Visits siblings, and keeps the open ones.
+/// Visits siblings, and keeps the open ones behind all others.
 fn add<P: Problem>(
-    open: &mut BTreeMap<(usize, Vec<u32>), Part<P>>,
+    open: &mut VecDeque<Part<P>>,
     problem: &P,
     siblings: Vec<P::State>,
     parent: &[u32],
@@ -249,7 +250,7 @@ fn add<P: Problem>(
         visitor.enter(visitor.best_found(), &position, &[]);
         match visitor.assess(problem, &mut state) {
             Assessed::Open(bound) => {
-                open.insert((position.len(), position), Part { bound, state, share });
+                open.push_back(Part { position, bound, state, share });
             }
             Assessed::Nothing => {}
             Assessed::NothingNorAfter => break,

@@ -228,6 +228,8 @@ impl<P: Problem> Open<P> {
         let Instance { problem, options, .. } = instance;
         let searched = match self {
             Self::DepthFirst(frontier) => frontier.search(problem, worker),
+            // Other orders are compiled once for each problem instead of three times.
+            _ if const { KIND != RULED } => unreachable!("other orders are searched by the rules"),
             Self::Ordered(agenda) => agenda.search(problem, options.strategy, worker),
             Self::Replicable(parts) => {
                 let parts_min = options.replicable.map_or(0, |replicable| replicable.parts);
@@ -326,12 +328,10 @@ impl<P: Problem> Task for SearchTask<P> {
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let options = &cx.shared().options;
-        if !options.pruning {
-            self.run::<WHOLE>(cx)
-        } else if options.is_plain() {
-            self.run::<PLAIN>(cx)
-        } else {
-            self.run::<RULED>(cx)
+        match &self.open {
+            Open::DepthFirst(_) if !options.pruning => self.run::<WHOLE>(cx),
+            Open::DepthFirst(_) if options.is_plain() => self.run::<PLAIN>(cx),
+            _ => self.run::<RULED>(cx),
         }
     }
 

@@ -80,8 +80,6 @@ pub(super) fn kinds(kinds: &mut Kinds) {
     kinds
         .add::<SearchTask<OneTreeProblem>>("one-tree")
         .add::<SearchTask<DirectedProblem>>("assignment")
-        .add::<SearchTask<PathProblem<16, 1>>>("path-16")
-        .add::<SearchTask<PathProblem<32, 1>>>("path-32")
         .add::<SearchTask<PathProblem<64, 1>>>("path-64")
         .add::<SearchTask<PathProblem<256, 4>>>("path-256");
 }
@@ -163,9 +161,7 @@ pub(super) fn prepare(arguments: Arguments) -> Result<Prepared, Failure> {
     }
     let asked = Asked { start: start::tour_until(&instance, &stops), arguments, instance, began };
     match cities {
-        0..=16 => asked.prepare_paths::<16, 1>("path-16"),
-        17..=32 => asked.prepare_paths::<32, 1>("path-32"),
-        33..=64 => asked.prepare_paths::<64, 1>("path-64"),
+        0..=64 => asked.prepare_paths::<64, 1>("path-64"),
         _ => asked.prepare_paths::<PATH_CITIES_MAX, 4>("path-256"),
     }
 }

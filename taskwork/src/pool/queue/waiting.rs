@@ -38,14 +38,18 @@ pub(in crate::pool) enum Waits {
     Trial,
 }
 
+/// Tasks that wait. One key for all of them: each further type of map is compiled again for each type of task.
+type ByTask<T> = BTreeMap<(TaskId, u64), Queued<T>>;
+
 /// The tasks that wait, and the mirrors.
 pub(super) struct Waiting<T: Task> {
-    /// By their scopes and bases: a task that was handed over may be here twice until one of the two is void.
-    scopes: BTreeMap<(Scope, Basis), Queued<T>>,
+    /// By the tasks that have opened their scopes, and their bases: a task that was handed over may be here twice until
+    /// one of the two is void.
+    scopes: ByTask<T>,
     /// By their ids, and the numbers of their bells: one that was handed over may be here twice, too.
-    outside: BTreeMap<(TaskId, u64), Queued<T>>,
-    /// Those that wait for their trials.
-    untried: BTreeMap<(TaskId, Basis), Queued<T>>,
+    outside: ByTask<T>,
+    /// Those that wait for their trials, by their ids and bases.
+    untried: ByTask<T>,
     mirrors: HashMap<Scope, Mirror>,
 }
 
@@ -100,7 +104,7 @@ impl<T: Task> Waiting<T> {
                 self.outside.insert((bell.task, bell.number), queued);
             }
             Waits::Trial => {
-                self.untried.insert((queued.entry.id, queued.entry.basis), queued);
+                self.untried.insert((queued.entry.id, queued.entry.basis.0), queued);
             }
             Waits::Scope => {
                 let Some(scope) = queued.entry.spawned.awaited() else { return Some(queued) };
@@ -110,7 +114,7 @@ impl<T: Task> Waiting<T> {
                     self.mirrors.remove(&scope);
                     return Some(queued);
                 }
-                let before = self.scopes.insert((scope, basis), queued);
+                let before = self.scopes.insert((scope.0, basis.0), queued);
                 debug_assert!(before.is_none(), "two tasks wait for {scope:?}");
             }
         }
@@ -119,17 +123,16 @@ impl<T: Task> Waiting<T> {
 
     /// Takes out the waiting tasks for which this is true.
     pub(super) fn take(&mut self, which: impl Fn(Basis) -> bool) -> Vec<Queued<T>> {
-        let scopes = std::mem::take(&mut self.scopes);
-        let (mut taken, kept) = divide(scopes, &which);
-        self.scopes = kept;
-        let outside = std::mem::take(&mut self.outside);
-        let (others, kept) = divide(outside, &which);
-        self.outside = kept;
-        taken.extend(others);
-        let untried = std::mem::take(&mut self.untried);
-        let (others, kept) = divide(untried, &which);
-        self.untried = kept;
-        taken.extend(others);
+        let mut taken = Vec::new();
+        for tasks in [&mut self.scopes, &mut self.outside, &mut self.untried] {
+            for (key, queued) in std::mem::take(tasks) {
+                if which(queued.entry.basis) {
+                    taken.push(queued);
+                } else {
+                    tasks.insert(key, queued);
+                }
+            }
+        }
         taken
     }
 
@@ -145,22 +148,6 @@ impl<T: Task> Waiting<T> {
         self.take(|basis| bases.contains(&basis));
         self.mirrors.retain(|_, mirror| !bases.contains(&mirror.basis));
     }
-}
-
-/// Divides tasks that wait by their bases.
-fn divide<K: Ord, T: Task>(
-    tasks: BTreeMap<K, Queued<T>>,
-    which: &impl Fn(Basis) -> bool,
-) -> (Vec<Queued<T>>, BTreeMap<K, Queued<T>>) {
-    let (mut taken, mut kept) = (Vec::new(), BTreeMap::new());
-    for (key, queued) in tasks {
-        if which(queued.entry.basis) {
-            taken.push(queued);
-        } else {
-            kept.insert(key, queued);
-        }
-    }
-    (taken, kept)
 }
 
 impl<T: Task> State<T> {
@@ -189,7 +176,7 @@ impl<T: Task> State<T> {
 
     /// Returns the tasks of the node's own that wait for their trials.
     pub(super) fn untried(&self) -> impl Iterator<Item = TaskId> {
-        let own = self.waiting.untried.keys().filter(|(_, basis)| self.cut.counts(*basis));
+        let own = self.waiting.untried.keys().filter(|(_, basis)| self.cut.counts(Basis(*basis)));
         own.map(|(task, _)| *task)
     }
 
@@ -301,7 +288,7 @@ impl<T: Task> Queue<T> {
         if !mirror.is_complete() {
             return false;
         }
-        let of = (scope, mirror.basis);
+        let of = (scope.0, mirror.basis.0);
         let Some(waiting) = state.waiting.scopes.remove(&of) else { return false };
         state.waiting.mirrors.remove(&scope);
         let queued = state.queue_woken(waiting);
@@ -314,7 +301,7 @@ impl<T: Task> Queue<T> {
     pub(in crate::pool) fn awaited_scopes(&self) -> Vec<(Mark, Scope)> {
         let state = self.lock();
         let mark = |entry: &Entry<T>| Mark { scope: entry.scope, task: entry.id };
-        state.waiting.scopes.iter().map(|(&(scope, _), queued)| (mark(&queued.entry), scope)).collect()
+        state.waiting.scopes.iter().map(|(&(task, _), queued)| (mark(&queued.entry), Scope(task))).collect()
     }
 
     /// Queues the tasks that wait for these scopes, which are complete, or lets them wait for their trials. Returns
@@ -323,8 +310,8 @@ impl<T: Task> Queue<T> {
         let mut state = self.lock();
         let mut woken = Vec::new();
         for &scope in scopes {
-            let of_it = state.waiting.scopes.range((scope, Basis::FIRM)..=(scope, Basis(u64::MAX)));
-            let of_it: Vec<(Scope, Basis)> = of_it.map(|(key, _)| *key).collect();
+            let of_it = state.waiting.scopes.range((scope.0, 0)..=(scope.0, u64::MAX));
+            let of_it: Vec<(TaskId, u64)> = of_it.map(|(key, _)| *key).collect();
             woken.extend(of_it.iter().filter_map(|key| state.waiting.scopes.remove(key)));
             state.waiting.mirrors.remove(&scope);
         }
@@ -338,8 +325,8 @@ impl<T: Task> Queue<T> {
     pub(in crate::pool) fn begin_trial(&self, task: TaskId, signals: &Signals) {
         let mut state = self.lock();
         let State { waiting, cut, .. } = &mut *state;
-        let of_it = waiting.untried.range((task, Basis::FIRM)..=(task, Basis(u64::MAX)));
-        let key = of_it.map(|(key, _)| *key).find(|(_, basis)| cut.counts(*basis));
+        let of_it = waiting.untried.range((task, 0)..=(task, u64::MAX));
+        let key = of_it.map(|(key, _)| *key).find(|(_, basis)| cut.counts(Basis(*basis)));
         let queued = key.and_then(|key| waiting.untried.remove(&key));
         if let Some(queued) = queued {
             state.queue_first(queued);
