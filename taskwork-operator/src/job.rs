@@ -61,6 +61,9 @@ impl Facts {
                 fields.insert(name.to_owned(), json!(number));
             }
             fields.insert("efficiency".to_owned(), json!(efficiency(&figures)));
+            let (workers, busy) = self.job.workers.unzip();
+            fields.insert("workers".to_owned(), json!(workers));
+            fields.insert("busy_workers".to_owned(), json!(busy));
             fields.insert("requests".to_owned(), json!(requests));
             fields.insert("nodes".to_owned(), json!(nodes));
             fields.insert("timeline".to_owned(), json!(timeline));

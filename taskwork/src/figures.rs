@@ -80,6 +80,15 @@ impl WorkerTimes {
         self.looking_ns.saturating_add(self.starting_ns)
     }
 
+    /// Counts this much of the time without a task as time in the program's code.
+    pub(crate) fn count_as_searching(&mut self, ns: u64) {
+        let looking = ns.min(self.looking_ns);
+        let starting = (ns - looking).min(self.starting_ns);
+        self.looking_ns -= looking;
+        self.starting_ns -= starting;
+        self.searching_ns = self.searching_ns.saturating_add(looking + starting);
+    }
+
     /// Returns the sum, which is the workers' time.
     pub fn total_ns(&self) -> u64 {
         let Self { searching_ns, handling_ns, looking_ns, starting_ns } = *self;

@@ -143,8 +143,8 @@ pub use crate::{
     check::{CheckError, Drill, check, check_by},
     client::{Client, ClientBuilder, ClientError},
     companion::{
-        Companion, CompanionContext, CompanionEvent, Journal, JournalError, Messenger, NotSent, Refusal,
-        Rescue, Sight, Witness, Written,
+        Companion, CompanionContext, CompanionEvent, Journal, JournalError, Load, Messenger, NotSent,
+        Refusal, Rescue, Sight, Witness, Written,
     },
     config::{Limits, NODES_MAX, WORKERS_MAX},
     context::{Context, Hunger},

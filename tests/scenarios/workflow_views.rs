@@ -39,6 +39,24 @@ fn wait_for_calls(cluster: &Cluster, id: &str, (task, state): (&str, &str), numb
     }
 }
 
+/// Waits until so many workers are busy, on both nodes: a node is not idle because the program runs on the other one.
+fn wait_for_busy_workers(cluster: &Cluster, id: &str, number: u64) {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let job = cluster.json("taskwork", &["job", id]).unwrap();
+        if job["busy_workers"] == number && job["nodes"].as_array().is_some_and(|nodes| nodes.len() == 2) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{number} workers of two nodes are not busy: {job}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Returns the number of calls that a node has run.
+fn calls_of_node(node: &Value) -> Option<u64> {
+    node["figures"]["worked"].as_u64()
+}
+
 #[test]
 fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
     let mut cluster = Cluster::shared().unwrap();
@@ -62,6 +80,7 @@ fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
     // The first links wait at the gate, and the second ones for them; more the program has not made.
     wait_for_calls(&cluster, &id, ("begin", "ended"), WIDTH);
     wait_for_calls(&cluster, &id, ("link", "waiting"), WIDTH);
+    wait_for_busy_workers(&cluster, &id, WIDTH);
     let first = cluster.json("taskwork", &["job", &id, "--task", &FIRST.to_string()]).unwrap();
     assert!(first["state"] == "runs" || first["state"] == "ready", "{first}");
     let second = cluster.json("taskwork", &["job", &id, "--task", &SECOND.to_string()]).unwrap();
@@ -85,6 +104,10 @@ fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
     let runs = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X").count();
     assert_eq!(runs as u64, WIDTH * (1 + LENGTH));
     wait_for_calls(&cluster, &id, ("link", "ended"), WIDTH * LENGTH);
+    let job = cluster.json("taskwork", &["job", &id]).unwrap();
+    let worked: u64 = job["nodes"].as_array().unwrap().iter().filter_map(calls_of_node).sum();
+    assert_eq!(worked, WIDTH * (1 + LENGTH), "each call counts once: {job}");
+    assert!(job["efficiency"].as_f64().unwrap() > 0.0, "{job}");
     let after = file("after.dot");
     let said = cluster.run("taskwork", &["job", &id, "--graph", after.to_str().unwrap()]).unwrap();
     assert_eq!(said.code, 0, "{said:?}");

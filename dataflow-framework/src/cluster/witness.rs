@@ -3,7 +3,7 @@
 
 use dataflow_view::{Calls, Observation, Summary, Trace};
 use serde_json::{Value, json};
-use taskwork::{Sight, Witness};
+use taskwork::{Load, Sight, Witness};
 
 use super::station::Station;
 
@@ -45,6 +45,10 @@ impl Witness for Station {
             }),
             _ => None,
         }
+    }
+
+    fn load(&self) -> Load {
+        self.queue.load()
     }
 }
 

@@ -79,7 +79,7 @@ impl Queue {
             )));
         }
         seat.set(Place::IsLent);
-        state.busy -= 1;
+        state.busy.remove();
         state.lent += 1;
         let needs_thread = state.idle == 0;
         drop(state);
@@ -100,7 +100,7 @@ impl Queue {
         if seat.place() == Place::IsLent {
             seat.set(Place::Works);
             state.lent -= 1;
-            state.busy += 1;
+            state.busy.add();
         }
     }
 
@@ -113,7 +113,7 @@ impl Queue {
         let before = seat.place();
         seat.set(Place::IsLeft);
         match before {
-            Place::Works => state.busy -= 1,
+            Place::Works => state.busy.remove(),
             Place::IsLent => state.lent -= 1,
             Place::IsLeft => {}
         }

@@ -8,6 +8,7 @@ use std::{
     thread,
 };
 
+use taskwork::Load;
 use tokio::time::Instant;
 
 use super::{
@@ -74,7 +75,7 @@ pub(super) struct State {
     /// The number of calls that run at a time.
     workers: usize,
     /// The number of threads that run a call which does not wait.
-    pub(super) busy: usize,
+    pub(super) busy: Busy,
     /// The number of threads whose tasks wait for calls.
     pub(super) lent: usize,
     /// The number of threads that wait for a call.
@@ -82,6 +83,39 @@ pub(super) struct State {
     /// The number of threads, without those that were left to calls that take too long.
     pub(super) threads: usize,
     is_over: bool,
+    /// The number of calls that have ended.
+    ended: u64,
+}
+
+/// The number of threads that compute, and their time so far.
+#[derive(Default)]
+pub(super) struct Busy {
+    threads: usize,
+    /// Their time until the number changed last, and when that was.
+    ns: u64,
+    since: Option<Instant>,
+}
+
+impl Busy {
+    pub(super) fn add(&mut self) {
+        self.note(Instant::now());
+        self.threads += 1;
+    }
+
+    pub(super) fn remove(&mut self) {
+        self.note(Instant::now());
+        self.threads -= 1;
+    }
+
+    fn note(&mut self, now: Instant) {
+        self.ns = self.ns_until(now);
+        self.since = Some(now);
+    }
+
+    fn ns_until(&self, now: Instant) -> u64 {
+        let passed = self.since.map_or(0, |since| now.saturating_duration_since(since).as_nanos());
+        self.ns.saturating_add(u64::try_from(passed * self.threads as u128).unwrap_or(u64::MAX))
+    }
 }
 
 /// Runs a call on a thread of its own, and waits for that.
@@ -109,6 +143,18 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the work on calls here.
+    pub(crate) fn load(&self) -> Load {
+        let state = self.lock();
+        let State { waiting, busy, ended, .. } = &*state;
+        Load {
+            busy: busy.threads,
+            queued: waiting.len(),
+            ended: *ended,
+            busy_ns: busy.ns_until(Instant::now()),
+        }
+    }
+
     /// Adds a call of a site.
     pub(crate) fn push(&self, site: Arc<Site>, epoch: u64, assignment: Assignment) {
         let mut state = self.lock();
@@ -133,10 +179,10 @@ impl Queue {
             if state.is_over {
                 return None;
             }
-            if state.busy < state.workers
+            if state.busy.threads < state.workers
                 && let Some(next) = state.waiting.pop_front()
             {
-                state.busy += 1;
+                state.busy.add();
                 return Some(next);
             }
             if state.idle >= state.workers + SPARE_MAX {
@@ -225,7 +271,9 @@ impl Queue {
                 if next.run() == Continues::Elsewhere {
                     return;
                 }
-                queue.lock().busy -= 1;
+                let mut state = queue.lock();
+                state.busy.remove();
+                state.ended += 1;
             }
             queue.ends_thread();
         };

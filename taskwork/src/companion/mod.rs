@@ -67,7 +67,7 @@ use zk::Labels;
 pub(crate) use self::{desk::Desk, journal::Request as JournalRequest, sight::highest};
 pub use self::{
     journal::{Journal, JournalError, Written},
-    sight::{Sight, Witness},
+    sight::{Load, Sight, Witness},
 };
 use crate::id::{JobId, NodeId};
 

@@ -1,6 +1,6 @@
 //! What a companion shows people who look at the job.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use serde_json::Value;
 pub use zk::figures::Sight;
@@ -19,20 +19,43 @@ pub trait Witness: Send + Sync {
     /// Answers a question about the job, which [`Client::ask_about`](crate::Client::ask_about) has asked; `None` if another
     /// node knows. The answer may have 500 KiB.
     fn answer(&self, question: &Value) -> Option<Value>;
+
+    /// Returns the companion's own work on this node, which counts as work on the job: in busy workers, rates, costs and
+    /// the number of machines that the job needs. By default a companion does not work.
+    fn load(&self) -> Load {
+        Load::default()
+    }
+}
+
+/// The work of a companion on its node, apart from the tasks in the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Load {
+    /// The number of its threads that compute now, each in place of a worker.
+    pub busy: usize,
+    /// The number of pieces of work that wait for one of these threads.
+    pub queued: usize,
+    /// The number of pieces of work that have ended.
+    pub ended: u64,
+    /// The time for which its threads have computed, in nanoseconds.
+    pub busy_ns: u64,
 }
 
 /// The witness of a companion, once it has named one.
 #[derive(Debug, Default)]
-pub(crate) struct Seat(OnceLock<Weak<dyn Witness>>);
+pub(crate) struct Seat {
+    witness: OnceLock<Weak<dyn Witness>>,
+    /// What it had done when it was last asked: that counts also when it has ended.
+    load: Mutex<Load>,
+}
 
 impl Seat {
     /// Takes a witness. The first one stays.
     pub(crate) fn take(&self, witness: Weak<dyn Witness>) {
-        let _ = self.0.set(witness);
+        let _ = self.witness.set(witness);
     }
 
     fn witness(&self) -> Option<Arc<dyn Witness>> {
-        self.0.get().and_then(Weak::upgrade)
+        self.witness.get().and_then(Weak::upgrade)
     }
 
     /// Returns what the companion shows.
@@ -44,6 +67,14 @@ impl Seat {
             return None;
         }
         Some(sight)
+    }
+
+    /// Returns the companion's own work.
+    pub(crate) fn load(&self) -> Load {
+        let now = self.witness().map(|witness| witness.load());
+        let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
+        *load = now.unwrap_or(Load { busy: 0, queued: 0, ..*load });
+        *load
     }
 
     /// Returns the companion's answer to a question.
@@ -73,6 +104,21 @@ mod tests {
         fn answer(&self, question: &Value) -> Option<Value> {
             (question == "how large").then(|| json!(self.0))
         }
+
+        fn load(&self) -> Load {
+            Load { busy: 2, queued: 1, ended: 7, busy_ns: 9 }
+        }
+    }
+
+    #[test]
+    fn work_of_a_companion_counts_after_its_end() {
+        let (seat, shows) = (Seat::default(), Arc::new(Shows(1)));
+        assert_eq!(seat.load(), Load::default());
+        let weak: Weak<Shows> = Arc::downgrade(&shows);
+        seat.take(weak);
+        assert_eq!(seat.load(), shows.load());
+        drop(shows);
+        assert_eq!(seat.load(), Load { busy: 0, queued: 0, ended: 7, busy_ns: 9 });
     }
 
     #[test]

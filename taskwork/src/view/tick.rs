@@ -55,7 +55,9 @@ impl View {
     }
 
     fn arrivals(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
-        for (node, at_ms) in mem::take(&mut self.raw.arrived) {
+        let arrived = mem::take(&mut self.raw.arrived);
+        // The nodes of the first look have joined before it, at a time that is not known.
+        for (node, at_ms) in arrived.into_iter().filter(|_| self.is_whole_shown) {
             self.cluster.nodes_joined += 1;
             moments.push((at_ms, MomentKind::Joined, node));
         }

@@ -92,10 +92,10 @@ export function job(id) {
   const own = data.snapshot.jobs[id];
   if (!own) return null;
   const { about, series: { points } } = own;
-  const nodes = Object.entries(own.nodes).map(([name, node]) => nodeOf(name, node));
-  const names = new Set([id, ...nodes.map((node) => node.name)]);
   const { from, to } = times(about);
-  const moments = data.snapshot.moments.filter(({ at_ms: at, name }) => at >= (from ?? 0) && at <= (to ?? Infinity) && names.has(name));
+  const nodes = Object.entries(own.nodes).map(([name, node]) => nodeOf(name, node, from));
+  const names = new Set([id, ...nodes.map((node) => node.name)]);
+  const moments = data.snapshot.moments.filter(({ at_ms: at, name }) => at >= (from ?? 0) && (at <= (to ?? Infinity) || name === id) && names.has(name));
   const finders = new Map(detail?.improvements?.map(({ value, node }) => [value, node]));
   const better = points.filter((point, at) => known(point.best) && point.best !== points[at - 1]?.best);
   // Of a job that nobody observed it is only known that something better was found, and by whom.
@@ -106,15 +106,17 @@ export function job(id) {
 // What was made of nodes. Those of which nothing was reported since are the same objects as before.
 const made = new WeakMap();
 
-function nodeOf(name, node) {
+function nodeOf(name, node, began) {
   const member = data.snapshot.members[name];
-  if (!made.has(node) || made.get(node).member !== member) made.set(node, { ...readNode(name, node, member), member });
+  if (!made.has(node) || made.get(node).member !== member) made.set(node, { ...readNode(name, node, member, began), member });
   return made.get(node);
 }
 
-function readNode(name, { state, report }, member) {
+// A node may have joined the cluster long before it had a task of the job.
+function readNode(name, { state, report }, member, began) {
   const { figures = {}, timeline = [], at_ms: reported } = report ?? {};
-  const from = timeline[0]?.at_ms ?? null;
+  const [first, task] = [timeline[0], timeline.find(({ kind }) => kind === "first_task")];
+  const from = task?.at_ms ?? (first ? Math.max(first.at_ms, began ?? 0) : null);
   const to = timeline.find(({ kind }) => kind === "left" || kind === "abandoned")?.at_ms ?? reported ?? null;
   const seconds = from !== null && to > from ? (to - from) / 1000 : null;
   const went = spent(figures);

@@ -9,6 +9,7 @@ use zk::figures::{self, Best, Ledger, NodeFigures, PoolNow, Sense, Sight};
 
 use super::Coordination;
 use crate::{
+    companion::Load,
     core::{LedgerState, PoolView},
     figures::{Figures, WorkerTimes},
     outlook::Outlook,
@@ -50,6 +51,11 @@ impl Coordination {
         (figures.steal_times, figures.done_attos) = (pool.steal_times, pool.done_attos);
         figures.worked_earlier = pool.worked_earlier;
         (figures.open_tasks, figures.times) = (pool.open_tasks, pool.times);
+        let load = self.load();
+        figures.worked = figures.worked.saturating_add(load.ended);
+        figures.tasks = figures.tasks.saturating_add(load.ended);
+        figures.open_tasks = figures.open_tasks.map(|open| open + (load.busy + load.queued) as u64);
+        figures.times.count_as_searching(load.busy_ns);
         let mut window = self.outlook.lock().unwrap_or_else(PoisonError::into_inner);
         figures.outlook = window.note(self.pool.outlook());
         figures.retries += self.rebuilds.get();
@@ -72,12 +78,12 @@ impl Coordination {
                 () = tokio::time::sleep(every) => {}
                 () = self.enrolled.notified() => tokio::time::sleep(every / FIRST_PART).await,
             }
-            let attempt = self.takes_part_in.load(Relaxed);
             // Time passes also where nothing happens.
             let figures = Figures { times: WorkerTimes::default(), ..self.figures_now() };
-            let now = Some((attempt, figures, self.silent(), self.ledger_state(), self.sight()));
-            // A node that has taken no part has no figures.
-            if attempt != 0 && now != told {
+            let now = Some((self.attempt_seen(), figures, self.silent(), self.ledger_state(), self.sight()));
+            // The time of a long call passes, too.
+            let is_news = now != told || self.load().busy > 0;
+            if self.has_worked() && is_news {
                 self.tell_figures(false).await;
                 told = now;
             }
@@ -87,6 +93,16 @@ impl Coordination {
     /// Returns the number of nodes of its release that this one knows, itself included.
     pub(crate) fn members_known(&self) -> usize {
         self.others.look(Roster::others).1 + 1
+    }
+
+    /// Returns whether the node has taken part in the job: one that has not has no figures.
+    fn has_worked(&self) -> bool {
+        self.takes_part_in.load(Relaxed) != 0 || self.load() != Load::default()
+    }
+
+    /// Returns the companion's own work.
+    fn load(&self) -> Load {
+        self.companion.as_ref().map(|companion| companion.desk.witness.load()).unwrap_or_default()
     }
 
     /// Returns what the companion shows.
@@ -117,7 +133,7 @@ impl Coordination {
             figures,
             requests: self.store.requests(),
             latencies: Some(self.store.latencies()),
-            pool: (!last).then(|| pool_now(self.pool.view())),
+            pool: (!last).then(|| pool_now(self.pool.view(), self.load())),
             best: self.pool.variables().score().map(best),
             givers: Some(self.givers.lock().unwrap_or_else(PoisonError::into_inner).most()),
             process: Some(self.probe.process()),
@@ -133,8 +149,7 @@ impl Coordination {
 
     /// Writes the current figures, in a single try: nothing depends on them.
     pub(crate) async fn tell_figures(&self, last: bool) {
-        // A node that has taken no part has no figures.
-        if !self.visibility.is_public() || self.takes_part_in.load(Relaxed) == 0 {
+        if !self.visibility.is_public() || !self.has_worked() {
             return;
         }
         let (node, figures) = (self.node.to_string(), self.report(last));
@@ -146,15 +161,18 @@ impl Coordination {
     }
 }
 
-fn pool_now(view: PoolView) -> PoolNow {
+/// Returns the work of a node on the job: of its workers, and of the threads of the companion in place of them.
+fn pool_now(view: PoolView, load: Load) -> PoolNow {
     let PoolView { workers, idle, queued, waiting, .. } = view;
+    let busy = workers.saturating_sub(idle) + load.busy;
+    let (workers, queued) = (workers.max(busy), queued + load.queued);
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     PoolNow {
         workers: number(workers),
-        busy: number(workers.saturating_sub(idle)),
+        busy: number(busy),
         queued: number(queued),
         waiting: number(waiting),
-        hungry: number(idle.saturating_sub(queued)),
+        hungry: number((workers - busy).saturating_sub(queued)),
     }
 }
 
@@ -184,7 +202,19 @@ mod tests {
 
     #[test]
     fn workers_for_which_a_task_is_queued_are_not_hungry() {
-        let now = pool_now(PoolView { workers: 4, idle: 3, queued: 1, ..PoolView::default() });
+        let view = PoolView { workers: 4, idle: 3, queued: 1, ..PoolView::default() };
+        let now = pool_now(view, Load::default());
         assert_eq!(now, PoolNow { workers: 4, busy: 1, queued: 1, waiting: 0, hungry: 2 });
+    }
+
+    #[test]
+    fn work_of_the_companion_counts_as_that_of_workers() {
+        let view = PoolView { workers: 4, idle: 4, ..PoolView::default() };
+        let load = |busy, queued| Load { busy, queued, ..Load::default() };
+        assert_eq!(
+            pool_now(view, load(2, 1)),
+            PoolNow { workers: 4, busy: 2, queued: 1, waiting: 0, hungry: 1 }
+        );
+        assert_eq!(pool_now(view, load(5, 0)).workers, 5, "while a call takes its place back");
     }
 }
