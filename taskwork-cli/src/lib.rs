@@ -99,7 +99,7 @@ pub mod command;
 pub use self::{
     course::{Calls, Quality, Telling},
     failure::{Failure, note, print},
-    outputs::{check_outputs, is_same_file},
+    outputs::{check_outputs, is_same_file, write_output},
     picture::{write_graph, write_trace},
     prepared::{Prepared, Shown},
     program::{NoMore, Program, main, run},

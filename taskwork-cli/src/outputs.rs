@@ -1,6 +1,8 @@
-//! Checks of the files that a command writes at its end, before the work is done.
+//! Files that a command writes at its end, and checks of them before the work is done.
 
 use std::{fs, path::Path};
+
+use taskwork::OutputFile;
 
 use crate::Failure;
 
@@ -29,6 +31,16 @@ pub fn check_outputs(inputs: &[&Path], outputs: &[(&str, Option<&Path>)]) -> Res
         }
     }
     Ok(())
+}
+
+/// Writes a text to a file that the user named. See [`OutputFile`] for links, devices and modes.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write_output(path: &Path, text: &str) -> Result<(), Failure> {
+    OutputFile::new(path)
+        .write(|to| to.write_all(text.as_bytes()))
+        .map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))
 }
 
 fn folder_of(path: &Path) -> &Path {

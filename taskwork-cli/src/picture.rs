@@ -1,10 +1,10 @@
 //! Files with what was observed of a workflow: its graph as DOT or SVG, its trace.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use dataflow_view::{Diagram, Trace};
 
-use crate::Failure;
+use crate::{Failure, outputs::write_output};
 
 /// Writes the graph of a workflow's calls: as SVG if the name of the file ends with `.svg`, otherwise as DOT.
 ///
@@ -12,7 +12,7 @@ use crate::Failure;
 /// If the file cannot be written.
 pub fn write_graph(path: &Path, diagram: &Diagram) -> Result<(), Failure> {
     let is_svg = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
-    write(path, &if is_svg { diagram.svg() } else { diagram.dot() })
+    write_output(path, &if is_svg { diagram.svg() } else { diagram.dot() })
 }
 
 /// Writes the trace of a workflow's calls, for `chrome://tracing` and <https://ui.perfetto.dev>.
@@ -20,16 +20,13 @@ pub fn write_graph(path: &Path, diagram: &Diagram) -> Result<(), Failure> {
 /// # Errors
 /// If the file cannot be written.
 pub fn write_trace(path: &Path, trace: &Trace) -> Result<(), Failure> {
-    write(path, &trace.chrome().to_string())
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text)
-        .map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))
+    write_output(path, &trace.chrome().to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -122,6 +122,7 @@ mod steps;
 mod holdings;
 mod scope;
 mod toggles;
+mod output_file;
 mod check;
 pub mod view;
 mod pool;
@@ -156,6 +157,7 @@ pub use crate::{
     node::{Address, Node, NodeBuilder, NodeError},
     outlook::Outlook,
     output::Output,
+    output_file::OutputFile,
     pool::Waker,
     release::{Release, ReleaseError},
     report::{CoordinationError, JobError, Progress, Report, Scaler, SetAside, StateError, Stopper},

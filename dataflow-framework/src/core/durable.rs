@@ -116,6 +116,11 @@ impl Graph {
         self.durable.key = key;
     }
 
+    /// Returns the number that distinguishes the program from all others.
+    pub(crate) fn key(&self) -> u128 {
+        self.durable.key
+    }
+
     /// Returns the number by which whatever is outside recognises another execution of the same call; `None` if the call
     /// is of a task that may be executed again at any time.
     pub(super) fn once_token(&self, id: CallId, mark: Mark) -> Option<u128> {

@@ -2,13 +2,13 @@
 
 use std::{
     fs, io,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
+use taskwork::OutputFile;
 use thiserror::Error;
 
-use super::{File, is_executable, refused};
+use super::{File, is_executable};
 use crate::{Data, Failure};
 
 /// Why a file was not published.
@@ -29,11 +29,14 @@ pub enum PublishError {
 }
 
 impl Data<File> {
-    /// Waits for the file, and puts a copy of it at this path, on the machine where the program runs. A file that is
-    /// there is replaced.
+    /// Waits for the file, and writes a copy of it to this path, on the machine where the program runs.
     ///
-    /// At every moment either the file before or the whole new one is there: it is written beside, under a name that
-    /// begins with a dot, and gets its name when it is on the disk.
+    /// A regular file is replaced atomically, and its mode is kept: at every moment either the previous file or the whole
+    /// new one is there. A symbolic link is kept, and its target is written. A device or a FIFO is written directly, as
+    /// by a shell redirection, so that nothing is atomic then. See [`OutputFile`].
+    ///
+    /// The new file is first written next to the target, under a name with a dot. If the node is killed meanwhile, the
+    /// next attempt removes the part that was left there.
     ///
     /// It happens once: when that is done it is recorded, so a program that begins anew on another node does not do it
     /// again. Only if the node is lost between the two it does, with the same content.
@@ -42,43 +45,22 @@ impl Data<File> {
     /// If a call has failed on which it depends; or the file cannot be written.
     pub fn publish(&self, path: impl AsRef<Path>) -> Result<(), PublishError> {
         let path = path.as_ref();
-        let done = self.once(&format!("publish {}", path.display()), |file| {
-            file.put_at(path).map_err(|error| error.to_string())
-        })?;
+        let what = format!("publish {}", path.display());
+        let operation = self.operation(&what);
+        let done =
+            self.once(&what, |file| file.put_at(path, operation).map_err(|error| error.to_string()))?;
         done.map_err(|reason| PublishError::Write { path: path.to_owned(), source: io::Error::other(reason) })
     }
 }
 
 impl File {
-    fn put_at(&self, path: &Path) -> io::Result<()> {
-        let name = path.file_name().ok_or_else(|| refused("it does not end with a name"))?;
-        if path.is_dir() {
-            return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a directory of this name"));
-        }
-        let directory = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
+    fn put_at(&self, path: &Path, operation: Option<u64>) -> io::Result<()> {
         let mut content = fs::File::open(self.path()).map_err(|error| self.cannot("read", &error))?;
-        // What the umask leaves of it is that of any new file.
         let mode = if is_executable(&content.metadata()?) { 0o777 } else { 0o666 };
-        let beside = tempfile::Builder::new()
-            .prefix(&prefix(name.to_string_lossy().as_ref()))
-            .permissions(fs::Permissions::from_mode(mode))
-            .tempfile_in(directory)
-            .map_err(|error| {
-                io::Error::new(error.kind(), format!("no file can be made beside it: {error}"))
-            })?;
-        io::copy(&mut content, &mut beside.as_file())?;
-        beside.as_file().sync_all()?;
-        beside.persist(path).map_err(|error| error.error)?;
-        // The new name is on the disk when its directory is.
-        fs::File::open(directory)?.sync_all()
+        let mut output = OutputFile::new(path).mode(mode);
+        if let Some(operation) = operation {
+            output = output.attempt_of(operation);
+        }
+        output.write(|to| io::copy(&mut content, to).map(drop))
     }
-}
-
-/// Returns how the name begins under which a file is written. A name may be as long as the file system allows.
-fn prefix(name: &str) -> String {
-    let shown: String = name.chars().take(32).collect();
-    format!(".{shown}.")
 }

@@ -251,6 +251,36 @@ fn a_published_file_replaces_what_was_there() -> io::Result<()> {
 }
 
 #[test]
+fn publish_writes_through_links_and_devices_and_keeps_modes() -> io::Result<()> {
+    let place = tempfile::tempdir()?;
+    let at = |name: &str| place.path().join(name);
+    let data = Data::new(file("new"));
+    fs::write(at("target"), "previous")?;
+    fs::set_permissions(at("target"), fs::Permissions::from_mode(0o600))?;
+    symlink("target", at("link"))?;
+    data.publish(at("link")).expect("the target is written");
+    assert!(fs::symlink_metadata(at("link"))?.is_symlink());
+    assert_eq!(fs::read_to_string(at("target"))?, "new");
+    assert_eq!(fs::metadata(at("target"))?.permissions().mode() & 0o777, 0o600);
+    data.publish("/dev/null").expect("the device is written");
+    assert!(!fs::symlink_metadata("/dev/null")?.is_file());
+    Ok(())
+}
+
+#[test]
+fn publish_again_removes_the_partial_file_of_a_killed_attempt() -> io::Result<()> {
+    let place = tempfile::tempdir()?;
+    let to = place.path().join("report");
+    let data = Data::new(file("whole"));
+    let operation = data.operation(&format!("publish {}", to.display())).expect("a program has one");
+    let left = place.path().join(format!(".report.{operation:016x}.1"));
+    fs::write(&left, "part")?;
+    data.publish(&to).expect("it is written");
+    assert!(!left.exists() && to.exists());
+    Ok(())
+}
+
+#[test]
 fn a_program_finds_its_arguments_under_their_names_and_nothing_else() -> io::Result<()> {
     let (first, second) = (File::new("same", "1")?, File::new("same", "2")?);
     let dash = File::new("-x", "3")?;

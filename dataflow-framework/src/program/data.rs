@@ -132,6 +132,12 @@ impl<T: Datum> Data<T> {
         decode(&done).map_err(|failed| self.unreadable(failed))
     }
 
+    /// Returns a number of the next operation of the program: the same if the program runs again on another node.
+    /// `None` in a task that may run at several places at the same time.
+    pub(crate) fn operation(&self, what: &str) -> Option<u64> {
+        self.handle.flow.operation(what)
+    }
+
     fn unreadable(&self, Failed { reason, .. }: Failed) -> Failure {
         Failure::new("Data::get", self.handle.version.call, reason)
     }

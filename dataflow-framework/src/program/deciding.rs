@@ -34,6 +34,11 @@ impl Engine {
         });
     }
 
+    /// Returns the number that distinguishes the program from all others.
+    pub(crate) fn key(&self) -> u128 {
+        self.lock().graph.key()
+    }
+
     /// Returns what is to be written to the journal next. It is [told](Self::are_written) when that is done.
     pub(crate) fn records(&self) -> Vec<Fact> {
         self.lock().records.begin()

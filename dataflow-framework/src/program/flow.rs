@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     ops::Range,
     rc::Rc,
     sync::Arc,
@@ -11,7 +12,7 @@ use super::{engine::Engine, nested::Nested};
 use crate::{
     core::{CallId, Execution, Lack, NewCall, VersionId},
     failure::{Failed, Failure},
-    node::{Put, Running, Store},
+    node::{Put, Running, Store, once_token},
     options::Options,
     task::{TaskDef, Tasks},
     value::Value,
@@ -304,6 +305,20 @@ impl Flow {
             Maker::Program(engine) => engine.decide(self.next(), what, choose),
             Maker::Task(_) => choose(),
         }
+    }
+
+    /// Returns a number of what the program does next: the same each time that it comes here. A task has none unless its
+    /// outcome is recorded.
+    pub(crate) fn operation(&self, what: &str) -> Option<u64> {
+        let key = match &self.maker {
+            Maker::Program(engine) => Some(engine.key()),
+            Maker::Task(_) => once_token(),
+        };
+        key.map(|key| {
+            let mut hasher = DefaultHasher::new();
+            (key, self.next(), what).hash(&mut hasher);
+            hasher.finish()
+        })
     }
 
     /// Returns whether a version is there, or never will be. A task is told that it is, and waits for it.

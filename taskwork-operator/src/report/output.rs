@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use taskwork_cli::{Failure, command::print};
+use taskwork_cli::{Failure, command::print, write_output};
 
 /// Where a page is written.
 #[derive(Debug, Clone, clap::Args)]
@@ -36,7 +36,7 @@ impl Output {
             Ok(there) if there.is_dir() => {
                 Err(Failure::usage(format!("{} is a folder: name a file in it", file.display())))
             }
-            Ok(_) if !self.force => Err(exists(file)),
+            Ok(there) if there.is_file() && !self.force => Err(exists(file)),
             Ok(_) | Err(_) => Ok(()),
         }
     }
@@ -82,19 +82,15 @@ fn write(file: &Path, page: &str, force: bool) -> Result<(), Failure> {
         ErrorKind::AlreadyExists => exists(file),
         _ => Failure::failed(format!("{} cannot be written: {error}", file.display())),
     };
-    let mut options = OpenOptions::new();
-    // What is there is kept even if it has come just now.
-    if force {
-        options.create(true).truncate(true)
-    } else {
-        options.create_new(true)
-    };
-    let mut to = options.write(true).open(file).map_err(refused)?;
+    let is_special = || fs::metadata(file).is_ok_and(|there| !there.is_file());
+    if force || is_special() {
+        return write_output(file, page);
+    }
+    // A file that was created since the check is kept.
+    let mut to = OpenOptions::new().create_new(true).write(true).open(file).map_err(refused)?;
     to.write_all(page.as_bytes()).map_err(|error| {
-        if !force {
-            // A part of a page is of no use.
-            let _ = fs::remove_file(file);
-        }
+        // A part of a page is of no use.
+        let _ = fs::remove_file(file);
         refused(error)
     })
 }
@@ -129,6 +125,18 @@ mod tests {
         write(&file, "three", true).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "three");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn device_is_written_without_force_and_link_is_kept_with_it() {
+        write(Path::new("/dev/null"), "page", false).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("run.html"), folder.path().join("link"));
+        fs::write(&file, "one").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write(&link, "two", true).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "two");
     }
 
     #[test]

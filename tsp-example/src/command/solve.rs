@@ -1,7 +1,6 @@
 //! `tsp solve` and `tsp submit`: their arguments, the search, and the output of its result.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -14,7 +13,7 @@ use bnb_framework::{
     sequential,
 };
 use clap::ValueEnum;
-use taskwork_cli::{Failure, Kinds, Prepared, Shown, check_outputs};
+use taskwork_cli::{Failure, Kinds, Prepared, Shown, check_outputs, write_output};
 
 use super::{
     note_coarse,
@@ -279,9 +278,7 @@ impl Asked {
         let end = Duration::try_from_secs_f64(search.seconds).unwrap_or_default();
         let chart = (!seen.steps().is_empty()).then(|| seen.picture("length", end, CHART_HEIGHT));
         let picture = chart.iter().fold(picture, Picture::beside);
-        fs::write(file, picture.svg()).map_err(|error| {
-            Failure::usage(format!("{}: the file cannot be written: {error}", file.display()))
-        })
+        write_output(file, &picture.svg())
     }
 
     /// Writes the tour to files if requested, and formats the result.
@@ -290,9 +287,7 @@ impl Asked {
             self.plot(file, &search, seen)?;
         }
         if let (Some(file), Some(tour)) = (&self.arguments.output, &search.tour) {
-            fs::write(file, write_tour(&self.instance, tour)).map_err(|error| {
-                Failure::usage(format!("{}: the file cannot be written: {error}", file.display()))
-            })?;
+            write_output(file, &write_tour(&self.instance, tour))?;
         }
         if let Some(tour) = &search.tour
             && self.instance.checked_length(tour) != search.length
