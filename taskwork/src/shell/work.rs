@@ -11,6 +11,7 @@
 //! attempt cleanly; and then the node does not take part in that attempt again under the same id, under which its
 //! commits are recorded. If it is to, it leaves its other jobs, too, and joins anew.
 
+mod outage;
 mod reporting;
 mod waiting;
 
@@ -30,6 +31,7 @@ use zk::{
     retry::{Policy, Retry},
 };
 
+use self::outage::Outage;
 use self::reporting::closed_with;
 use self::waiting::{due, first, next_back, next_ended, opened, paused};
 use super::{
@@ -62,6 +64,7 @@ pub(super) async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave)
         queue,
         retry: Some(Retry::new(Policy::REQUEST, seat.node.0)),
         pausing: None,
+        outage: Outage::default(),
         opening: None,
         active: Vec::new(),
         closing: Vec::new(),
@@ -97,6 +100,7 @@ struct Desk<'a> {
     retry: Option<Retry>,
     /// The pause before the next try.
     pausing: Option<Pausing>,
+    outage: Outage,
     opening: Option<Opening<'a>>,
     active: Vec<Active>,
     closing: Vec<Closing>,
@@ -316,8 +320,11 @@ impl Desk<'_> {
             }
             Input::Paused(retry, again) => {
                 (self.retry, self.pausing) = (Some(retry), None);
+                let session = *self.seat.store.session().borrow();
                 if !again {
                     self.end = self.end.take().or(Some(End::Expired));
+                } else if self.outage.on_retry(session) {
+                    self.log_end_of_outage();
                 }
             }
             Input::Ended(place) => self.ended(place).await,
@@ -373,6 +380,9 @@ impl Desk<'_> {
     }
 
     async fn next(&mut self, next: zk::Result<Next>) -> Option<Result<Fate, ServeError>> {
+        if next.is_ok() && self.outage.on_answer() {
+            self.log_end_of_outage();
+        }
         match next {
             Ok(Next::InVain(name, reason)) => match name.parse::<JobId>() {
                 Ok(job) => self.give_up_job(&job, &reason).await,
@@ -398,15 +408,24 @@ impl Desk<'_> {
                 return Some(Err(error.into()));
             }
             Err(error) => {
-                tracing::warn!(node = %self.seat.node, %error, "the jobs cannot be read; it is tried again");
                 self.pause("reading the jobs", error);
             }
         }
         None
     }
 
-    /// Waits before the jobs are looked at again.
+    fn log_end_of_outage(&self) {
+        tracing::info!(node = %self.seat.node, "ZooKeeper answers again; the node looks for jobs");
+    }
+
+    /// Waits before the jobs are looked at again. One line is logged per outage.
     fn pause(&mut self, what: &'static str, error: zk::Error) {
+        if self.outage.on_failure(&error) {
+            tracing::warn!(
+                node = %self.seat.node, what, %error,
+                "ZooKeeper does not answer, so the node begins no job; it is tried again until it does"
+            );
+        }
         let Some(mut retry) = self.retry.take() else { return };
         let store = Arc::clone(&self.seat.store);
         self.pausing = Some(Box::pin(async move {
@@ -464,8 +483,6 @@ impl Desk<'_> {
                     return;
                 }
                 error if error.is_transient() => {
-                    let node = self.seat.node;
-                    tracing::warn!(%node, %job, %error, "the job's data cannot be read; it is tried again");
                     return self.pause("reading the job's data", error.clone());
                 }
                 _ => {}
@@ -485,7 +502,6 @@ impl Desk<'_> {
             }
             // If the job were skipped it would never end.
             Err(error) if error.is_transient() => {
-                tracing::warn!(%node, %job, %error, "that could not be recorded; it is tried again");
                 return self.pause("failing the job", error);
             }
             Err(error) => tracing::warn!(%node, %job, %error, "that could not be recorded"),
