@@ -2,14 +2,16 @@
 
 mod looking;
 
-use std::{marker::PhantomData, process::ExitCode};
+use std::{marker::PhantomData, path::PathBuf, process::ExitCode};
 
 use clap::{ArgMatches, Args, FromArgMatches as _};
 pub use taskwork_cli::{Failure, Shown, is_same_file};
 use taskwork_cli::{Kinds, NoMore, Prepared};
 
 use self::looking::{Looking, calls};
-use crate::{Main, Program, Workflow, WorkflowError, file::remove_work_dir, serve_isolated, set_store};
+use crate::{
+    Main, Program, Workflow, WorkflowError, file::remove_work_dir, serve_isolated, set_publish_dir, set_store,
+};
 
 /// A program with a command line.
 ///
@@ -131,6 +133,10 @@ struct NodeOptions {
     /// default half of the memory of the machine, shared by the nodes of the process
     #[arg(long, value_name = "SIZE", env = "DATAFLOW_STORE", value_parser = store)]
     store: Option<u64>,
+    /// Let programs that run on this node publish files only into this folder and below it, and not wherever the user of
+    /// the node may write
+    #[arg(long, value_name = "DIR")]
+    publish_to: Option<PathBuf>,
 }
 
 /// Parses the size of a store.
@@ -139,10 +145,13 @@ fn store(text: &str) -> Result<u64, String> {
 }
 
 impl NodeOptions {
-    fn apply(&self) {
+    fn apply(&self) -> Result<(), Failure> {
         if let Some(bytes) = self.store {
             set_store(bytes);
         }
+        let Some(folder) = &self.publish_to else { return Ok(()) };
+        set_publish_dir(folder)
+            .map_err(|error| Failure::usage(format!("--publish-to {}: {error}", folder.display())))
     }
 }
 
@@ -162,14 +171,13 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
     }
 
     fn before_node(options: &ArgMatches) -> Result<(), Failure> {
-        NodeOptions::from_arg_matches(options).map_err(Failure::usage)?.apply();
-        Ok(())
+        NodeOptions::from_arg_matches(options).map_err(Failure::usage)?.apply()
     }
 
     fn prepare(
         Options { sequential, check, looking, node, own }: Self::Arguments,
     ) -> Result<Prepared, Failure> {
-        node.apply();
+        node.apply()?;
         looking.check()?;
         let arguments = P::arguments(own)?;
         if sequential {

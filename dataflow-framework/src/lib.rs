@@ -136,7 +136,7 @@ pub use self::{
     cluster::{Main, Program, Returned},
     failure::Failure,
     figures::Figures,
-    file::{File, PublishError, Run, set_work_dir},
+    file::{File, PublishError, Run, set_publish_dir, set_work_dir},
     isolated::serve_isolated,
     node::{once_token, set_store, time_left},
     options::{OnFailure, Options},

@@ -31,6 +31,7 @@ pub struct OutputFile<'a> {
     path: &'a Path,
     mode: u32,
     attempt: Option<u64>,
+    folder: Option<&'a Path>,
 }
 
 /// The destination that a path leads to.
@@ -44,10 +45,17 @@ enum Place {
     Open(PathBuf),
 }
 
+impl Place {
+    fn path(&self) -> &Path {
+        let (Self::File(path) | Self::Special(path) | Self::Open(path)) = self;
+        path
+    }
+}
+
 impl<'a> OutputFile<'a> {
     /// Creates a description of the file; nothing is written.
     pub fn new(path: &'a Path) -> Self {
-        Self { path, mode: 0o666, attempt: None }
+        Self { path, mode: 0o666, attempt: None, folder: None }
     }
 
     /// Sets the mode of the file if there is none yet, before the umask. The default is 0666.
@@ -63,12 +71,26 @@ impl<'a> OutputFile<'a> {
         Self { attempt: Some(operation), ..self }
     }
 
+    /// Permits only files in this folder and below it, with all symbolic links followed. The folder's own path must have
+    /// no links.
+    #[must_use]
+    pub fn within(self, folder: &'a Path) -> Self {
+        Self { folder: Some(folder), ..self }
+    }
+
     /// Writes the content.
     ///
     /// # Errors
     /// If it cannot be written. A regular file then has its previous content.
     pub fn write(&self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-        match self.place()? {
+        let place = self.place()?;
+        if let Some(folder) = self.folder
+            && !place.path().starts_with(folder)
+        {
+            let refused = format!("it is not in {}", folder.display());
+            return Err(io::Error::new(ErrorKind::PermissionDenied, refused));
+        }
+        match place {
             Place::File(file) => self.replace(&file, content),
             Place::Special(file) => content(&mut OpenOptions::new().write(true).open(file)?),
             // The descriptor of this process has its own position: output by another would be overwritten.
@@ -294,6 +316,31 @@ mod tests {
         assert_eq!(overtaken.unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(fs::read_to_string(&file).unwrap(), "second");
         assert_eq!(names(folder.path()), ["report"]);
+    }
+
+    #[test]
+    fn files_outside_of_the_permitted_folder_are_refused_also_through_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        let at = |name: &str| root.join(name);
+        fs::create_dir_all(at("in/deep")).unwrap();
+        fs::write(at("target"), "previous").unwrap();
+        symlink("../target", at("in/link")).unwrap();
+        symlink("..", at("in/up")).unwrap();
+        let inside = at("in");
+        let write = |path: &Path| OutputFile::new(path).within(&inside).write(|to| to.write_all(b"new"));
+        for path in ["in/file", "in/deep/file", "in/deep/../other"].map(at) {
+            write(&path).unwrap();
+        }
+        let refused = ["target", "in/link", "in/../target", "in/up/target", "inside"].map(at);
+        for path in
+            refused.iter().map(PathBuf::as_path).chain([Path::new("/dev/null"), Path::new("/dev/stdout")])
+        {
+            let refused = write(path).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{}", path.display());
+        }
+        assert_eq!(fs::read_to_string(at("target")).unwrap(), "previous");
+        assert_eq!(names(&root), ["in", "target"]);
     }
 
     #[test]

@@ -20,7 +20,11 @@ use std::{
 
 #[cfg(feature = "cli")]
 pub(crate) use self::work_dir::remove_work_dir;
-pub use self::{publish::PublishError, run::Run, work_dir::set_work_dir};
+pub use self::{
+    publish::{PublishError, set_publish_dir},
+    run::Run,
+    work_dir::set_work_dir,
+};
 pub(crate) use self::{
     run::{hear, shown},
     work_dir::{Folder, VARIABLE as WORK_DIR_VARIABLE},

@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use taskwork::OutputFile;
@@ -10,6 +11,24 @@ use thiserror::Error;
 
 use super::{File, is_executable};
 use crate::{Data, Failure};
+
+/// The only folder into which programs may publish files, if there is one.
+static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Lets programs that run in this process publish files only into this folder, and below it. Symbolic links that lead
+/// out of it are refused. By default they may write wherever the user of the process may.
+///
+/// # Errors
+/// If the folder does not exist.
+pub fn set_publish_dir(folder: impl AsRef<Path>) -> io::Result<()> {
+    let folder = folder.as_ref();
+    let canonical = fs::canonicalize(folder)?;
+    if !canonical.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is not a folder"));
+    }
+    *FOLDER.lock().unwrap_or_else(PoisonError::into_inner) = Some(canonical);
+    Ok(())
+}
 
 /// Why a file was not published.
 #[derive(Debug, Error)]
@@ -47,20 +66,36 @@ impl Data<File> {
         let path = path.as_ref();
         let what = format!("publish {}", path.display());
         let operation = self.operation(&what);
-        let done =
-            self.once(&what, |file| file.put_at(path, operation).map_err(|error| error.to_string()))?;
+        let folder = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let put = |file: &File| file.put_at(path, operation, folder.as_deref());
+        let done = self.once(&what, |file| put(file).map_err(|error| error.to_string()))?;
         done.map_err(|reason| PublishError::Write { path: path.to_owned(), source: io::Error::other(reason) })
     }
 }
 
 impl File {
-    fn put_at(&self, path: &Path, operation: Option<u64>) -> io::Result<()> {
+    pub(super) fn put_at(
+        &self,
+        path: &Path,
+        operation: Option<u64>,
+        folder: Option<&Path>,
+    ) -> io::Result<()> {
         let mut content = fs::File::open(self.path()).map_err(|error| self.cannot("read", &error))?;
         let mode = if is_executable(&content.metadata()?) { 0o777 } else { 0o666 };
         let mut output = OutputFile::new(path).mode(mode);
+        if let Some(folder) = folder {
+            output = output.within(folder);
+        }
         if let Some(operation) = operation {
             output = output.attempt_of(operation);
         }
-        output.write(|to| io::copy(&mut content, to).map(drop))
+        let written = output.write(|to| io::copy(&mut content, to).map(drop));
+        written.map_err(|error| match folder {
+            Some(_) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let why = "the node that runs the program was started with --publish-to";
+                io::Error::new(error.kind(), format!("{error}: {why}"))
+            }
+            _ => error,
+        })
     }
 }

@@ -268,6 +268,20 @@ fn publish_writes_through_links_and_devices_and_keeps_modes() -> io::Result<()> 
 }
 
 #[test]
+fn publish_outside_of_the_folder_of_the_node_is_refused_with_the_option() -> io::Result<()> {
+    let place = tempfile::tempdir()?;
+    let root = fs::canonicalize(place.path())?;
+    fs::create_dir(root.join("in"))?;
+    let folder = root.join("in");
+    let content = file("new");
+    content.put_at(&folder.join("report"), None, Some(&folder))?;
+    let refused = content.put_at(&root.join("report"), None, Some(&folder)).expect_err("it is outside");
+    assert!(refused.to_string().contains("--publish-to"), "{refused}");
+    assert!(folder.join("report").exists() && !root.join("report").exists());
+    Ok(())
+}
+
+#[test]
 fn publish_again_removes_the_partial_file_of_a_killed_attempt() -> io::Result<()> {
     let place = tempfile::tempdir()?;
     let to = place.path().join("report");
