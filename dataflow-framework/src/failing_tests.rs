@@ -312,3 +312,13 @@ fn failures_are_the_same_on_several_nodes() {
         assert!(failed.contains("task `must_halve`") && failed.ends_with("9 is odd"), "{failed}");
     }
 }
+
+#[test]
+fn cancelled_program_reports_the_cancellation_and_its_reason() {
+    let job = Main::<Failing>::job(8).nodes(2);
+    job.stopper().stop();
+    let report = job.run().expect("it is cancelled in good order");
+    let reason = report.cancelled.clone().expect("it was cancelled");
+    let error = Main::<Failing>::returned(&report).expect_err("it has no result").to_string();
+    assert!(error.contains("was cancelled") && error.ends_with(&reason), "{error}");
+}

@@ -110,6 +110,26 @@ impl Endings {
     }
 }
 
+/// Waits for SIGTERM or SIGHUP, and returns its number. SIGHUP is not awaited if the process was started to ignore it
+/// (`nohup`).
+///
+/// # Errors
+/// If the signals cannot be listened for.
+pub(crate) async fn terminated() -> Result<u8, Failure> {
+    let refused = |error| Failure::failed(format!("signals cannot be listened for: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if is_ignored(&status, SignalKind::hangup().as_raw_value()) {
+        terminate.recv().await;
+        return Ok(15);
+    }
+    let mut hangup = signal(SignalKind::hangup()).map_err(refused)?;
+    tokio::select! {
+        _ = terminate.recv() => Ok(15),
+        _ = hangup.recv() => Ok(1),
+    }
+}
+
 /// Returns whether a signal is ignored, from a text as in `/proc/self/status`.
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -11,7 +11,7 @@ use crate::{
     build::BuildArguments,
     course::{CourseArguments, Viewing},
     failure::{lost_output, print, tell},
-    interrupts::{Notes, interruptible},
+    interrupts::{Notes, interruptible, terminated},
     log::{Level, LogArguments},
     prepared::Waits,
     target::{ClusterArguments, Patience, job_id, merged, runtime},
@@ -220,7 +220,16 @@ async fn submit(
         tell(format_args!("job {id}"));
     }
     let client = target.client.with_patience(patience.of_waiting());
-    let mut shown = job.wait(client, target).await.map_err(|failure| failure.hint(&goes_on(&id)))?;
+    let waited = tokio::select! {
+        waited = job.wait(client, target) => waited,
+        signal = terminated() => {
+            let signal = signal?;
+            tell(format_args!("note: ended by signal {signal}. {}", goes_on(&id)));
+            // As a shell reports a process that a signal has ended.
+            return Ok(ExitCode::from(128 + signal));
+        }
+    };
+    let mut shown = waited.map_err(|failure| failure.hint(&goes_on(&id)))?;
     if let Some(object) = shown.json.as_object_mut() {
         object.insert("job".to_owned(), json!(id.as_str()));
     }

@@ -89,6 +89,8 @@ pub struct Report<T: Task> {
     /// Whether the job was suspended: its tasks are in its [directory](crate::State), and the same job
     /// continues with them.
     pub suspended: bool,
+    /// The reason that was given when the job was cancelled; `None` if it was not cancelled.
+    pub cancelled: Option<String>,
     /// The tasks that the job has gone on without, because nodes were lost with them again and again, or they
     /// panicked. Their part is missing in the output. [`Client::retry`](crate::Client::retry) gives them another
     /// chance.
@@ -125,6 +127,7 @@ impl fmt::Display for SetAside {
 pub(crate) struct RawReport {
     pub(crate) output: RawOutput,
     pub(crate) suspended: bool,
+    pub(crate) cancelled: Option<String>,
     pub(crate) set_aside: Vec<SetAside>,
     pub(crate) figures: Figures,
     pub(crate) elapsed: Duration,

@@ -116,7 +116,8 @@ pub fn prepare_count<E: Enumerate>(
             (true, _) => None,
             (false, true) => Some("is suspended"),
             (false, false) if !report.set_aside.is_empty() => Some("has gone on without some parts"),
-            (false, false) => Some("was stopped"),
+            // Nodes commit the output of a task when it is completed.
+            (false, false) => Some("was stopped; states of unfinished tasks are not counted"),
         };
         Ok(shown(&report.output, so_far, report.elapsed, report.figures))
     })

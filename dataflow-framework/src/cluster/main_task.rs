@@ -171,7 +171,12 @@ impl<P: Program> Main<P> {
         match &report.output.result {
             Some(Ok(bytes)) => decode(bytes).map_err(|Failed { reason, .. }| reason.into()),
             Some(Err(reason)) => Err(reason.clone().into()),
-            None => Err("the program was not run to its end".into()),
+            None => Err(match report.cancelled.as_deref() {
+                None => "the program was not run to its end".to_owned(),
+                Some("") => "the job was cancelled before the end of the program".to_owned(),
+                Some(reason) => format!("the job was cancelled before the end of the program: {reason}"),
+            }
+            .into()),
         }
     }
 }

@@ -99,6 +99,7 @@ pub(crate) fn run<T: Task>(job: Job<T>, drill: Drill) -> Result<Report<T>, Check
         output,
         finished: true,
         suspended: false,
+        cancelled: None,
         set_aside: Vec::new(),
         figures: Figures { worked: pool.worked_here(), ..Figures::default() },
         elapsed: began.elapsed(),

@@ -336,9 +336,11 @@ impl Tracked {
         let variables = self.variables(variables).await?;
         let elapsed = self.took.get().copied().unwrap_or_else(|| self.started.elapsed());
         let suspended = record.state == JobState::Suspended;
+        let is_cancelled = record.state == JobState::Cancelled;
+        let cancelled = is_cancelled.then(|| record.reason.clone().unwrap_or_default());
         let told = |(task, AboutTask { deaths, reason, .. })| SetAside { task, deaths, reason };
         let set_aside = set_aside.into_iter().map(told).collect();
-        Ok(RawReport { output, suspended, set_aside, figures: *figures, elapsed, variables })
+        Ok(RawReport { output, suspended, cancelled, set_aside, figures: *figures, elapsed, variables })
     }
 }
 
@@ -348,7 +350,7 @@ impl RawReport {
     /// # Errors
     /// If the program cannot read what it has written.
     pub(crate) fn decode<T: Task>(self) -> Result<Report<T>, JobError> {
-        let Self { output, suspended, set_aside, figures, elapsed, variables } = self;
+        let Self { output, suspended, cancelled, set_aside, figures, elapsed, variables } = self;
         let unreadable = |error: DecodeError| JobError::Result { reason: error.to_string() };
         let (output, finished) = match output {
             RawOutput::Finished(output) => {
@@ -360,7 +362,7 @@ impl RawReport {
                 (merged, false)
             }
         };
-        Ok(Report { output, finished, suspended, set_aside, figures, elapsed, variables })
+        Ok(Report { output, finished, suspended, cancelled, set_aside, figures, elapsed, variables })
     }
 }
 
