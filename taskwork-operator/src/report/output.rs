@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use taskwork_cli::{Failure, command::print, write_output};
+use taskwork::OutputFile;
+use taskwork_cli::{Failure, command::print};
 
 /// Where a page is written.
 #[derive(Debug, Clone, clap::Args)]
@@ -84,7 +85,7 @@ fn write(file: &Path, page: &str, force: bool) -> Result<(), Failure> {
     };
     let is_special = || fs::metadata(file).is_ok_and(|there| !there.is_file());
     if force || is_special() {
-        return write_output(file, page);
+        return OutputFile::new(file).write(|to| to.write_all(page.as_bytes())).map_err(refused);
     }
     // A file that was created since the check is kept.
     let mut to = OpenOptions::new().create_new(true).write(true).open(file).map_err(refused)?;
