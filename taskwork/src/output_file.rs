@@ -106,6 +106,9 @@ impl<'a> OutputFile<'a> {
 
     /// Follows symbolic links.
     fn place(&self) -> io::Result<Place> {
+        if self.path.file_name().is_none() {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it does not end with a name"));
+        }
         if self.path.is_dir() {
             return Err(io::Error::new(ErrorKind::IsADirectory, "there is a directory of this name"));
         }
