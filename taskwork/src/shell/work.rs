@@ -318,15 +318,7 @@ impl Desk<'_> {
                     }
                 }
             }
-            Input::Paused(retry, again) => {
-                (self.retry, self.pausing) = (Some(retry), None);
-                let session = *self.seat.store.session().borrow();
-                if !again {
-                    self.end = self.end.take().or(Some(End::Expired));
-                } else if self.outage.on_retry(session) {
-                    self.log_end_of_outage();
-                }
-            }
+            Input::Paused(retry, again) => self.on_paused(retry, again),
             Input::Ended(place) => self.ended(place).await,
             Input::Silent(place) => {
                 // Tasks of an attempt that is over run on: without its workers the node cannot take part in the
@@ -362,6 +354,16 @@ impl Desk<'_> {
         let alone = self.active.len() <= 1 || all_break || self.breaks_now;
         self.active.iter().for_each(|active| active.running.set_alone(alone));
         None
+    }
+
+    fn on_paused(&mut self, retry: Retry, again: bool) {
+        (self.retry, self.pausing) = (Some(retry), None);
+        let session = *self.seat.store.session().borrow();
+        if !again {
+            self.end = self.end.take().or(Some(End::Expired));
+        } else if self.outage.on_retry(session) {
+            self.log_end_of_outage();
+        }
     }
 
     /// Changes what the node is about to do, unless it leaves for good.
