@@ -118,11 +118,13 @@ impl Simulated {
 
 async fn work(simulated: Arc<Simulated>, queue: Arc<Queue>) {
     while let Some(next) = queue.next_in_time().await {
-        let Some(begun) = next.begin() else { continue };
-        simulated.world.call(simulated.node(), begun.task(), begun.call()).await;
-        if begun.run() == Continues::Elsewhere {
-            return;
+        if let Some(begun) = next.begin() {
+            simulated.world.call(simulated.node(), begun.task(), begun.call()).await;
+            if begun.run() == Continues::Elsewhere {
+                return;
+            }
         }
+        queue.leaves_call();
     }
     queue.ends_thread();
 }

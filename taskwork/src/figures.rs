@@ -80,13 +80,13 @@ impl WorkerTimes {
         self.looking_ns.saturating_add(self.starting_ns)
     }
 
-    /// Counts this much of the time without a task as time in the program's code.
-    pub(crate) fn count_as_searching(&mut self, ns: u64) {
+    /// Adds the time in which a companion computed in place of workers, which had no task then. Workers that were away
+    /// for other jobs have no such time, so it may be more than theirs.
+    pub(crate) fn add_companion(&mut self, ns: u64) {
         let looking = ns.min(self.looking_ns);
-        let starting = (ns - looking).min(self.starting_ns);
         self.looking_ns -= looking;
-        self.starting_ns -= starting;
-        self.searching_ns = self.searching_ns.saturating_add(looking + starting);
+        self.starting_ns = self.starting_ns.saturating_sub(ns - looking);
+        self.searching_ns = self.searching_ns.saturating_add(ns);
     }
 
     /// Returns the sum, which is the workers' time.
@@ -177,5 +177,25 @@ impl Counter {
 
     pub(crate) fn reset(&self) {
         self.0.store(0, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_a_companion_replaces_idle_time_and_counts_without_it_too() {
+        let times = |searching_ns, looking_ns, starting_ns| WorkerTimes {
+            searching_ns,
+            handling_ns: 1,
+            looking_ns,
+            starting_ns,
+        };
+        for (ns, expected) in [(0, times(5, 10, 4)), (12, times(17, 0, 2)), (20, times(25, 0, 0))] {
+            let mut found = times(5, 10, 4);
+            found.add_companion(ns);
+            assert_eq!(found, expected, "{ns} ns");
+        }
     }
 }

@@ -55,6 +55,10 @@ impl Begun {
         if let Some(lap) = lap {
             site.tell_timing(epoch, site.stopwatch.ends(&lap, ns, is_well));
         }
+        // Before that is reported: when the program has ended, all its calls are counted.
+        if outcome.is_some() {
+            site.queue.on_ended();
+        }
         match outcome {
             Some(outcome) => site.tell(epoch, (call, mark), nest.is_some(), outcome),
             None => site.is_run_again(epoch, call),

@@ -109,7 +109,10 @@ impl Queue {
         let mut state = self.lock();
         state.threads -= 1;
         // In the simulator workers are no threads.
-        let Some(seat) = seat else { return true };
+        let Some(seat) = seat else {
+            state.busy.remove();
+            return true;
+        };
         let before = seat.place();
         seat.set(Place::IsLeft);
         match before {

@@ -83,7 +83,7 @@ pub(super) struct State {
     /// The number of threads, without those that were left to calls that take too long.
     pub(super) threads: usize,
     is_over: bool,
-    /// The number of calls that have ended.
+    /// The number of calls that have run to their end.
     ended: u64,
 }
 
@@ -194,6 +194,16 @@ impl Queue {
         }
     }
 
+    /// Records that a thread computes no more.
+    pub(crate) fn leaves_call(&self) {
+        self.lock().busy.remove();
+    }
+
+    /// Records that a call has run to its end.
+    pub(super) fn on_ended(&self) {
+        self.lock().ended += 1;
+    }
+
     /// Does the same as [`next`](Self::next) in virtual time.
     pub(crate) async fn next_in_time(&self) -> Option<Waiting> {
         let notifier = self.changed.notifier()?;
@@ -204,6 +214,7 @@ impl Queue {
                     return None;
                 }
                 if let Some(next) = state.waiting.pop_front() {
+                    state.busy.add();
                     return Some(next);
                 }
                 state.idle += 1;
@@ -271,9 +282,7 @@ impl Queue {
                 if next.run() == Continues::Elsewhere {
                     return;
                 }
-                let mut state = queue.lock();
-                state.busy.remove();
-                state.ended += 1;
+                queue.leaves_call();
             }
             queue.ends_thread();
         };

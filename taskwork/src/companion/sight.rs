@@ -32,9 +32,9 @@ pub trait Witness: Send + Sync {
 pub struct Load {
     /// The number of its threads that compute now, each in place of a worker.
     pub busy: usize,
-    /// The number of pieces of work that wait for one of these threads.
+    /// The number of waiting pieces of work.
     pub queued: usize,
-    /// The number of pieces of work that have ended.
+    /// The number of completed pieces of work.
     pub ended: u64,
     /// The time for which its threads have computed, in nanoseconds.
     pub busy_ns: u64,
@@ -44,7 +44,7 @@ pub struct Load {
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     witness: OnceLock<Weak<dyn Witness>>,
-    /// What it had done when it was last asked: that counts also when it has ended.
+    /// The last answer of the witness, which counts after its end, too.
     load: Mutex<Load>,
 }
 

@@ -55,7 +55,7 @@ impl Coordination {
         figures.worked = figures.worked.saturating_add(load.ended);
         figures.tasks = figures.tasks.saturating_add(load.ended);
         figures.open_tasks = figures.open_tasks.map(|open| open + (load.busy + load.queued) as u64);
-        figures.times.count_as_searching(load.busy_ns);
+        figures.times.add_companion(load.busy_ns);
         let mut window = self.outlook.lock().unwrap_or_else(PoisonError::into_inner);
         figures.outlook = window.note(self.pool.outlook());
         figures.retries += self.rebuilds.get();
