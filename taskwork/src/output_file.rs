@@ -30,7 +30,7 @@ const NAME_SHOWN_MAX: usize = 32;
 pub struct OutputFile<'a> {
     path: &'a Path,
     mode: u32,
-    attempt: Option<u64>,
+    operation: Option<&'a str>,
     folder: Option<&'a Path>,
 }
 
@@ -55,7 +55,7 @@ impl Place {
 impl<'a> OutputFile<'a> {
     /// Creates a description of the file; nothing is written.
     pub fn new(path: &'a Path) -> Self {
-        Self { path, mode: 0o666, attempt: None, folder: None }
+        Self { path, mode: 0o666, operation: None, folder: None }
     }
 
     /// Sets the mode of the file if there is none yet, before the umask. The default is 0666.
@@ -64,11 +64,11 @@ impl<'a> OutputFile<'a> {
         Self { mode, ..self }
     }
 
-    /// Names the operation: a later attempt of the same operation removes the temporary files of those that were
-    /// killed. An earlier attempt that still runs fails then.
+    /// Sets the name of the operation, of at most 64 letters, digits and dots. A later attempt of the same operation
+    /// removes the temporary files of killed attempts. An earlier attempt that still runs fails then.
     #[must_use]
-    pub fn attempt_of(self, operation: u64) -> Self {
-        Self { attempt: Some(operation), ..self }
+    pub fn attempt_of(self, operation: &'a str) -> Self {
+        Self { operation: Some(operation), ..self }
     }
 
     /// Permits only files in this folder and below it, with all symbolic links followed. The folder's own path must have
@@ -162,10 +162,9 @@ impl<'a> OutputFile<'a> {
     fn temporary(&self, file: &Path) -> io::Result<PathBuf> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let shown: String = name.chars().take(NAME_SHOWN_MAX).collect();
-        let operation = self.attempt.unwrap_or_else(chance);
-        let prefix = format!(".{shown}.{operation:016x}.");
+        let prefix = format!(".{shown}.{}.", self.operation.unwrap_or("new"));
         let folder = folder_of(file);
-        if self.attempt.is_some() {
+        if self.operation.is_some() {
             for other in fs::read_dir(folder)?.flatten() {
                 if other.file_name().to_string_lossy().starts_with(&prefix) {
                     // It may have been renamed by its owner.
@@ -173,7 +172,7 @@ impl<'a> OutputFile<'a> {
                 }
             }
         }
-        Ok(folder.join(format!("{prefix}{:08x}", chance() >> 32)))
+        Ok(folder.join(format!("{prefix}{:016x}", RandomState::new().hash_one(()))))
     }
 }
 
@@ -202,13 +201,9 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
-fn chance() -> u64 {
-    RandomState::new().hash_one(())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::fs::symlink, process::Command, thread};
+    use std::{os::unix::fs::symlink, process::Command, sync::mpsc, thread, time::Duration};
 
     use super::*;
 
@@ -262,12 +257,11 @@ mod tests {
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         symlink(&fifo, folder.path().join("link")).unwrap();
         for path in ["fifo", "link"].map(|name| folder.path().join(name)) {
-            let reader = thread::spawn({
-                let fifo = fifo.clone();
-                move || fs::read_to_string(fifo).unwrap()
-            });
+            let (send, read) = mpsc::channel();
+            let reader = fifo.clone();
+            thread::spawn(move || send.send(fs::read_to_string(reader).unwrap()));
             write(&path, "text").unwrap();
-            assert_eq!(reader.join().unwrap(), "text");
+            assert_eq!(read.recv_timeout(Duration::from_secs(60)).unwrap(), "text");
         }
         write(Path::new("/dev/null"), "text").unwrap();
         let full = write(Path::new("/dev/full"), "text").unwrap_err();
@@ -296,13 +290,13 @@ mod tests {
     fn leftovers_of_killed_attempts_are_removed_by_the_next_attempt() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("report");
-        let of = |operation| OutputFile::new(&file).attempt_of(operation);
-        let killed = of(1).temporary(&file).unwrap();
-        let other = of(2).temporary(&file).unwrap();
+        let of = |operation: &'static str| OutputFile::new(&file).attempt_of(operation);
+        let killed = of("1").temporary(&file).unwrap();
+        let other = of("2").temporary(&file).unwrap();
         for leftover in [&killed, &other] {
             fs::write(leftover, "part").unwrap();
         }
-        of(1).write(|to| to.write_all(b"all")).unwrap();
+        of("1").write(|to| to.write_all(b"all")).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "all");
         assert!(!killed.exists() && other.exists());
     }
@@ -311,10 +305,10 @@ mod tests {
     fn attempt_that_was_overtaken_does_not_publish_a_part_of_the_next() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("report");
-        let of = |operation| OutputFile::new(&file).attempt_of(operation);
-        let overtaken = of(1).write(|to| {
+        let of = |operation: &'static str| OutputFile::new(&file).attempt_of(operation);
+        let overtaken = of("1").write(|to| {
             to.write_all(b"first")?;
-            of(1).write(|to| to.write_all(b"second"))
+            of("1").write(|to| to.write_all(b"second"))
         });
         assert_eq!(overtaken.unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(fs::read_to_string(&file).unwrap(), "second");

@@ -54,8 +54,8 @@ impl Data<File> {
     /// new one is there. A symbolic link is kept, and its target is written. A device or a FIFO is written directly, as
     /// by a shell redirection, so that nothing is atomic then. See [`OutputFile`].
     ///
-    /// The new file is first written next to the target, under a name with a dot. If the node is killed meanwhile, the
-    /// next attempt removes the part that was left there.
+    /// A temporary file, whose name begins with a dot, is written next to the target and renamed. If the node is killed
+    /// before that, the next attempt removes the temporary file.
     ///
     /// It happens once: when that is done it is recorded, so a program that begins anew on another node does not do it
     /// again. Only if the node is lost between the two it does, with the same content.
@@ -64,11 +64,11 @@ impl Data<File> {
     /// If a call has failed on which it depends; or the file cannot be written.
     pub fn publish(&self, path: impl AsRef<Path>) -> Result<(), PublishError> {
         let path = path.as_ref();
-        let what = format!("publish {}", path.display());
-        let operation = self.operation(&what);
+        let operation = self.operation();
         let folder = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let put = |file: &File| file.put_at(path, operation, folder.as_deref());
-        let done = self.once(&what, |file| put(file).map_err(|error| error.to_string()))?;
+        let done = self.once(&format!("publish {}", path.display()), |file| {
+            file.put_at(path, operation.as_deref(), folder.as_deref()).map_err(|error| error.to_string())
+        })?;
         done.map_err(|reason| PublishError::Write { path: path.to_owned(), source: io::Error::other(reason) })
     }
 }
@@ -77,7 +77,7 @@ impl File {
     pub(super) fn put_at(
         &self,
         path: &Path,
-        operation: Option<u64>,
+        operation: Option<&str>,
         folder: Option<&Path>,
     ) -> io::Result<()> {
         let mut content = fs::File::open(self.path()).map_err(|error| self.cannot("read", &error))?;

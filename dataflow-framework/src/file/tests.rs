@@ -286,8 +286,8 @@ fn publish_again_removes_the_partial_file_of_a_killed_attempt() -> io::Result<()
     let place = tempfile::tempdir()?;
     let to = place.path().join("report");
     let data = Data::new(file("whole"));
-    let operation = data.operation(&format!("publish {}", to.display())).expect("a program has one");
-    let left = place.path().join(format!(".report.{operation:016x}.1"));
+    let operation = data.operation().expect("a program has one");
+    let left = place.path().join(format!(".report.{operation}.1"));
     fs::write(&left, "part")?;
     data.publish(&to).expect("it is written");
     assert!(!left.exists() && to.exists());

@@ -132,10 +132,10 @@ impl<T: Datum> Data<T> {
         decode(&done).map_err(|failed| self.unreadable(failed))
     }
 
-    /// Returns a number of the next operation of the program: the same if the program runs again on another node.
+    /// Returns a name of the next operation of the program: the same if the program runs again on another node.
     /// `None` in a task that may run at several places at the same time.
-    pub(crate) fn operation(&self, what: &str) -> Option<u64> {
-        self.handle.flow.operation(what)
+    pub(crate) fn operation(&self) -> Option<String> {
+        self.handle.flow.operation()
     }
 
     fn unreadable(&self, Failed { reason, .. }: Failed) -> Failure {

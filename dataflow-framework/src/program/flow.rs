@@ -2,7 +2,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
     ops::Range,
     rc::Rc,
     sync::Arc,
@@ -307,18 +306,14 @@ impl Flow {
         }
     }
 
-    /// Returns a number of what the program does next: the same each time that it comes here. A task has none unless its
+    /// Returns a name of the next operation: the same in each run of the program or task. A task has none unless its
     /// outcome is recorded.
-    pub(crate) fn operation(&self, what: &str) -> Option<u64> {
+    pub(crate) fn operation(&self) -> Option<String> {
         let key = match &self.maker {
             Maker::Program(engine) => Some(engine.key()),
             Maker::Task(_) => once_token(),
         };
-        key.map(|key| {
-            let mut hasher = DefaultHasher::new();
-            (key, self.next(), what).hash(&mut hasher);
-            hasher.finish()
-        })
+        key.map(|key| format!("{key:032x}.{}", self.next()))
     }
 
     /// Returns whether a version is there, or never will be. A task is told that it is, and waits for it.
