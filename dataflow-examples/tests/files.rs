@@ -51,6 +51,24 @@ fn a_file_that_cannot_be_published_fails_the_program_and_says_why() -> Result {
 }
 
 #[test]
+fn publish_outside_of_the_folder_of_the_option_is_refused_by_its_name() -> Result {
+    let place = tempfile::tempdir()?;
+    let (inside, outside) = (place.path().join("in"), place.path().join("out"));
+    fs::create_dir(&inside)?;
+    let publish =
+        |to: &Path| increment(place.path()).arg("--publish-to").arg(&inside).arg("--output").arg(to).output();
+    let refused = publish(&outside)?;
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains("--publish-to") && !outside.exists(), "{}", said(&refused));
+    let allowed = publish(&inside.join("counter"))?;
+    assert!(allowed.status.success(), "{}", said(&allowed));
+    let unknown = increment(place.path()).arg("--publish-to").arg(&outside).output()?;
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(said(&unknown).contains("--publish-to"), "{}", said(&unknown));
+    Ok(())
+}
+
+#[test]
 fn files_that_cannot_be_kept_say_where() -> Result {
     let place = tempfile::tempdir()?;
     let output = increment(place.path()).env("DATAFLOW_WORK_DIR", "/dev/null/work").output()?;

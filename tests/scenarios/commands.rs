@@ -31,7 +31,13 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn interrupt(process: u32) {
-    assert!(Command::new("kill").args(["-INT", &process.to_string()]).status().unwrap().success());
+    signal(process, "INT");
+}
+
+fn signal(process: u32, name: &str) {
+    assert!(
+        Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status().unwrap().success()
+    );
 }
 
 fn jobs(cluster: &Cluster) -> Vec<Value> {
@@ -143,6 +149,22 @@ fn waiting_for_a_job_that_has_no_result_says_why() {
     for said in [submitter.end().unwrap(), wait.end().unwrap()] {
         assert_eq!(said.code, 1, "{said:?}");
         assert!(said.err.contains("forgotten, or the servers have lost their data"), "{said:?}");
+    }
+}
+
+#[test]
+fn submitter_that_is_terminated_names_the_command_that_waits_and_leaves_the_job() {
+    let cluster = prepared();
+    for (name, code) in [("TERM", 143), ("HUP", 129)] {
+        let (submitter, id) = begin_to_wait(&cluster, &[]);
+        wait_until("it waits", || figure(&cluster, "watch_count") > 0);
+        signal(submitter.id(), name);
+        let said = submitter.end().unwrap();
+        assert_eq!(said.code, code, "{said:?}");
+        assert!(said.err.contains(&format!("taskwork wait {id}")), "{said:?}");
+        let is_open = |job: &Value| job["job"] == id.as_str() && job["state"] != "cancelled";
+        assert!(jobs(&cluster).iter().any(is_open), "the job stays");
+        wait_until("its session is closed", || figure(&cluster, "watch_count") == 0);
     }
 }
 
