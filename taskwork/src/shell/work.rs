@@ -425,7 +425,7 @@ impl Desk<'_> {
         if self.outage.on_failure(&error) {
             tracing::warn!(
                 node = %self.seat.node, what, %error,
-                "ZooKeeper does not answer, so the node begins no job; it is tried again until it does"
+                "a request to ZooKeeper failed, so the node begins no job; it is repeated until ZooKeeper answers"
             );
         }
         let Some(mut retry) = self.retry.take() else { return };

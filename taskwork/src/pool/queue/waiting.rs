@@ -43,12 +43,13 @@ type ByTask<T> = BTreeMap<(TaskId, u64), Queued<T>>;
 
 /// The tasks that wait, and the mirrors.
 pub(super) struct Waiting<T: Task> {
-    /// By the tasks that have opened their scopes, and their bases: a task that was handed over may be here twice until
-    /// one of the two is void.
+    /// Tasks that wait for their scopes, by the task that opened the scope and their basis: a task that was handed over may
+    /// be here twice until one of the two is void.
     scopes: ByTask<T>,
-    /// By their ids, and the numbers of their bells: one that was handed over may be here twice, too.
+    /// Tasks that wait for wake-ups, by their id and the number of their bell: one that was handed over may be here twice,
+    /// too.
     outside: ByTask<T>,
-    /// Those that wait for their trials, by their ids and bases.
+    /// Tasks that wait for their trials, by their id and basis.
     untried: ByTask<T>,
     mirrors: HashMap<Scope, Mirror>,
 }
