@@ -8,6 +8,8 @@ mod command;
 pub mod file;
 mod kubernetes;
 mod local;
+#[cfg(test)]
+mod scripts;
 mod slurm;
 
 use std::{collections::BTreeMap, fmt, pin::Pin, str::FromStr, time::Duration};

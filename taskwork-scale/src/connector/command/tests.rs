@@ -1,11 +1,11 @@
 //! Programs that do what they should, and programs that do anything else.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Instant};
+use std::{fs, path::Path, time::Instant};
 
 use tempfile::TempDir;
 
 use super::*;
-use crate::connector::{Why, file};
+use crate::connector::{Why, file, scripts};
 
 /// A folder with a connector's file, and programs of which some are shell scripts.
 struct Stage {
@@ -15,17 +15,11 @@ struct Stage {
 
 const OFFERS: &str = r#"[{"name": "small", "workers": 2, "max": 9, "price_per_hour": 0.5}]"#;
 
-fn script(folder: &Path, name: &str, text: &str) {
-    let path = folder.join(name);
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
 impl Stage {
     fn new(create: &str, list: &str, terminate: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in [("create.sh", create), ("list.sh", list), ("terminate.sh", terminate)] {
-            script(folder.path(), name, text);
+            scripts::write(&folder.path().join(name), text);
         }
         let text = format!(
             r#"{{"kind": "command", "create": ["./create.sh"], "list": ["./list.sh"],

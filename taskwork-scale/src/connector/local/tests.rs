@@ -32,6 +32,19 @@ impl Stage {
         Self { folder, local }
     }
 
+    /// Creates one with a machine that ignores SIGTERM.
+    async fn deaf(grace_s: u32) -> (Self, Vec<MachineId>) {
+        let stage = Self::new("trap '' TERM; echo deaf; while :; do sleep 0.1; done", grace_s);
+        let made = stage.local.create("small", 1, &key("t-0")).await.unwrap();
+        for _ in 0..500 {
+            if !fs::read_to_string(stage.local.0.records.log(&made[0])).unwrap().is_empty() {
+                return (stage, made);
+            }
+            time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("it does not ignore the signal in time");
+    }
+
     /// The connector of a controller that was started again: it knows only what stands in the folder.
     fn again(&self, program: &str, grace_s: u32) -> Local {
         open(self.folder.path(), program, grace_s)
@@ -129,14 +142,7 @@ async fn a_process_is_told_to_end_and_then_killed() {
     stage.local.create("small", 1, &key("t-0")).await.unwrap();
     assert_eq!(stage.local.list().await.unwrap()[0].state, MachineState::Gone);
 
-    let deaf = Stage::new("trap '' TERM; echo deaf; while :; do sleep 0.1; done", 1);
-    let made = deaf.local.create("small", 1, &key("t-0")).await.unwrap();
-    for _ in 0..500 {
-        if !fs::read_to_string(deaf.local.0.records.log(&made[0])).unwrap().is_empty() {
-            break;
-        }
-        time::sleep(Duration::from_millis(20)).await;
-    }
+    let (deaf, made) = Stage::deaf(1).await;
     deaf.local.terminate(&made).await.unwrap();
     assert_eq!(deaf.local.list().await.unwrap()[0].state, MachineState::Ending);
     assert_eq!(becomes(&deaf.local, MachineState::is_over).await, MachineState::Gone);
@@ -191,8 +197,7 @@ async fn who_only_looks_changes_nothing() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "not even a folder");
 
     // A node that takes its time to leave, and a record whose process is gone; beside them somebody looks with no grace.
-    let stage = Stage::new("trap '' TERM; echo deaf; while :; do sleep 0.1; done", 600);
-    let made = stage.local.create("small", 1, &key("t-0")).await.unwrap();
+    let (stage, made) = Stage::deaf(600).await;
     stage.local.terminate(&made).await.unwrap();
     let mut record = stage.local.0.records.read(&made[0]).unwrap().unwrap();
     let State::Ending { process, since_ms } = &mut record.state else { panic!("{record:?}") };

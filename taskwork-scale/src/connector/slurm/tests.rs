@@ -1,10 +1,10 @@
 //! Tests of the connector to Slurm: with what its commands were seen to print, with what they should not, and with
 //! scripts in their place.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::fs;
 
 use super::{answer::*, *};
-use crate::connector::{MachineState, Why};
+use crate::connector::{MachineState, Why, scripts};
 
 fn key(text: &str) -> Key {
     text.parse().expect("a key")
@@ -159,13 +159,8 @@ impl Imitation {
         let this = Self(tempfile::tempdir().expect("a folder"));
         fs::write(this.0.path().join("nodes.sbatch"), "#!/bin/bash\n").expect("a script");
         for (name, body) in scripts {
-            let path = this.0.path().join(name);
-            fs::write(
-                &path,
-                format!("#!/bin/sh\necho {name} \"$@\" >> {}/called\n{body}\n", this.0.path().display()),
-            )
-            .expect("a script");
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it may be run");
+            let text = format!("echo {name} \"$@\" >> {}/called\n{body}", this.0.path().display());
+            scripts::write(&this.0.path().join(name), &text);
         }
         this
     }
