@@ -292,8 +292,13 @@ impl Cluster {
     }
 
     fn command(&self, name: &str, arguments: &[&str]) -> Result<Command> {
-        let mut command = Command::new(program(name)?);
-        command.args(arguments.iter().map(OsStr::new)).envs(self.environment.iter().map(|(k, v)| (k, v)));
+        // Where the tests run under nohup, programs would ignore SIGHUP.
+        let mut command = Command::new("env");
+        command
+            .arg("--default-signal=HUP")
+            .arg(program(name)?)
+            .args(arguments.iter().map(OsStr::new))
+            .envs(self.environment.iter().map(|(k, v)| (k, v)));
         Ok(command)
     }
 }
