@@ -17,6 +17,8 @@ mod monitoring;
 mod mutants;
 mod release;
 mod schemas;
+#[cfg(test)]
+mod scripts;
 mod sim;
 mod step;
 mod test;

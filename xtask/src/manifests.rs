@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, Write as _},
-    os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     process::Command,
 };
@@ -349,8 +348,7 @@ fn what_is_wrong_is_noticed() {
 fn batch(environment: &[(&str, &str)]) -> (bool, String) {
     let bin = tempfile::tempdir().unwrap();
     let program = bin.path().join("program");
-    fs::write(&program, "#!/bin/sh\necho \"$PPID $*\"\n").unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    crate::scripts::write(&program, "echo \"$PPID $*\"");
     let script = workspace::root().join("deploy/slurm/nodes.sbatch");
     let mut command = Command::new("bash");
     command.arg(script).args(["--label", "site=a b"]).env("TASKWORK_PROGRAM", &program);

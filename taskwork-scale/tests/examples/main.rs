@@ -41,9 +41,11 @@ impl Example {
     fn new(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // The script for ssh keeps files beside itself.
-        for file in [&format!("{name}.sh"), "user-data.sh"] {
-            fs::copy(here(&format!("../deploy/scale/{file}")), folder.path().join(file)).unwrap();
-        }
+        // Copied by another process: a child that another test forks at this moment would keep a file of this process open
+        // for writing, and such a file cannot be run.
+        let scripts =
+            [&format!("{name}.sh"), "user-data.sh"].map(|file| here(&format!("../deploy/scale/{file}")));
+        assert!(Command::new("cp").args(scripts).arg(folder.path()).status().unwrap().success());
         fs::write(folder.path().join("hosts"), "h1\nh2\nh3\n").unwrap();
         let text = fs::read_to_string(here(&format!("../deploy/scale/{name}.json"))).unwrap();
         let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -85,15 +85,14 @@ fn said(program: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _};
+    use std::collections::BTreeSet;
 
     use super::*;
 
     /// A program that is a script.
     fn built(folder: &Path, script: &str) -> Built {
         let path = folder.join("tsp");
-        fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        crate::scripts::write(&path, script);
         Built { programs: Files::default(), folder: folder.to_owned(), packages: BTreeSet::new() }
     }
 
