@@ -115,3 +115,40 @@ fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
     let said = cluster.run("taskwork", &["job", &id, "--task", "3"]).unwrap();
     assert!(said.code == 1 && said.err.contains("only one that runs can be asked"), "{said:?}");
 }
+
+#[test]
+fn workflow_whose_program_fails_is_a_failed_job_for_commands_and_for_jobs_after_it() {
+    let mut cluster = Cluster::shared().unwrap();
+    cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
+    let file = |name: &str| cluster.folder().join(name);
+    let (gate, trace) = (file("no number"), file("trace.json"));
+    fs::write(&gate, "x").unwrap();
+    let size = ["submit", "--width", "2", "--length", "2"];
+    let failing = [&size[..], &["--gate", gate.to_str().unwrap()]].concat();
+    let submit =
+        |arguments: &[&str]| cluster.json("mesh", arguments).unwrap()["job"].as_str().unwrap().to_owned();
+    let says = "task `link` (call 2) has failed: invalid digit found in string";
+
+    let failed = submit(&failing);
+    let next = submit(&[&size[..], &["--after", &failed]].concat());
+    for command in ["wait", "result"] {
+        let said = cluster.run("taskwork", &[command, &failed]).unwrap();
+        assert!(said.code == 1 && said.err.contains(says) && said.out.is_empty(), "{command}: {said:?}");
+    }
+    let said = cluster.run("taskwork", &["wait", &next]).unwrap();
+    assert!(said.code == 1 && said.err.contains(&format!("{failed} has failed")), "{said:?}");
+    for job in cluster.json("taskwork", &["jobs"]).unwrap().as_array().unwrap() {
+        assert_eq!(job["state"], "failed", "{job}");
+    }
+
+    let waited = [&failing[..], &["--wait", "--trace", trace.to_str().unwrap()]].concat();
+    let said = cluster.run("mesh", &waited).unwrap();
+    assert!(said.code == 1 && said.err.matches(says).count() == 1, "{said:?}");
+    assert!(!said.err.contains("Err("), "{said:?}");
+    assert!(fs::read_to_string(&trace).unwrap().contains("\"link\""), "the trace shows the call that failed");
+
+    let id = submit(&size);
+    let shown = cluster.json("taskwork", &["wait", &id]).unwrap();
+    let waited = cluster.json("mesh", &[&size[..], &["--wait"]].concat()).unwrap();
+    assert_eq!(shown["output"], waited, "the answer is readable without the program");
+}

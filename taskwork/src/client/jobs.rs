@@ -220,7 +220,8 @@ impl Client {
                 Err(error) => Err(error),
             }
         });
-        if let Some(outcome) = read.await? {
+        // A job that failed by its output has a result, which is no answer.
+        if let Some(outcome) = read.await?.filter(|outcome| outcome.failure.is_none()) {
             if outcome.shown.is_null() {
                 let reason = format!(
                     "has a result of {} bytes that is for its program alone: it is too large to be shown, or \

@@ -67,7 +67,7 @@ pub(crate) use self::{
     signals::Signals,
     slices::Slices,
     variables::{Source, Unpublished, VariableTable},
-    work::{PoolFault, Work, merge},
+    work::{Merged, PoolFault, Work, merge},
 };
 pub use self::{slices::Pace, wakers::Waker};
 use crate::{

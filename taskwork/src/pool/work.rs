@@ -75,9 +75,8 @@ impl PoolFault {
     }
 }
 
-/// The future of merged outputs: as bytes and, if they are to be shown, as JSON.
-pub(crate) type Merging =
-    Pin<Box<dyn Future<Output = Result<(Vec<u8>, serde_json::Value), PoolFault>> + Send>>;
+/// The future of merged outputs.
+pub(crate) type Merging = Pin<Box<dyn Future<Output = Result<Merged, PoolFault>> + Send>>;
 
 /// A pool with its type of task erased.
 ///
@@ -414,18 +413,25 @@ impl<T: Task> Pool<T> {
 /// The number of tasks that are split off one that is too large before it is encoded again.
 const PIECES_MAX: usize = 16;
 
+/// The merged output of a job.
+#[derive(Debug)]
+pub(crate) struct Merged {
+    pub(crate) encoded: Vec<u8>,
+    /// Its form in JSON, if that was requested and exists.
+    pub(crate) shown: serde_json::Value,
+    /// See [`Output::failure`].
+    pub(crate) failure: Option<String>,
+}
+
 /// Merges outputs, and encodes and shows the result: all of it the program's own code.
-pub(super) fn merge_shown<O: Output>(
-    outputs: &[Vec<u8>],
-    show: bool,
-) -> Result<(Vec<u8>, serde_json::Value), PoolFault> {
+pub(super) fn merge_shown<O: Output>(outputs: &[Vec<u8>], show: bool) -> Result<Merged, PoolFault> {
     let merging = || {
         let merged = merge::<O>(outputs)?;
         let encoded = codec::encode(&merged).map_err(|e| PoolFault::Unencodable { reason: e.to_string() })?;
         // A result without a JSON form, such as a map with pairs as keys, is for the program only.
         let shown =
             if show { serde_json::to_value(&merged).unwrap_or_default() } else { serde_json::Value::Null };
-        Ok((encoded, shown))
+        Ok(Merged { encoded, shown, failure: merged.failure() })
     };
     catch_unwind(AssertUnwindSafe(merging))
         .unwrap_or_else(|panic| Err(PoolFault::Unmergeable { message: message(&*panic) }))

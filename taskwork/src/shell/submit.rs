@@ -317,18 +317,21 @@ impl Tracked {
         figures: &Figures,
         variables: VariableTable,
     ) -> Result<RawReport, JobError> {
-        if record.state == JobState::Failed {
-            let reason =
-                record.reason.clone().unwrap_or_else(|| "for a reason that was not recorded".to_owned());
-            return Err(JobError::Failed { reason });
-        }
         let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
         let mut set_aside = Vec::new();
-        let output = if matches!(record.state, JobState::Done | JobState::Incomplete) {
+        let output = if matches!(record.state, JobState::Done | JobState::Incomplete | JobState::Failed) {
             if record.state == JobState::Incomplete {
                 set_aside = quarantine::list(&*self.store, &attempt).await?;
             }
-            RawOutput::Finished(job::result(&*self.store, &self.cluster, &self.job.0).await?.result)
+            match job::result(&*self.store, &self.cluster, &self.job.0).await {
+                // Only a job that failed by its output has a result.
+                Err(zk::Error::NoNode { .. }) if record.state == JobState::Failed => {
+                    let reason = record.reason.clone();
+                    let reason = reason.unwrap_or_else(|| "for a reason that was not recorded".to_owned());
+                    return Err(JobError::Failed { reason });
+                }
+                outcome => RawOutput::Finished(outcome?.result),
+            }
         } else {
             let outputs = job::outputs(&*self.store, &attempt).await?;
             RawOutput::Stopped(outputs.into_iter().map(|(_, output)| output).collect())

@@ -510,7 +510,8 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
     soon(empty).await.unwrap().unwrap();
     let fence =
         Candidate::enter(Arc::clone(&node), &cluster, JOB, "a").await.unwrap().elected().await.unwrap();
-    let outcome = Outcome { result: b"seven".to_vec(), shown: "seven".into(), incomplete: None };
+    let outcome =
+        Outcome { result: b"seven".to_vec(), shown: "seven".into(), failure: None, incomplete: None };
     let closing = job::close(&*node, &fence, &cluster, &id, 1, &outcome, 5).await;
     assert_eq!(closing, Ok(Closing::Closed));
     assert_eq!(job::result(&*node, &cluster, &id).await.unwrap(), outcome);

@@ -98,7 +98,7 @@ async fn end(
         }
         record.state = state;
         record.finished_ms = Some(now_ms);
-        record.reason = Some(reason.chars().take(REASON_CHARS_MAX).collect());
+        record.reason = Some(shortened(reason));
         match store.set(&cluster.job(job).record(), &record::write(&record), Some(version)).await {
             Err(Error::BadVersion { .. }) => {}
             other => return other.map(drop),
@@ -109,6 +109,11 @@ async fn end(
 
 /// The longest reason that is recorded, in characters.
 const REASON_CHARS_MAX: usize = 4096;
+
+/// Returns a reason as it is recorded.
+pub(super) fn shortened(reason: &str) -> String {
+    reason.chars().take(REASON_CHARS_MAX).collect()
+}
 
 /// Removes all znodes of a job that is over.
 ///

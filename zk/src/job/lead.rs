@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 
-use super::{JobRecord, JobState, Lost, create, read, submit::attempt};
+use super::{JobRecord, JobState, Lost, create, end::shortened, read, submit::attempt};
 use crate::{
     blob, chunks,
     election::Fence,
@@ -104,6 +104,8 @@ pub struct Outcome {
     pub result: Vec<u8>,
     /// The same for people who do not have the program, if it fits into a znode; null otherwise.
     pub shown: serde_json::Value,
+    /// The reason if the result means that the program has failed.
+    pub failure: Option<String>,
     /// Why it is not the whole result, if tasks were set aside.
     pub incomplete: Option<String>,
 }
@@ -132,8 +134,11 @@ pub async fn close(
         return Ok(Closing::NotCurrent);
     }
     let (paths, attempt_paths) = (cluster.job(job), cluster.job(job).attempt(attempt));
-    record.state = if outcome.incomplete.is_some() { JobState::Incomplete } else { JobState::Done };
-    record.reason.clone_from(&outcome.incomplete);
+    (record.state, record.reason) = match (&outcome.failure, &outcome.incomplete) {
+        (Some(reason), _) => (JobState::Failed, Some(shortened(reason))),
+        (None, Some(reason)) => (JobState::Incomplete, Some(reason.clone())),
+        (None, None) => (JobState::Done, None),
+    };
     record.finished_ms = Some(now_ms);
     let fits = outcome.shown.to_string().len() <= SHOWN_BYTES_MAX;
     let shown = if fits { outcome.shown.clone() } else { serde_json::Value::Null };
@@ -161,7 +166,7 @@ pub async fn close(
 /// The largest result that is written in the same multi as the job's record, in bytes.
 const SMALL_RESULT_BYTES_MAX: usize = 128 << 10;
 
-/// Returns the result of a job that is done.
+/// Returns the result of a job that is done, is incomplete, or has failed by its result.
 ///
 /// # Errors
 /// Any error from the store.
@@ -172,8 +177,9 @@ pub async fn result(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Res
     let attempt = paths.attempt(attempt);
     let result = chunks::read(store, |k| attempt.result_chunk(k), chunks).await?;
     let (record, _) = read(store, cluster, job).await?;
-    let incomplete = record.reason.filter(|_| record.state == JobState::Incomplete);
-    Ok(Outcome { result, shown, incomplete })
+    let reason_in = |state| record.reason.clone().filter(|_| record.state == state);
+    let (failure, incomplete) = (reason_in(JobState::Failed), reason_in(JobState::Incomplete));
+    Ok(Outcome { result, shown, failure, incomplete })
 }
 
 /// Begins another attempt after nodes were lost, or lets the job fail if there were too many.

@@ -11,7 +11,12 @@ use crate::{
 };
 
 fn outcome(result: &[u8]) -> Outcome {
-    Outcome { result: result.to_vec(), shown: serde_json::json!({"output": 7}), incomplete: None }
+    Outcome {
+        result: result.to_vec(),
+        shown: serde_json::json!({"output": 7}),
+        failure: None,
+        incomplete: None,
+    }
 }
 
 async fn leader(stage: &Stage, node: &str) -> (Arc<crate::MemoryStore>, Fence) {

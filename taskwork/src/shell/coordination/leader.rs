@@ -17,7 +17,7 @@ use zk::{
 };
 
 use super::Coordination;
-use crate::{holdings::Holdings, id::Attempt, shell::clock::unix_ms, wire::codec};
+use crate::{holdings::Holdings, id::Attempt, pool::Merged, shell::clock::unix_ms, wire::codec};
 
 /// The reasons for which a leader has stopped leading an attempt.
 enum Stopped {
@@ -321,7 +321,7 @@ impl Coordination {
         let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
         let set_aside = quarantine::list(&*self.store, &self.job_paths().attempt(attempt.0)).await?;
         let outcome = match Arc::clone(&self.pool).merge(outputs, self.visibility.is_public()).await {
-            Ok((result, output)) => {
+            Ok(Merged { encoded: result, shown: output, failure }) => {
                 let mut shown = serde_json::json!({ "output": output, "variables": self.shown_variables() });
                 if !set_aside.is_empty() {
                     let tasks = set_aside
@@ -332,7 +332,7 @@ impl Coordination {
                         });
                     shown["set_aside"] = tasks.collect();
                 }
-                job::Outcome { result, shown, incomplete: why_incomplete(&set_aside) }
+                job::Outcome { result, shown, failure, incomplete: why_incomplete(&set_aside) }
             }
             Err(fault) => {
                 job::fail(&*self.store, &self.cluster, &self.job.0, &fault.to_string(), unix_ms()).await?;
@@ -343,7 +343,7 @@ impl Coordination {
             job::close(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, &outcome, unix_ms())
                 .await?;
         if closing == Closing::Closed {
-            tracing::info!(%attempt, "the job is done");
+            tracing::info!(%attempt, failure = outcome.failure, "the job is over");
             self.timeline.note(EventKind::Closed, format!("attempt {attempt}"));
         }
         Ok(match closing {

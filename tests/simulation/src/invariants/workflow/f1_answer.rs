@@ -45,12 +45,17 @@ impl Invariant for AsSequential {
             }
         }
         let ended = ops.iter().filter_map(|op| record(&facts.cluster, op));
-        for (job, _) in ended.filter(|(_, record)| record.state == JobState::Done) {
+        for (job, state) in ended.map(|(job, record)| (job, record.state)) {
+            if !matches!(state, JobState::Done | JobState::Failed) {
+                continue;
+            }
             if let Some(Shape::Workflow(recipe)) = facts.job(job).map(|job| &job.shape) {
                 let said = self.0.get(job).and_then(|said| taskwork::simulation::decode::<Returned>(said));
                 let returned = match said.and_then(result) {
                     Some(Ok(bytes)) => taskwork::simulation::decode::<Vec<Option<u64>>>(&bytes),
                     Some(Err(reason)) => return Err(format!("the program has failed: {reason}")),
+                    // It has failed for a reason of the runtime, which other invariants judge.
+                    None if state == JobState::Failed => continue,
                     None => None,
                 };
                 if returned != Some(recipe.expected()) {
