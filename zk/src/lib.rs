@@ -16,6 +16,7 @@
 //! | [`question`] | what does a user want to know of a running job |
 //! | [`scaling`] | which controller decides how many machines there are |
 //! | [`tidy`] | which znodes are no longer needed |
+//! | [`housekeeping`] | which jobs that are over are released or forgotten |
 //!
 //! The recipes are written against [`Store`], a small trait with ZooKeeper's interface and nothing more.
 //! [`Connect`] opens a store over a real ZooKeeper; [`MemoryTree`] is a store within this process, over the
@@ -61,6 +62,7 @@ pub mod suggestion;
 pub mod question;
 pub mod scaling;
 pub mod tidy;
+pub mod housekeeping;
 #[cfg(test)]
 mod recipes_tests;
 #[cfg(test)]

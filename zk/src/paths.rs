@@ -489,6 +489,11 @@ impl AttemptPaths {
         format!("{}/left", self.0)
     }
 
+    /// Returns the znode that exists once the data that the job no longer needs was [removed](crate::job::release).
+    pub fn released(&self) -> String {
+        format!("{}/released", self.0)
+    }
+
     /// Returns the path of a node that left cleanly.
     pub fn left_node(&self, node: &str) -> String {
         format!("{}/left/{node}", self.0)

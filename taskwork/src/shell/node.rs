@@ -345,6 +345,7 @@ fn coordination(seat: &Seat, part: &Part, said: Said) -> Coordination {
         silent: Mutex::default(),
         silence: Notify::new(),
         standing: AsyncMutex::default(),
+        has_led: AtomicBool::default(),
         looks: Arc::new(Semaphore::new(LOOKS_MAX)),
         visibility: *visibility,
         orphans_wanted,

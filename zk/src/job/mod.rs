@@ -11,6 +11,7 @@
 mod end;
 mod lead;
 mod open;
+mod release;
 mod retry;
 pub mod share;
 mod submit;
@@ -28,6 +29,7 @@ pub use self::{
         Closing, LeadError, NewAttempt, Outcome, SHOWN_BYTES_MAX, close, lost, new_attempt, outputs, result,
     },
     open::{Added, ROOTS_MAX, add, finish, settle},
+    release::release,
     retry::{Retried, retry},
     share::Share,
     submit::{NewJob, Submission, submit},

@@ -5,7 +5,11 @@
 //! where it stopped. Its writes carry its fence, so a leader that was deposed without knowing it changes
 //! nothing.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use zk::{
     AttemptPaths, Store as _, accounting,
@@ -88,6 +92,7 @@ impl Coordination {
                 Ok(fence) => {
                     retry.succeeded();
                     tracing::info!("this node leads");
+                    self.has_led.store(true, Relaxed);
                     self.timeline.note(EventKind::Leads, "");
                     let led = tokio::select! {
                         biased;
@@ -112,12 +117,19 @@ impl Coordination {
         }
     }
 
-    /// Removes the candidate after the loop that stands for election has ended.
+    /// Removes the candidate after the loop that stands for election has ended; and, if the node has led and the job is
+    /// over, the data that the job no longer needs.
     pub(crate) async fn withdraw(&self) {
         let standing = &mut *self.standing.lock().await;
         let entered: &Standing = standing;
         self.persist("standing for election no more", || self.take_back(entered)).await;
         *standing = Standing::No;
+        if self.has_led.load(Relaxed)
+            && let Err(error) = job::release(&*self.store, &self.cluster, &self.job.0).await
+        {
+            // A node that keeps house does the rest.
+            tracing::debug!(%error, "data that the job no longer needs stays for now");
+        }
     }
 
     async fn take_back(&self, standing: &Standing) -> zk::Result<()> {

@@ -134,6 +134,8 @@ pub(crate) struct Coordination {
     pub(crate) silence: Notify,
     /// The node's candidate, locked by the loop that stands for election while it runs.
     pub(crate) standing: AsyncMutex<Standing>,
+    /// Whether the node has led the job.
+    pub(crate) has_led: AtomicBool,
     /// Permits for the suggestions that the program may look at now.
     pub(crate) looks: Arc<Semaphore>,
     /// Who can look at the job.
