@@ -68,6 +68,13 @@ pub(crate) struct Arguments {
     /// Leave so early that the node is gone after this time, for example 12h.
     #[arg(long, value_name = "TIME", value_parser = time)]
     max_lifetime: Option<Duration>,
+    /// The number of jobs that are kept in ZooKeeper after their end; older ones are forgotten, except those that another
+    /// job waits for. Give all nodes of a cluster the same number.
+    #[arg(long, value_name = "JOBS", default_value = "1000")]
+    keep: usize,
+    /// The time for which a job is kept after its end, for example 90d. Give all nodes of a cluster the same time.
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time)]
+    keep_for: Duration,
     /// Log what the node does in each of its jobs every so many seconds; with 0 never.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = interval)]
     log_every: Duration,
@@ -91,7 +98,8 @@ pub(crate) fn run(
         .kinds(kinds)
         .listen(arguments.listen)
         .drain_deadline(arguments.drain_deadline)
-        .report_every(arguments.log_every);
+        .report_every(arguments.log_every)
+        .keep(arguments.keep, arguments.keep_for);
     node = node.labels(labels(&arguments.labels, |name| std::env::var(name).ok())?);
     if let Some(label) = &arguments.near {
         node = node.near(label);

@@ -1,5 +1,7 @@
 //! The limits of the runtime; each name ends with its unit.
 
+use zk::housekeeping::Keep;
+
 /// The maximum number of nodes of one process.
 pub const NODES_MAX: usize = 256;
 /// The maximum number of workers of one node.
@@ -94,6 +96,11 @@ pub struct Limits {
     /// The maximum time for which a node that leaves a job waits for its [companion](crate::Companion) to rescue what
     /// it has, in milliseconds. If the node leaves by its deadline, it is at most half of the time until then.
     pub rescue_ms: u64,
+    /// The number of jobs that are over and not yet forgotten. Older ones are forgotten, except those that another job
+    /// waits for. Of different limits in a cluster, those of the member with the lowest id apply.
+    pub jobs_kept_max: usize,
+    /// The time after its end at which a job is forgotten, in milliseconds, unless another job waits for it.
+    pub jobs_kept_ms: u64,
 }
 
 impl Limits {
@@ -137,6 +144,8 @@ impl Default for Limits {
             deaths_max: 3,
             drain_deadline_ms: 30_000,
             rescue_ms: 30_000,
+            jobs_kept_max: Keep::default().jobs_max,
+            jobs_kept_ms: Keep::default().age_ms_max,
         }
     }
 }

@@ -229,6 +229,15 @@ impl NodeBuilder {
         self
     }
 
+    /// Sets how many jobs that are over are kept, and for how long after their end: by default 1,000, for 30 days.
+    /// Others are forgotten, except those that another job waits for. All nodes of a cluster should have the same.
+    #[must_use]
+    pub fn keep(mut self, jobs: usize, time: Duration) -> Self {
+        self.limits.jobs_kept_max = jobs;
+        self.limits.jobs_kept_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self
+    }
+
     /// Replaces the default limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {

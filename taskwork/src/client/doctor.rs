@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use zk::{ClusterPaths, Connect, Store, figures::NodeFigures, job::JobRecord, membership::Member};
+use zk::{
+    ClusterPaths, Connect, Store, figures::NodeFigures, housekeeping, job::JobRecord, membership::Member,
+};
 
 use super::{ClientError, JobEntry, Overview, Stage};
 use crate::{figures::Figures, shell::observe::Scope};
@@ -162,8 +164,49 @@ async fn look(
     clocks(store, cluster, findings).await?;
     hearing(&overview, findings);
     jobs(cluster, &overview, findings);
+    data(store, cluster, findings).await?;
     stopping(&overview.unstoppable_tasks(), findings);
     Ok(())
+}
+
+/// The data of all jobs from which on it is reported as a fault, in bytes: a quarter of the memory that
+/// `docs/operating.md` recommends for a server of `ZooKeeper`, which holds all data in memory.
+const DATA_BYTES_MAX: u64 = 512 << 20;
+
+/// The number of jobs whose data is reported.
+const LARGEST_SHOWN: usize = 3;
+
+/// Reports how much data the jobs keep in `ZooKeeper`.
+async fn data(store: &dyn Store, cluster: &ClusterPaths, findings: &mut Findings) -> Result<(), ClientError> {
+    let mut sizes = Vec::new();
+    for job in store.children(&cluster.jobs()).await? {
+        sizes.push((housekeeping::bytes_kept(store, &cluster.job(&job).record()).await?, job));
+    }
+    stored(sizes, findings);
+    Ok(())
+}
+
+/// Judges the sizes of the data of jobs, in bytes.
+fn stored(mut sizes: Vec<(u64, String)>, findings: &mut Findings) {
+    const CHECK: &str = "data";
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let total: u64 = sizes.iter().map(|(bytes, _)| bytes).sum();
+    sizes.sort_unstable_by(|one, other| other.cmp(one));
+    let mut said = format!("{} jobs keep {} in ZooKeeper", sizes.len(), mib(total));
+    if !sizes.is_empty() {
+        let largest = sizes.iter().take(LARGEST_SHOWN);
+        let largest: Vec<String> = largest.map(|(bytes, job)| format!("{job} {}", mib(*bytes))).collect();
+        said = format!("{said}, the largest are {}", largest.join(", "));
+    }
+    if total <= DATA_BYTES_MAX {
+        return findings.well(CHECK, said);
+    }
+    findings.wrong(
+        CHECK,
+        said,
+        "ZooKeeper holds all of it in memory, and fails when that is full: forget large jobs that are over (taskwork \
+         forget), and start nodes with a smaller --keep or --keep-for",
+    );
 }
 
 /// Reports tasks that have not stopped although they were asked to.

@@ -102,7 +102,11 @@ impl Provider {
     pub(crate) async fn start(node: NodeBuilder, object: Object) -> Result<Self, NodeError> {
         let seated = watch::Sender::new(None);
         let mut member = seated.subscribe();
-        let mut node = node.workers(0).brings(Brought { objects: vec![object.clone()], seated }).serve()?;
+        let mut node = node
+            .workers(0)
+            .keep(usize::MAX, Duration::MAX)
+            .brings(Brought { objects: vec![object.clone()], seated })
+            .serve()?;
         let late = || {
             NodeError::Invalid {
             reason: "ZooKeeper does not take this process as a member, to bring the job's data: it does not answer"

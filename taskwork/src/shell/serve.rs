@@ -10,7 +10,7 @@
 //! soon gives up its seat: it joins again with new workers, while the
 //! thread lingers. If it is told to leave, it ends at its deadline whatever its tasks do.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 
 use thiserror::Error;
 use tokio::{
@@ -19,10 +19,12 @@ use tokio::{
 };
 use zk::{
     ClusterPaths, ConnectError, Labels, Release, Store,
+    housekeeping::{self, Keep},
     retry::{Policy, Retry},
 };
 
 use super::{
+    clock::unix_ms,
     kinds::Kinds,
     lingering::Lingering,
     platform::Platform,
@@ -118,7 +120,12 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
         Err(error) => return Err(error),
     };
     while let Some(mut seat) = taken {
-        let fate = work(setup, &mut seat, &mut leave).await;
+        let house = keep_house(setup, Arc::clone(&seat.store), seat.node);
+        let fate = tokio::select! {
+            biased;
+            fate = work(setup, &mut seat, &mut leave) => fate,
+            never = house => match never {},
+        };
         setup.jobs.send_if_modified(|jobs| std::mem::take(jobs) != 0);
         let node = seat.node;
         setup.pulse.unseated();
@@ -149,6 +156,21 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
         .await;
     }
     Ok(())
+}
+
+/// The interval at which one of the nodes removes data of jobs that are over.
+const HOUSEKEEPING_EVERY: Duration = Duration::from_secs(300);
+
+/// Removes data of jobs that are over from time to time.
+async fn keep_house(setup: &ServeSetup, store: Arc<dyn Store>, node: NodeId) -> Infallible {
+    let keep = Keep { jobs_max: setup.limits.jobs_kept_max, age_ms_max: setup.limits.jobs_kept_ms };
+    let node = node.to_string();
+    loop {
+        time::sleep(HOUSEKEEPING_EVERY).await;
+        if let Err(error) = housekeeping::keep_house(&*store, &setup.cluster, &node, keep, unix_ms()).await {
+            tracing::debug!(%error, "data of jobs that are over stays for now");
+        }
+    }
 }
 
 /// Waits for a future, unless the process is told to leave first.
