@@ -4,7 +4,7 @@ use std::{net::SocketAddr, process::ExitCode};
 
 use clap::Args;
 use serde_json::json;
-use taskwork::{Address, Client, JobId, Labels, Release, client::ClientBuilder};
+use taskwork::{Address, Client, JobId, Labels, Limits, Release, client::ClientBuilder};
 
 use crate::{
     Failure, Prepared,
@@ -48,7 +48,7 @@ pub(crate) struct Options {
     /// The number of nodes in a row that may be lost with the same task, or in which it may panic, before the job
     /// goes on without it. With 0 no task is ever set aside: nodes may be lost any number of times, and a panic
     /// fails the job.
-    #[arg(long, default_value_t = 3, value_parser = deaths)]
+    #[arg(long, default_value_t = Limits::default().deaths_max, value_parser = deaths)]
     deaths: u32,
     /// A label that a node must have to work on the job, or several with commas. May be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = str::parse::<Labels>)]

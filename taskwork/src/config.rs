@@ -141,7 +141,7 @@ impl Default for Limits {
             ledger_pause_ms: 1,
             ledger_awaited_ms: 100,
             ledger_bytes_max: 32 << 20,
-            deaths_max: 3,
+            deaths_max: 5,
             drain_deadline_ms: 30_000,
             rescue_ms: 30_000,
             jobs_kept_max: Keep::default().jobs_max,

@@ -382,6 +382,12 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.at_work(self.worker).set(outlook);
     }
 
+    /// Reports that the task is about to complete although work in it is left, such as at a limit: nothing better than
+    /// this number is in it (`None`: unknown). Observers take it into account, also after the job is done.
+    pub fn leave_open(&self, outlook: Option<f64>) {
+        self.pool.leave_open(outlook);
+    }
+
     /// Fails the job, because the program has found a mistake in itself: the same task would find it again on any node,
     /// so it is not repeated as after a panic. The task should return soon; its output no longer matters.
     pub fn fail(&self, reason: impl Into<String>) {

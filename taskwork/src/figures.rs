@@ -7,6 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 pub use zk::Histogram;
+use zk::figures::NodeFigures;
 
 use crate::outlook::Outlook;
 
@@ -52,6 +53,9 @@ pub struct Figures {
     pub done_attos: u64,
     /// The best that may still be found, as far as the nodes have reported it.
     pub outlook: Outlook,
+    /// The best that may still be found in tasks that completed with [work left](crate::Context::leave_open), such as at
+    /// a limit.
+    pub left_open: Outlook,
     /// Tasks that run, are queued or wait now. `None` from nodes that do not report it.
     pub open_tasks: Option<u64>,
     /// Where the time of the workers went.
@@ -141,19 +145,25 @@ impl AddAssign for Figures {
         add(&mut self.done_attos, other.done_attos);
         self.steal_times += other.steal_times;
         self.outlook.merge_best(other.outlook);
+        self.left_open.merge_best(other.left_open);
         self.open_tasks = self.open_tasks.into_iter().chain(other.open_tasks).reduce(u64::saturating_add);
         self.times += other.times;
     }
 }
 
-/// Sums the figures of nodes, each with its attempt. The share that is done and the open tasks are those of the last
-/// attempt only.
-pub(crate) fn sum(told: impl Iterator<Item = (u32, Figures)> + Clone) -> Figures {
+/// Sums the reports of nodes. The share that is done, the open tasks and the outlook are those of the last attempt only.
+/// The tasks of a node that has sent its last report are elsewhere, so only what it has left open remains of its outlook.
+pub(crate) fn sum<'a>(reports: impl Iterator<Item = &'a NodeFigures<Figures>> + Clone) -> Figures {
     let mut sum = Figures::default();
-    let last = told.clone().map(|(attempt, _)| attempt).max();
-    for (attempt, mut figures) in told {
-        if Some(attempt) != last {
-            (figures.done_attos, figures.outlook, figures.open_tasks) = (0, Outlook::Nothing, None);
+    let last = reports.clone().map(|report| report.attempt).max();
+    for report in reports {
+        let mut figures = report.figures;
+        if report.last {
+            figures.outlook = figures.left_open;
+        }
+        if Some(report.attempt) != last {
+            (figures.done_attos, figures.open_tasks) = (0, None);
+            (figures.outlook, figures.left_open) = (Outlook::Nothing, Outlook::Nothing);
             figures.worked_earlier = figures.worked;
         }
         sum += figures;

@@ -29,7 +29,7 @@ impl Outlook {
     }
 
     /// Numbers that are not finite have no form in JSON.
-    fn from_number(number: Option<f64>) -> Self {
+    pub(crate) fn from_number(number: Option<f64>) -> Self {
         match number {
             Some(f64::INFINITY) => Self::Nothing,
             Some(number) if number.is_finite() => Self::AtLeast(number),

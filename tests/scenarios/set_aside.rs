@@ -50,7 +50,8 @@ impl Stage {
     /// Submits the job and waits for its end, with new nodes for those that have died.
     fn submit(&mut self, more: &[&str]) -> CommandOutput {
         let (depth, file) = (DEPTH.to_string(), self.file.to_str().unwrap());
-        let arguments = ["submit", &depth, "--spin", "20000", "--deadly", file, "--wait", "--json"];
+        let deaths = format!("--deaths={DEATHS}");
+        let arguments = ["submit", &depth, "--spin", "20000", "--deadly", file, &deaths, "--wait", "--json"];
         let mut job = self.cluster.begin("tree", &[&arguments, more].concat()).unwrap();
         let began = Instant::now();
         while !job.has_ended().unwrap() {

@@ -136,7 +136,10 @@ fn workflow_whose_program_fails_is_a_failed_job_for_commands_and_for_jobs_after_
         assert!(said.code == 1 && said.err.contains(says) && said.out.is_empty(), "{command}: {said:?}");
     }
     let said = cluster.run("taskwork", &["wait", &next]).unwrap();
-    assert!(said.code == 1 && said.err.contains(&format!("{failed} has failed")), "{said:?}");
+    assert!(
+        said.code == 1 && said.err.contains(&format!("job {failed}, which it was to run after")),
+        "{said:?}"
+    );
     for job in cluster.json("taskwork", &["jobs"]).unwrap().as_array().unwrap() {
         assert_eq!(job["state"], "failed", "{job}");
     }

@@ -13,13 +13,12 @@ use zk::{
 
 use super::{Client, ClientError, Overview, Stage};
 use crate::{
-    figures::Figures,
+    figures::{Figures, sum},
     id::JobId,
     report::SetAside,
     shell::{
         clock::unix_ms,
         observe::{self, Scope},
-        submit::sum,
     },
     view::{Frozen, JobNow, NodeNow, Snapshot},
 };

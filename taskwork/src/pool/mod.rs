@@ -132,6 +132,8 @@ pub(crate) struct Pool<T: Task> {
     done: Vec<Counter>,
     /// The outlook of each worker's task.
     at_work: Vec<AtWork>,
+    /// The outlook of the work that was left in tasks that have completed.
+    left_open: Mutex<Outlook>,
     /// The task of each worker. Each lock is taken when its worker's task begins, ends or is renewed.
     running: Vec<Mutex<Option<TaskId>>>,
     completed: Counter,
@@ -206,6 +208,7 @@ impl<T: Task> Pool<T> {
             worked_earlier: Counter::default(),
             done: (0..workers).map(|_| Counter::default()).collect(),
             at_work: (0..workers).map(|_| AtWork::default()).collect(),
+            left_open: Mutex::default(),
             running: (0..workers).map(|_| Mutex::default()).collect(),
             completed: Counter::default(),
             splits: Counter::default(),
@@ -349,6 +352,11 @@ impl<T: Task> Pool<T> {
         }
     }
 
+    /// Records the outlook of work that is left in a task that is about to complete.
+    pub(crate) fn leave_open(&self, outlook: Option<f64>) {
+        lock(&self.left_open).merge_best(Outlook::from_number(outlook));
+    }
+
     /// Returns the outlook of all tasks here; unknown while a worker is between two tasks, because its task
     /// may be neither queued nor running.
     fn outlook(&self) -> Outlook {
@@ -360,6 +368,7 @@ impl<T: Task> Pool<T> {
         for one in at_work {
             outlook.merge_best(one);
         }
+        outlook.merge_best(*lock(&self.left_open));
         outlook
     }
 
@@ -380,6 +389,7 @@ impl<T: Task> Pool<T> {
             tasks: self.completed.get(),
             splits: self.splits.get(),
             steal_times: self.queue.steal_times(),
+            left_open: *lock(&self.left_open),
             open_tasks: Some(self.queue.open_tasks()),
             times: self.times.sums(),
             ..Figures::default()

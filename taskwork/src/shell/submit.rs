@@ -17,7 +17,7 @@ use zk::{
 use super::{clock::unix_ms, shared};
 use crate::{
     companion::highest,
-    figures::Figures,
+    figures::{Figures, sum},
     id::{IdError, JobId, NodeId, TaskId},
     outlook::Outlook,
     pool::{Entry, Signals, Source, VariableTable, merge},
@@ -59,11 +59,6 @@ pub(crate) enum SharedData<'a> {
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 /// The interval of checks for them.
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
-
-/// Sums the figures of all nodes, as [`figures::sum`](crate::figures::sum).
-pub(crate) fn sum<'a>(told: impl Iterator<Item = &'a NodeFigures<Figures>> + Clone) -> Figures {
-    crate::figures::sum(told.map(|said| (said.attempt, said.figures)))
-}
 
 /// The root task of a job, encoded.
 pub(crate) struct Root {

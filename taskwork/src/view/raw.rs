@@ -88,8 +88,6 @@ pub(super) struct RawJob {
     pub(super) dirty: bool,
     /// Whether what its nodes have said is forgotten, because it has been over for long.
     pub(super) forgotten: bool,
-    /// The nodes that were lost in the last attempt, as it was known before the job was over.
-    pub(super) were_lost: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]

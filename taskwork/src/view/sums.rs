@@ -29,14 +29,15 @@ pub(super) struct Standing {
 impl RawJob {
     /// Returns the names of the nodes that were lost in the present attempt, or in the last one of a job that is over.
     pub(super) fn lost(&self, raw: &Raw) -> BTreeSet<String> {
-        // Nodes that go when the job is over leave no record of that.
-        if self.is_over() {
-            return self.were_lost.clone();
-        }
         let attempt = self.attempt();
         let enrolled = attempt.iter().flat_map(|attempt| &attempt.enrolled);
         let left = |node: &String| attempt.is_some_and(|attempt| attempt.left.contains(node));
-        enrolled.filter(|node| !raw.members.contains_key(*node) && !left(node)).cloned().collect()
+        let gone = enrolled.filter(|node| !raw.members.contains_key(*node) && !left(node));
+        // When a job is over, its nodes leave without a record in the attempt, but write a last report.
+        let is_over = self.is_over();
+        let is_reported = self.reports.values().any(|report| report.last);
+        let is_last = |node: &String| self.reports.get(node).is_some_and(|report| report.last);
+        gone.filter(|node| !is_over || (is_reported && !is_last(node))).cloned().collect()
     }
 
     /// Returns the names of the nodes whose loss has ended an attempt, and maybe the job.
@@ -65,6 +66,32 @@ impl RawJob {
         self.reports.iter().filter(works).map(|(node, report)| (node.as_str(), &**report))
     }
 
+    /// Returns the best that may still be found in the job.
+    fn outlook(&self, stage: Stage, sum: Figures) -> Outlook {
+        // Parked tasks and those that were set aside are at no node, so no report includes them.
+        let is_parked = self.attempt().is_some_and(|attempt| attempt.parked != Some(0));
+        let is_set_aside = self.attempt().is_some_and(|attempt| !attempt.set_aside.is_empty());
+        let mut outlook = match stage {
+            // Reports of lost nodes include tasks that others have completed since.
+            Stage::Done => return sum.left_open,
+            Stage::Cancelled | Stage::Suspended => {
+                // The open tasks are those of the last reports.
+                let last = self.reports.values().map(|report| report.attempt).max();
+                let reports = self.reports.values().filter(|report| Some(report.attempt) == last);
+                let mut outlook = sum.left_open;
+                reports.for_each(|report| outlook.merge_best(report.figures.outlook));
+                outlook
+            }
+            Stage::Incomplete | Stage::Failed => Outlook::Unknown,
+            _ if is_parked => Outlook::Unknown,
+            _ => sum.outlook,
+        };
+        if is_set_aside {
+            outlook = Outlook::Unknown;
+        }
+        outlook
+    }
+
     /// Returns the job as a whole.
     pub(super) fn about(&self, raw: &Raw, standing: Standing, series: &Series) -> JobAbout {
         let Standing { stage, missing, leader, cost } = standing;
@@ -76,18 +103,16 @@ impl RawJob {
                 latencies.writes += one.writes;
             }
         }
-        let mut figures = sum(self.reports.values().map(|report| (report.attempt, report.figures)));
+        let reports = self.reports.values().map(|report| &**report);
+        let mut figures = sum(reports.clone());
         let at_work: Vec<&Report> = if stage == Stage::Running {
             self.at_work(raw).map(|(_, report)| report).collect()
         } else {
             vec![]
         };
+        figures.outlook = self.outlook(stage, figures);
         let attempt = self.attempt().filter(|_| !self.is_over());
-        // Parked tasks, and those that were set aside, are at no node: none says what may be found in them.
-        if attempt.is_some_and(|attempt| attempt.parked != Some(0) || !attempt.set_aside.is_empty()) {
-            figures.outlook = Outlook::Unknown;
-        }
-        let (best, bound) = best_and_bound(self.reports.values().map(|report| &**report), &figures, stage);
+        let (best, bound) = best_and_bound(reports, figures.outlook, stage);
         figures.open_tasks = attempt.and_then(|attempt| open_tasks(&at_work, attempt, stage));
         let set_aside = self.attempt().into_iter().flat_map(|attempt| &attempt.set_aside);
         JobAbout {
@@ -183,7 +208,7 @@ fn pools(at_work: &[&Report]) -> Option<PoolSum> {
 /// Returns the best that is known, and the bound of what may still be found, as people know them.
 fn best_and_bound<'a>(
     reports: impl Iterator<Item = &'a Report> + Clone,
-    figures: &Figures,
+    outlook: Outlook,
     stage: Stage,
 ) -> (Option<f64>, Option<f64>) {
     let known = reports.filter_map(|report| report.best.as_ref());
@@ -195,7 +220,7 @@ fn best_and_bound<'a>(
         Some(Sense::Max) => (values.reduce(f64::max), -1.0),
         _ => (values.reduce(f64::min), 1.0),
     };
-    let bound = match figures.outlook {
+    let bound = match outlook {
         // Without a best value nobody knows whether large numbers are better.
         Outlook::AtLeast(open) => best.map(|best| sign * open.min(sign * best)),
         // Everything was searched.
@@ -260,8 +285,7 @@ mod tests {
     fn the_bound_is_told_in_the_same_sense_as_the_best_and_never_crosses_it() {
         let told = |bests: &[Option<(f64, Sense)>], outlook, stage| {
             let reports: Vec<Report> = bests.iter().copied().map(report).collect();
-            let figures = Figures { outlook, ..Figures::default() };
-            best_and_bound(reports.iter(), &figures, stage)
+            best_and_bound(reports.iter(), outlook, stage)
         };
         let (min, max) = (|value| Some((value, Sense::Min)), |value| Some((value, Sense::Max)));
         let runs = Stage::Running;

@@ -283,7 +283,7 @@ fn a_job_begins_to_run_when_it_is_new_and_not_when_it_is_seen_first() {
 }
 
 #[test]
-fn a_bound_is_told_only_of_tasks_that_are_at_nodes() {
+fn bound_includes_open_tasks_until_a_job_is_done_and_is_unknown_where_no_node_has_them() {
     let bound = |parked: Option<u32>, set_aside: bool, state| {
         let seen = [
             ("members/n1", member("n1")),
@@ -302,7 +302,32 @@ fn a_bound_is_told_only_of_tasks_that_are_at_nodes() {
     assert_eq!(bound(Some(1), false, runs), (None, false), "something better may be parked");
     assert_eq!(bound(Some(0), true, runs), (None, false), "or have been set aside");
     assert_eq!(bound(None, false, runs), (None, false), "nobody knows yet");
-    assert_eq!(bound(Some(1), false, JobState::Done), (Some(10.0), true), "it is over");
+    for stopped in [JobState::Suspended, JobState::Cancelled] {
+        assert_eq!(
+            bound(Some(1), false, stopped),
+            (Some(10.0), true),
+            "the last reports include parked tasks"
+        );
+        assert_eq!(bound(Some(0), true, stopped), (None, false));
+    }
+    assert_eq!(bound(Some(0), false, JobState::Failed), (None, false));
+    assert_eq!(
+        bound(Some(1), false, JobState::Done),
+        (Some(35.0), true),
+        "the node was lost, and others continued"
+    );
+}
+
+#[test]
+fn bound_of_a_done_job_is_that_of_work_left_open_at_a_limit() {
+    let mut limited = report(5, true);
+    limited.figures.left_open = Outlook::AtLeast(20.0);
+    let seen = [
+        ("jobs/j-0000000001", job(JobState::Done, 2)),
+        ("jobs/j-0000000001/figures/n1", content(&limited)),
+        ("jobs/j-0000000001/figures/n2", content(&report(5, false))),
+    ];
+    assert_eq!(view(seen).job(JOB).unwrap().about.bound, Some(20.0));
 }
 
 #[test]
@@ -336,29 +361,36 @@ fn a_node_that_goes_was_lost_unless_it_had_left() {
 }
 
 #[test]
-fn a_node_that_was_lost_is_still_known_to_be_when_the_job_is_over() {
-    let mut view = view([
-        ("members/n1", member("n1")),
-        ("members/n2", member("n2")),
-        ("jobs/j-0000000001", job(JobState::Running, 2)),
-        ("jobs/j-0000000001/figures/n1", content(&report(7, false))),
+fn lost_nodes_of_a_finished_job_are_those_without_a_last_report() {
+    let over = [
+        ("jobs/j-0000000001", job(JobState::Done, 2)),
+        ("jobs/j-0000000001/figures/n1", content(&report(7, true))),
         ("jobs/j-0000000001/figures/n2", content(&report(7, false))),
         ("jobs/j-0000000001/attempts/2/outputs/n1", name()),
         ("jobs/j-0000000001/attempts/2/outputs/n2", name()),
-    ]);
-    view.apply(&Event::of(2_000, "members/n2", Content::Gone));
-    view.apply(&Event::tick(2_300));
-    // The other one goes when the job is over, which is no loss.
-    view.apply(&Event::of(3_000, "jobs/j-0000000001", job(JobState::Done, 2)));
-    view.apply(&Event::of(3_000, "members/n1", Content::Gone));
-    view.apply(&Event::tick(4_000));
-    let Snapshot { cluster, jobs, .. } = view.snapshot();
+    ];
+    let members = [("members/n1", member("n1")), ("members/n2", member("n2"))];
+    let mut seen_running = view(members.into_iter().chain(over.clone()));
+    seen_running.apply(&Event::of(2_000, "jobs/j-0000000001", job(JobState::Running, 2)));
+    seen_running.apply(&Event::of(2_000, "jobs/j-0000000001/figures/n1", content(&report(7, false))));
+    seen_running.apply(&Event::of(2_000, "members/n2", Content::Gone));
+    seen_running.apply(&Event::tick(2_300));
+    for (path, content) in over.clone() {
+        seen_running.apply(&Event::of(3_000, path, content));
+    }
+    seen_running.apply(&Event::of(3_000, "members/n1", Content::Gone));
+    seen_running.apply(&Event::tick(4_000));
+    let cluster = seen_running.snapshot().cluster;
     assert_eq!((cluster.nodes_left, cluster.nodes_lost), (1, 1));
-    let states = ["n1", "n2"].map(|node| jobs[JOB].nodes[node].state);
-    assert_eq!(
-        (states, &jobs[JOB].about.lost[..]),
-        ([NodeState::Left, NodeState::Lost], &["n2".to_owned()][..])
-    );
+    // Another observer starts after the end.
+    for view in [seen_running, view(over)] {
+        let job = view.job(JOB).unwrap();
+        let states = ["n1", "n2"].map(|node| job.nodes[node].state);
+        assert_eq!(
+            (states, &job.about.lost[..]),
+            ([NodeState::Left, NodeState::Lost], &["n2".to_owned()][..])
+        );
+    }
 }
 
 #[test]

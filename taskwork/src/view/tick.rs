@@ -140,15 +140,6 @@ impl View {
     }
 
     fn show_jobs(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
-        let open = self.raw.jobs.iter().filter(|(_, job)| !job.is_over());
-        let lost = open.map(|(id, job)| (id, job, job.lost(&self.raw)));
-        let news = lost.filter(|(_, job, lost)| *lost != job.were_lost);
-        let lost: Vec<_> = news.map(|(id, _, lost)| (id.clone(), lost)).collect();
-        for (id, lost) in lost {
-            if let Some(job) = self.raw.jobs.get_mut(&id) {
-                job.were_lost = lost;
-            }
-        }
         for job in self.raw.jobs.values_mut() {
             // A job that was set going again is summed up anew.
             job.forgotten &= job.is_over() || job.record.is_none();

@@ -12,7 +12,6 @@ use crate::{
     companion::Load,
     core::{LedgerState, PoolView},
     figures::{Figures, WorkerTimes},
-    outlook::Outlook,
     shell::{clock::unix_ms, roster::Roster},
     variable::Score,
 };
@@ -49,7 +48,7 @@ impl Coordination {
         let pool = self.pool.figures();
         (figures.worked, figures.tasks, figures.splits) = (pool.worked, pool.tasks, pool.splits);
         (figures.steal_times, figures.done_attos) = (pool.steal_times, pool.done_attos);
-        figures.worked_earlier = pool.worked_earlier;
+        (figures.worked_earlier, figures.left_open) = (pool.worked_earlier, pool.left_open);
         (figures.open_tasks, figures.times) = (pool.open_tasks, pool.times);
         let load = self.load();
         figures.worked = figures.worked.saturating_add(load.ended);
@@ -126,7 +125,7 @@ impl Coordination {
     pub(crate) fn report(&self, last: bool) -> NodeFigures<Figures> {
         let mut figures = self.figures_now();
         if last {
-            (figures.outlook, figures.open_tasks) = (Outlook::Nothing, Some(0));
+            figures.open_tasks = Some(0);
         }
         NodeFigures {
             attempt: self.attempt_seen(),
