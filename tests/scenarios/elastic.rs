@@ -217,7 +217,7 @@ fn a_majority_that_is_gone_for_longer_than_a_session_costs_nothing() {
     stage.cluster.servers_mut().revive(0).unwrap();
     stage.cluster.servers_mut().revive(1).unwrap();
     for node in 0..3 {
-        stage.cluster.wait_for_log(node, "a server has taken the session up again").unwrap();
+        stage.cluster.wait_for_log(node, "a server has resumed the session").unwrap();
     }
     let (job, _cluster) = stage.ends_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");

@@ -32,7 +32,7 @@ fn root_claim(node: &str) -> Claim {
     }
 }
 
-/// Returns what is on its way in the first attempt, with the names of the znodes.
+/// Returns the tasks in transit in the first attempt, with the names of the znodes.
 pub(super) async fn in_transit(stage: &Stage) -> Vec<(String, Vec<u8>)> {
     let mut transits = Vec::new();
     for name in stage.names(&stage.attempt(1).transits()) {
@@ -104,7 +104,7 @@ async fn a_claim_whose_task_was_tidied_away_with_its_attempt_fails_nothing() {
         match claim(&*node, &stage.cluster, &paths, &of_parked, &Some).await {
             Err(CommitError::AttemptOver) => assert!(over),
             Err(CommitError::Store(Error::NoNode { .. })) => {
-                assert!(!over, "nothing is passed over in silence");
+                assert!(!over, "nothing is skipped silently");
             }
             other => panic!("{other:?}"),
         }
@@ -143,7 +143,7 @@ async fn a_clean_leave_counts_once_also_if_the_member_is_gone_then() {
         let stage = Stage::new().await;
         let (node, paths) = (stage.member("a").await, stage.attempt(1));
         let leave = Transaction { leave: true, ..transaction("a", 0, &["x"]) };
-        // Until it is the answer to the multi that is lost.
+        // Until the lost answer is that of the multi.
         for countdown in 1.. {
             stage.tree.set_faults(LoseOne { session: node.id(), countdown, fate: Fate::LostAfter });
             assert!(commit(&*node, &stage.cluster, &paths, &leave).await.is_err(), "an answer is lost");
@@ -321,7 +321,7 @@ async fn a_claim_enrols_the_node_that_it_is_for_and_no_other() {
             let taken = until_known!(claim(&*a, &stage.cluster, &paths, &claiming("a"), &Some)).unwrap();
             assert_eq!(taken.as_deref(), Some(&b"the root"[..]), "request {countdown}, {fate:?}");
             assert_eq!(claim(&*b, &stage.cluster, &paths, &claiming("b"), &Some).await, Ok(None));
-            assert_eq!(stage.names(&paths.outputs()), ["a"], "who was too late takes no part");
+            assert_eq!(stage.names(&paths.outputs()), ["a"], "a node that is too late is not enrolled");
             assert_eq!(held(&*b, &paths, "a").await, Ok(Some(b"nothing".to_vec())));
             assert_eq!(in_transit(&stage).await, [("a-c".to_owned(), b"the root".to_vec())]);
             if !hit {

@@ -15,7 +15,7 @@ use thiserror::Error as ThisError;
 pub enum Effect {
     /// The server refused the operation, or it was never sent: nothing changed.
     None,
-    /// The answer was lost. The operation may have taken effect, or may do so a little later.
+    /// The answer was lost. The operation may have taken effect, or may still do so.
     Unknown,
 }
 
@@ -32,7 +32,7 @@ pub enum Error {
     /// The znode exists already.
     #[error("{path}: the znode exists already")]
     NodeExists {
-        /// The path that was to be created.
+        /// The path to be created.
         path: String,
     },
     /// The znode is at another version than the one expected.
@@ -50,7 +50,7 @@ pub enum Error {
     /// An ephemeral znode cannot have children.
     #[error("{path}: an ephemeral znode cannot have children")]
     NoChildrenForEphemerals {
-        /// The path that was to be created.
+        /// The path to be created.
         path: String,
     },
     /// The credentials of this session do not permit the operation.
@@ -74,7 +74,7 @@ pub enum Error {
     InvalidPath {
         /// The given path.
         path: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         reason: &'static str,
     },
     /// The data, or the whole multi, exceeds the server's limit.
@@ -117,7 +117,7 @@ pub enum Error {
         /// How long the client waited, in milliseconds.
         waited_ms: u64,
     },
-    /// Others were repeatedly faster. Nothing was done.
+    /// Other writers were faster every time. Nothing was done.
     #[error("{path}: others were faster {tries} times; nothing was done")]
     Contended {
         /// The contended znode.
@@ -128,13 +128,13 @@ pub enum Error {
     /// The server refused the operation for another reason, such as a quota. Nothing was done.
     #[error("{path}: the server refused the operation: {reason}")]
     Refused {
-        /// The path that the operation was about.
+        /// The path of the operation.
         path: String,
         /// The server's reason.
         reason: String,
     },
-    /// A change could not be written to the file that keeps the tree, such as to a full disk. Nothing more is
-    /// done with this tree; what was acknowledged before is in the file.
+    /// A change could not be written to the file of a durable tree, for example because the disk is full. The
+    /// tree rejects further requests; acknowledged changes are in the file.
     #[error(
         "{file} cannot be written: {reason}. All that was done before is kept in it: make room, or mend what \
          is wrong, and start again"
@@ -148,12 +148,12 @@ pub enum Error {
     /// The session is over: its ephemerals are gone, and it accepts no more requests.
     #[error("the session has expired")]
     SessionExpired,
-    /// The content of a znode cannot be read.
+    /// The content of a znode is malformed.
     #[error("{path}: the content of the znode cannot be read: {reason}")]
     Garbled {
         /// The path of the znode.
         path: String,
-        /// What is wrong with it.
+        /// The problem with the content.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What nodes hold and what is on its way: flushes and claims.
+//! The tasks that nodes hold and those in transit: flushes and claims.
 
 use std::{fmt, sync::atomic::Ordering::Relaxed};
 
@@ -11,7 +11,7 @@ use crate::{
     testing::{FATES, Interrupted, ROOT, Stage},
 };
 
-/// How often an outcome may be unknown if one request is lost.
+/// The maximum number of tries with an unknown outcome if one request is lost.
 const TRIES_MAX: usize = 3;
 
 /// Repeats a recipe until its outcome is known.
@@ -28,7 +28,7 @@ async fn until_known<T>(
 }
 
 /// Repeats a scenario with each single request lost in each way, until it needs no more requests. The
-/// scenario tells whether one was lost.
+/// scenario returns whether one was lost.
 async fn wherever_one_is_lost(scenario: impl AsyncFn(usize, Fate) -> bool) {
     for fate in FATES {
         let mut countdown = 1;
@@ -39,7 +39,7 @@ async fn wherever_one_is_lost(scenario: impl AsyncFn(usize, Fate) -> bool) {
     }
 }
 
-/// Everything that the first attempt consists of, apart from chunks.
+/// The state of the first attempt, apart from chunks.
 #[derive(PartialEq)]
 struct State {
     list: Vec<String>,
@@ -116,7 +116,7 @@ fn named(name: &str, data: &[u8]) -> (String, Vec<u8>) {
     (name.to_owned(), data.to_vec())
 }
 
-/// Adds a member `x` that has held `data`, has given the same to a member `y`, and was lost with it.
+/// Adds a member `x` that holds `data`, has given the same to a member `y`, and is lost together with `y`.
 async fn lose_x_and_y(stage: &Stage, data: &[u8]) {
     let (x, y) = (stage.member("x").await, stage.member("y").await);
     let flush =
@@ -126,15 +126,15 @@ async fn lose_x_and_y(stage: &Stage, data: &[u8]) {
     stage.tree.expire(y.id());
 }
 
-/// Returns what `x` and `y` have left in [`lose_x_and_y`].
+/// Returns the tasks left by `x` and `y` in [`lose_x_and_y`].
 fn left_by_x_and_y() -> [Source; 2] {
     [Source::Held("x".to_owned()), transit("x-g0~y", Some("y"))]
 }
 
 const SMALL: usize = 10;
-/// More than a transaction carries.
+/// Too large for a transaction.
 const TWO_CHUNKS: usize = 1 << 20;
-/// More than a znode can hold.
+/// Too large for a znode.
 const LARGE: usize = 3 << 20;
 
 #[tokio::test]
@@ -210,7 +210,7 @@ async fn what_lost_nodes_left_is_claimed_by_one_node_wherever_an_answer_is_lost(
             assert_eq!(state(&stage).await, after, "{at}");
             let copied_in_vain = format!("{loser}-c-claim");
             assert!(!large(&stage).await.contains(&copied_in_vain), "{at}");
-            // The same claim under another id comes too late, too.
+            // The same claim under another id is too late as well.
             let again = Claim { txn: "a-d".to_owned(), transit: "a-d~a".to_owned(), ..claim_of("a", source) };
             let again = until_known(async || claimed(&stage, &a, &again).await).await;
             assert!(again == Ok(None), "{at}");
@@ -272,7 +272,7 @@ async fn nothing_is_claimed_of_a_member_whatever_the_claimers_server_has_heard_o
     for (source, is_behind) in sources.iter().flat_map(|source| [(source, false), (source, true)]) {
         let stage = Stage::new().await;
         let (a, b) = (stage.member("a").await, stage.member("b").await);
-        // The claimer's server may not have heard yet that `x` has come, and later that it has gone.
+        // The claimer's server may not know yet that `x` has joined, and later that it has left.
         stage.tree.fall_behind(b.id());
         let x = stage.member("x").await;
         committed(&stage, &x, &Transaction { held: b"7".to_vec(), ..transaction("x", 0, &[]) }).await;
@@ -384,7 +384,7 @@ async fn a_node_that_was_lost_flushes_nothing_any_more_whatever_it_gives_or_take
     committed(&stage, &b, &gift).await;
     let first = Transaction { held: b"8".to_vec(), ..transaction("a", 0, &["x"]) };
     committed(&stage, &a, &first).await;
-    // Its last requests may come from a connection that does not know of its loss.
+    // Its last requests may arrive over a connection that does not know of its loss.
     let ghost = stage.tree.connect();
     stage.tree.expire(a.id());
     let before = (state(&stage).await, stage.tree.paths_below("/"));
@@ -540,7 +540,7 @@ async fn what_was_given_away_may_be_taken_while_the_giver_does_not_know_yet_that
         let (a, b) = (stage.member("a").await, stage.member("b").await);
         let (cluster, attempt) = (stage.cluster.clone(), stage.attempt(1));
         let given = Transaction { give: vec![named("a-g0~b", &vec![7; LARGE])], ..transaction("a", 0, &[]) };
-        // Its answer is lost.
+        // The answer is lost.
         committed(&stage, &a, &given).await;
         let take = Transaction { take: vec!["a-g0~b".to_owned()], ..transaction("b", 0, &[]) };
         let (its_cluster, its_attempt) = (cluster.clone(), attempt.clone());

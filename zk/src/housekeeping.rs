@@ -1,7 +1,7 @@
 //! Housekeeping: removal of data of jobs that are over, by one node of the cluster.
 //!
-//! The member with the lowest id does it from time to time. If two nodes do it at once, because one of them does not know
-//! the other yet, no harm is done: every step can be repeated.
+//! The member with the lowest id runs it periodically. If two nodes run it at once, because one of them does not know the
+//! other yet, no harm is done: every step can be repeated.
 
 use std::collections::BTreeSet;
 

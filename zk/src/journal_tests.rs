@@ -1,4 +1,4 @@
-//! The journal: one writer at a time, and each entry once, wherever an answer is lost.
+//! The journal: one writer at a time, and every entry exactly once if any answer is lost.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ async fn an_earlier_writer_does_not_take_it_back_as_long_as_the_later_one_is_the
     assert_eq!(taken(&stage, &a, &writer("a", 1)).await.unwrap_err(), JournalError::Replaced);
     second.append(&*b, b"of b").await.unwrap();
     b.close().await.unwrap();
-    // What the later one knew may be lost with it.
+    // Knowledge of the later writer may be lost with it.
     let (_, written) = taken(&stage, &a, &writer("a", 1)).await.unwrap();
     assert_eq!(written.entries, [b"of b".to_vec()]);
 }

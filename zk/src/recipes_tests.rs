@@ -102,7 +102,7 @@ async fn a_member_that_was_named_and_cannot_be_read_counts_as_gone() {
     assert_eq!(soon(members.next()).await, Ok(Change::Named("x".to_owned())));
     members.want("x");
     assert_eq!(soon(members.next()).await, Ok(Change::Left("x".to_owned())));
-    // One that leaves while it is wanted has left once.
+    // A member that leaves while its record is requested is reported as left once.
     let y = stage.member("y").await;
     assert_eq!(soon(members.next()).await, Ok(Change::Named("y".to_owned())));
     members.want("y");
@@ -250,7 +250,7 @@ async fn a_candidate_that_is_not_listed_yet_stands_all_the_same() {
 async fn who_left_cleanly_is_not_taken_for_lost_by_an_old_server() {
     let stage = Stage::new().await;
     let (a, b, attempt) = (stage.member("a").await, stage.tree.connect(), stage.attempt(1));
-    // The next server may not have what this session learned from its watch.
+    // The next server may not know the changes that this session learned from its watch.
     stage.tree.fall_behind(b.id());
     let leave = Transaction { node: "a".into(), txn: "a-0".into(), leave: true, ..Transaction::default() };
     accounting::commit(&*a, &stage.cluster, &attempt, &leave).await.unwrap();
@@ -266,7 +266,7 @@ async fn nobody_has_left_because_a_server_has_not_heard_of_them() {
     stage.tree.fall_behind(next.id());
     let _a = stage.member("a").await;
     assert_eq!(name(&soon(members.next()).await.unwrap()), ("a", true));
-    // The next server has not heard of what this session's watch reported.
+    // The next server does not know the changes that this session's watch reported.
     stage.tree.set_connected(watcher.id(), false);
     stage.tree.join_server_of(watcher.id(), next.id());
     stage.tree.set_connected(watcher.id(), true);
@@ -312,7 +312,7 @@ async fn each_job_has_a_leader_of_its_own() {
     let led = |job: &str, node: &str| (job.to_owned(), node.to_owned());
     let both = leaders(&*first, &stage.cluster).await.unwrap();
     assert_eq!(both, [led(jobs[0], "a"), led(jobs[1], "a")]);
-    // It leads one no more, and goes on with the other.
+    // It no longer leads one job, and continues to lead the other.
     let own = Candidate::enter(dynamic(&first), &stage.cluster, jobs[0], "a").await.unwrap();
     own.withdraw().await.unwrap();
     let now = leaders(&*first, &stage.cluster).await.unwrap();
@@ -343,7 +343,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
     }
 }
 
-/// The job that a node turns to next.
+/// Returns the next job of a node.
 async fn turns_to(queue: &mut JobQueue) -> String {
     match soon(queue.next(&BTreeSet::new(), &BTreeSet::new())).await.unwrap() {
         Next::Job(job, _) => job,
@@ -389,14 +389,14 @@ async fn a_job_begins_when_those_that_it_waits_for_are_done() {
     let second = job::submit(&*store, cluster, &waits).await.unwrap();
     let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
     assert_eq!(turns_to(&mut queue).await, stage.job);
-    // It is put aside, which is not its end.
+    // Suspending it does not end it.
     assert!(job::suspend(&*store, cluster, &stage.job).await.unwrap());
     let third = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
     assert_eq!(turns_to(&mut queue).await, third);
     job::cancel(&*store, cluster, &third, "", 0).await.unwrap();
     let path = cluster.job(&stage.job).record();
     let (mut record, _) = job::read(&*store, cluster, &stage.job).await.unwrap();
-    // It cannot be read for a while; whoever waits is told when it is done.
+    // It cannot be read for a while; the waiting job is notified when it is done.
     store.set(&path, b"garbage", None).await.unwrap();
     let fourth = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
     assert_eq!(turns_to(&mut queue).await, fourth);
@@ -524,8 +524,8 @@ async fn letters_of_members_arrive_in_order_and_a_full_mailbox_takes_no_more() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever values are published, by any session and in any order, and whichever answers are lost: the
-    /// best value is in the znode at the end, and the value never got worse.
+    /// Any values are published, by any session in any order, and any answers are lost: the best value is in
+    /// the znode at the end, and the value never got worse.
     #[test]
     fn the_best_value_wins(
         values in prop::collection::vec((0_usize..3, any::<u8>(), 0_usize..4, any::<bool>()), 1..20),

@@ -34,7 +34,7 @@ fn transaction(node: &str, number: u64) -> Transaction {
     Transaction { node: node.to_owned(), txn: format!("{node}-{number}"), settled, ..Transaction::default() }
 }
 
-/// Claims something; the next transaction of the node takes it in.
+/// Claims tasks, which the next transaction of the node takes.
 async fn claim(store: &MemoryStore, stage: &Stage, node: &str, number: u64, source: Source) -> Vec<u8> {
     let Transaction { node, txn, settled, .. } = transaction(node, number);
     let claim = Claim { node, transit: format!("{txn}-c"), txn, settled, source, enrol: None };
@@ -105,8 +105,8 @@ async fn what_somebody_may_still_need_stays() {
         ..transaction("a", 0)
     };
     accounting::commit(&*a, &stage.cluster, &paths, &leave).await.unwrap();
-    // One is parked, one is claimed by a transaction whose answer may be requested again, and the third is
-    // about to be referred to.
+    // One task is parked, one is claimed by a transaction whose answer may be requested again, and the third
+    // will be referenced next.
     assert_eq!(claim(&b, &stage, "b", 0, parked("task-1")).await, large(1));
     let about_to_park = paths.large_of("b-1-task-3");
     stage.store.create(&about_to_park, b"", CreateMode::Persistent).await.unwrap();
@@ -115,7 +115,7 @@ async fn what_somebody_may_still_need_stays() {
     assert_eq!(claim(&b, &stage, "b", 1, parked("task-2")).await, large(1));
     assert!(stage.store.exists(&about_to_park).await.unwrap().is_some());
     assert_eq!(job::outputs(&*stage.store, &paths).await.unwrap()[0], ("a".to_owned(), large(2)));
-    // The leave may be requested again, too.
+    // The leave may be requested again as well.
     accounting::commit(&*a, &stage.cluster, &paths, &leave).await.unwrap();
 }
 
@@ -133,7 +133,7 @@ async fn of_a_lost_node_the_chunks_stay_that_something_still_names() {
         ..transaction("x", 0)
     };
     accounting::commit(&*x, &stage.cluster, &paths, &flush).await.unwrap();
-    // What is in the middle of being written when a node is lost; one that never enrolled, too.
+    // Data that was being written when its node was lost, including a node that never enrolled.
     let z = stage.stranger("z").await;
     for unnamed in ["x-1", "x-1-held", "z-0-claim", "b-1-held"] {
         let folder = paths.large_of(unnamed);

@@ -105,7 +105,7 @@ async fn a_new_attempt_begins_with_all_that_was_added_and_the_list_is_empty_only
     assert_eq!(next, Ok(NewAttempt::Started(2)));
     let second = paths.attempt(2);
     assert_eq!(tasks(&stage, &second), [names(&[ROOT, "open"]), names(&[ROOT])]);
-    // One is added before the leader has come to it, and by then it has begun.
+    // One task is added before the leader reaches it, and has started by then.
     assert_eq!(added("n0000000000000000-9").await, Ok(Added::Added));
     for _ in 0..2 {
         settled(2).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_new_attempt_begins_with_all_that_was_added_and_the_list_is_empty_only
         let list = names(&[&all[..], &["open"]].concat());
         assert_eq!(tasks(&stage, &second), [list, names(&all)]);
     }
-    // A task that is complete does not begin again.
+    // A completed task does not start again.
     for gone in [second.task(TASK), second.parked_task(TASK)] {
         stage.store.delete(&gone, None).await.unwrap();
     }

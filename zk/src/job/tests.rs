@@ -115,8 +115,8 @@ async fn a_job_is_closed_once_wherever_an_answer_is_lost() {
             let hit = closing().await.is_err();
             if hit {
                 let mut closed = closing().await.unwrap();
-                // It read the record from a server that was behind; the answer to its own write has brought
-                // that server up to date.
+                // It read the record from a server that lagged behind; the answer to its own write has
+                // brought that server up to date.
                 if closed == Closing::NotCurrent && fate == Fate::LostBehind {
                     closed = closing().await.unwrap();
                 }

@@ -1,4 +1,4 @@
-//! The tree in a folder: what it keeps, and what it refuses.
+//! The tree in a folder: the durable content, and the refused folders.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -138,12 +138,12 @@ async fn a_damaged_file_is_refused_or_read_as_it_was_but_never_read_as_something
                 assert_eq!(named, file.display().to_string(), "{reason}");
                 refusals += 1;
             }
-            // Its first bytes say what it is.
+            // The first bytes identify the file.
             Err(OpenError::Foreign { .. }) => refusals += 1,
             Err(other) => panic!("{what}: {other}"),
         }
     };
-    // The head of the file, and places all over it.
+    // The head of the file, and positions throughout it.
     let places = (0..400).chain((400..good.len()).step_by(good.len() / 200));
     for place in places {
         let mut bad = good.clone();
@@ -208,7 +208,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Everything about a tree that a later request could see, and the number of the next child of each znode.
+/// Everything in a tree that a later request could see, and the number of the next child of each znode.
 async fn everything(tree: &MemoryTree) -> Vec<String> {
     let store = tree.connect();
     let mut seen = Vec::new();
