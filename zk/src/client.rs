@@ -394,7 +394,7 @@ mod tests {
     use crate::error::Effect;
 
     #[test]
-    fn only_a_clear_refusal_is_final() {
+    fn client_error_other_than_refusal_is_transient() {
         for passing in [
             Kind::Throttled,
             Kind::NotReadOnly,

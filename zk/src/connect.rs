@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_name_servers_is_refused_before_anything_is_tried() {
+    fn invalid_hosts_are_refused_before_connecting() {
         let long = format!("a/{}", "x".repeat(CHROOT_BYTES_MAX));
         for bad in
             [long.as_str(), "", ",", "a b", "host:port", "host:99999", "x:1,", "tcp://x:1", ":2181", "\0:1"]
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_one_line_and_never_shown() {
+    fn credentials_parse_one_line_and_are_never_printed() {
         for bad in ["", "x", ":y", "x:", "x:y\nz", "x:\u{7}"] {
             assert!(Credentials::parse(bad).is_none(), "{bad:?}");
         }
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_in_the_clear_are_for_this_machine_alone() {
+    fn credentials_without_tls_are_exposed_except_on_loopback() {
         let connect = |hosts: &str| {
             let credentials = Credentials::parse("me:secret");
             Connect { credentials, ..Connect::new(hosts) }
@@ -454,7 +454,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn credentials_that_others_can_read_are_refused() {
+    fn credentials_file_readable_by_others_is_refused() {
         use std::{fs, os::unix::fs::PermissionsExt as _};
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("credentials");

@@ -192,7 +192,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_printed_with_its_sources_says_each_thing_once() {
+    fn error_printed_with_sources_has_no_repetition() {
         let path = || "/taskwork/x".to_owned();
         let multi = || Error::Multi { index: 2, cause: Box::new(Error::NoNode { path: path() }) };
         assert_eq!(

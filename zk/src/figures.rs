@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_read_by_programs_that_know_less_of_it_and_by_those_that_know_more() {
+    fn report_is_read_by_older_and_newer_programs() {
         let said = NodeFigures {
             pool: Some(PoolNow { workers: 2, busy: 1, queued: 3, waiting: 4, hungry: 0 }),
             best: Some(Best { value: -1.5, sense: Sense::Max, name: "incumbent".to_owned() }),

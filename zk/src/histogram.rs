@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_the_ends_of_their_classes() {
+    fn quantile_is_upper_limit_of_its_class() {
         let mut times = Histogram::default();
         assert_eq!(times.quantile(0.5), None);
         for ms in 1..=99 {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn jobs_that_ended_are_forgotten_by_number_and_age_unless_another_waits() {
+    async fn ended_jobs_are_forgotten_by_number_and_age_unless_another_waits() {
         let stage = Stage::new().await;
         let _members = [stage.stranger("a").await, stage.stranger("b").await];
         let mut ended = Vec::new();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn release_that_a_lost_leader_has_not_done_is_done_by_another_node() {
+    async fn release_not_done_by_lost_leader_is_done_by_another_node() {
         let stage = Stage::new().await;
         let _member = stage.stranger("a").await;
         let shared = stage.cluster.job(&stage.job).shared();

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_read_as_they_are_written() {
+    fn labels_round_trip_through_text() {
         for text in ["zone=a", "gpu=yes,zone=eu-1/b"] {
             assert_eq!(text.parse::<Labels>().unwrap().to_string(), text);
         }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_label_is_refused_with_words() {
+    fn invalid_label_is_refused_with_reason() {
         let long = format!("a={}", "x".repeat(LABEL_BYTES_MAX + 1));
         let many: Vec<String> = (0..=LABELS_MAX).map(|number| format!("l{number}=1")).collect();
         for (text, words) in [
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_lacks_is_missing() {
+    fn missing_labels_are_those_the_node_lacks() {
         let required: Labels = "gpu=yes,zone=a".parse().unwrap();
         let missing = |node: &str| required.missing_from(&node.parse().unwrap()).to_string();
         assert_eq!(missing("gpu=yes,zone=a,more=1"), "");

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_said_when_large_writes_are_lost_one_after_the_other_and_not_each_time() {
+    fn consecutive_losses_of_large_writes_warn_at_doubling_counts() {
         let mut losses = Losses::default();
         let mut told = Vec::new();
         for _ in 0..13 {

@@ -505,7 +505,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_would_leave_their_place_are_refused() {
+    fn names_that_escape_their_folder_are_refused() {
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         for bad in ["", ".", "..", "a/b", "a b", "ü", "a\0", &long] {
             assert!(ClusterPaths::new(bad).is_err(), "{bad:?}");

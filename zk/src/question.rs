@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_node_is_told_a_question_once_and_its_answer_is_read_once() {
+    async fn question_is_returned_once_per_node_and_answer_read_once() {
         let (store, cluster) = job().await;
         let nodes = [(); 2].map(|()| Questions::new(Arc::clone(&store), cluster.clone(), "j"));
         let [mut one, mut other] = nodes;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_large_or_too_much_is_refused() {
+    async fn oversized_or_excess_question_is_refused() {
         let (store, cluster) = job().await;
         let large = json!("x".repeat(ANSWER_BYTES_MAX));
         let refused = ask(&*store, &cluster, "j", "k", large.clone()).await;

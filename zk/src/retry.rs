@@ -171,7 +171,7 @@ mod tests {
     use crate::MemoryTree;
 
     #[test]
-    fn pauses_grow_to_the_longest_and_begin_anew_after_a_success() {
+    fn pauses_grow_to_longest_and_restart_after_success() {
         let mut retry = Retry::new(Policy::REQUEST, 7);
         let mut pauses = |count| (0..count).map(|_| retry.pause()).collect::<Vec<_>>();
         for (pause, whole_ms) in pauses(8).into_iter().zip([50, 100, 200, 400, 800, 1_000, 1_000, 1_000]) {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_the_same_for_the_same_seed_and_keeps_others_apart() {
+    fn random_part_depends_only_on_seed() {
         let first = |seed| Retry::new(Policy::SESSION, seed).pause();
         assert_eq!(first(1), first(1));
         let mut pauses: Vec<Duration> = (0..50).map(first).collect();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_try_that_no_session_is_left_for_is_not_made() {
+    async fn try_after_session_end_is_not_made() {
         let store = MemoryTree::new().connect();
         let mut retry = Retry::new(Policy::REQUEST, 1);
         assert!(retry.again(&*store, "a test", &Error::ConnectionLost).await);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_failed_without_a_connection_goes_on_when_there_is_one() {
+    async fn request_failed_by_disconnection_continues_after_reconnect() {
         let tree = MemoryTree::new();
         let store = tree.connect();
         let mut retry = Retry::new(Policy::REQUEST, 1);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_refused_for_good_is_asked_for_seldom() {
+    async fn permanently_refused_request_is_retried_at_longest_pause() {
         let store = MemoryTree::new().connect();
         let (mut retry, before) = (Retry::new(Policy::REQUEST, 1), time::Instant::now());
         let error = Error::NoAuth { path: "/x".to_owned() };

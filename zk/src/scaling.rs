@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_controller_holds_the_office_and_the_next_goes_on_from_what_it_wrote() {
+    async fn next_controller_continues_from_written_state() {
         let tree = MemoryTree::new();
         let (one, other) = (tree.connect(), tree.connect());
         assert_eq!(said(&*other, &cluster()).await.unwrap(), None);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_controller_writes_after_it_was_replaced_is_refused() {
+    async fn write_of_replaced_controller_is_refused() {
         let tree = MemoryTree::new();
         let (one, other) = (tree.connect(), tree.connect());
         let (mut before, _) = taken(&one, "one").await;
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lost_answer_costs_nothing() {
+    async fn office_with_any_answer_lost_keeps_its_state() {
         for fate in FATES {
             for nth in 1..40 {
                 let tree = MemoryTree::new();

@@ -94,7 +94,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_others_can_read_is_no_secret() {
+    fn secret_readable_by_others_is_refused() {
         use std::{fs, os::unix::fs::PermissionsExt as _};
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("secret");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn root_may_give_a_file_to_a_group() {
+    fn secret_of_root_may_be_readable_by_group() {
         let exposed = |owner, group, mode| Access { owner, group, mode }.is_exposed();
         assert!(!exposed(0, 65532, 0o440) && !exposed(0, 65532, 0o640));
         assert!(exposed(0, 0, 0o440), "everybody's first group at root");

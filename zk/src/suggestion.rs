@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_suggestion_is_told_until_it_is_answered_and_the_answer_is_read_once() {
+    async fn suggestion_is_returned_until_answered_and_answer_read_once() {
         let (store, cluster) = job().await;
         let name = suggest(&*store, &cluster, "j", "k", json!([1, 2])).await.unwrap();
         let mut suggestions = Suggestions::new(Arc::clone(&store), cluster.clone(), "j");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_too_long_is_cut_off() {
+    async fn long_answer_is_truncated() {
         let (store, cluster) = job().await;
         let name = suggest(&*store, &cluster, "j", "k", json!(1)).await.unwrap();
         let said = Answer { taken: true, said: "ä".repeat(1 << 20) };
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn with_the_same_key_it_is_suggested_once() {
+    async fn suggestion_repeated_with_same_key_is_made_once() {
         let (store, cluster) = job().await;
         let first = suggest(&*store, &cluster, "j", "k", json!(1)).await.unwrap();
         assert_eq!(suggest(&*store, &cluster, "j", "k", json!(1)).await.unwrap(), first);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nodes_are_lost_by_is_not_looked_at_for_ever() {
+    async fn suggestion_that_crashes_leaders_is_abandoned() {
         let (store, cluster) = job().await;
         let name = suggest(&*store, &cluster, "j", "k", json!(null)).await.unwrap();
         for _ in 0..TRIES_MAX {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_large_or_too_much_is_refused() {
+    async fn oversized_or_excess_suggestion_is_refused() {
         let (store, cluster) = job().await;
         let large = json!("x".repeat(SUGGESTION_BYTES_MAX));
         assert!(matches!(suggest(&*store, &cluster, "j", "k", large).await, Err(Error::TooLarge { .. })));

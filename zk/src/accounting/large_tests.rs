@@ -2,7 +2,7 @@ use super::*;
 use crate::{NAME_BYTES_MAX, quarantine::AboutTask};
 
 #[test]
-fn a_transaction_fills_its_request_and_no_more() {
+fn transaction_inlines_parts_up_to_request_limit() {
     // Every name has the maximum length.
     let cluster = ClusterPaths::new(&"c".repeat(NAME_BYTES_MAX)).unwrap();
     let paths = cluster.job("j-0000000000").attempt(u32::MAX);

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_free_at_once_although_a_process_that_is_being_started_still_has_the_descriptor() {
+    fn folder_lock_is_released_although_descriptor_was_inherited() {
         let dir = tempfile::tempdir().expect("a folder");
         let held = lock(dir.path()).expect("a new folder");
         let inherited = held.0.try_clone().expect("a second descriptor");

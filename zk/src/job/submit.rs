@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_request_is_lost_there_is_one_job_and_its_id_is_given() {
+    async fn submission_with_any_request_lost_creates_one_job() {
         let shared = vec![7; 600 << 10];
         let new = new_job(&shared);
         for fate in [Fate::LostBefore, Fate::LostAfter] {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_data_beside_large_values_does_not_make_a_request_too_large() {
+    async fn small_data_with_large_values_fits_request() {
         let (shared, root, value) = (vec![1; 60 << 10], vec![2; 250 << 10], vec![3; 470 << 10]);
         let variables = [("best".to_owned(), value)];
         let new = NewJob { root: &root, variables: &variables, ..new_job(&shared) };
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_session_goes_on_where_the_first_one_ended() {
+    async fn submission_is_continued_by_another_session() {
         let new = new_job(b"");
         for requests in 1..6 {
             let tree = MemoryTree::new();
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_record_that_is_removed_or_ended_before_it_is_a_job_harms_nobody() {
+    async fn record_removed_or_ended_during_submission_is_handled() {
         let new = new_job(b"");
         let tree = MemoryTree::new();
         let (cluster, store) = (ClusterPaths::new("test").unwrap(), tree.connect());

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_what_persists_and_the_numbers_of_all_children() {
+    fn keeper_saves_persistent_znodes_and_child_numbers() {
         let (mut tree, session, mut fired) = with_a();
         let mut told = |ops: &[Op]| {
             let mut notes = Notes::default();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_restored_continues_as_the_original() {
+    fn restored_tree_continues_as_the_original() {
         let (mut tree, session, mut fired) = with_a();
         for op in [set("/a"), create("/a/n-", CreateMode::PersistentSequential), delete("/a/n-0000000000")] {
             tree.apply(session, &op, &mut fired).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_kept_is_undone_and_the_tree_answers_nothing_more() {
+    async fn unsaved_change_is_undone_and_tree_rejects_requests() {
         let (before, ..) = with_a();
         let tree = MemoryTree::kept(before, Notes { refuses: true, ..Notes::default() });
         let (one, other) = (tree.connect(), tree.connect());
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_that_cannot_be_kept_leave_the_tree_as_it_was() {
+    fn unsaved_operations_leave_tree_unchanged() {
         let (mut tree, session, mut fired) = with_a();
         tree.watch_tree("/");
         let mut notes = Notes { refuses: true, ..Notes::default() };

@@ -139,7 +139,7 @@ fn number_in(line: &str) -> Option<u64> {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+fn acknowledged_writes_survive_kill() {
     let dir = TempDir::new().unwrap();
     let mut before = 0;
     for round in 0..30_u64 {
@@ -206,7 +206,7 @@ fn shell(before: &str) -> Command {
 }
 
 #[test]
-fn a_file_that_may_not_grow_is_a_clear_error_and_no_loss() {
+fn file_size_limit_fails_clearly_without_loss() {
     let dir = TempDir::new().unwrap();
     let mut acknowledged = 0;
     // In units of 512 bytes. The limit grows each time, sometimes only a little.
@@ -236,7 +236,7 @@ fn goes_on(dir: &Path) -> u64 {
 const ON_A_SMALL_DISK: &str = "set -e; mount -t tmpfs -o size=4m tmpfs /mnt; cp -a \"$STATE\"/. /mnt; ";
 
 #[test]
-fn a_full_disk_is_a_clear_error_and_no_loss() {
+fn full_disk_fails_clearly_without_loss() {
     let dir = TempDir::new().unwrap();
     let in_namespace = |script: String| {
         let mut command = Command::new("unshare");
