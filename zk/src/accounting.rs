@@ -1,4 +1,4 @@
-//! Accounting: the global task list, and what every node holds, changed by transactions that can be repeated
+//! Accounting: the global task list and the holdings of every node, changed by transactions that can be repeated
 //! (paper, 3.5).
 //!
 //! ```text
@@ -75,7 +75,7 @@ pub struct Transaction {
 /// The cost of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Committed {
-    /// How often the multi was rebuilt.
+    /// The number of times that the multi was rebuilt.
     pub rebuilds: u32,
 }
 
@@ -83,7 +83,7 @@ pub struct Committed {
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum CommitError {
     /// The fence failed: the node is no longer a member.
-    #[error("the node is no member any more")]
+    #[error("the node is no longer a member")]
     NotMember,
     /// The attempt no longer exists.
     #[error("the attempt is over")]
@@ -94,7 +94,7 @@ pub enum CommitError {
     Store(#[from] Error),
 }
 
-/// How often a multi is rebuilt before the caller gets an error.
+/// The number of times that a multi is rebuilt before the caller gets an error.
 const REBUILDS_MAX: usize = 64;
 
 /// The indices of the multi's first operations.

@@ -83,12 +83,12 @@ pub(crate) async fn get(store: &dyn Store, path: &str, content: &[u8]) -> Result
         }
         Some((kind, _)) => Err(Error::Garbled {
             path: path.to_owned(),
-            reason: format!("it begins with {kind}, not 0 or 1"),
+            reason: format!("it starts with {kind}, not 0 or 1"),
         }),
     }
 }
 
-/// How often a znode may be overwritten while its data is read.
+/// The number of times that a znode may be overwritten while its data is read.
 const READS_MAX: usize = 64;
 
 /// Returns the content of a znode and its data, or `None` if the znode does not exist. If the chunks are

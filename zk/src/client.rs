@@ -1,6 +1,6 @@
 //! The store over a real ZooKeeper, using the crate `zookeeper-client`.
 //!
-//! The crate reconnects and registers one-time watches again. This module adds what the recipes rely on: a
+//! The crate reconnects and registers one-time watches again. This module adds guarantees for the recipes: a
 //! deadline for every request, errors that state whether the request may have taken effect, an event wherever
 //! a watch may have lost some (`watches.rs`), and a session that is kept until a server declares it over
 //! (`session.rs`).

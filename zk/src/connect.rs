@@ -57,7 +57,7 @@ pub struct Tls {
 #[non_exhaustive]
 pub enum ConnectError {
     /// The text does not name servers.
-    #[error("{hosts:?} does not name ZooKeeper servers: {reason}. It takes host:port,host:port/chroot")]
+    #[error("{hosts:?} does not name ZooKeeper servers: {reason}. Expected host:port,host:port/chroot")]
     Hosts {
         /// The given text.
         hosts: String,
@@ -72,7 +72,7 @@ pub enum ConnectError {
     Unreachable {
         /// The servers.
         hosts: String,
-        /// How long the client tried, in milliseconds.
+        /// The time that the client tried, in milliseconds.
         waited_ms: u64,
         /// A hint on TLS, if it is used.
         tls_hint: &'static str,
@@ -245,7 +245,8 @@ fn check_server(server: &str) -> Result<(), String> {
     let (host, port) = match server.strip_prefix('[') {
         Some(rest) => {
             let closed = rest.split_once(']').filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok());
-            let (host, after) = closed.ok_or_else(|| format!("{server:?} is no IPv6 address in brackets"))?;
+            let (host, after) =
+                closed.ok_or_else(|| format!("{server:?} is not a bracketed IPv6 address"))?;
             match after.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
                 None if after.is_empty() => (host, None),
@@ -262,16 +263,16 @@ fn check_server(server: &str) -> Result<(), String> {
             return Err(if is_address {
                 format!("put an IPv6 address into brackets: [{server}]:2181")
             } else {
-                format!("{server:?} is no host; an IPv6 address is put into brackets, such as [::1]:2181")
+                format!("{server:?} is not a host; an IPv6 address needs brackets, such as [::1]:2181")
             });
         }
         None => server.split_once(':').map_or((server, None), |(host, port)| (host, Some(port))),
     };
     if let Some(port) = port.filter(|port| port.parse::<u16>().is_err()) {
-        return Err(format!("{port:?} is no port"));
+        return Err(format!("{port:?} is not a port"));
     }
     if ServerName::try_from(host).is_err() {
-        return Err(format!("{host:?} is no host"));
+        return Err(format!("{host:?} is not a host"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A store that counts its requests, to measure what a job costs ZooKeeper.
+//! A store that counts its requests, to measure the load that a job puts on ZooKeeper.
 
 use std::{
     ops::{AddAssign, Sub},

@@ -61,9 +61,9 @@ pub enum Error {
     },
     /// A znode that this session's credentials should guard is accessible without credentials.
     #[error(
-        "{path}: anybody may use this znode, since it was made without credentials. To close it and what is \
-         below it, stop what uses it and say to zkCli.sh: addauth digest USER:PASSWORD, then: setAcl -R \
-         {path} auth::cdrwa"
+        "{path}: this znode is open to everyone, because it was created without credentials. To close it and \
+         the znodes below it, stop its users and run in zkCli.sh: addauth digest USER:PASSWORD, then: \
+         setAcl -R {path} auth::cdrwa"
     )]
     Open {
         /// The path of the znode, as an operator sees it.
@@ -89,7 +89,7 @@ pub enum Error {
     },
     /// The znode already has the maximum number of children. Nothing was done.
     #[error(
-        "{path}: there are {children} already, and no more than {limit} are taken; try again when some are \
+        "{path}: there are already {children}, and the limit is {limit}; try again when some are \
          gone"
     )]
     TooMany {
@@ -101,7 +101,7 @@ pub enum Error {
         limit: usize,
     },
     /// One operation of a multi failed, so none of them took effect.
-    #[error("operation {index} of the transaction failed, none was done: {cause}")]
+    #[error("operation {index} of the transaction failed, none took effect: {cause}")]
     Multi {
         /// The position of the operation that failed, from 0.
         index: usize,
@@ -109,12 +109,12 @@ pub enum Error {
         cause: Box<Error>,
     },
     /// The connection was lost before the answer came.
-    #[error("the connection was lost before the answer came; the operation may have happened")]
+    #[error("the connection was lost before the answer came; the operation may have been executed")]
     ConnectionLost,
     /// The answer did not come within the deadline.
-    #[error("no answer within {waited_ms} ms; the operation may have happened")]
+    #[error("no answer within {waited_ms} ms; the operation may have been executed")]
     TimedOut {
-        /// How long the client waited, in milliseconds.
+        /// The time that the client waited, in milliseconds.
         waited_ms: u64,
     },
     /// Other writers were faster every time. Nothing was done.
@@ -136,8 +136,8 @@ pub enum Error {
     /// A change could not be written to the file of a durable tree, for example because the disk is full. The
     /// tree rejects further requests; acknowledged changes are in the file.
     #[error(
-        "{file} cannot be written: {reason}. All that was done before is kept in it: make room, or mend what \
-         is wrong, and start again"
+        "{file} cannot be written: {reason}. It contains all acknowledged changes: free disk space or fix \
+         the cause, and start again"
     )]
     NotKept {
         /// The file.
@@ -197,7 +197,7 @@ mod tests {
         let multi = || Error::Multi { index: 2, cause: Box::new(Error::NoNode { path: path() }) };
         assert_eq!(
             said_once(&multi()),
-            "operation 2 of the transaction failed, none was done: /taskwork/x: no such znode"
+            "operation 2 of the transaction failed, none took effect: /taskwork/x: no such znode"
         );
         said_once(&LeadError::Store(multi()));
         said_once(&CommitError::Store(multi()));

@@ -68,7 +68,7 @@ struct Holder {
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum JournalError {
     /// The node is no longer a member.
-    #[error("the node is no member any more")]
+    #[error("the node is no longer a member")]
     NotMember,
     /// The attempt no longer exists.
     #[error("the attempt is over")]
@@ -78,8 +78,8 @@ pub enum JournalError {
     Replaced,
     /// The journal would be too large.
     #[error(
-        "the journal of the job has {entries} entries of {bytes} bytes, and may have {JOURNAL_ENTRIES_MAX} of \
-         {JOURNAL_BYTES_MAX} bytes"
+        "the journal of the job would have {entries} entries of {bytes} bytes; the limit is \
+         {JOURNAL_ENTRIES_MAX} of {JOURNAL_BYTES_MAX} bytes"
     )]
     Full {
         /// The number of entries, including the rejected one.

@@ -20,7 +20,7 @@ pub const LABEL_BYTES_MAX: usize = 63;
 
 /// A text that is not a label, or not a list of labels.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{text:?} is no label: {reason}. Expected name=value, or several of them with commas")]
+#[error("{text:?} is not a label: {reason}. Expected name=value, or several of them with commas")]
 pub struct LabelError {
     text: String,
     reason: String,

@@ -131,7 +131,7 @@ impl MemoryTree {
     }
 
     /// Disconnects a session from the tree, or reconnects it. Its ephemerals stay. After a reconnect its
-    /// one-time watches report what has changed; its persistent ones report `Rescan` and are dead, as with a
+    /// one-time watches report the changes; its persistent ones report `Rescan` and are dead, as with a
     /// server.
     pub fn set_connected(&self, session: SessionId, connected: bool) {
         let mut shared = self.lock();
@@ -259,7 +259,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Reports to a reconnected session what its one-time watches have missed, as far as that is still
+    /// Reports the changes that a reconnected session's one-time watches have missed, as far as they are still
     /// visible.
     fn tell_unheard(&mut self, session: SessionId) {
         if self.old_views.contains_key(&session) {

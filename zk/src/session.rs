@@ -156,7 +156,7 @@ impl Keeper {
                 let id = session.id();
                 tracing::warn!(
                     session = %id,
-                    "no ZooKeeper has answered for longer than the session's timeout; it is asked for until \
+                    "no ZooKeeper has answered for longer than the session's timeout; retrying until \
                      one does"
                 );
                 let client = tokio::select! {

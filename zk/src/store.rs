@@ -23,7 +23,7 @@ pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 /// The version of a znode's data: 0 at its creation, incremented by each set.
 pub type Version = i32;
 
-/// How a znode is created.
+/// The kind of a new znode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateMode {
     /// Exists until it is deleted.

@@ -451,7 +451,7 @@ pub(crate) fn check_path(path: &str) -> Result<()> {
     let reason = if path == "/" {
         return Ok(());
     } else if !path.starts_with('/') {
-        "it does not begin with a slash"
+        "it does not start with a slash"
     } else if path.ends_with('/') {
         "it ends with a slash"
     } else if path.contains(char::is_control) {

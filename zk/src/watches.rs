@@ -50,7 +50,7 @@ enum Hearing {
     Deaf,
     /// The client gave up before the watch reported the loss of the connection.
     InDoubt,
-    /// The client has given up; the watcher must not be used any more.
+    /// The client has given up; the watcher must not be used again.
     Gone,
 }
 

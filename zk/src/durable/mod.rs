@@ -44,7 +44,7 @@ const LOCK_FILE: &str = "lock";
 #[non_exhaustive]
 pub enum OpenError {
     /// Another process uses the folder.
-    #[error("{dir} is in use by another process: wait for its end, or use another directory")]
+    #[error("{dir} is in use by another process: wait until it exits, or use another directory")]
     InUse {
         /// The folder.
         dir: String,
@@ -59,8 +59,8 @@ pub enum OpenError {
     },
     /// The file was changed by another program, or the disk has lost a part of it.
     #[error(
-        "{file} is damaged ({reason}): what is in it cannot be trusted. Use another directory, or delete the \
-         file to begin anew"
+        "{file} is damaged ({reason}): its content cannot be trusted. Use another directory, or delete the \
+         file to start from scratch"
     )]
     Damaged {
         /// The file.
