@@ -1,4 +1,4 @@
-//! What the calls of the connector do to the objects of a Kubernetes, whatever goes wrong. The pods run nothing.
+//! Effects of the connector's calls on the objects of a Kubernetes under faults. The pods run nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ fn list(connector: &dyn Connector) -> Vec<Machine> {
     done(connector.list()).unwrap()
 }
 
-/// Repeats a call that is disturbed. There are at most three faults of one step.
+/// Repeats a call under faults. There are at most three faults per step.
 fn until_done<T>(mut call: impl FnMut() -> Result<T, Refusal>) -> T {
     for _ in 0..3 {
         if let Ok(done) = call() {
@@ -42,7 +42,7 @@ fn the_same_request_is_done_once_whatever_becomes_of_its_answer() {
     kubernetes.world().faults.lost = 1;
     let lost = done(connector.create(OFFER, 1, &key("k-2"))).unwrap_err();
     assert_eq!(lost.why, Why::Unknown, "{lost}");
-    // Another controller goes on.
+    // Another controller continues.
     let second = done(kubernetes.connector().create(OFFER, 1, &key("k-2"))).unwrap();
     assert_eq!((second.len(), kubernetes.replicas()), (1, 4));
     kubernetes.wait_for(4);
@@ -69,11 +69,11 @@ fn the_pods_that_were_chosen_go_once_whatever_becomes_of_the_answer() {
     done(connector.terminate(&ids(&all))).unwrap();
     kubernetes.wait_for(3);
     assert_eq!(kubernetes.ready(), stay, "those that were not chosen stay");
-    // They are gone, and to end them again ends no others.
+    // They are gone, and ending them again ends no others.
     done(connector.terminate(&ids(&all))).unwrap();
     kubernetes.wait_for(3);
     assert_eq!((kubernetes.ready(), kubernetes.replicas()), (stay, 3));
-    // Neither does the first request make new ones.
+    // Repeating the first request creates no new ones.
     assert_eq!(done(connector.create(OFFER, 5, &key("k"))).unwrap().len(), 3);
     assert_eq!(kubernetes.replicas(), 3);
 }
@@ -130,8 +130,8 @@ fn a_deployment_that_is_not_there_is_named() {
     assert!(refusal.why == Why::Wrong && refusal.message.contains(DEPLOYMENT), "{refusal:?}");
 }
 
-/// Requests, ends, evictions, a person who scales, and faults, in any order: the number of pods is right in the end, no
-/// pod is ended that was not chosen, and no request has more pods than were asked for.
+/// Requests, ends, evictions, a user who scales, and faults, in any order: the number of pods is correct at
+/// the end, no pod is ended that was not chosen, and no request gets more pods than it asked for.
 #[test]
 fn whatever_happens_the_number_is_right_and_only_the_chosen_go() {
     for seed in 0..if is_long() { 200 } else { 12 } {
@@ -169,7 +169,7 @@ fn whatever_happens_the_number_is_right_and_only_the_chosen_go() {
                     for victim in &victims {
                         let _ = world.delete_pod(victim, None);
                     }
-                    // A person wants one more.
+                    // A user wants one more.
                     world.scale(DEPLOYMENT, |replicas| replicas + 1);
                     expected += 1;
                     chosen.extend(victims);

@@ -1,4 +1,4 @@
-//! Node processes on a real ZooKeeper: the answers, jobs in a row, programs side by side.
+//! Node processes on a real ZooKeeper: results, jobs in a row, concurrent programs.
 
 use serde_json::Value;
 use taskwork_tests::{
@@ -89,7 +89,7 @@ fn programs_side_by_side_take_their_own_jobs_and_a_job_without_nodes_waits() {
     let submitted = cluster.run("tsp", &["submit", file.to_str().unwrap()]).unwrap();
     assert!(submitted.err.contains("no node runs tsp"), "{}", submitted.err);
     let waiting = submitted.out.trim().to_owned();
-    // The other program's jobs run meanwhile.
+    // The other program's jobs run at the same time.
     let (states, _) = Tree::sequential(10);
     assert_eq!(cluster.json("tree", &["submit", "10", "--wait"]).unwrap()["states"], states);
     let status = cluster.run("taskwork", &["status"]).unwrap();

@@ -1,5 +1,5 @@
-//! Commands in bad weather: ZooKeeper goes while they ask, submit or wait, and comes back; and what they
-//! leave behind.
+//! Commands during outages: ZooKeeper stops while they ask, submit or wait, and restarts; and the sessions
+//! and watches that they leave behind.
 
 use std::{
     process::Command,
@@ -17,9 +17,9 @@ use zk::{ClusterPaths, Connect, Store};
 use zk_server::Setup;
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The session of the commands that are waited with, in seconds.
+/// The session timeout of the waiting commands, in seconds.
 const SESSION: &str = "2";
-/// Longer than that session and a first connection may take together.
+/// Longer than that session and a first connection together.
 const LONG_AWAY: Duration = Duration::from_secs(14);
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -44,7 +44,7 @@ fn jobs(cluster: &Cluster) -> Vec<Value> {
     cluster.json("taskwork", &["jobs"]).unwrap().as_array().unwrap().clone()
 }
 
-/// Begins to submit a job and to wait for it; gives its id when it is there.
+/// Submits a job and starts to wait for it; returns its id once it exists.
 fn begin_to_wait(cluster: &Cluster, more: &[&str]) -> (Running, String) {
     let before = jobs(cluster).len();
     let submit = ["submit", "10", "--wait", "--json", "--zk-session-timeout", SESSION];
@@ -66,7 +66,7 @@ fn figure(cluster: &Cluster, name: &str) -> u64 {
 
 fn prepared() -> Cluster {
     let cluster = Cluster::start(&Setup::standalone()).unwrap();
-    // The first job makes the cluster.
+    // The first job creates the cluster.
     let first = cluster.run("tree", &["submit", "3"]).unwrap();
     assert_eq!(first.code, 0, "{first:?}");
     cluster
@@ -118,7 +118,8 @@ fn who_waits_for_a_job_waits_while_zookeeper_is_away_and_gets_the_result() {
     assert_eq!(wait.code, 0, "{wait:?}");
     let waited: Value = serde_json::from_str(&wait.out).unwrap();
     assert_eq!(waited, cluster.json("taskwork", &["result", &id]).unwrap());
-    // What was given up goes on: the first of them to its end, and the other one was not cancelled.
+    // Interrupting the wait does not affect the jobs: the first one completes, and the other one was not
+    // cancelled.
     for id in [&hasty_id, &angry_id] {
         let said = cluster.run("taskwork", &["wait", id]).unwrap();
         assert_eq!(said.code, 0, "{said:?}");

@@ -1,4 +1,4 @@
-//! What operators do on a dashboard, and what it says that nodes cost, on a real cluster.
+//! Actions of operators on a dashboard, and the reported costs of nodes, on a real cluster.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use zk_server::Setup;
 const TOKEN: &str = "an-operator's-token-of-a-test";
 const JOB: &str = "j-0000000000";
 
-/// A dashboard that is served.
+/// A running dashboard.
 struct Dashboard {
     running: Running,
     address: String,
@@ -77,7 +77,7 @@ impl Dashboard {
         });
     }
 
-    /// Does something as an operator's program would. Returns the status, and what is said.
+    /// Sends an action like an operator's program. Returns the status and the message.
     fn act(&self, what: &str, body: &Value) -> (u16, String) {
         let head = format!(
             "POST /api/operator/{what} HTTP/1.1\r\nauthorization: Bearer {TOKEN}\r\nx-taskwork-action: 1\r\n\

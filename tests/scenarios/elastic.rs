@@ -1,4 +1,4 @@
-//! Nodes that join, leave and are lost while a job runs, leaders and servers that are killed: the count is
+//! Nodes that join, leave and are lost while a job runs, killed leaders and killed servers: the count is
 //! exact every time.
 
 use std::{
@@ -20,7 +20,7 @@ use zk_server::Setup;
 const DEPTH: &str = "19";
 const DEPTH_NUMBER: u32 = 19;
 
-/// A cluster with a job under way, which waits at a gate.
+/// A cluster with a running job, which waits at a gate.
 struct Stage {
     cluster: Cluster,
     job: Running,
@@ -41,7 +41,8 @@ impl Stage {
         Self { cluster, job, gate }
     }
 
-    /// Opens the gate, and waits for the end of the job: the exact count, and the output of `taskwork job`.
+    /// Opens the gate, and waits for the end of the job: the exact count. Returns the output of `taskwork
+    /// job`.
     fn ends_exactly(mut self) -> (Value, Cluster) {
         assert!(!self.job.has_ended().unwrap(), "the job has not waited at its gate");
         self.gate.open().unwrap();
@@ -55,7 +56,7 @@ impl Stage {
         (job, self.cluster)
     }
 
-    /// The nodes as the cluster lists them.
+    /// Returns the nodes as the cluster lists them.
     fn nodes(&self) -> Vec<Value> {
         self.cluster.json("taskwork", &["nodes"]).unwrap().as_array().unwrap().clone()
     }
@@ -68,7 +69,7 @@ impl Stage {
         }
     }
 
-    /// The place of the node that leads, by its log.
+    /// Returns the index of the node that leads, by its log.
     fn leader(&self) -> usize {
         let leads = self.nodes().into_iter().find(|node| node["leads"] == true).unwrap();
         let name = leads["node"].as_str().unwrap().to_owned();
@@ -78,7 +79,7 @@ impl Stage {
     }
 }
 
-/// The node that has said, as the leader, that others continue the work of a lost one.
+/// Returns the node that has logged, as the leader, that others continue the work of a lost one.
 fn continues(cluster: &Cluster, lost: &str) -> Option<usize> {
     let line = format!("others continue from what it had last written node={lost}");
     (0..cluster.nodes.len()).find(|&node| cluster.log(node).contains(&line))
@@ -89,7 +90,7 @@ fn nodes_join_and_leave_by_signal_and_by_command() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 3, &[]);
     stage.cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     stage.cluster.wait_for_log(3, "the node takes part").unwrap();
-    // The second word means at once; what nobody has taken by then is parked, not lost.
+    // The second signal means at once; tasks that no node has accepted by then are parked, not lost.
     stage.cluster.nodes[0].signal("TERM").unwrap();
     thread::sleep(Duration::from_millis(5));
     let _ = stage.cluster.nodes[0].signal("TERM");
@@ -121,7 +122,7 @@ fn a_job_that_is_put_aside_makes_room_and_goes_on() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 2, &[]);
     let suspended = stage.cluster.json("taskwork", &["suspend", "0"]).unwrap();
     assert_eq!(suspended["suspended"], true);
-    // The nodes take the next job while it rests.
+    // The nodes take the next job while it is suspended.
     assert_eq!(
         stage.cluster.json("tree", &["submit", "10", "--wait"]).unwrap()["states"],
         Tree::sequential(10).0
@@ -143,7 +144,7 @@ fn nodes_that_are_killed_cost_nothing_but_their_last_moments() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 4, &["--zk-session-timeout", "2"]);
     let mut leader = stage.leader();
     let mut killed = Vec::new();
-    // The second is the one that leads after the first, so its successor may learn of both at once.
+    // The second node is the next leader, so its successor may detect both losses at once.
     for _ in 0..2 {
         let name = stage.cluster.name_of(leader).unwrap();
         stage.cluster.nodes[leader].signal("KILL").unwrap();
@@ -154,7 +155,7 @@ fn nodes_that_are_killed_cost_nothing_but_their_last_moments() {
     }
     stage.cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     let (job, _cluster) = stage.ends_exactly();
-    // Both are known to be lost, and none of it was for good.
+    // Both losses were detected, and no work was lost permanently.
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
     for name in &killed {
         let lost = |event: &Value| {
@@ -178,7 +179,7 @@ fn after_too_many_nodes_lost_for_good_the_job_fails_and_says_why() {
     cluster.nodes[unprotected].signal("KILL").unwrap();
     let said = job.end().unwrap();
     assert!(said.code == 1 && said.err.contains("lost nodes"), "{said:?}");
-    // The nodes go on with the next job.
+    // The nodes continue with the next job.
     assert_eq!(cluster.json("tree", &["submit", "10", "--wait"]).unwrap()["states"], Tree::sequential(10).0);
 }
 
@@ -210,7 +211,7 @@ fn a_majority_that_is_gone_for_longer_than_a_session_costs_nothing() {
         Stage::new(Cluster::start(&Setup::ensemble()).unwrap(), 3, &["--zk-session-timeout", "2"]);
     stage.cluster.servers_mut().kill(0).unwrap();
     stage.cluster.servers_mut().kill(1).unwrap();
-    // Nobody can know what becomes of the sessions: the nodes hold on to them, and go on.
+    // The state of the sessions is unknown: the nodes keep them, and continue.
     for node in 0..3 {
         stage.cluster.wait_for_log(node, "no ZooKeeper has answered for longer").unwrap();
     }
@@ -226,7 +227,7 @@ fn a_majority_that_is_gone_for_longer_than_a_session_costs_nothing() {
 #[test]
 fn a_node_that_was_frozen_beyond_its_session_joins_anew() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 2, &["--zk-session-timeout", "2"]);
-    // At a port of its own, which it has to get again.
+    // The node uses a fixed port, which it must get again.
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let options = ["--workers", "1", "--zk-session-timeout", "2", "--listen", &port];
     stage.cluster.start_nodes("tree", 1, &options).unwrap();
@@ -268,7 +269,7 @@ fn rounds_of_joining_and_leaving_at_random() {
                 joined += 1;
             } else {
                 let gone = here.swap_remove(random.random_range(0..here.len()));
-                // One that is still starting has no handler for the signal yet.
+                // A node that is still starting has no signal handler yet.
                 cluster.wait_for_log(gone, "the node is ready").unwrap();
                 cluster.nodes[gone].signal("TERM").unwrap();
                 left += 1;
@@ -295,7 +296,7 @@ fn rounds_of_joining_and_leaving_at_random() {
     println!("{joined} nodes joined and {left} left while jobs ran");
 }
 
-/// Nodes are killed at random, the leader among them, while others join.
+/// Nodes are killed at random, including the leader, while others join.
 #[test]
 fn rounds_of_killing_at_random() {
     let long = is_long();
@@ -326,7 +327,7 @@ fn rounds_of_killing_at_random() {
     }
 }
 
-/// When something happened, from the timeline of a job; the first that fits.
+/// Returns the time of an event in the timeline of a job; the first that matches.
 fn at_ms(job: &Value, what: &str, who: &str) -> Option<u64> {
     let timeline = job["timeline"].as_array().unwrap();
     let fits = |event: &&Value| event["kind"] == what && (who.is_empty() || event["who"] == who);
@@ -343,7 +344,7 @@ fn median(mut numbers: Vec<u64>) -> u64 {
     numbers[numbers.len() / 2]
 }
 
-/// The timeline says when nodes came, had their first task, were told to leave, left and were lost. Its
+/// The timeline shows when nodes joined, had their first task, were asked to leave, left and were lost. Its
 /// figures are printed: medians of twenty rounds with `TASKWORK_LONG=1`.
 #[test]
 fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
@@ -387,10 +388,10 @@ fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
     );
 }
 
-/// How far a node's memory may grow over hundreds of jobs, joins and leaves, in KiB.
+/// The maximum growth of a node's memory over hundreds of jobs, joins and leaves, in KiB.
 const GROWTH_KIB_MAX: u64 = 16 << 10;
 
-/// What a cluster takes at one moment: znodes, and of each node that is there memory and threads.
+/// Returns the resources of a cluster: znodes, and the memory and threads of each present node.
 fn taken(cluster: &Cluster, nodes: usize) -> (String, Vec<(u64, u64)>) {
     let znodes = cluster.servers().figures(0).unwrap()["znode_count"].clone();
     let of = |node: usize| {
@@ -400,7 +401,7 @@ fn taken(cluster: &Cluster, nodes: usize) -> (String, Vec<(u64, u64)>) {
     (znodes, (0..nodes).map(of).collect())
 }
 
-/// Fifty jobs in a row and ten nodes that join and leave, three hundred and a thousand with
+/// Fifty jobs in a row and ten nodes that join and leave, or three hundred and a thousand with
 /// `TASKWORK_LONG=1`: nothing grows.
 #[test]
 fn hundreds_of_jobs_joins_and_leaves_leave_nothing_behind() {
@@ -431,7 +432,7 @@ fn hundreds_of_jobs_joins_and_leaves_leave_nothing_behind() {
     assert_eq!(before.0, after.0, "znodes");
     for ((memory, threads), (memory_then, threads_then)) in before.1.into_iter().zip(after.1) {
         assert!(memory_then < memory + GROWTH_KIB_MAX, "a node has grown from {memory} to {memory_then} KiB");
-        // Threads for blocking work come and go.
+        // The number of threads for blocking work varies.
         assert!(threads_then <= threads + 2, "a node had {threads} threads, and has {threads_then}");
     }
 }
@@ -442,7 +443,7 @@ fn a_majority_that_is_gone_for_a_moment_costs_nothing() {
         Stage::new(Cluster::start(&Setup::ensemble()).unwrap(), 3, &["--zk-session-timeout", "20"]);
     stage.cluster.servers_mut().kill(0).unwrap();
     stage.cluster.servers_mut().kill(1).unwrap();
-    // A steal needs no ZooKeeper: the nodes go on, and commit when it is back.
+    // A steal needs no ZooKeeper: the nodes continue, and commit when it is available again.
     thread::sleep(Duration::from_millis(1500));
     stage.cluster.servers_mut().revive(0).unwrap();
     stage.cluster.servers_mut().revive(1).unwrap();

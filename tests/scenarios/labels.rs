@@ -29,7 +29,7 @@ fn wait_until(cluster: &Cluster, what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The nodes that have worked on a job.
+/// Returns the nodes that have worked on a job.
 fn workers_of(job: &Value) -> Vec<&str> {
     job["nodes"].as_array().unwrap().iter().map(|node| node["node"].as_str().unwrap()).collect()
 }
@@ -73,7 +73,7 @@ fn a_job_that_no_node_can_take_says_what_is_missing_and_begins_when_it_comes() {
     assert!(waits["missing"].as_str().unwrap().ends_with("has gpu=yes"), "{waits}");
     assert!(cluster.run("taskwork", &["job", id]).unwrap().out.contains("has gpu=yes"));
     assert!(cluster.run("taskwork", &["status"]).unwrap().out.contains("has gpu=yes"));
-    // It keeps no other job waiting, and a member without workers is no help.
+    // It does not block other jobs, and a member without workers does not help.
     cluster.start_nodes("tree", 1, &["--workers", "0", "--label", "zone=a,gpu=yes"]).unwrap();
     let other = cluster.json("tree", &["submit", DEPTH, "--wait"]).unwrap();
     assert_eq!(other["states"], states(), "{other}");
@@ -89,7 +89,7 @@ fn a_job_that_no_node_can_take_says_what_is_missing_and_begins_when_it_comes() {
     let idle = nodes.as_array().unwrap().iter().find(|node| node["node"] == idle.as_str()).unwrap();
     assert_eq!((&idle["workers"], &idle["labels"]["gpu"]), (&0.into(), &"yes".into()), "{nodes}");
     assert!(idle["memory_bytes"].as_u64() > Some(1 << 20), "{nodes}");
-    // It leaves as any other.
+    // It leaves like any other node.
     cluster.nodes[1].signal("TERM").unwrap();
     assert!(cluster.nodes[1].wait().unwrap().success(), "{}", cluster.log(1));
 }

@@ -1,6 +1,6 @@
-//! The small models of the protocols in `docs/models`, checked in every state that they can be in; and the
-//! bugs that are written into them, each of which must be found. `cargo xtask test` installs what it takes:
-//! spin, and a C compiler.
+//! The small models of the protocols in `docs/models`, checked in every reachable state, and the deliberate
+//! bugs in them, each of which must be found. `cargo xtask test` installs the required tools: spin, and a C
+//! compiler.
 
 use std::{
     fs,
@@ -25,21 +25,21 @@ fn started(what: &str, command: &mut Command) -> Output {
         .unwrap_or_else(|error| panic!("{what} cannot be started ({error}); cargo xtask test installs it"))
 }
 
-/// Goes through every state of a model, with weak fairness if it has a formula; gives the number of errors
-/// found (the search ends at the first), and of states.
+/// Checks every state of a model, with weak fairness if it has a formula; returns the number of errors found
+/// (the search ends at the first), and of states.
 fn check(name: &str, bug: Option<&str>) -> (u64, u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut spin = Command::new("spin");
     spin.current_dir(&folder).args(bug.map(|bug| format!("-D{bug}"))).arg("-a").arg(model(name));
     done("spin", &started("spin", &mut spin));
-    // Without a formula it is states that count, and not cycles: that takes half the time.
+    // Without a formula only states are checked, and not cycles: that takes half the time.
     let formula = fs::read_to_string(model(name)).unwrap().contains("\nltl ");
     let (kind, search): (&[_], &[_]) =
         if formula { (&["-DNFAIR=3"], &["-a", "-f"]) } else { (&["-DSAFETY"], &[]) };
     let mut cc = Command::new("cc");
     cc.current_dir(&folder).args(["-O1", "-w", "-o", "pan", "pan.c"]).args(kind);
     done("cc", &started("cc", &mut cc));
-    // All of a model's states are fewer than this: a search that is cut off would say so.
+    // All models have fewer states than this: a truncated search would report it.
     let mut pan = Command::new(folder.path().join("pan"));
     pan.current_dir(&folder).args(search).arg("-m1000000");
     let said = done("the search", &started("the search", &mut pan));

@@ -1,4 +1,5 @@
-//! A cluster on a real ZooKeeper, observed from outside: the view, its record, and what is served of both.
+//! A cluster on a real ZooKeeper, observed from outside: the view, its record, and the pages served from
+//! both.
 
 use std::{
     fs::{self, File},
@@ -21,7 +22,7 @@ use taskwork_tests::{
 use tokio::time::{sleep, timeout};
 use zk_server::{Servers, Setup};
 
-/// What an observer tells, as a view and as a record.
+/// The output of an observer, as a view and as a record.
 #[derive(Clone)]
 struct Seen(Arc<Mutex<(View, Recorder<Vec<u8>>)>>);
 
@@ -81,7 +82,7 @@ async fn what_happens_in_a_cluster_is_seen_and_replayed() {
     timeout(SOON, nodes[1].ended()).await.unwrap().unwrap();
     seen.wait_until("a node has left", |now| now.cluster.nodes_left == 1).await;
 
-    // The server is away, and comes back: until then it is said since when nothing was heard.
+    // The server is stopped and restarted; in between the view shows since when it is silent.
     servers.kill(0).unwrap();
     let now = seen.wait_until("nothing is heard", |now| now.cluster.silent_since_ms.is_some()).await;
     assert!(now.jobs.contains_key(&id), "what was known is still shown");
@@ -125,7 +126,7 @@ fn wait_for_page(address: &str, path: &str, text: &str) -> String {
     }
 }
 
-/// Returns where a dashboard serves.
+/// Returns the address of a dashboard.
 fn address(dashboard: &mut Running) -> String {
     let deadline = Instant::now() + SOON;
     loop {
@@ -171,7 +172,7 @@ fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
     let [file] = &files[..] else { panic!("one start makes one file: {files:?}") };
     let now = replay(BufReader::new(File::open(file).unwrap())).unwrap().snapshot();
     assert_eq!((now.members.len(), now.jobs.len()), (1, 1));
-    // A record needs no servers.
+    // Reading a record needs no servers.
     let mut command = Command::new(program("taskwork").unwrap());
     command.args(["dashboard", "--listen", "127.0.0.1:0", "--replay", file.to_str().unwrap()]);
     command.env_remove("TASKWORK_ZK");

@@ -1,4 +1,4 @@
-//! Several jobs on the same nodes: their shares, and that none harms another.
+//! Several jobs on the same nodes: their shares, and their isolation from each other.
 
 use std::{
     thread,
@@ -15,10 +15,10 @@ use taskwork_tests::{
 /// A job that does not end by itself.
 const ENDLESS: &str = "60";
 
-/// The work by which shares are judged, in units.
+/// The amount of work after which shares are measured, in units.
 const UNITS: u64 = 400_000;
 
-/// For how long jobs share the workers in a long test.
+/// The time for which jobs share the workers in a long test.
 const LONG: Duration = Duration::from_secs(30);
 
 /// The work in a state.
@@ -144,7 +144,7 @@ fn what_a_job_cannot_ask_for_is_refused() {
     }
 }
 
-/// With `TASKWORK_LONG=1`, for thirty seconds.
+/// With `TASKWORK_LONG=1`, for 30 s.
 #[test]
 fn the_workers_are_shared_by_the_weights() {
     let is_long = std::env::var_os("TASKWORK_LONG").is_some();
@@ -174,7 +174,7 @@ fn the_workers_are_shared_by_the_weights() {
     let share = had[1] as f64 / (had[0] + had[1]) as f64;
     let seconds = begun.elapsed().as_secs_f64();
     println!("{had:?} in {seconds:.1} s: {share:.3} of the work for a weight of 3 beside one of 1");
-    // Figures are two seconds old, which matters less in a long run.
+    // Figures are up to two seconds old, which matters less in a long run.
     let tolerance = if is_long { 0.075 } else { 0.2 };
     assert!((share - 0.75).abs() < tolerance, "{share} of {had:?}");
 }

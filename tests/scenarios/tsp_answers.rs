@@ -1,4 +1,4 @@
-//! The optimum of every instance at hand, on one worker, on two, and on four nodes.
+//! The optimum of every available instance, on one worker, on two, and on four nodes.
 
 use bnb_framework::{Problem, Solved, Solver, sequential};
 use taskwork_tests::data::{self, Known};
@@ -10,7 +10,7 @@ use tsp_example::{
     start,
 };
 
-/// Nodes and workers of each.
+/// The numbers of nodes and of workers of each.
 const SHAPES: [(usize, usize); 3] = [(1, 1), (1, 2), (4, 1)];
 
 fn all_instances() -> Vec<Known> {
@@ -61,8 +61,8 @@ fn one_trees_need_no_tour_to_begin_with() {
     }
 }
 
-/// A search that only looks for tours shorter than one above the optimum forbids and forces as much as it can:
-/// the optimal tour must be left.
+/// A search for tours shorter than the optimum plus one forbids and forces as much as it can: the optimal
+/// tour must remain.
 #[test]
 fn conclusions_leave_the_optimal_tour() {
     for known in all_instances() {
