@@ -1,4 +1,4 @@
-//! Checks what long runs leave behind.
+//! Checks of the leftovers of long runs.
 
 use taskwork_simulation::long::{Leftovers, jobs_in_a_row, joins_and_leaves};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use taskwork_simulation::campaign::{self, Campaign};
 
-/// Seeds that have found a bug, or are of a kind that has. The history of a seed changes with the simulator;
+/// Seeds that have found a bug, or are of the same kind. The history of a seed changes with the simulator;
 /// they are kept because running them costs nothing.
 const REGRESSIONS: &[(u64, &str)] = &[
     (10, "a node that was told to leave while its session was over joined anew and stayed"),
