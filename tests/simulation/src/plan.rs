@@ -73,7 +73,7 @@ impl Program {
     pub(crate) const ALL: [Self; 3] = [Self::This, Self::Other, Self::Labelled];
 }
 
-/// The kind of a plan, by what it tests.
+/// The kind of a plan, by its test goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// No faults.

@@ -44,7 +44,7 @@ pub(crate) struct Machine {
     pub(crate) leave: Option<mpsc::Sender<Option<Duration>>>,
     /// Whether the network between it and the servers is cut.
     pub(crate) cut_off: bool,
-    /// How much longer the next slice of a worker takes, in milliseconds.
+    /// The extra duration of the next slice of a worker, in milliseconds.
     pub(crate) stuck_ms: u64,
 }
 

@@ -62,7 +62,7 @@ impl State {
         });
     }
 
-    /// Lets the leader commit again, and executes what has waited.
+    /// Lets the leader commit again, and executes the waiting requests.
     pub(super) fn commit_proposals(&mut self) {
         self.servers.proposals.stalled = false;
         self.servers.proposals.stalled_until = 0;

@@ -24,7 +24,7 @@ use zk::{
 use super::{MachineId, State, proposals::Proposals, stamps::Stamps};
 use crate::invariants::Seen;
 
-/// How long a session survives its last sign of life, in milliseconds.
+/// The time that a session survives its last sign of life, in milliseconds.
 pub(crate) const SESSION_MS: u64 = 1_000;
 pub(super) const REPLICAS: usize = 3;
 /// The session of outside observers.
@@ -293,7 +293,7 @@ impl State {
                 }
                 Entry::End(session) => fired = it.tree.end_session(*session),
                 Entry::Write(session, ops) => {
-                    // What succeeds on the leader's tree succeeds on every tree at the same position.
+                    // Operations that succeed on the leader's tree succeed on every tree at the same position.
                     if let [op] = ops.as_slice() {
                         let _done = it.tree.apply(*session, op, &mut fired);
                     } else {

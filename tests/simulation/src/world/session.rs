@@ -103,7 +103,7 @@ struct Request<T, F> {
 }
 
 impl Client {
-    /// Sends a request about a znode; `perform` is what the servers execute.
+    /// Sends a request about a znode; the servers execute `perform`.
     fn request<T: Send + 'static>(
         &self,
         path: &str,
