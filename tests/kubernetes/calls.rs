@@ -31,7 +31,7 @@ fn ids(names: &[String]) -> Vec<MachineId> {
 }
 
 #[test]
-fn the_same_request_is_done_once_whatever_becomes_of_its_answer() {
+fn repeated_request_takes_effect_once() {
     let kubernetes = Small::start(1, None);
     let connector = kubernetes.connector();
     kubernetes.world().faults.conflicts = 1;
@@ -57,7 +57,7 @@ fn the_same_request_is_done_once_whatever_becomes_of_its_answer() {
 }
 
 #[test]
-fn the_pods_that_were_chosen_go_once_whatever_becomes_of_the_answer() {
+fn chosen_pods_are_ended_once() {
     let kubernetes = Small::start(0, None);
     let connector = kubernetes.connector();
     done(connector.create(OFFER, 5, &key("k"))).unwrap();
@@ -79,7 +79,7 @@ fn the_pods_that_were_chosen_go_once_whatever_becomes_of_the_answer() {
 }
 
 #[test]
-fn a_pod_that_was_chosen_goes_even_if_kubernetes_would_rather_end_one_that_waits() {
+fn chosen_pod_is_ended_although_another_one_waits() {
     let kubernetes = Small::start(0, None);
     kubernetes.world().capacity = Some(2);
     let connector = kubernetes.connector();
@@ -96,7 +96,7 @@ fn a_pod_that_was_chosen_goes_even_if_kubernetes_would_rather_end_one_that_waits
 }
 
 #[test]
-fn what_a_quota_refuses_is_reported_and_not_made_later() {
+fn pods_refused_by_quota_are_reported_and_not_created_later() {
     let kubernetes = Small::start(0, None);
     kubernetes.world().quota = Some(2);
     let connector = kubernetes.connector();
@@ -111,7 +111,7 @@ fn what_a_quota_refuses_is_reported_and_not_made_later() {
 }
 
 #[test]
-fn many_pods_are_listed_by_pages() {
+fn pods_are_listed_in_pages() {
     let kubernetes = Small::start(0, None);
     let connector = kubernetes.connector();
     done(connector.create(OFFER, 600, &key("k"))).unwrap();
@@ -122,7 +122,7 @@ fn many_pods_are_listed_by_pages() {
 }
 
 #[test]
-fn a_deployment_that_is_not_there_is_named() {
+fn missing_deployment_is_named() {
     let kubernetes = Small::start(0, None);
     let connector = kubernetes.connector();
     kubernetes.world().deployments.clear();
@@ -133,7 +133,7 @@ fn a_deployment_that_is_not_there_is_named() {
 /// Requests, ends, evictions, a user who scales, and faults, in any order: the number of pods is correct at
 /// the end, no pod is ended that was not chosen, and no request gets more pods than it asked for.
 #[test]
-fn whatever_happens_the_number_is_right_and_only_the_chosen_go() {
+fn faults_keep_pod_number_and_end_only_chosen_pods() {
     for seed in 0..if is_long() { 200 } else { 12 } {
         let mut random = SmallRng::seed_from_u64(seed);
         let kubernetes = Small::start(random.random_range(0..3), None);

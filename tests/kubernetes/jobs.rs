@@ -109,7 +109,7 @@ fn play(spin: u32) -> bool {
 }
 
 #[test]
-fn a_job_goes_on_while_its_pods_come_go_and_are_evicted() {
+fn job_continues_while_pods_are_scaled_and_evicted() {
     let was_long_enough = (0..ROUNDS).any(|round| play(2000 * 4_u32.pow(round)));
     assert!(was_long_enough, "every job was over before its pods had gone");
 }
@@ -117,7 +117,7 @@ fn a_job_goes_on_while_its_pods_come_go_and_are_evicted() {
 /// Kubernetes restarts a node that exits by itself, for example after `taskwork drain`, as another node of
 /// the same pod. The pod is removed when it is ended.
 #[test]
-fn a_pod_whose_node_was_drained_goes_when_it_is_ended() {
+fn pod_with_drained_node_is_removed_when_ended() {
     let cluster = Cluster::start(&Setup::standalone()).unwrap();
     let kubernetes = Small::start(
         0,

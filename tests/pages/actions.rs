@@ -51,7 +51,7 @@ async fn is_focused(browser: &Browser, id: &str) {
 
 #[tokio::test]
 #[ignore = "it needs Chromium, which `cargo xtask test --long` installs"]
-async fn an_operator_acts_in_a_browser() {
+async fn operator_actions_work_in_browser() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     let said = cluster.run("tree", &["submit", "40", "--spin", "100"]).unwrap();

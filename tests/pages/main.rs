@@ -70,7 +70,7 @@ async fn focus_on(browser: &Browser, page: &str) {
 
 #[tokio::test]
 #[ignore = "it needs Chromium, which `cargo xtask test --long` installs"]
-async fn what_happens_to_a_cluster_is_seen_in_a_browser() {
+async fn browser_shows_cluster_events() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     let mut dashboard = cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0"]).unwrap();
     let browser = Browser::start(1400, 1000).await;

@@ -30,7 +30,7 @@ fn wait_for(cluster: &Cluster, id: &str, wanted: &str) {
 }
 
 #[test]
-fn a_job_begins_when_those_before_it_are_done() {
+fn job_starts_when_earlier_jobs_are_done() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let gate = cluster.gate().unwrap();
@@ -53,7 +53,7 @@ fn a_job_begins_when_those_before_it_are_done() {
 }
 
 #[test]
-fn a_job_that_waits_in_vain_fails_and_says_why() {
+fn job_after_failed_job_fails_with_reason() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     let endless = submit(&cluster, "60", &[]);

@@ -44,7 +44,7 @@ async fn client(cluster: &Cluster) -> Client {
 }
 
 #[tokio::test]
-async fn two_nodes_within_the_process_do_three_jobs() {
+async fn two_nodes_in_process_complete_three_jobs() {
     let cluster = Cluster::shared().unwrap();
     let client = client(&cluster).await;
     let mut nodes: Vec<Node> =
@@ -117,7 +117,7 @@ async fn without_tasks(client: &Client, job: &JobId, stage: Stage) {
 }
 
 #[tokio::test]
-async fn a_job_that_stays_open_takes_tasks_until_that_is_finished() {
+async fn open_job_accepts_tasks_until_finished() {
     let cluster = Cluster::shared().unwrap();
     let client = client(&cluster).await;
     let node = || Node::builder(&client).task::<Tree>().workers(1).serve().unwrap();
@@ -158,7 +158,7 @@ async fn a_job_that_stays_open_takes_tasks_until_that_is_finished() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_with_a_reason() {
+async fn invalid_use_of_client_is_refused_with_reason() {
     let cluster = Cluster::shared().unwrap();
     let looking = Client::builder(cluster.hosts()).cluster("library").connect().await.unwrap();
     let refused = looking.overview().await.unwrap_err();
@@ -197,7 +197,7 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_dropped_is_lost_and_others_continue_from_what_it_has_written() {
+async fn dropped_node_is_lost_and_others_continue_its_written_work() {
     let cluster = Cluster::shared().unwrap();
     let mut connect = Connect::new(cluster.hosts());
     connect.session_timeout = Duration::from_secs(2);
@@ -224,7 +224,7 @@ async fn a_node_that_is_dropped_is_lost_and_others_continue_from_what_it_has_wri
 }
 
 #[tokio::test]
-async fn a_search_is_solved_by_nodes_that_know_its_type() {
+async fn search_is_solved_by_nodes_with_its_type() {
     let cluster = Cluster::shared().unwrap();
     let client = client(&cluster).await;
     let mut node = Node::builder(&client).task::<SearchTask<Knapsack>>().workers(2).serve().unwrap();
@@ -257,7 +257,7 @@ async fn a_search_is_solved_by_nodes_that_know_its_type() {
 }
 
 #[test]
-fn a_program_without_a_runtime_uses_the_blocking_client() {
+fn blocking_client_works_without_runtime() {
     let cluster = Cluster::shared().unwrap();
     let release = Release::new("tree-by-library", "1").unwrap();
     let client = blocking::Client::connect(Client::builder(cluster.hosts()).release(release)).unwrap();

@@ -73,7 +73,7 @@ fn prepared() -> Cluster {
 }
 
 #[test]
-fn who_waits_for_a_job_waits_while_zookeeper_is_away_and_gets_the_result() {
+fn waiting_commands_survive_outage_and_print_result() {
     let mut cluster = prepared();
     let (patient, id) = begin_to_wait(&cluster, &[]);
     let (hasty, hasty_id) = begin_to_wait(&cluster, &["--zk-give-up", "4"]);
@@ -127,7 +127,7 @@ fn who_waits_for_a_job_waits_while_zookeeper_is_away_and_gets_the_result() {
 }
 
 #[test]
-fn waiting_for_a_job_that_has_no_result_says_why() {
+fn waiting_for_job_without_result_states_reason() {
     let cluster = prepared();
     let (submitter, id) = begin_to_wait(&cluster, &[]);
     let wait = cluster.begin("taskwork", &["wait", &id]).unwrap();
@@ -154,7 +154,7 @@ fn waiting_for_a_job_that_has_no_result_says_why() {
 }
 
 #[test]
-fn submitter_that_is_terminated_names_the_command_that_waits_and_leaves_the_job() {
+fn terminated_submitter_names_wait_command_and_leaves_job() {
     let cluster = prepared();
     for (name, code) in [("TERM", 143), ("HUP", 129)] {
         let (submitter, id) = begin_to_wait(&cluster, &[]);
@@ -170,7 +170,7 @@ fn submitter_that_is_terminated_names_the_command_that_waits_and_leaves_the_job(
 }
 
 #[test]
-fn commands_leave_no_session_behind() {
+fn commands_leave_no_session() {
     let cluster = prepared();
     let figure = |name: &str| figure(&cluster, name);
     let before = figure("global_sessions");
@@ -202,7 +202,7 @@ fn commands_leave_no_session_behind() {
 }
 
 #[test]
-fn what_is_submitted_while_a_server_goes_is_submitted_once() {
+fn submission_during_server_loss_creates_one_job() {
     const ROUNDS: usize = 6;
     let mut cluster = Cluster::start(&Setup::ensemble()).unwrap();
     let first = cluster.run("tree", &["submit", "3", "--name", "first"]).unwrap();

@@ -30,7 +30,7 @@ fn wait_until(cluster: &Cluster, what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn companions_hear_each_other_and_are_asked_before_their_node_leaves() {
+fn companions_exchange_messages_and_are_asked_before_their_node_leaves() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "1"]).unwrap();
     let names = [0, 1, 2].map(|node| cluster.name_of(node).unwrap());

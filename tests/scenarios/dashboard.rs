@@ -94,7 +94,7 @@ fn stage(view: &Value) -> &Value {
 }
 
 #[test]
-fn an_operator_acts_on_a_cluster() {
+fn operator_actions_change_the_cluster() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let mut dashboard = Dashboard::start(&cluster);
@@ -158,7 +158,7 @@ fn an_operator_acts_on_a_cluster() {
 }
 
 #[test]
-fn nodes_cost_what_their_labels_say() {
+fn node_costs_follow_labels() {
     let mut cluster = Cluster::shared().unwrap();
     let priced = ["--workers", "1", "--label", "price=0.50/h,currency=EUR,zone=a"];
     cluster.start_nodes("tree", 1, &priced).unwrap();

@@ -35,7 +35,7 @@ fn finds(said: &CommandOutput, check: &str, parts: &[&str]) {
 }
 
 #[test]
-fn a_cluster_that_is_well_is_found_so_until_a_server_is_down() {
+fn doctor_finds_nothing_until_a_server_is_down() {
     let mut cluster = Cluster::start(&Setup::ensemble()).unwrap();
     finds(&doctor(&cluster, &[]), "cluster", &["default"]);
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
@@ -61,7 +61,7 @@ fn a_cluster_that_is_well_is_found_so_until_a_server_is_down() {
 }
 
 #[test]
-fn open_folders_wrong_clocks_and_jobs_in_trouble_are_found() {
+fn doctor_finds_open_folders_wrong_clocks_and_stuck_jobs() {
     let cluster = Cluster::shared().unwrap();
     let file = cluster.folder().join("credentials");
     fs::write(&file, "me:secret\n").unwrap();

@@ -104,7 +104,7 @@ fn nodes_join_and_leave_by_signal_and_by_command() {
 }
 
 #[test]
-fn with_no_node_left_the_job_rests_and_the_next_node_resumes_it() {
+fn job_without_nodes_waits_and_next_node_resumes_it() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 1, &[]);
     stage.cluster.nodes[0].signal("TERM").unwrap();
     assert!(stage.cluster.nodes[0].wait().unwrap().success(), "{}", stage.cluster.log(0));
@@ -118,7 +118,7 @@ fn with_no_node_left_the_job_rests_and_the_next_node_resumes_it() {
 }
 
 #[test]
-fn a_job_that_is_put_aside_makes_room_and_goes_on() {
+fn suspended_job_makes_room_and_resumes() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 2, &[]);
     let suspended = stage.cluster.json("taskwork", &["suspend", "0"]).unwrap();
     assert_eq!(suspended["suspended"], true);
@@ -140,7 +140,7 @@ fn a_job_that_is_put_aside_makes_room_and_goes_on() {
 }
 
 #[test]
-fn nodes_that_are_killed_cost_nothing_but_their_last_moments() {
+fn killed_nodes_cost_only_unwritten_work() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 4, &["--zk-session-timeout", "2"]);
     let mut leader = stage.leader();
     let mut killed = Vec::new();
@@ -166,7 +166,7 @@ fn nodes_that_are_killed_cost_nothing_but_their_last_moments() {
 }
 
 #[test]
-fn after_too_many_nodes_lost_for_good_the_job_fails_and_says_why() {
+fn job_fails_with_reason_after_too_many_permanent_losses() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1", "--zk-session-timeout", "2"]).unwrap();
     let unprotected = cluster.start_unprotected_node().unwrap();
@@ -184,7 +184,7 @@ fn after_too_many_nodes_lost_for_good_the_job_fails_and_says_why() {
 }
 
 #[test]
-fn a_server_that_is_killed_and_restarted_costs_nothing() {
+fn killed_and_restarted_server_costs_nothing() {
     let mut stage = Stage::new(Cluster::start(&Setup::standalone()).unwrap(), 3, &[]);
     for _ in 0..2 {
         stage.cluster.servers_mut().kill(0).unwrap();
@@ -196,7 +196,7 @@ fn a_server_that_is_killed_and_restarted_costs_nothing() {
 }
 
 #[test]
-fn an_ensemble_that_loses_its_leader_costs_nothing() {
+fn loss_of_ensemble_leader_costs_nothing() {
     let mut stage = Stage::new(Cluster::start(&Setup::ensemble()).unwrap(), 3, &[]);
     let leader = stage.cluster.servers().leader().unwrap();
     stage.cluster.servers_mut().kill(leader).unwrap();
@@ -206,7 +206,7 @@ fn an_ensemble_that_loses_its_leader_costs_nothing() {
 }
 
 #[test]
-fn a_majority_that_is_gone_for_longer_than_a_session_costs_nothing() {
+fn lost_majority_longer_than_session_costs_nothing() {
     let mut stage =
         Stage::new(Cluster::start(&Setup::ensemble()).unwrap(), 3, &["--zk-session-timeout", "2"]);
     stage.cluster.servers_mut().kill(0).unwrap();
@@ -225,7 +225,7 @@ fn a_majority_that_is_gone_for_longer_than_a_session_costs_nothing() {
 }
 
 #[test]
-fn a_node_that_was_frozen_beyond_its_session_joins_anew() {
+fn node_frozen_beyond_session_joins_again() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 2, &["--zk-session-timeout", "2"]);
     // The node uses a fixed port, which it must get again.
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -253,7 +253,7 @@ const TREES: [(&str, u64); 2] = [("T1", 4_130_071), ("T3", 4_112_897)];
 /// Nodes join and leave at random every few hundred milliseconds while the nodes of a published tree are
 /// counted.
 #[test]
-fn rounds_of_joining_and_leaving_at_random() {
+fn random_joins_and_leaves_keep_count_exact() {
     let long = is_long();
     let (mut joined, mut left) = (0, 0);
     for seed in 0..if long { 50 } else { 6 } {
@@ -298,7 +298,7 @@ fn rounds_of_joining_and_leaving_at_random() {
 
 /// Nodes are killed at random, including the leader, while others join.
 #[test]
-fn rounds_of_killing_at_random() {
+fn random_kills_keep_count_exact() {
     let long = is_long();
     for seed in 0..if long { 25 } else { 2 } {
         let mut random = SmallRng::seed_from_u64(seed);
@@ -347,7 +347,7 @@ fn median(mut numbers: Vec<u64>) -> u64 {
 /// The timeline shows when nodes joined, had their first task, were asked to leave, left and were lost. Its
 /// figures are printed: medians of twenty rounds with `TASKWORK_LONG=1`.
 #[test]
-fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
+fn timeline_measures_join_leave_and_replacement() {
     let rounds = if is_long() { 20 } else { 2 };
     let (mut joins, mut leaves, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
     let mut handed_on = 0;
@@ -404,7 +404,7 @@ fn taken(cluster: &Cluster, nodes: usize) -> (String, Vec<(u64, u64)>) {
 /// Fifty jobs in a row and ten nodes that join and leave, or three hundred and a thousand with
 /// `TASKWORK_LONG=1`: nothing grows.
 #[test]
-fn hundreds_of_jobs_joins_and_leaves_leave_nothing_behind() {
+fn many_jobs_joins_and_leaves_leave_no_resources() {
     let long = is_long();
     let (jobs, joins) = if long { (300, 1_000) } else { (50, 10) };
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
@@ -438,7 +438,7 @@ fn hundreds_of_jobs_joins_and_leaves_leave_nothing_behind() {
 }
 
 #[test]
-fn a_majority_that_is_gone_for_a_moment_costs_nothing() {
+fn briefly_lost_majority_costs_nothing() {
     let mut stage =
         Stage::new(Cluster::start(&Setup::ensemble()).unwrap(), 3, &["--zk-session-timeout", "20"]);
     stage.cluster.servers_mut().kill(0).unwrap();

@@ -62,7 +62,7 @@ fn is_refused(name: &str, texts: &[(&str, &str)]) {
 /// Input that is not an instance file is refused before it takes time or memory: the program does not wait
 /// for a pipe, or read a device.
 #[test]
-fn what_is_no_instance_at_all() {
+fn non_instance_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     // A sparse file: only its length is stored.
@@ -315,7 +315,7 @@ fn directed_tours() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_refused() {
+fn uncountable_searches_are_refused() {
     for (name, argument, wrong) in [
         ("uts", "T9", "no tree"),
         ("nqueens", "32", "at most 31"),
@@ -330,7 +330,7 @@ fn what_cannot_be_counted_is_refused() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn contradictory_options_are_refused() {
     let graph = "p edge 3 1\ne 1 2\n";
     for (more, wrong) in [
         (&["--target", "many"][..], "--target: found \"many\"; expected a cost"),

@@ -37,7 +37,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn to_decide_ends_everywhere_at_the_first_solution_or_proves_that_there_is_none() {
+fn decision_stops_at_first_solution_or_proves_there_is_none() {
     let Some(folder) = data::folder() else { return };
     let graph = folder.join("clique/p_hat300-3.clq");
     let mut cluster = Cluster::shared().unwrap();
@@ -56,7 +56,7 @@ fn to_decide_ends_everywhere_at_the_first_solution_or_proves_that_there_is_none(
 
 /// The collected set does not depend on the nodes, even if one is killed during the search.
 #[test]
-fn what_is_collected_does_not_depend_on_the_nodes() {
+fn collected_set_is_independent_of_nodes() {
     let Some(folder) = data::folder() else { return };
     let items = folder.join("knapsack/low/f8_l-d_kp_23_10000");
     let near = [text(&items), "--within", "3"];
@@ -88,7 +88,7 @@ fn what_is_collected_does_not_depend_on_the_nodes() {
 }
 
 #[test]
-fn a_limit_ends_the_search_with_what_is_proven() {
+fn limit_ends_search_with_proven_bound() {
     let Some(folder) = data::folder() else { return };
     let shop = folder.join("flowshop/ta022");
     let shop = text(&shop);
@@ -111,7 +111,7 @@ fn a_limit_ends_the_search_with_what_is_proven() {
 }
 
 #[test]
-fn a_running_job_takes_a_solution_that_is_checked() {
+fn running_job_accepts_checked_solution() {
     let Some(folder) = data::folder() else { return };
     let (instance, best) = (folder.join("atsp/ry48p.atsp"), folder.join("atsp/computed/ry48p.opt.tour"));
     let cities = fs::read_to_string(best).unwrap();
@@ -159,7 +159,7 @@ fn a_running_job_takes_a_solution_that_is_checked() {
 
 /// Twenty runs, on 1, 2, 4 and 8 nodes.
 #[test]
-fn a_replicable_search_visits_the_same_states_and_finds_the_same_tour() {
+fn replicable_search_visits_same_states_and_finds_same_tour() {
     let Some(folder) = data::folder() else { return };
     let instance = folder.join("tsp/att48.tsp");
     let run = |nodes: &str| {

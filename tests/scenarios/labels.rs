@@ -35,7 +35,7 @@ fn workers_of(job: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn jobs_with_different_labels_run_at_the_same_time_and_each_has_its_leader() {
+fn jobs_with_different_labels_run_concurrently_with_own_leaders() {
     let mut cluster = Cluster::shared().unwrap();
     for zone in ["zone=a", "zone=b"] {
         cluster.start_nodes("tree", 1, &["--workers", "1", "--label", zone]).unwrap();
@@ -61,7 +61,7 @@ fn jobs_with_different_labels_run_at_the_same_time_and_each_has_its_leader() {
 }
 
 #[test]
-fn a_job_that_no_node_can_take_says_what_is_missing_and_begins_when_it_comes() {
+fn job_without_matching_node_reports_missing_labels_and_starts_later() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--label", "zone=a", "--label", "ssd=no"]).unwrap();
     let submitted = cluster.run("tree", &["submit", DEPTH, "--require", "zone=a,gpu=yes"]).unwrap();
@@ -95,7 +95,7 @@ fn a_job_that_no_node_can_take_says_what_is_missing_and_begins_when_it_comes() {
 }
 
 #[test]
-fn what_is_no_label_is_refused() {
+fn invalid_labels_are_refused() {
     let cluster = Cluster::shared().unwrap();
     for (arguments, says) in [
         (&["node", "--label", "zone"][..], "name=value"),

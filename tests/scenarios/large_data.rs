@@ -29,7 +29,7 @@ fn assert_done(cluster: &Cluster, id: &str, depth: u32) {
 }
 
 #[test]
-fn the_submitter_ends_when_two_nodes_have_the_data_and_others_get_it_from_these() {
+fn submitter_exits_after_two_nodes_have_the_data() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let depth = DEPTH.to_string();
@@ -49,7 +49,7 @@ fn the_submitter_ends_when_two_nodes_have_the_data_and_others_get_it_from_these(
 }
 
 #[test]
-fn a_job_whose_data_nobody_has_waits_says_so_and_holds_up_no_other() {
+fn job_with_lost_data_waits_and_blocks_no_other() {
     let mut cluster = Cluster::shared().unwrap();
     let submit = ["submit", "3", "--ballast", BALLAST, "--name", "lost"];
     let submitting = cluster.begin("tree", &submit).unwrap();
@@ -77,7 +77,7 @@ fn a_job_whose_data_nobody_has_waits_says_so_and_holds_up_no_other() {
 
 /// With `TASKWORK_LONG=1`, four GiB on one node, which with the submitter takes 18 GiB of memory.
 #[test]
-fn data_may_be_of_many_gigabytes() {
+fn shared_data_of_gigabytes_is_distributed() {
     let ballast = if std::env::var_os("TASKWORK_LONG").is_some() { "4096" } else { "65" };
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();

@@ -207,7 +207,7 @@ fn worked_by(job: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn all_are_killed_at_half_of_the_job_and_new_ones_continue() {
+fn all_nodes_killed_at_half_are_continued_by_new_ones() {
     let mut stage = Stage::new("all", Cluster::shared().unwrap(), 4, tree());
     stage.wait_until_half_done();
     stage.kill(&[0, 1, 2, 3], "all at once");
@@ -219,7 +219,7 @@ fn all_are_killed_at_half_of_the_job_and_new_ones_continue() {
 }
 
 #[test]
-fn a_job_of_which_nobody_is_alive_is_put_aside_and_resumed() {
+fn job_without_living_nodes_is_suspended_and_resumed() {
     let mut stage = Stage::new("suspend", Cluster::shared().unwrap(), 4, tree());
     stage.wait_until_half_done();
     stage.kill(&[0, 1, 2, 3], "all at once");
@@ -236,7 +236,7 @@ fn a_job_of_which_nobody_is_alive_is_put_aside_and_resumed() {
 }
 
 #[test]
-fn two_that_were_frozen_beyond_their_sessions_are_continued_and_join_anew() {
+fn nodes_frozen_beyond_sessions_are_continued_and_join_again() {
     let mut stage = Stage::new("frozen", Cluster::shared().unwrap(), 4, tree());
     let leader = stage.leader().unwrap();
     let frozen = [leader, (leader + 1) % 4];
@@ -280,7 +280,7 @@ fn killed_while_zookeeper_is_away(away: Duration) {
 }
 
 #[test]
-fn a_node_is_killed_while_zookeeper_is_away() {
+fn node_killed_during_outage_is_continued() {
     killed_while_zookeeper_is_away(Duration::from_secs(3));
     if is_long() {
         killed_while_zookeeper_is_away(Duration::from_secs(10));
@@ -288,7 +288,7 @@ fn a_node_is_killed_while_zookeeper_is_away() {
 }
 
 #[test]
-fn both_leaders_are_killed_together() {
+fn job_and_ensemble_leaders_killed_together_are_replaced() {
     let mut stage = Stage::new("leaders", Cluster::start(&Setup::ensemble()).unwrap(), 4, tree());
     let (leader, server) = (stage.leader().unwrap(), stage.cluster.servers().leader().unwrap());
     stage.cluster.servers_mut().kill(server).unwrap();
@@ -301,7 +301,7 @@ fn both_leaders_are_killed_together() {
 
 /// Jobs have the same names again: nodes must not mix their old holdings into a new job.
 #[test]
-fn nothing_of_before_gets_into_an_empty_zookeeper() {
+fn emptied_zookeeper_receives_no_old_work() {
     let mut stage = Stage::new("empty", Cluster::start(&Setup::standalone()).unwrap(), 3, tree());
     let before = stage.names();
     stage.cluster.servers_mut().kill(0).unwrap();
@@ -335,7 +335,7 @@ fn nothing_of_before_gets_into_an_empty_zookeeper() {
 
 /// The node's work is lost with it, and the job starts again; the loss of any other node costs nothing.
 #[test]
-fn an_unprotected_node_costs_an_attempt_and_no_other() {
+fn only_unprotected_node_loss_costs_an_attempt() {
     let mut stage = Stage::new("unprotected", Cluster::shared().unwrap(), 3, tree());
     let unprotected = stage.cluster.start_unprotected_node().unwrap();
     stage.cluster.wait_for_log(unprotected, "the node has its first task").unwrap();

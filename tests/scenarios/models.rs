@@ -62,17 +62,17 @@ fn check_with_bugs(name: &str, bugs: &[&str]) {
 }
 
 #[test]
-fn accounting_ends_the_job_when_all_is_done_and_never_before() {
+fn accounting_model_ends_job_exactly_when_done() {
     check_with_bugs("accounting.pml", &["BUG_SPLIT", "BUG_TWICE", "BUG_FRESH", "BUG_BATCH"]);
 }
 
 #[test]
-fn a_task_that_is_handed_over_has_one_owner_at_any_time() {
+fn handover_model_keeps_one_owner() {
     check_with_bugs("handover.pml", &["BUG_FORGET", "BUG_WINDOW", "BUG_LEAVE", "BUG_REVOKE"]);
 }
 
 #[test]
-fn what_stands_in_the_ledger_is_the_whole_work_whoever_dies() {
+fn ledger_model_keeps_the_whole_work() {
     let bugs = [
         "BUG_NOTRANSIT",
         "BUG_MEMBER",

@@ -101,7 +101,7 @@ fn answer(mut stream: TcpStream, status: &str, headers: &str, body: &str) {
 }
 
 #[test]
-fn nodes_leave_in_time_when_their_machines_are_taken_away() {
+fn preempted_nodes_leave_in_time() {
     let mut cluster = Cluster::shared().unwrap();
     let (file, metadata) = (cluster.folder().join("leave"), Metadata::start());
     let notice = format!("file:{}", file.display());
@@ -134,7 +134,7 @@ fn nodes_leave_in_time_when_their_machines_are_taken_away() {
 }
 
 #[test]
-fn nodes_leave_by_themselves() {
+fn nodes_leave_by_lifetime_and_idle_limits() {
     let mut cluster = Cluster::shared().unwrap();
     let one = ["--workers", "1"];
     cluster.start_nodes("tree", 1, &one).unwrap();
@@ -158,7 +158,7 @@ fn nodes_leave_by_themselves() {
 }
 
 #[test]
-fn what_cannot_be_a_notice_is_said_at_once() {
+fn invalid_notice_options_are_refused_at_once() {
     let cluster = Cluster::shared().unwrap();
     for (arguments, part) in [
         (&["--notice", "slurm"][..], "SLURM_JOB_END_TIME"),

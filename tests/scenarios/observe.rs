@@ -52,7 +52,7 @@ impl Seen {
 }
 
 #[tokio::test]
-async fn what_happens_in_a_cluster_is_seen_and_replayed() {
+async fn observer_view_is_recorded_and_replayed() {
     let mut servers = Servers::start(&Setup::standalone()).unwrap();
     let release = Release::new("observed", "1").unwrap();
     let client = Client::builder(servers.hosts()).cluster("observed").release(release).patience(None);
@@ -142,7 +142,7 @@ fn address(dashboard: &mut Running) -> String {
 }
 
 #[test]
-fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
+fn metrics_are_served_and_recorded() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let folder = cluster.folder().join("record");
@@ -183,7 +183,7 @@ fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
 }
 
 #[test]
-fn a_dashboard_waits_for_a_cluster_and_says_so() {
+fn dashboard_waits_for_missing_cluster() {
     let mut cluster = Cluster::shared().unwrap();
     let mut dashboard = cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0"]).unwrap();
     let address = address(&mut dashboard);
@@ -203,7 +203,7 @@ fn a_dashboard_waits_for_a_cluster_and_says_so() {
 }
 
 #[test]
-fn an_address_that_others_could_reach_is_refused() {
+fn dashboard_address_beyond_loopback_is_refused() {
     let cluster = Cluster::shared().unwrap();
     for (program, arguments) in
         [("tree", ["node", "--health", "0.0.0.0:0"]), ("tree", ["node", "--health", "[::]:0"])]
@@ -218,7 +218,7 @@ fn an_address_that_others_could_reach_is_refused() {
 }
 
 #[test]
-fn a_node_says_how_it_is() {
+fn node_serves_health_and_metrics() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1", "--health", "127.0.0.1:0"]).unwrap();
     let log = cluster.log(0);

@@ -65,7 +65,7 @@ impl Stage {
 const A_WHILE: Duration = Duration::from_millis(1500);
 
 #[test]
-fn two_nodes_that_do_not_reach_each_other_cost_nothing() {
+fn cut_between_two_nodes_costs_nothing() {
     if !hosts::can_be_made() {
         return;
     }
@@ -78,7 +78,7 @@ fn two_nodes_that_do_not_reach_each_other_cost_nothing() {
 }
 
 #[test]
-fn a_cut_in_one_direction_costs_nothing() {
+fn one_way_cut_costs_nothing() {
     if !hosts::can_be_made() {
         return;
     }
@@ -92,7 +92,7 @@ fn a_cut_in_one_direction_costs_nothing() {
 
 /// The grants of one node never reach another: granted tasks are settled through ZooKeeper.
 #[test]
-fn a_cut_that_nobody_mends_costs_nothing() {
+fn permanent_cut_costs_nothing() {
     if !hosts::can_be_made() {
         return;
     }
@@ -102,7 +102,7 @@ fn a_cut_that_nobody_mends_costs_nothing() {
 }
 
 #[test]
-fn a_node_that_is_cut_off_from_everything_is_replaced_and_comes_back() {
+fn isolated_node_is_replaced_and_returns() {
     if !hosts::can_be_made() {
         return;
     }
@@ -122,7 +122,7 @@ fn a_node_that_is_cut_off_from_everything_is_replaced_and_comes_back() {
 }
 
 #[test]
-fn slow_links_are_no_loss() {
+fn slow_links_cause_no_loss() {
     if !hosts::can_be_made() {
         return;
     }

@@ -64,7 +64,7 @@ fn tours() {
 /// Weights are those of the files, so the heaviest clique is not the largest. It is the same in every order,
 /// on any number of nodes.
 #[test]
-fn the_heaviest_cliques() {
+fn heaviest_cliques() {
     let Some(folder) = data::folder() else { return };
     for case in indexed(&folder, "maxclique").unwrap() {
         let alone = solve(&case, &["--weighted", "--sequential"]);
@@ -77,7 +77,7 @@ fn the_heaviest_cliques() {
 
 /// The instances that Taillard's generator creates from its seeds equal the files, with their optima.
 #[test]
-fn flow_shops_are_made_from_their_seeds() {
+fn generated_flow_shops_equal_their_files() {
     for (jobs, machines, seed, makespan) in [
         ("20", "5", "873654221", 1278),
         ("20", "5", "379008056", 1359),
@@ -92,7 +92,7 @@ fn flow_shops_are_made_from_their_seeds() {
 }
 
 #[test]
-fn every_strategy_and_split_gives_the_published_answer() {
+fn every_strategy_and_split_finds_published_result() {
     let Some(folder) = data::folder() else { return };
     for program in ["knapsack", "qap", "flowshop", "maxclique", "tsp"] {
         let cases = indexed(&folder, program).unwrap();

@@ -100,7 +100,7 @@ impl Stage {
 
 /// With `TASKWORK_LONG=1` ten times.
 #[test]
-fn each_server_of_an_ensemble_is_restarted_with_a_join_and_a_drain_after_each() {
+fn rolling_restart_with_joins_and_drains_loses_nothing() {
     for _ in 0..if is_long() { 10 } else { 1 } {
         let mut stage = Stage::new(&Setup::ensemble(), 3);
         for server in 0..stage.cluster.servers().count() {
@@ -113,7 +113,7 @@ fn each_server_of_an_ensemble_is_restarted_with_a_join_and_a_drain_after_each() 
 }
 
 #[test]
-fn after_a_restart_nodes_leave_one_after_the_other_and_lose_nothing() {
+fn nodes_leaving_in_turn_after_restart_lose_nothing() {
     let mut stage = Stage::new(&Setup::standalone(), 4);
     stage.restart(0);
     stage.join();

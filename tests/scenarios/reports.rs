@@ -58,7 +58,7 @@ fn held(file: &Path) -> Value {
 }
 
 #[test]
-fn a_report_has_what_a_cluster_still_knows_and_more_if_it_was_recorded() {
+fn report_covers_cluster_data_and_record() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let folder = cluster.folder().join("record");
@@ -110,7 +110,7 @@ fn a_report_has_what_a_cluster_still_knows_and_more_if_it_was_recorded() {
 }
 
 #[test]
-fn a_job_is_reported_whole_though_its_observer_was_killed() {
+fn report_is_complete_although_observer_was_killed() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let folder = cluster.folder().join("record");

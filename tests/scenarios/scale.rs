@@ -124,7 +124,7 @@ fn kill(process: &Running) {
 }
 
 #[test]
-fn controllers_that_are_killed_bring_a_job_from_2_to_12_to_4_processes() {
+fn killed_controllers_scale_job_from_2_to_12_to_4_processes() {
     let stage = Stage::new(Cluster::shared().unwrap());
     let first = stage.controller("2", "2");
     stage.wait_until("the first controller is in office", &first, |_| {
@@ -182,7 +182,7 @@ fn controllers_that_are_killed_bring_a_job_from_2_to_12_to_4_processes() {
 }
 
 #[test]
-fn while_zookeeper_is_away_a_controller_changes_nothing() {
+fn controller_without_zookeeper_changes_nothing() {
     let mut stage = Stage::new(Cluster::start(&Setup::standalone()).unwrap());
     let controller = stage.controller("3", "3");
     stage.has(3, &controller);
@@ -209,7 +209,7 @@ fn while_zookeeper_is_away_a_controller_changes_nothing() {
 }
 
 #[test]
-fn what_is_wrong_with_a_controller_is_said_at_once() {
+fn invalid_controller_settings_are_reported_at_once() {
     let stage = Stage::new(Cluster::shared().unwrap());
     let file = stage.connector.to_str().unwrap();
     let bad = stage.cluster.folder().join("bad.json");

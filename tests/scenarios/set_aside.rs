@@ -126,7 +126,7 @@ fn events(job: &Value, kind: &str) -> usize {
 }
 
 #[test]
-fn a_task_that_panics_is_set_aside_and_costs_no_process() {
+fn panicking_task_is_set_aside_without_process_loss() {
     let mut stage = Stage::new(2, PATIENT);
     let said = stage.submit(&[]);
     let task = is_incomplete(&stage, &said);
@@ -140,7 +140,7 @@ fn a_task_that_panics_is_set_aside_and_costs_no_process() {
 }
 
 #[test]
-fn a_task_that_takes_its_process_with_it_is_set_aside_after_three() {
+fn task_that_aborts_is_set_aside_after_three_processes() {
     let mut stage = Stage::new(2, HASTY);
     let said = stage.submit(&["--aborts"]);
     let task = is_incomplete(&stage, &said);
@@ -151,7 +151,7 @@ fn a_task_that_takes_its_process_with_it_is_set_aside_after_three() {
 }
 
 #[test]
-fn what_was_not_set_aside_cannot_be_tried_again() {
+fn job_without_set_aside_tasks_cannot_be_retried() {
     let stage = Stage::new(1, PATIENT);
     fs::remove_file(&stage.file).unwrap();
     let said = stage.cluster.run("tree", &["submit", "6", "--wait"]).unwrap();

@@ -42,7 +42,7 @@ fn assert_done(cluster: &Cluster, id: &str) {
 }
 
 #[test]
-fn who_waits_goes_on_although_nodes_are_killed_and_leave() {
+fn waiting_task_continues_although_nodes_die_and_leave() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "2"]).unwrap();
     let gate = cluster.gate().unwrap();
@@ -56,7 +56,7 @@ fn who_waits_goes_on_although_nodes_are_killed_and_leave() {
 }
 
 #[test]
-fn who_waits_goes_on_after_the_job_was_suspended_and_resumed() {
+fn waiting_task_continues_after_suspend_and_resume() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let gate = cluster.gate().unwrap();

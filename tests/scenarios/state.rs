@@ -66,7 +66,7 @@ fn wait_for_work(process: &mut Running) {
 }
 
 #[test]
-fn what_ctrl_c_interrupts_is_continued_without_repetition() {
+fn interrupted_search_continues_without_repetition() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let gate = Gate::closed(folder.join("gate")).unwrap();
@@ -92,7 +92,7 @@ fn what_ctrl_c_interrupts_is_continued_without_repetition() {
 }
 
 #[test]
-fn what_is_killed_is_continued() {
+fn killed_search_is_continued() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let gate = Gate::closed(folder.join("gate")).unwrap();
@@ -109,7 +109,7 @@ fn what_is_killed_is_continued() {
 }
 
 #[test]
-fn a_search_of_many_evenings_finds_and_proves_what_one_long_search_does() {
+fn repeatedly_limited_search_proves_the_same_result() {
     let folder = TempDir::new().unwrap();
     let mut evenings = 0;
     let proven = loop {
@@ -138,7 +138,7 @@ fn a_search_of_many_evenings_finds_and_proves_what_one_long_search_does() {
 }
 
 #[test]
-fn another_program_instance_or_build_is_refused() {
+fn state_of_another_program_instance_or_build_is_refused() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     assert_eq!(solve(folder, "tree", &["5"]).code, 0);

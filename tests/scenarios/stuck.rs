@@ -75,7 +75,7 @@ fn job(cluster: &Cluster, id: &str) -> Value {
 }
 
 #[test]
-fn a_task_that_never_asks_keeps_no_later_job_from_its_end() {
+fn unresponsive_task_does_not_block_later_job() {
     let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &[]);
     // The task that does not check runs on the leader. This is reported before the task is asked to stop,
     // because the node cannot write its holdings.
@@ -102,7 +102,7 @@ fn a_task_that_never_asks_keeps_no_later_job_from_its_end() {
 }
 
 #[test]
-fn a_node_alone_whose_task_never_asks_takes_the_next_job() {
+fn single_node_with_unresponsive_task_runs_next_job() {
     let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &[]);
     cancel(&cluster, "0");
     another_job_is_done(&cluster);
@@ -119,7 +119,7 @@ fn a_node_alone_whose_task_never_asks_takes_the_next_job() {
 }
 
 #[test]
-fn a_node_that_waits_for_its_workers_hears_the_word_to_leave() {
+fn node_waiting_for_workers_leaves_on_signal() {
     let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &[]);
     cancel(&cluster, "0");
     cluster.wait_for_log(0, "is over").unwrap();
@@ -129,7 +129,7 @@ fn a_node_that_waits_for_its_workers_hears_the_word_to_leave() {
 }
 
 #[test]
-fn the_deadline_to_leave_holds_whatever_the_program_does() {
+fn drain_deadline_holds_with_unresponsive_task() {
     let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &["--drain-deadline", "2"]);
     cluster.nodes[0].signal("TERM").unwrap();
     let status = cluster.nodes[0].wait().unwrap();
@@ -143,7 +143,7 @@ fn the_deadline_to_leave_holds_whatever_the_program_does() {
 }
 
 #[test]
-fn a_suspended_job_waits_for_its_tasks_as_long_as_it_takes() {
+fn suspended_job_waits_for_unresponsive_tasks() {
     let (mut cluster, gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &["--drain-deadline", "1"]);
     assert_eq!(cluster.json("taskwork", &["suspend", "0"]).unwrap()["suspended"], true);
     // The node with that task waits for it. If it gets the root of the next job, that job waits too.
@@ -160,7 +160,7 @@ fn a_suspended_job_waits_for_its_tasks_as_long_as_it_takes() {
 }
 
 #[test]
-fn a_task_of_an_attempt_that_is_over_does_not_keep_its_node_from_the_next() {
+fn unresponsive_task_of_old_attempt_does_not_block_the_next() {
     let mut cluster = Cluster::shared().unwrap();
     // Only the loss of a node that does not write its holdings ends an attempt.
     let other = cluster.start_unprotected_node().unwrap();
@@ -182,7 +182,7 @@ fn a_task_of_an_attempt_that_is_over_does_not_keep_its_node_from_the_next() {
 }
 
 #[test]
-fn an_operator_who_drains_a_node_can_wait_for_its_tasks() {
+fn operator_drain_waits_for_tasks() {
     let (mut cluster, gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &["--drain-deadline", "1"]);
     let stuck = cluster.log(0);
     let from = stuck.find("is ready node=").unwrap() + "is ready node=".len();
@@ -200,7 +200,7 @@ fn an_operator_who_drains_a_node_can_wait_for_its_tasks() {
 }
 
 #[test]
-fn the_operator_is_told_which_task_does_not_stop() {
+fn unresponsive_task_is_reported_to_operator() {
     let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &["--drain-deadline", "1"]);
     let node = members(&cluster).pop().unwrap();
     assert_eq!(cluster.run("taskwork", &["drain", &node]).unwrap().code, 0);
@@ -228,7 +228,7 @@ fn leave_without_zookeeper(cluster: &mut Cluster) {
 }
 
 #[test]
-fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
+fn drain_during_outage_exits_at_deadline() {
     let (mut cluster, _gate) = at_work(
         Cluster::start(&Setup::standalone()).unwrap(),
         "1",
@@ -242,7 +242,7 @@ fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
 }
 
 #[test]
-fn a_node_told_to_leave_while_zookeeper_is_away_leaves_cleanly_when_it_is_back_in_time() {
+fn drain_during_short_outage_leaves_cleanly() {
     let (mut cluster, _gate) = at_work(
         Cluster::start(&Setup::standalone()).unwrap(),
         "1",
@@ -258,7 +258,7 @@ fn a_node_told_to_leave_while_zookeeper_is_away_leaves_cleanly_when_it_is_back_i
 }
 
 #[test]
-fn when_zookeeper_has_lost_everything_the_nodes_say_so_and_make_the_folders_anew() {
+fn emptied_zookeeper_is_reported_and_folders_recreated() {
     let (mut cluster, _gate) =
         at_work(Cluster::start(&Setup::standalone()).unwrap(), "1", 2, &["--zk-session-timeout", "4"]);
     let gate = cluster.gate().unwrap();

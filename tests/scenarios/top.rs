@@ -141,7 +141,7 @@ fn record(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_terminal_is_given_back_however_it_ends() {
+fn terminal_is_restored_after_every_exit() {
     let folder = TempDir::new().unwrap();
     let replay = format!("--replay {}", record(folder.path()).display());
     let start = || {
@@ -163,7 +163,7 @@ fn the_terminal_is_given_back_however_it_ends() {
 }
 
 #[test]
-fn a_terminal_is_taken_over_anew_when_the_process_was_stopped() {
+fn terminal_is_taken_over_again_after_stop() {
     let folder = TempDir::new().unwrap();
     let replay = format!("--replay {}", record(folder.path()).display());
     let mut top = OnTerminal::start(folder.path(), &replay);
@@ -187,7 +187,7 @@ fn a_terminal_is_taken_over_anew_when_the_process_was_stopped() {
 }
 
 #[test]
-fn it_ends_when_its_terminal_is_gone() {
+fn top_exits_when_its_terminal_is_gone() {
     let folder = TempDir::new().unwrap();
     let mut top = OnTerminal::start(folder.path(), &format!("--replay {}", record(folder.path()).display()));
     top.wait_for("no job was submitted");
@@ -201,7 +201,7 @@ fn it_ends_when_its_terminal_is_gone() {
 }
 
 #[test]
-fn what_happens_to_a_cluster_is_seen_on_a_terminal() {
+fn terminal_shows_cluster_events() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let arguments = format!("--zk {} --zk-session-timeout 2 --ascii", cluster.hosts());

@@ -108,7 +108,7 @@ fn signal(name: &str, process: &Running) {
 }
 
 #[test]
-fn a_workflow_that_ctrl_c_interrupts_is_continued() {
+fn interrupted_workflow_is_continued() {
     let scene = Scene::new();
     let process = scene.begin_until_the_middle();
     signal("INT", &process);
@@ -125,7 +125,7 @@ fn a_workflow_that_ctrl_c_interrupts_is_continued() {
 }
 
 #[test]
-fn a_workflow_that_is_killed_is_continued() {
+fn killed_workflow_is_continued() {
     let scene = Scene::new();
     let process = scene.begin_until_the_middle();
     signal("KILL", &process);

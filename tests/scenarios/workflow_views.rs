@@ -60,7 +60,7 @@ fn calls_of_node(node: &Value) -> Option<u64> {
 }
 
 #[test]
-fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
+fn workflow_calls_are_visible_during_and_after_the_run() {
     let mut cluster = Cluster::shared().unwrap();
     // One worker per chain: a link that waits at the gate occupies its worker, and may start before the last
     // chain does.
@@ -120,7 +120,7 @@ fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
 }
 
 #[test]
-fn workflow_whose_program_fails_is_a_failed_job_for_commands_and_for_jobs_after_it() {
+fn workflow_with_failed_program_is_failed_job_for_commands_and_later_jobs() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
     let file = |name: &str| cluster.folder().join(name);

@@ -166,7 +166,7 @@ fn three_nodes_share_the_calls() {
 }
 
 #[test]
-fn nodes_with_stores_that_are_too_small_share_the_calls() {
+fn nodes_with_small_stores_share_the_calls() {
     let mut cluster = Cluster::shared().unwrap();
     // For three matrices of 200 KB, and three blocks for a call.
     cluster.start_nodes("matmul", 3, &["--workers", "1", "--store", "32 KiB"]).unwrap();
@@ -178,7 +178,7 @@ fn nodes_with_stores_that_are_too_small_share_the_calls() {
 }
 
 #[test]
-fn what_a_killed_node_had_is_made_again() {
+fn data_of_killed_node_is_recomputed() {
     run(|scene| {
         scene.cluster.kill_nodes(&scene.others[..1]).unwrap();
         scene.cluster.wait_for_log(scene.head, GONE).unwrap();
@@ -186,7 +186,7 @@ fn what_a_killed_node_had_is_made_again() {
 }
 
 #[test]
-fn a_program_whose_node_is_killed_goes_on_elsewhere() {
+fn program_on_killed_node_continues_elsewhere() {
     run(|scene| {
         scene.cluster.kill_nodes(&[scene.head]).unwrap();
         let new = wait_for(&scene.cluster, &scene.others, 1, HEAD)[0];
@@ -195,7 +195,7 @@ fn a_program_whose_node_is_killed_goes_on_elsewhere() {
 }
 
 #[test]
-fn a_program_goes_on_with_other_nodes_when_all_were_killed() {
+fn program_continues_after_all_nodes_were_killed() {
     run(|scene| {
         scene.cluster.kill_nodes(&[0, 1, 2]).unwrap();
         scene.cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
@@ -206,7 +206,7 @@ fn a_program_goes_on_with_other_nodes_when_all_were_killed() {
 }
 
 #[test]
-fn a_program_goes_on_with_other_nodes_when_all_have_left() {
+fn program_continues_after_all_nodes_have_left() {
     run(|scene| {
         scene.leave(&[0, 1, 2]);
         // They complete their running calls.
@@ -223,7 +223,7 @@ fn a_program_goes_on_with_other_nodes_when_all_have_left() {
 }
 
 #[test]
-fn a_program_whose_node_leaves_goes_on_elsewhere() {
+fn program_on_leaving_node_continues_elsewhere() {
     run(|scene| {
         scene.leave(&[scene.head]);
         // It completes its running calls.
@@ -235,7 +235,7 @@ fn a_program_whose_node_leaves_goes_on_elsewhere() {
 }
 
 #[test]
-fn nothing_is_made_again_when_a_node_leaves() {
+fn leaving_node_causes_no_recomputation() {
     run(|scene| {
         scene.leave(&[scene.others[0]]);
         scene.step();
@@ -248,7 +248,7 @@ fn nothing_is_made_again_when_a_node_leaves() {
 }
 
 #[test]
-fn a_node_that_joins_gets_calls_at_once() {
+fn joining_node_gets_calls_at_once() {
     run(|scene| {
         let new = scene.cluster.start_node("mesh", &["--workers", "1"]).unwrap();
         scene.cluster.wait_for_log(new, OTHER).unwrap();
@@ -277,7 +277,7 @@ fn grove(happens: impl Fn(&mut Scene)) {
 }
 
 #[test]
-fn tasks_that_wait_for_calls_on_a_killed_node_go_on() {
+fn tasks_waiting_for_calls_on_killed_node_continue() {
     grove(|scene| {
         scene.cluster.kill_nodes(&scene.others[..1]).unwrap();
         scene.cluster.wait_for_log(scene.head, GONE).unwrap();
@@ -285,7 +285,7 @@ fn tasks_that_wait_for_calls_on_a_killed_node_go_on() {
 }
 
 #[test]
-fn tasks_that_call_tasks_are_run_again_when_the_node_of_the_program_is_killed() {
+fn nested_calls_run_again_when_node_of_program_is_killed() {
     grove(|scene| {
         scene.cluster.kill_nodes(&[scene.head]).unwrap();
         let new = wait_for(&scene.cluster, &scene.others, 1, HEAD)[0];
@@ -294,7 +294,7 @@ fn tasks_that_call_tasks_are_run_again_when_the_node_of_the_program_is_killed() 
 }
 
 #[test]
-fn a_node_leaves_when_its_tasks_have_what_they_wait_for() {
+fn draining_node_leaves_when_its_waiting_tasks_complete() {
     grove(|scene| {
         scene.leave(&[scene.others[0]]);
         scene.gate.open_up_to(1 << 4).unwrap();

@@ -43,7 +43,7 @@ fn runtime() -> &'static tokio::runtime::Runtime {
 }
 
 #[test]
-fn wrong_addresses_and_names() {
+fn wrong_addresses_and_names_are_refused_with_remedy() {
     let mut cluster = Cluster::shared().unwrap();
     let hosts = cluster.hosts();
     // A closed port, reserved so that no other process listens on it.
@@ -85,7 +85,7 @@ fn wrong_addresses_and_names() {
 }
 
 #[test]
-fn a_filter_of_the_log_that_is_none() {
+fn invalid_log_filter_is_refused() {
     let run = |program_name: &str, arguments: &[&str], environment: Option<&str>| {
         let mut command = Command::new(program(program_name).unwrap());
         command.args(arguments).env_remove("TASKWORK_LOG");
@@ -109,7 +109,7 @@ fn a_filter_of_the_log_that_is_none() {
 }
 
 #[test]
-fn two_nodes_at_one_port_and_nodes_beyond_this_machine() {
+fn port_conflict_and_foreign_address_are_reported() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &[]).unwrap();
     let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
@@ -134,7 +134,7 @@ fn credentials_file(cluster: &Cluster, name: &str, line: &str) -> PathBuf {
 }
 
 #[test]
-fn a_cluster_with_credentials_is_closed_to_others() {
+fn cluster_with_credentials_is_closed_to_others() {
     const SECRET: &str = "correct-horse-battery";
     let mut cluster = Cluster::shared().unwrap();
     let right = credentials_file(&cluster, "right", &format!("me:{SECRET}\n"));
@@ -185,7 +185,7 @@ fn a_cluster_with_credentials_is_closed_to_others() {
 }
 
 #[test]
-fn credentials_go_to_other_machines_by_tls_or_not_at_all() {
+fn credentials_are_sent_to_other_machines_only_by_tls() {
     let cluster = Cluster::shared().unwrap();
     let file = credentials_file(&cluster, "credentials", "me:secret\n");
     let auth = ["--zk-auth", file.to_str().unwrap(), "--zk-connect-timeout", "0.5"];
@@ -210,7 +210,7 @@ fn credentials_go_to_other_machines_by_tls_or_not_at_all() {
 }
 
 #[test]
-fn a_submission_that_was_abandoned_is_shown_and_can_be_forgotten() {
+fn abandoned_submission_is_shown_and_can_be_forgotten() {
     let cluster = Cluster::shared().unwrap();
     assert_eq!(cluster.run("tree", &["submit", "3"]).unwrap().code, 0);
     let paths = ClusterPaths::new("default").unwrap();
@@ -239,7 +239,7 @@ fn a_submission_that_was_abandoned_is_shown_and_can_be_forgotten() {
 }
 
 #[test]
-fn another_build_of_the_same_version_takes_no_jobs_unless_both_sides_say_so() {
+fn other_build_of_same_version_runs_jobs_only_if_both_sides_allow() {
     let mut cluster = Cluster::shared().unwrap();
     let tree = program("tree").unwrap();
     // The same program, in a file that differs by a byte.
@@ -267,7 +267,7 @@ fn another_build_of_the_same_version_takes_no_jobs_unless_both_sides_say_so() {
 }
 
 #[test]
-fn garbage_and_strangers_in_the_znodes_are_passed_over() {
+fn garbage_and_strangers_in_znodes_are_ignored() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let store = connected(Connect::new(cluster.hosts()));

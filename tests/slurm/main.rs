@@ -188,11 +188,11 @@ fn play(site: &Site, folder: &Path, spin: u32) -> bool {
 
 #[test]
 #[ignore = "it needs Slurm's daemons, which `cargo xtask test --long` installs"]
-fn nodes_are_jobs_of_a_real_slurm_and_follow_what_is_asked() {
+fn slurm_jobs_follow_connector_requests() {
     if !hosts::can_be_made() {
         return;
     }
-    let Some(folder) = in_namespaces("nodes_are_jobs_of_a_real_slurm_and_follow_what_is_asked") else {
+    let Some(folder) = in_namespaces("slurm_jobs_follow_connector_requests") else {
         return;
     };
     let mut site = Site::start(&folder).unwrap();

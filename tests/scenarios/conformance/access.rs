@@ -13,7 +13,7 @@ async fn connect(hosts: &str, credentials: Option<&str>) -> Arc<dyn Store> {
 }
 
 #[test]
-fn folders_that_are_open_to_everybody_are_refused_by_name() {
+fn folders_without_credentials_are_refused_by_name() {
     let servers = Servers::start(&Setup::standalone()).unwrap();
     runtime().block_on(async {
         let nobody = connect(&servers.hosts(), None).await;

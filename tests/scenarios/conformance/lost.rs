@@ -51,7 +51,7 @@ async fn pause() {
 }
 
 #[test]
-fn a_session_has_one_candidate_whichever_server_it_comes_back_to() {
+fn session_has_one_candidate_after_reconnect_to_any_server() {
     let stage = Stage::start(&Setup::ensemble());
     runtime().block_on(async {
         let direct = stage.servers.connect().await;
@@ -77,7 +77,7 @@ fn a_session_has_one_candidate_whichever_server_it_comes_back_to() {
 }
 
 #[test]
-fn a_transaction_counts_once_although_its_answer_is_lost_or_late() {
+fn transaction_with_lost_or_late_answer_counts_once() {
     let stage = Stage::start(&Setup::standalone());
     runtime().block_on(async {
         let direct = stage.servers.connect().await;

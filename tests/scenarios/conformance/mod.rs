@@ -81,12 +81,12 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn the_tree_in_this_process_conforms() {
+fn memory_tree_conforms() {
     runtime().block_on(run_all(Arc::new(MemoryTree::new())));
 }
 
 #[test]
-fn the_tree_on_disk_conforms() {
+fn disk_tree_conforms() {
     let dir = tempfile::TempDir::new().unwrap();
     let tree = durable::open(dir.path()).unwrap();
     runtime().block_on(run_all(Arc::new(tree)));
@@ -98,13 +98,13 @@ fn the_tree_on_disk_conforms() {
 }
 
 #[test]
-fn a_real_server_conforms() {
+fn real_server_conforms() {
     let servers = Servers::start(&Setup::standalone()).unwrap();
     runtime().block_on(run_all(Arc::new(servers)));
 }
 
 #[test]
-fn an_ensemble_conforms() {
+fn ensemble_conforms() {
     let servers = Servers::start(&Setup::ensemble()).unwrap();
     runtime().block_on(run_all(Arc::new(servers)));
 }

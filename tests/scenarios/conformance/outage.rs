@@ -44,7 +44,7 @@ async fn owner(store: &Connected, path: &str) -> Option<i64> {
 }
 
 #[test]
-fn a_session_outlives_an_outage_that_is_longer_than_itself() {
+fn session_survives_outage_longer_than_its_timeout() {
     for setup in [Setup::standalone(), Setup::ensemble()] {
         let mut servers = Servers::start(&setup).unwrap();
         runtime().block_on(async {
@@ -95,7 +95,7 @@ fn a_session_outlives_an_outage_that_is_longer_than_itself() {
 }
 
 #[test]
-fn a_session_that_its_server_has_ended_is_over_as_soon_as_the_server_says_so() {
+fn session_ended_by_server_is_over_when_client_learns_it() {
     let servers = Servers::start(&Setup::standalone()).unwrap();
     let proxy = Proxy::start(hosts_of(&servers)).unwrap();
     runtime().block_on(async {
@@ -125,7 +125,7 @@ fn a_session_that_its_server_has_ended_is_over_as_soon_as_the_server_says_so() {
 }
 
 #[test]
-fn a_first_connection_is_tried_for_as_long_as_was_said_whatever_the_session() {
+fn first_connection_is_tried_for_its_own_timeout() {
     let mut servers = Servers::start(&Setup::standalone()).unwrap();
     servers.kill(0).unwrap();
     runtime().block_on(async {
@@ -148,7 +148,7 @@ fn a_first_connection_is_tried_for_as_long_as_was_said_whatever_the_session() {
 }
 
 #[test]
-fn a_session_that_is_closed_while_no_server_answers_is_over() {
+fn session_closed_during_outage_is_over() {
     let mut servers = Servers::start(&Setup::standalone()).unwrap();
     runtime().block_on(async {
         let store = short_session(&servers.hosts()).await;

@@ -218,23 +218,23 @@ suite!(
 );
 
 #[test]
-fn the_tree_in_this_process_conforms_over_reconnects() {
+fn memory_tree_conforms_over_reconnects() {
     let world = InMemory { tree: MemoryTree::new(), fragile: Mutex::new(None) };
     runtime().block_on(run_all(Arc::new(world)));
 }
 
 #[test]
-fn a_connection_that_breaks_and_comes_back_conforms() {
+fn broken_and_restored_connection_conforms() {
     runtime().block_on(run_all(Arc::new(Proxied::start(&Setup::standalone()))));
 }
 
 #[test]
-fn a_move_to_another_server_of_the_ensemble_conforms() {
+fn move_to_another_server_conforms() {
     runtime().block_on(run_all(Arc::new(Proxied::start(&Setup::ensemble()))));
 }
 
 #[test]
-fn a_server_that_is_restarted_conforms() {
+fn restarted_server_conforms() {
     let servers = Servers::start(&Setup::standalone()).unwrap();
     runtime().block_on(run_all(Arc::new(Restarted(Mutex::new(servers)))));
 }
