@@ -1,4 +1,4 @@
-//! What operators do on a dashboard, and what it says that nodes cost, on a real cluster.
+//! Actions of operators on a dashboard, and the reported costs of nodes, on a real cluster.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use zk_server::Setup;
 const TOKEN: &str = "an-operator's-token-of-a-test";
 const JOB: &str = "j-0000000000";
 
-/// A dashboard that is served.
+/// A running dashboard.
 struct Dashboard {
     running: Running,
     address: String,
@@ -77,7 +77,7 @@ impl Dashboard {
         });
     }
 
-    /// Does something as an operator's program would. Returns the status, and what is said.
+    /// Sends an action like an operator's program. Returns the status and the message.
     fn act(&self, what: &str, body: &Value) -> (u16, String) {
         let head = format!(
             "POST /api/operator/{what} HTTP/1.1\r\nauthorization: Bearer {TOKEN}\r\nx-taskwork-action: 1\r\n\
@@ -94,7 +94,7 @@ fn stage(view: &Value) -> &Value {
 }
 
 #[test]
-fn an_operator_acts_on_a_cluster() {
+fn operator_actions_change_the_cluster() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let mut dashboard = Dashboard::start(&cluster);
@@ -158,7 +158,7 @@ fn an_operator_acts_on_a_cluster() {
 }
 
 #[test]
-fn nodes_cost_what_their_labels_say() {
+fn node_costs_follow_labels() {
     let mut cluster = Cluster::shared().unwrap();
     let priced = ["--workers", "1", "--label", "price=0.50/h,currency=EUR,zone=a"];
     cluster.start_nodes("tree", 1, &priced).unwrap();

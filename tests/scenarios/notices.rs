@@ -1,4 +1,4 @@
-//! Nodes whose machine is about to go, or that leave by themselves: they hand on what they have, and the count is
+//! Nodes that receive a preemption notice, or leave by themselves: they hand on their tasks, and the count is
 //! exact.
 
 use std::{
@@ -24,15 +24,15 @@ use taskwork_tests::{
 const DEPTH: &str = "19";
 const DEPTH_NUMBER: u32 = 19;
 
-/// The maximum time for the end of a job from which nodes have left.
+/// The maximum duration of a job from which nodes have left.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Begins a job that does not end before the gate is open.
+/// Starts a job that does not end before the gate is open.
 fn begin(cluster: &Cluster, gate: &Gate) -> Running {
     cluster.begin("tree", &["submit", DEPTH, "--gate", gate.path(), "--wait", "--json"]).unwrap()
 }
 
-/// Waits until a node has ended, which has left in time.
+/// Waits until a node has exited after leaving in time.
 fn leaves(cluster: &mut Cluster, node: usize, why: &str) {
     let ended = cluster.nodes[node].wait().unwrap();
     let log = cluster.log(node);
@@ -49,7 +49,7 @@ fn ends_exactly(cluster: &Cluster, job: Running) {
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{}", cluster.logs());
 }
 
-/// A metadata service of AWS, which answers nonsense for some time and hangs once.
+/// A metadata service of AWS, which returns garbage for some time and hangs once.
 struct Metadata {
     host: String,
     goes: Arc<AtomicBool>,
@@ -61,7 +61,7 @@ impl Metadata {
         let host = listener.local_addr().unwrap().to_string();
         let goes = Arc::<AtomicBool>::default();
         let will = Arc::clone(&goes);
-        // Ends with the process.
+        // The thread ends with the process.
         thread::spawn(move || {
             let mut hanging = Vec::new();
             for (number, stream) in listener.incoming().enumerate() {
@@ -83,7 +83,7 @@ fn serve(mut stream: TcpStream, goes: bool) {
     while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
         request.push(byte[0]);
     }
-    // The clock of the service is years behind: what counts is how long it is until then.
+    // The clock of the service is years behind: only the remaining time counts.
     let date = "date: Mon, 18 Sep 2017 08:20:30 GMT\r\n";
     if request.starts_with(b"PUT /latest/api/token ") {
         answer(stream, "200 OK", date, "token");
@@ -96,12 +96,12 @@ fn serve(mut stream: TcpStream, goes: bool) {
 
 fn answer(mut stream: TcpStream, status: &str, headers: &str, body: &str) {
     let length = body.len();
-    // The client may be gone.
+    // The client may have disconnected.
     let _ = write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
 }
 
 #[test]
-fn nodes_leave_in_time_when_their_machines_are_taken_away() {
+fn preempted_nodes_leave_in_time() {
     let mut cluster = Cluster::shared().unwrap();
     let (file, metadata) = (cluster.folder().join("leave"), Metadata::start());
     let notice = format!("file:{}", file.display());
@@ -120,7 +120,7 @@ fn nodes_leave_in_time_when_their_machines_are_taken_away() {
     for node in 0..3 {
         cluster.wait_for_log(node, "the node takes part").unwrap();
     }
-    // Written elsewhere and renamed, so that it is never there without its content.
+    // Written elsewhere and renamed, so that it never exists without its content.
     let new = file.with_extension("new");
     fs::write(&new, "15").unwrap();
     fs::rename(new, &file).unwrap();
@@ -134,15 +134,15 @@ fn nodes_leave_in_time_when_their_machines_are_taken_away() {
 }
 
 #[test]
-fn nodes_leave_by_themselves() {
+fn nodes_leave_by_lifetime_and_idle_limits() {
     let mut cluster = Cluster::shared().unwrap();
     let one = ["--workers", "1"];
     cluster.start_nodes("tree", 1, &one).unwrap();
     let gate = cluster.gate().unwrap();
     let job = begin(&cluster, &gate);
     cluster.wait_for_log(0, "the node takes part").unwrap();
-    // Its drain takes at most five seconds, so it begins to leave after 12 of 20 seconds. The job has begun, so that
-    // this time is enough to take part.
+    // Its drain takes at most five seconds, so it starts to leave after 12 of 20 seconds. The job is running,
+    // so this time is enough to take part.
     let short = ["--max-lifetime", "20s", "--drain-deadline", "5"];
     cluster.start_nodes("tree", 1, &[&one[..], &short].concat()).unwrap();
     let idle = ["--idle-exit", "5s", "--label", "gpu=yes"];
@@ -158,7 +158,7 @@ fn nodes_leave_by_themselves() {
 }
 
 #[test]
-fn what_cannot_be_a_notice_is_said_at_once() {
+fn invalid_notice_options_are_refused_at_once() {
     let cluster = Cluster::shared().unwrap();
     for (arguments, part) in [
         (&["--notice", "slurm"][..], "SLURM_JOB_END_TIME"),

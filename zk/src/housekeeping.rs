@@ -1,7 +1,7 @@
 //! Housekeeping: removal of data of jobs that are over, by one node of the cluster.
 //!
-//! The member with the lowest id does it from time to time. If two nodes do it at once, because one of them does not know
-//! the other yet, no harm is done: every step can be repeated.
+//! The member with the lowest id runs it periodically. If two nodes run it at once, because one of them does not know the
+//! other yet, no harm is done: every step can be repeated.
 
 use std::collections::BTreeSet;
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn jobs_that_ended_are_forgotten_by_number_and_age_unless_another_waits() {
+    async fn ended_jobs_are_forgotten_by_number_and_age_unless_another_waits() {
         let stage = Stage::new().await;
         let _members = [stage.stranger("a").await, stage.stranger("b").await];
         let mut ended = Vec::new();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn release_that_a_lost_leader_has_not_done_is_done_by_another_node() {
+    async fn release_not_done_by_lost_leader_is_done_by_another_node() {
         let stage = Stage::new().await;
         let _member = stage.stranger("a").await;
         let shared = stage.cluster.job(&stage.job).shared();

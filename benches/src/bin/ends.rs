@@ -1,5 +1,4 @@
-//! `ends`: a job of a single task that records when it ends, to measure how long after that its result is
-//! there.
+//! `ends`: a job of a single task that records its end, to measure the time from there to the result.
 
 use std::{
     process::ExitCode,

@@ -1,5 +1,5 @@
-//! Small jobs, one after another, on few nodes and on many: the overhead of a job. And beside a long one: the
-//! time until a job gets a worker.
+//! Small jobs, one after another, on few nodes and on many: the overhead of a job. And next to a long job:
+//! the time until a job gets a worker.
 
 use std::{
     thread,

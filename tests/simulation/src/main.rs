@@ -20,7 +20,7 @@ struct Arguments {
     campaign: CampaignArguments,
     #[command(flatten)]
     replay: ReplayArguments,
-    /// The number of nodes that each cluster begins with; by default it depends on the seed, 3 to 12.
+    /// The number of nodes at the start of each cluster; by default it depends on the seed, 3 to 12.
     #[arg(long)]
     nodes: Option<usize>,
 }
@@ -145,7 +145,7 @@ fn json(tally: &Tally) -> serde_json::Value {
     })
 }
 
-/// Prints what went wrong, how to replay it, and a minimal plan that still fails.
+/// Prints the violations, the command that replays the seed, and a minimal plan that still fails.
 fn explain(failure: &Failure, nodes: Option<usize>) {
     println!("\nseed {} fails:", failure.seed);
     for violation in &failure.violations {

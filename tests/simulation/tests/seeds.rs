@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use taskwork_simulation::campaign::{self, Campaign};
 
-/// Seeds that have found a bug, or are of a kind that has. The history of a seed changes with the simulator;
+/// Seeds that have found a bug, or are of the same kind. The history of a seed changes with the simulator;
 /// they are kept because running them costs nothing.
 const REGRESSIONS: &[(u64, &str)] = &[
     (10, "a node that was told to leave while its session was over joined anew and stayed"),
@@ -36,13 +36,13 @@ fn run(seeds: std::ops::Range<u64>, nodes: Option<usize>) {
 }
 
 #[test]
-fn small_clusters_keep_every_promise() {
+fn small_clusters_keep_all_invariants() {
     let seeds = if std::env::var_os("TASKWORK_LONG").is_some() { 10_000 } else { 1_000 };
     run(0..seeds, None);
 }
 
 #[test]
-fn a_large_cluster_keeps_every_promise() {
+fn large_cluster_keeps_all_invariants() {
     run(100_000..100_004, Some(60));
 }
 
@@ -60,17 +60,17 @@ fn share_by_weight(kind: &str, tolerance: f64) {
 }
 
 #[test]
-fn jobs_share_the_workers_by_their_weights() {
+fn jobs_share_workers_by_weight() {
     share_by_weight("Weights", 0.01);
 }
 
 #[test]
-fn faults_hardly_change_the_shares_of_jobs() {
+fn faults_keep_shares_of_jobs_within_tolerance() {
     share_by_weight("WeightsAndFaults", 0.08);
 }
 
 #[test]
-fn what_was_found_once_stays_mended() {
+fn regression_seeds_pass() {
     for &(seed, what) in REGRESSIONS {
         println!("seed {seed}: {what}");
         run(seed..seed + 1, None);
@@ -78,7 +78,7 @@ fn what_was_found_once_stays_mended() {
 }
 
 #[test]
-fn one_seed_has_one_history_byte_for_byte() {
+fn seed_has_one_history_byte_for_byte() {
     for seed in [3, 7, 42, 1234] {
         let replay = || campaign::replay(seed, None, &BTreeSet::new(), false, true);
         let (first, second) = (replay(), replay());
@@ -92,7 +92,7 @@ fn one_seed_has_one_history_byte_for_byte() {
 
 /// UTS T1, whose size is published (Olivier et al., LCPC 2006).
 #[test]
-fn a_published_tree_has_its_published_size_whatever_happens() {
+fn published_tree_has_its_size_despite_faults() {
     let (states, replay) = campaign::uts_t1(5);
     assert_eq!(states, 4_130_071);
     assert_eq!(replay.violations, Vec::<String>::new(), "{}", replay.plan);

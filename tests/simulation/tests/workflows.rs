@@ -19,7 +19,7 @@ fn run(seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn workflows_keep_every_promise() {
+fn workflows_keep_all_invariants() {
     let seeds = if std::env::var_os("TASKWORK_LONG").is_some() { 64_000 } else { 4_800 };
     run(400_000..400_000 + seeds);
 }
@@ -55,7 +55,7 @@ const REGRESSIONS: &[(u64, &str)] = &[
 ];
 
 #[test]
-fn what_was_found_once_stays_mended() {
+fn regression_seeds_pass() {
     for &(seed, what) in REGRESSIONS {
         println!("seed {seed}: {what}");
         run(seed..seed + 1);
@@ -63,7 +63,7 @@ fn what_was_found_once_stays_mended() {
 }
 
 #[test]
-fn one_seed_has_one_history_although_programs_have_threads() {
+fn workflow_seed_has_one_history_despite_program_threads() {
     let workflows = (400_000..).filter(|seed| KINDS.split(',').any(|kind| kind == campaign::kind(*seed)));
     for seed in workflows.take(4) {
         let replay = || campaign::replay(seed, None, &BTreeSet::new(), false, true);

@@ -1,4 +1,4 @@
-//! The operations reserved for the leader: it detects lost nodes, begins new attempts and closes jobs. Each
+//! The operations reserved for the leader: it detects lost nodes, starts new attempts and closes jobs. Each
 //! write carries its fence.
 
 use serde::{Deserialize, Serialize};
@@ -34,19 +34,19 @@ pub enum Closing {
     Closed,
     /// The job was already over.
     AlreadyOver,
-    /// Another attempt has begun, or the record has changed: read it again.
+    /// Another attempt has started, or the record has changed: read it again.
     NotCurrent,
 }
 
-/// The outcome of beginning another attempt.
+/// The outcome of starting another attempt.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewAttempt {
-    /// This attempt has begun.
+    /// This attempt has started.
     Started(u32),
     /// There were too many attempts; the job has failed.
     GaveUp,
-    /// Another process has begun one, or ended the job: read the record again.
+    /// Another process has started one, or ended the job: read the record again.
     NotCurrent,
 }
 
@@ -66,7 +66,7 @@ pub async fn lost(store: &dyn Store, cluster: &ClusterPaths, attempt: &AttemptPa
     Ok(took_part.into_iter().filter(|node| !members.contains(node) && !left.contains(node)).collect())
 }
 
-/// Returns what each node's committed tasks have produced.
+/// Returns the output of each node's committed tasks.
 ///
 /// # Errors
 /// Any error from the store.
@@ -79,7 +79,7 @@ pub async fn outputs(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(S
     for ((node, path), answer) in nodes.into_iter().zip(&paths).zip(asked) {
         let (content, _) = answer.await?;
         let output = match blob::get(store, path, &content).await {
-            // Nodes may still write: the same output, but with other chunks.
+            // Nodes may still write: the same output, but in other chunks.
             Err(missing @ Error::NoNode { .. }) => blob::read(store, path).await?.ok_or(missing)?.1,
             output => output?,
         };
@@ -93,7 +93,7 @@ pub async fn outputs(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(S
 struct ResultRecord {
     attempt: u32,
     chunks: usize,
-    /// A form for people who do not have the program.
+    /// A form for users without the program.
     shown: serde_json::Value,
 }
 
@@ -102,11 +102,11 @@ struct ResultRecord {
 pub struct Outcome {
     /// The result, encoded for the program.
     pub result: Vec<u8>,
-    /// The same for people who do not have the program, if it fits into a znode; null otherwise.
+    /// The same for users without the program, if it fits into a znode; null otherwise.
     pub shown: serde_json::Value,
     /// The reason if the result means that the program has failed.
     pub failure: Option<String>,
-    /// Why it is not the whole result, if tasks were set aside.
+    /// The reason why the result is incomplete, if tasks were set aside.
     pub incomplete: Option<String>,
 }
 
@@ -144,7 +144,7 @@ pub async fn close(
     let shown = if fits { outcome.shown.clone() } else { serde_json::Value::Null };
     let result = |chunks| create(paths.result(), &record::write(&ResultRecord { attempt, chunks, shown }));
     let folder = attempt_paths.result_chunks();
-    // A small result goes into the same multi, unless an earlier try has left chunks there.
+    // A small result is written in the same multi, unless an earlier try has left chunks.
     let written = store.exists(&folder).await?.is_some();
     let ops = if !written && outcome.result.len() <= SMALL_RESULT_BYTES_MAX {
         vec![create(folder, b""), create(attempt_paths.result_chunk(0), &outcome.result), result(1)]
@@ -182,7 +182,7 @@ pub async fn result(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Res
     Ok(Outcome { result, shown, failure, incomplete })
 }
 
-/// Begins another attempt after nodes were lost, or lets the job fail if there were too many.
+/// Starts another attempt after nodes were lost, or fails the job if there were too many.
 ///
 /// # Errors
 /// See [`LeadError`].

@@ -67,7 +67,7 @@ pub async fn release(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Re
     }
 }
 
-/// Removes the data with which a job or a retry of it begins, and the journal.
+/// Removes the initial data of a job and of its retries, and the journal.
 async fn remove_input(store: &dyn Store, paths: &JobPaths) -> Result<()> {
     let carried = format!("{}/carried-", paths.record());
     for path in paths_in(store, &paths.record()).await? {

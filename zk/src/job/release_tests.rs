@@ -76,7 +76,7 @@ async fn close(stage: &Stage, outcome: &Outcome) {
 }
 
 #[tokio::test]
-async fn job_that_is_done_keeps_its_result_and_record_alone() {
+async fn done_job_keeps_only_result_and_record() {
     let stage = Stage::new().await;
     let store = working(&stage).await;
     let done = Transaction { toggles: vec![ROOT.to_owned()], ..flush() };
@@ -99,7 +99,7 @@ async fn job_that_is_done_keeps_its_result_and_record_alone() {
 }
 
 #[tokio::test]
-async fn job_that_failed_by_its_output_is_recorded_with_its_reason_and_result() {
+async fn job_failed_by_output_records_reason_and_result() {
     let stage = Stage::new().await;
     let failed = Outcome { failure: Some("call 7 has failed".to_owned()), ..outcome(None) };
     close(&stage, &failed).await;
@@ -146,7 +146,7 @@ async fn incomplete_job_is_retried_after_its_release_and_released_again() {
 }
 
 #[tokio::test]
-async fn release_that_is_interrupted_at_any_request_is_completed_by_another_call() {
+async fn release_interrupted_at_any_request_is_completed_by_another_call() {
     for fate in FATES {
         for countdown in 1..100 {
             let stage = Stage::new().await;

@@ -24,11 +24,11 @@ use crate::{
 pub enum Retried {
     /// The job runs again, with this number of tasks that were set aside.
     Begun(usize),
-    /// The job is in this state, in which nothing is to be tried again.
+    /// The job is in this state, in which it cannot be retried.
     Not(JobState),
 }
 
-/// How often a retry may lose the race against other changes of the record.
+/// The number of times that a retry may lose the race against other changes of the record.
 const TRIES_MAX: usize = 16;
 
 /// The largest data that is written in the multi itself, in bytes.
@@ -77,7 +77,7 @@ pub async fn retry(store: &dyn Store, cluster: &ClusterPaths, job: &str, key: &s
             Op::Delete { path: paths.result(), version: None },
         ];
         ops.extend(attempt(&next, false, parked));
-        // It is no node, and nobody waits for it.
+        // It is not a node, and has no waiting task.
         ops.extend([create(next.output(CARRIED), &carried), create(next.left_node(CARRIED), b"")]);
         match store.multi(ops).await {
             Ok(_) => return Ok(Retried::Begun(tasks.len())),

@@ -1,5 +1,5 @@
-//! Companions: there is at most one for a job on a node; it hears only what another one of the same job has sent to it;
-//! and it is asked to rescue what it has before its node leaves the job.
+//! Companions: a node has at most one for a job; it receives only messages that another companion of the same
+//! job has sent to it; and it is asked to rescue its data before its node leaves the job.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,11 @@ use crate::workload::companion::Step;
 
 #[derive(Debug, Default)]
 pub(super) struct CompanionsAreKept {
-    /// Those that run, with whether they read at once.
+    /// The running companions, and whether each reads its messages at once.
     run: BTreeSet<(NodeId, String)>,
     willing: BTreeSet<(NodeId, String)>,
     asked: BTreeSet<(NodeId, String)>,
-    /// The messages: from where, to where, in which job, with which content.
+    /// The messages: sender, receiver, job and content.
     sent: BTreeSet<(NodeId, NodeId, String, u64)>,
 }
 

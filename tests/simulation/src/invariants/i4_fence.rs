@@ -1,5 +1,5 @@
-//! I4: a node that has lost its ZooKeeper session changes nothing any more: every write carries a fence. Only
-//! the leader begins an attempt or writes a result.
+//! I4: a node that has lost its ZooKeeper session changes nothing from then on: every write carries a fence.
+//! Only the leader starts an attempt or writes a result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,7 +94,7 @@ fn led_by_the_first(facts: &Facts, ops: &[Op], servers: &Servers) -> Result<(), 
         Op::Check { path, .. } => path.strip_prefix(&election)?.strip_prefix('/'),
         _ => None,
     });
-    // The candidates for the job that is written to.
+    // The candidates for the job of the write.
     let job = ops.iter().find_map(|op| Some(place(&facts.cluster, op.path())?.job));
     let group = job.unwrap_or_default();
     let candidates = servers.names(&election).into_iter();

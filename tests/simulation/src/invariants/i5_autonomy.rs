@@ -1,8 +1,8 @@
-//! I5: while ZooKeeper is away, workers continue to search and nodes continue to steal.
+//! I5: while ZooKeeper is unavailable, workers continue to search and nodes continue to steal.
 //!
-//! This is only checked where there are no other faults. Then, as long as there is plenty of work, at least a
-//! quarter of what all workers could do must be done. Without steals that would be impossible, because the
-//! tree is too unbalanced.
+//! This is only checked if there are no other faults. Then, as long as there is plenty of work, at least a
+//! quarter of the possible work of all workers must be done. Without steals that would be impossible, because
+//! the tree is too unbalanced.
 
 use super::{Facts, Invariant, Seen};
 use crate::workload::Shape;

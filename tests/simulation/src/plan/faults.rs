@@ -4,7 +4,7 @@ use rand::{Rng as _, rngs::SmallRng};
 
 use super::Kind;
 
-/// How long a task does not stop "for ever", in milliseconds: longer than any node waits for it, but short
+/// The time for which a task "never" stops, in milliseconds: longer than any node waits for it, but short
 /// enough for its job to end.
 const FOR_EVER_MS: u64 = 40_000;
 
@@ -21,19 +21,19 @@ pub(crate) enum Fault {
     Freeze { ms: u64 },
     /// The machine that leads freezes.
     FreezeLeader { ms: u64 },
-    /// The machine dies on which the program of a workflow runs.
+    /// The machine on which the program of a workflow runs dies.
     KillHead,
-    /// That machine freezes.
+    /// The machine of the program freezes.
     FreezeHead { ms: u64 },
-    /// The node there is told to leave.
+    /// The node of the program is asked to leave.
     DrainHead,
-    /// A node is told to leave by a signal.
+    /// A node is asked to leave by a signal.
     Drain,
-    /// The same, and again a moment later.
+    /// A node is asked to leave by two signals.
     DrainTwice { ms: u64 },
     /// A node is asked to leave through ZooKeeper, by an operator.
     Ask,
-    /// All nodes are told to leave.
+    /// All nodes are asked to leave.
     DrainAll,
     /// No messages pass from one machine to another.
     Cut { ms: u64 },
@@ -67,11 +67,11 @@ pub(crate) enum Fault {
     Restart { ms: u64 },
     /// A worker's task does not check for this long whether it should stop.
     Stuck { ms: u64 },
-    /// The same on the machine that leads.
+    /// The same on the machine of the leader.
     StuckLeader { ms: u64 },
     /// A stranger's messages arrive in a node's inbox.
     Stranger,
-    /// Bytes that are no message arrive in a node's inbox, under a member's name.
+    /// Bytes that are not a message arrive in a node's inbox, under a member's name.
     Garbage,
     /// Unreadable znodes appear among members, candidates, parked tasks and letters.
     Litter,
@@ -120,7 +120,7 @@ pub(super) fn draw(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64
                 Kind::Stalls if random.random_range(0..4) == 0 => Fault::Stall { ms: 3 * ms },
                 Kind::Outages if random.random_range(0..3) == 0 => Fault::ServersAway { ms: outage(random) },
                 Kind::WeightsAndFaults => match fault(random, ms) {
-                    // A job that is suspended has no share.
+                    // A suspended job has no share.
                     Fault::Suspend { .. } => Fault::Join,
                     fault => fault,
                 },
@@ -182,7 +182,7 @@ fn leave(random: &mut SmallRng) -> Fault {
     }
 }
 
-/// Draws a fault where the program of a workflow runs.
+/// Draws a fault at the program of a workflow.
 fn of_head(random: &mut SmallRng, ms: u64) -> Fault {
     match random.random_range(0..3) {
         0 => Fault::KillHead,
@@ -197,7 +197,7 @@ fn outage(random: &mut SmallRng) -> u64 {
     random.random_range(1_300..most)
 }
 
-/// Draws a fault that makes connections break and be re-established, or changes the membership then.
+/// Draws a fault that breaks connections, which are then re-established, or a change of the membership.
 fn reconnect(random: &mut SmallRng, ms: u64) -> Fault {
     match random.random_range(0..8) {
         0..3 => Fault::ServerAway { ms },
@@ -208,7 +208,7 @@ fn reconnect(random: &mut SmallRng, ms: u64) -> Fault {
     }
 }
 
-/// Draws a fault that makes tasks be parked, claimed and parked again.
+/// Draws a fault that causes tasks to be parked, claimed and parked again.
 fn parking(random: &mut SmallRng, ms: u64) -> Fault {
     match random.random_range(0..4) {
         0 => Fault::DrainAll,

@@ -1,5 +1,5 @@
-//! F1: what the program reads and returns equals the sequential run, however often it begins anew: otherwise a cluster
-//! would compute something else than the program says.
+//! F1: the values that the program reads and returns equal those of the sequential run, however often it
+//! restarts: otherwise a cluster would compute another result than the program.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     workload::Shape,
 };
 
-/// What jobs have returned, encoded, by their names.
+/// The encoded results of jobs, by their names.
 #[derive(Default)]
 pub(in crate::invariants) struct AsSequential(BTreeMap<String, Vec<u8>>);
 
@@ -54,7 +54,7 @@ impl Invariant for AsSequential {
                 let returned = match said.and_then(result) {
                     Some(Ok(bytes)) => taskwork::simulation::decode::<Vec<Option<u64>>>(&bytes),
                     Some(Err(reason)) => return Err(format!("the program has failed: {reason}")),
-                    // It has failed for a reason of the runtime, which other invariants judge.
+                    // It has failed because of the runtime, which other invariants check.
                     None if state == JobState::Failed => continue,
                     None => None,
                 };

@@ -1,5 +1,5 @@
-//! F2: a version has one value, for ever and on all nodes: otherwise two calls that read it would not know of the same
-//! thing, and what is made again would not be what was lost.
+//! F2: a version has one value, permanently and on all nodes: otherwise two calls that read it would see
+//! different data, and a recomputed value would differ from the lost one.
 
 use std::collections::BTreeMap;
 

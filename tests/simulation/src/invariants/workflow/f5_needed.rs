@@ -1,9 +1,9 @@
-//! F5 and F9: nothing that is needed is forgotten, and a clean drain has nothing made again. Both show in calls that run
-//! to their ends twice although no node was lost. What makes that impossible to say, such as a node that stands still
-//! until others take it for lost, is not among the faults of the plans in which it is checked.
+//! F5 and F9: no needed data is dropped, and a clean drain causes no recomputation. Both are violated by
+//! calls that run to their ends twice although no node was lost. Faults that make this undecidable, such as a
+//! node that stalls until others consider it lost, are not part of the checked plans.
 //!
-//! One thing may be made again: a call that fails, or whose failure is ignored, while the head leaves. Nobody may have
-//! recorded that, so it may be tried again, with what it reads.
+//! One recomputation is allowed: a call that fails, or whose failure is ignored, while the coordinator
+//! leaves. The failure may be unrecorded, so the call may be tried again, with its inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,18 +19,18 @@ pub(in crate::invariants) struct NothingTwice {
     done: BTreeSet<u64>,
     /// The calls whose versions each one reads.
     reads: BTreeMap<u64, BTreeSet<u64>>,
-    /// The calls that have failed while a head was to leave, with all on which they depend.
+    /// The calls that have failed while a coordinator was leaving, with all their dependencies.
     may_run_again: BTreeSet<u64>,
-    /// The nodes that were told to leave.
+    /// The nodes that were asked to leave.
     leaving: BTreeSet<NodeId>,
-    /// Whether the node that leads is one of them.
+    /// Whether the node that leads is leaving.
     head_leaves: bool,
     /// Whether a member was lost.
     has_losses: bool,
 }
 
 impl NothingTwice {
-    /// Notes that a call may run again, which may need everything again on which it depends.
+    /// Records that a call may run again, which may require all its dependencies again.
     fn may_run_again(&mut self, call: u64) {
         let mut next = vec![call];
         while let Some(call) = next.pop() {

@@ -1,5 +1,6 @@
-//! F8: a stale head changes nothing: once a node follows a run of the program, it does not go back to one that was
-//! started earlier, as long as the head that it follows is there. Otherwise two runs would tell it what to forget.
+//! F8: a stale coordinator changes nothing: once a node follows a run of the program, it does not return to
+//! an earlier run, as long as the coordinator that it follows is a member. Otherwise two runs would give it
+//! conflicting instructions on data to drop.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::invariants::{Facts, Invariant, Seen};
 pub(in crate::invariants) struct NeverBack {
     /// The run that each node follows, or leads.
     runs: BTreeMap<NodeId, Run>,
-    /// Where runs are led.
+    /// The node that leads each run.
     heads: BTreeMap<Run, NodeId>,
 }
 
@@ -36,7 +37,7 @@ impl Invariant for NeverBack {
                     return Err(format!("{node} goes back to a run of {run:?}, and {head} is there"));
                 }
             }
-            // It may have left the job, and be a member still.
+            // It may have left the job, and still be a member.
             Some((node, Step::Ends)) => {
                 self.runs.remove(&node);
                 self.heads.retain(|_, head| *head != node);
