@@ -229,7 +229,7 @@ fn what_happens_to_a_cluster_is_seen_on_a_terminal() {
     top.press(b"\x1b[H");
     top.wait_for(&format!(">{}", names[leaves]));
     top.press(b"d");
-    top.wait_for(&format!("Ask {} to hand on its tasks", names[leaves]));
+    top.wait_for(&format!("Ask {} to hand over its tasks", names[leaves]));
     top.press(b"n");
     top.wait_for("was not asked to leave");
     top.press(b"d");

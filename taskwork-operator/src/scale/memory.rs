@@ -150,7 +150,7 @@ mod tests {
     };
 
     #[test]
-    fn memory_newer_or_garbled_is_refused() {
+    fn newer_or_garbled_memory_is_refused() {
         let memory = Memory::new("abc", Goals { max: 7, ..Goals::default() });
         let read = Memory::read(&written(&memory.fleet, &memory.policy)).unwrap();
         assert_eq!((read.fleet, read.policy), (memory.fleet, memory.policy));

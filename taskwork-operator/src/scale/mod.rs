@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_inconsistent_are_refused() {
+    fn inconsistent_goals_are_refused() {
         let base = ["--connector", "x", "--max", "3"];
         let goals = |more: &[&str]| {
             parsed(&[&base, more].concat()).unwrap().goals().map_err(|error| error.to_string())
