@@ -1,8 +1,7 @@
-//! A page as one file: script, style and data stand in it, so that a browser shows it without a server and without a
-//! network.
+//! A page as one file: it contains its scripts, style and data, so that a browser shows it without a server or network.
 //!
-//! It has a policy that lets the browser run the script and the style that were put into it, known by their hashes,
-//! and load nothing else. Data stands in it as JSON, in which no text can end the element that holds it.
+//! Its content security policy allows only the embedded script and style, by their hashes. Data is embedded as JSON, in
+//! which no text can close the element.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -11,22 +10,22 @@ use serde_json::Value;
 
 use super::assets;
 
-/// What is put together, with the places for the parts in braces.
+/// The template of the file, with placeholders in braces.
 const FRAME: &str = include_str!("single.html");
 
 /// A page.
 pub(crate) struct Single<'a> {
     /// Its title, a text.
-    pub(crate) title: &'a str,
+    /// The name of the first page, a text.
     /// The name of what it begins with, a text.
-    pub(crate) first: &'a str,
+    /// An additional module that the dashboard does not have: its name and its text.
     /// A module that the pages of the dashboard do not have, if there is one: its name and its text.
-    pub(crate) more: Option<(&'a str, &'a str)>,
+    /// The data, in the form that `data.js` reads.
     /// What it shows, in the form that `data.js` reads.
     pub(crate) data: &'a Value,
 }
 
-impl Single<'_> {
+/// Returns the file. Equal pages are equal byte for byte.
     /// Returns the file. The same page makes the same bytes.
     pub(crate) fn html(&self) -> String {
         let (style, theme) = (text("style.css"), text("theme.js"));
@@ -51,7 +50,7 @@ impl Single<'_> {
         filled(FRAME, &parts)
     }
 
-    /// Returns all modules as one script: each after those that it imports, without `import` and `export`.
+    /// Returns all modules as one script: each after its imports, without `import` and `export`.
     fn script(&self) -> String {
         let mut modules = Modules { more: self.more, known: BTreeSet::new(), script: String::new() };
         for name in self.more.map(|(name, _)| name).into_iter().chain(["main.js"]) {
