@@ -318,16 +318,19 @@ pub(super) async fn check(State(door): State<Arc<Door>>, request: Request, next:
 async fn sign_in(door: &Door, request: Request) -> Response {
     let is_secure = door.is_secure(request.headers());
     if !door.is_own(request.headers()) {
-        return Refusal(StatusCode::FORBIDDEN, "the form was sent by a page of another site".to_owned()).into_response();
+        return Refusal(StatusCode::FORBIDDEN, "the form was sent by a page of another site".to_owned())
+            .into_response();
     }
     let reading = body::to_bytes(request.into_body(), TOKEN_BYTES_MAX);
     let sent = match tokio::time::timeout(FORM_TIMEOUT, reading).await {
         Ok(Ok(sent)) => sent,
         Ok(Err(_)) => {
-            return Refusal(StatusCode::PAYLOAD_TOO_LARGE, "the form is too large for a token".to_owned()).into_response();
+            return Refusal(StatusCode::PAYLOAD_TOO_LARGE, "the form is too large for a token".to_owned())
+                .into_response();
         }
         Err(_) => {
-            return Refusal(StatusCode::REQUEST_TIMEOUT, "the form did not arrive in time".to_owned()).into_response();
+            return Refusal(StatusCode::REQUEST_TIMEOUT, "the form did not arrive in time".to_owned())
+                .into_response();
         }
     };
     let given = form_urlencoded::parse(&sent).find(|(name, _)| name == "token");

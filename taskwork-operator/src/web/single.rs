@@ -13,20 +13,20 @@ use super::assets;
 /// The template of the file, with placeholders in braces.
 const FRAME: &str = include_str!("single.html");
 
-/// A page.
+/// A page as one file.
 pub(crate) struct Single<'a> {
     /// Its title, a text.
+    pub(crate) title: &'a str,
     /// The name of the first page, a text.
-    /// The name of what it begins with, a text.
+    pub(crate) first: &'a str,
     /// An additional module that the dashboard does not have: its name and its text.
-    /// A module that the pages of the dashboard do not have, if there is one: its name and its text.
+    pub(crate) more: Option<(&'a str, &'a str)>,
     /// The data, in the form that `data.js` reads.
-    /// What it shows, in the form that `data.js` reads.
     pub(crate) data: &'a Value,
 }
 
-/// Returns the file. Equal pages are equal byte for byte.
-    /// Returns the file. The same page makes the same bytes.
+impl Single<'_> {
+    /// Returns the file. Equal pages are equal byte for byte.
     pub(crate) fn html(&self) -> String {
         let (style, theme) = (text("style.css"), text("theme.js"));
         let script = self.script();

@@ -1,8 +1,8 @@
 //! The operators: each has a token, and a name for the log.
 //!
-//! Browsers send cookies to all ports of a host, so another server there could act with a cookie alone. A page therefore
-//! also sends a session in a header after the sign-in. The session also distinguishes several operators who have signed in
-//! with one browser.
+//! Browsers send cookies to all ports of a host, so another server there could act with a cookie alone. A page
+//! therefore also sends a session in a header after the sign-in. The session also distinguishes operators that share a
+//! browser.
 
 use std::{path::PathBuf, sync::Mutex, time::Instant};
 
@@ -58,7 +58,7 @@ impl Operators {
             }
             if tokens.iter().any(|(other, its)| *other == name || its.is_same(&token)) {
                 return Err(refused(
-                    "another operator has the same file name or the same token: the log could not show who has acted",
+                    "another operator has the same file name or token: the log could not show who has acted",
                 ));
             }
             tokens.push((name, token));
@@ -71,7 +71,7 @@ impl Operators {
         self.tokens.iter().fold(None, |found, one| if one.1.is(text) { Some(one) } else { found })
     }
 
-    /// Returns the operator who sent a request, if any.
+    /// Returns the operator that sent a request, if any.
     pub(super) fn who(&self, headers: &HeaderMap, now_s: u64) -> Option<Operator> {
         if let Some(token) = bearer(headers) {
             let (name, _) = self.of_token(token)?;
@@ -85,7 +85,7 @@ impl Operators {
         self.tokens.iter().find_map(signed_in)
     }
 
-    /// Like [`who`](Self::who), but counts wrong tokens for the log.
+    /// Returns the same, and counts wrong tokens for the log.
     pub(super) fn who_or_note(&self, headers: &HeaderMap, now_s: u64) -> Option<Operator> {
         let who = self.who(headers, now_s);
         if who.is_none() && bearer(headers).is_some() {
@@ -152,20 +152,21 @@ mod tests {
         HeaderMap::from_iter([(name, value.parse().unwrap())])
     }
 
-    /// Returns the cookie of somebody who has signed in, with its name.
     /// Returns the cookie of a sign-in as `name=value`.
+    fn pair(signed_in: &SignedIn) -> &str {
         signed_in.cookie.split_once(';').unwrap().0
     }
 
     /// Returns the headers of a page.
+    fn of_page(cookies: &str, session: &str) -> HeaderMap {
         let mut headers = with(header::COOKIE, cookies);
         headers.insert(SESSION, session.parse().unwrap());
         headers
     }
 
     #[test]
-    fn each_token_has_its_operator() {
-        fn operator_is_identified_by_token_or_session() {
+    fn operator_is_identified_by_token_or_session() {
+        let operators = read(&[("anna", ANNA), ("bert", BERT)], Some(&token())).unwrap();
         let who = |token: &str| {
             let headers = with(header::AUTHORIZATION, &format!("Bearer {token}"));
             operators.who(&headers, 0).map(|operator| operator.name)
@@ -183,37 +184,37 @@ mod tests {
         let headers = of_page(pair(&bert), &bert.session);
         let operator = operators.who(&headers, 1_001).unwrap();
         assert_eq!((&*operator.name, operator.is_bearer), ("bert", false));
-        assert_eq!(operators.who(&headers, 1_000 + 4_000), None, "for an hour only");
+        assert_eq!(operators.who(&headers, 1_000 + 4_000), None, "expired after an hour");
         assert!(operators.no_cookies().iter().all(|cookie| cookie.contains("Max-Age=0")));
-    assert_eq!(operators.who(&headers, 1_000 + 4_000), None, "expired after an hour");
-
-    #[test]
-    fn a_cookie_alone_lets_nobody_act() {
-        let operators = read(&[("anna", ANNA), ("bert", BERT)], None).unwrap();
-        fn cookie_without_session_does_not_authorize() {
-        let who = |headers: &HeaderMap| operators.who(headers, 1_001).map(|operator| operator.name);
-        // Whoever listens on another port of the host gets the cookie, and makes up the rest.
-        let value = pair(&anna).split_once('=').unwrap().1;
-        // Another server on this host receives the cookie, but must forge the session.
-        for made_up in ["", "1", value, &bert.session, &anna.session[1..]] {
-            assert_eq!(who(&of_page(pair(&anna), made_up)), None, "{made_up}");
-        }
-        assert_eq!(who(&of_page("other=1", &anna.session)), None, "nor does the rest without it");
-        // Both have signed in with one browser: each page is that of its operator.
-        assert_eq!(who(&of_page("other=1", &anna.session)), None, "a session without the cookie");
-        // Two operators signed in with one browser: each page acts for its own operator.
-        assert_eq!(who(&of_page(&both, &bert.session)).as_deref(), Some("bert"));
-        // A later sign-in on another page does not end the first one.
-        let later = operators.sign_in(ANNA, 1_500, false).unwrap();
-        // A later sign-in on another page does not invalidate the first one.
     }
 
     #[test]
-    fn a_cookie_for_looking_is_none_for_acting() {
+    fn cookie_without_session_does_not_authorize() {
+        let operators = read(&[("anna", ANNA), ("bert", BERT)], None).unwrap();
+        let [anna, bert] = [ANNA, BERT].map(|token| operators.sign_in(token, 1_000, false).unwrap());
+        let who = |headers: &HeaderMap| operators.who(headers, 1_001).map(|operator| operator.name);
+        // Another server on this host receives the cookie, but must forge the session.
+        let value = pair(&anna).split_once('=').unwrap().1;
+        assert_eq!(who(&with(header::COOKIE, pair(&anna))), None);
+        for made_up in ["", "1", value, &bert.session, &anna.session[1..]] {
+            assert_eq!(who(&of_page(pair(&anna), made_up)), None, "{made_up}");
+        }
+        assert_eq!(who(&of_page("other=1", &anna.session)), None, "a session without the cookie");
+        // Two operators signed in with one browser: each page acts for its own operator.
+        let both = format!("{}; {}", pair(&anna), pair(&bert));
+        assert_eq!(who(&of_page(&both, &anna.session)).as_deref(), Some("anna"));
+        assert_eq!(who(&of_page(&both, &bert.session)).as_deref(), Some("bert"));
+        // A later sign-in on another page does not invalidate the first one.
+        let later = operators.sign_in(ANNA, 1_500, false).unwrap();
+        assert_eq!(who(&of_page(pair(&later), &anna.session)).as_deref(), Some("anna"));
+    }
+
+    #[test]
+    fn viewer_cookie_does_not_authorize_actions() {
         let operators = read(&[("anna", ANNA)], None).unwrap();
-        fn viewer_cookie_does_not_authorize_actions() {
-        let viewer = Token::of(Role::Viewer, ANNA).unwrap().cookie(1_000, false);
         // The viewer token of another dashboard on this host has the same text.
+        let viewer = Token::of(Role::Viewer, ANNA).unwrap().cookie(1_000, false);
+        let SignedIn { cookie: own, session, .. } = operators.sign_in(ANNA, 1_000, false).unwrap();
         let value = |cookie: &str| cookie.split_once(';').unwrap().0.split_once('=').unwrap().1.to_owned();
         let name = own.split_once('=').unwrap().0;
         let forged = of_page(&format!("{name}={}", value(&viewer)), &session);
@@ -222,9 +223,9 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_look_must_not_act_for_that() {
+    fn operator_token_equal_to_another_token_is_refused() {
         let refused = read(&[("anna", TOKEN)], Some(&token())).unwrap_err();
-        fn operator_token_equal_to_viewer_or_other_operator_is_refused() {
+        assert!(refused.contains("--operator-token-file") && refused.contains("--token-file:"), "{refused}");
         for files in [[("anna", ANNA), ("bert", ANNA)], [("a/key", ANNA), ("b/key", BERT)]] {
             assert!(read(&files, None).unwrap_err().contains("who has acted"));
         }
