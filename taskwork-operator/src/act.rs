@@ -131,7 +131,7 @@ pub(super) async fn retry(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes the data of the given jobs; without a list, of all jobs that are over or whose submission was abandoned.
+/// Removes the data of the given jobs; without a list, of all finished jobs and abandoned submissions.
 pub(super) async fn forget(desk: &Desk, ids: Vec<JobId>, force: bool) -> Result<(), Failure> {
     let ids = if ids.is_empty() {
         let over = |stage: Stage| {

@@ -61,7 +61,7 @@ enum Command {
     /// Retry the tasks that a job has set aside because they repeatedly took down nodes. The job keeps the output of
     /// its other tasks.
     Retry(OfJob),
-    /// Remove all data of jobs that are over, or whose submission was abandoned.
+    /// Remove all data of finished jobs and of abandoned submissions.
     Forget(Forget),
     /// Observe the cluster until Ctrl-C, and serve its state and metrics to browsers.
     Dashboard(Dashboard),
@@ -75,7 +75,7 @@ enum Command {
     /// Start and terminate machines for the cluster, as its jobs need them, until Ctrl-C. Only one controller of a
     /// cluster is active at a time; the others wait.
     Scale(With<scale::Arguments>),
-    /// Estimate when a job would finish with other numbers of nodes, and at what cost.
+    /// Estimate the finish time and the cost of a job with other numbers of nodes.
     Whatif(With<whatif::Arguments>),
     /// Print the completion script for a shell: bash, elvish, fish, powershell or zsh.
     Completions(Completions),
@@ -178,7 +178,7 @@ struct Forget {
     /// The jobs, as `taskwork jobs` lists them; the numbers alone suffice.
     #[arg(value_name = "ID", value_parser = job_id, required_unless_present = "all")]
     jobs: Vec<JobId>,
-    /// All jobs that are over, or whose submission was abandoned.
+    /// All finished jobs and abandoned submissions.
     #[arg(long, conflicts_with = "jobs")]
     all: bool,
     /// Also remove jobs that are being submitted. Without this option, only abandoned submissions are removed: those

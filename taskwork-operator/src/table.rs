@@ -6,7 +6,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use indicatif::{BinaryBytes, HumanCount};
 use taskwork_cli::printable;
 
-/// Formats a table without lines. Columns whose names start with `#` are numeric. Cells are sanitized: no control
+/// Formats a table without lines. Columns with names that start with `#` are numeric. Cells are sanitized: no control
 /// characters, no line breaks.
 pub(super) fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();

@@ -1,4 +1,4 @@
-//! `taskwork whatif`: estimates when a job would finish with other numbers of nodes, and at what cost.
+//! `taskwork whatif`: estimates the finish time and the cost of a job with other numbers of nodes.
 //!
 //! If a controller runs, the estimate uses its state: it has learnt how the job scales, and knows the prices of
 //! machines. Otherwise the cluster is observed for a while, and the prices are those in the labels of nodes.
@@ -51,7 +51,7 @@ pub(super) struct Arguments {
         value_parser = str::parse::<Nodes>
     )]
     nodes: Vec<Nodes>,
-    /// How long to observe the cluster if no controller runs, in seconds.
+    /// The time to observe the cluster if no controller runs, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     observe: Duration,
 }

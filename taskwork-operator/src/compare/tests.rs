@@ -9,7 +9,7 @@ use crate::report::tests::{JOB, Recorded, SUBMITTED_MS, held};
 
 const OTHER: &str = "j-0000000002";
 
-/// Returns a job that was recorded for a minute, and a job whose start was not recorded.
+/// Returns a job recorded for a minute, and a job recorded without its start.
 fn both() -> [Seen; 2] {
     let folder = tempfile::tempdir().unwrap();
     let mut recorded = Recorded::new();

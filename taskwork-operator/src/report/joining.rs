@@ -7,8 +7,8 @@ use taskwork::view::{Content, Event, Moment, Snapshot, View};
 
 /// The maximum number of events of the cluster that are kept.
 const MOMENTS_MAX: usize = 5_000;
-/// How long after the end of the job events of the cluster are kept, in milliseconds: a lost node is detected some
-/// ticks later.
+/// The time after the end of the job for which events of the cluster are kept, in milliseconds: a lost node is detected
+/// some ticks later.
 const AFTER_MS: u64 = 30_000;
 
 /// A period in which the cluster was not observed.
@@ -28,7 +28,7 @@ pub(super) struct Observed {
     /// The last tick.
     pub(super) to_ms: Option<u64>,
     pub(super) pauses: Vec<Pause>,
-    /// The records whose last line is incomplete.
+    /// The records with an incomplete last line.
     pub(super) cut: Vec<String>,
 }
 

@@ -85,7 +85,7 @@ fn without_reports(job: &JobNow) -> Option<String> {
     none.then(|| "No node has reported on the job, so its figures are unknown.".to_owned())
 }
 
-/// Returns a remark on the nodes whose cost is unknown.
+/// Returns a remark on the nodes of unknown cost.
 fn without_costs(job: &JobNow) -> Option<String> {
     let cost = job.about.cost.as_ref().filter(|cost| cost.unseen > 0)?;
     let who = if cost.is_seen() {

@@ -425,7 +425,7 @@ mod tests {
         let in_two_hours = deadline("2h").unwrap();
         assert!((now + 7_200_000..now + 7_260_000).contains(&in_two_hours));
         assert_eq!(deadline("2999-01-01T00:00:00Z"), Ok(32_472_144_000_000));
-        // A restarted controller whose jobs are late.
+        // A restarted controller that is late.
         assert_eq!(deadline("2020-01-01T00:00:00Z"), Ok(1_577_836_800_000));
         for (text, part) in [("0", "90m"), ("six", "90m"), ("", "90m"), ("18:00", "90m")] {
             let said = deadline(text).unwrap_err();

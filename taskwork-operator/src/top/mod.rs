@@ -212,7 +212,7 @@ fn has_unicode(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     })
 }
 
-/// A cluster whose nodes can be asked to leave.
+/// A live cluster: its nodes can be asked to leave.
 struct Cluster<'a> {
     cluster: &'a ClusterArguments,
     patience: Duration,

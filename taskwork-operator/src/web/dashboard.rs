@@ -56,7 +56,7 @@ pub(crate) struct Offer {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Let operators act on the pages: suspend, resume and cancel jobs, ask nodes to leave, send suggestions to jobs.
-    /// By default the pages are read-only.
+    /// The default is read-only.
     #[arg(long, requires = "operator_token_file")]
     allow_actions: bool,
     /// A file with the token of an operator, in the form of --token-file but with another token; may be repeated. The
