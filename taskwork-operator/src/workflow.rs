@@ -18,8 +18,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// The views of a workflow.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Only explain why this call of a workflow waits, or how it completed. Calls are numbered from 0 in the order in which
-    /// the program makes them; imported data counts, too.
+    /// Only explain why this call of a workflow waits, or how it completed. Calls are numbered from 0 in the order in
+    /// which the program makes them; imported data counts, too.
     #[arg(long, value_name = "NUMBER")]
     task: Option<u64>,
     /// Only write the graph of a workflow's calls to this file: as SVG if its name ends with .svg, otherwise as DOT

@@ -14,8 +14,8 @@ const FORMAT: u32 = 2;
 pub(super) const DECISIONS_MAX: usize = 50;
 /// The maximum number of machines with which the last observation is kept for `taskwork whatif`.
 const MACHINES_SHOWN_MAX: usize = 500;
-/// The maximum number of machines of a controller: their state fits into one request to ZooKeeper for all possible names
-/// and states.
+/// The maximum number of machines of a controller: their state fits into one request to ZooKeeper for all possible
+/// names and states.
 pub(super) const MACHINES_MAX: u32 = 2_000;
 
 /// The state from which a controller continues.

@@ -438,8 +438,8 @@ async fn in_time<T>(what: &str, call: impl Future<Output = Result<T, Refusal>>) 
     })
 }
 
-/// Reads the state of the last controller. A state that cannot be read is an error: without it, machines could be started
-/// twice.
+/// Reads the state of the last controller. A state that cannot be read is an error: without it, machines could be
+/// started twice.
 pub(super) fn recall(
     state: Option<&[u8]>,
     goals: &Goals,

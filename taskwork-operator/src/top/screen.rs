@@ -89,7 +89,8 @@ impl Screen {
 
     /// Makes the next picture be drawn completely.
     pub(super) fn clear(&mut self) -> io::Result<()> {
-        // Not by its own method: that asks the terminal for the cursor position, and the answer would be taken for keys.
+        // Not by its own method: that asks the terminal for the cursor position, and the answer would be taken for
+        // keys.
         let size = self.0.size()?;
         self.0.resize(size.into())
     }
@@ -97,8 +98,8 @@ impl Screen {
     /// Restores the terminal and stops until the shell continues this process.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         give_back();
-        // Sent to this thread only: the process stops before the call returns. Without a shell that could continue it, it
-        // does not stop.
+        // Sent to this thread only: the process stops before the call returns. Without a shell that could continue
+        // it, it does not stop.
         raise(Signal::SIGTSTP).map_err(io::Error::from)?;
         self.resume()
     }

@@ -109,8 +109,8 @@ impl Recorded {
         self.see(format!("jobs/{id}/figures/{node}"), data(&report));
     }
 
-    /// Runs a job for a minute on two nodes: a third one joins, one is lost; each second 10 units are done, and the best
-    /// solution is 50 after 5 s, 40.2 after 20 s, 40 after 40 s.
+    /// Runs a job for a minute on two nodes: a third one joins, one is lost; each second 10 units are done, and the
+    /// best solution is 50 after 5 s, 40.2 after 20 s, 40 after 40 s.
     pub(crate) fn run(&mut self, id: &str) {
         self.pass(10);
         self.job(id, "running");

@@ -24,8 +24,8 @@ fn drain_is_sent_only_after_confirmation() {
     state.take(&Event::tick(31_000));
     let leave = |again| Effect::Drain(Leave { node: "n2".to_owned(), again });
     assert_eq!(press(&mut state, KeyCode::Char('y')), leave(false));
-    // The first request is not visible yet: the question is that of a first request, and stays so if the request becomes
-    // visible before the answer.
+    // The first request is not visible yet: the question is that of a first request, and stays so if the request
+    // becomes visible before the answer.
     without_effect(&mut state, &[KeyCode::Char('d')]);
     see(&mut state, 32_000, "drain/n2", Content::Data(Vec::new()));
     state.take(&Event::tick(32_000));

@@ -13,11 +13,11 @@
 //!            cannot send such a request    cookie       a time
 //! ```
 //!
-//! A page of another site, also of another port of this machine, can make a browser send requests here with its cookies.
-//! Four measures prevent that. Each request has a JSON body and a custom header, for which a browser first asks
-//! permission, and is refused. The browser must report a page of this site as the origin. The cookie is not sent with
-//! requests of other sites. Other ports of this machine receive the cookie, so a page also sends its session in a header.
-//! Except for a token, a body is read only after the operator was authenticated.
+//! A page of another site, also of another port of this machine, can make a browser send requests here with its
+//! cookies. Four measures prevent that. Each request has a JSON body and a custom header, for which a browser first
+//! asks permission, and is refused. The browser must report a page of this site as the origin. The cookie is not sent
+//! with requests of other sites. Other ports of this machine receive the cookie, so a page also sends its session in
+//! a header. Except for a token, a body is read only after the operator was authenticated.
 
 mod action;
 mod operators;
@@ -138,8 +138,8 @@ impl Actions {
         Ok(())
     }
 
-    /// Returns whether an origin is this site: the requested host with its port, or a name given on the command line, as
-    /// used through a proxy.
+    /// Returns whether an origin is this site: the requested host with its port, or a name given on the command line,
+    /// as used through a proxy.
     fn is_site(&self, origin: &str, headers: &HeaderMap) -> bool {
         let host = match origin.split_once("://") {
             Some(("https", host)) => host,
