@@ -1,6 +1,7 @@
 //! `taskwork scale`: starts machines for a cluster, and ends them again.
 //!
 //! ```text
+//!   demand     the open jobs that an offer can serve
 //!   observed   what is seen of the cluster, as the policy and the fleet are told it
 //!   rounds     look, decide, write, act
 //!   memory     what is remembered, and what is said to people
@@ -9,7 +10,10 @@
 //!
 //! What decides is in `taskwork-scale`, which knows neither the cluster nor a clock.
 
+pub(super) mod demand;
 pub(super) mod explain;
+#[cfg(test)]
+pub(super) mod fixtures;
 pub(super) mod memory;
 pub(super) mod observed;
 pub(super) mod rounds;

@@ -160,11 +160,27 @@ fn check(offers: &[Offer], currency: Option<&str>) -> Result<(), String> {
                 "{label:?} cannot be part of a label: 1 to 63 letters, digits, - _ . and /"
             ));
         }
+        for (field, name) in [("program", &offer.program), ("version", &offer.version)] {
+            if let Some(name) = name.as_deref().filter(|name| !is_release_name(name)) {
+                return wrong(format!(
+                    "{field} {name:?}: expected 1 to 60 letters, digits, - _ and ., as `taskwork nodes` shows it"
+                ));
+            }
+        }
+        if offer.version.is_some() && offer.program.is_none() {
+            return wrong("it has a version without a program: add \"program\"".to_owned());
+        }
         if let Some(name) = RESERVED.iter().find(|name| offer.labels.contains_key(**name)) {
             return wrong(format!("the label {name} is given by the controller itself"));
         }
     }
     Ok(())
+}
+
+/// Returns whether a program or a version may have this name.
+fn is_release_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=60).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
 /// Labels that follow from the machine and its offer.
@@ -183,11 +199,8 @@ impl Common {
 
     /// Returns the labels of nodes on machines of an offer, as `node` reads them from [`LABELS_VARIABLE`].
     pub fn labels(&self, offer: &Offer) -> String {
-        let mut labels = vec![format!("offer={}", offer.name)];
-        labels.extend(offer.price_per_hour.map(|price| format!("price={price}/h")));
-        labels.extend(self.currency.as_ref().map(|currency| format!("currency={currency}")));
-        labels.extend(offer.spot.then(|| "spot=true".to_owned()));
-        labels.extend(offer.labels.iter().map(|(name, value)| format!("{name}={value}")));
+        let labels = offer.node_labels(self.currency.as_deref());
+        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         labels.join(",")
     }
 }
@@ -232,6 +245,15 @@ mod tests {
                 &with(r#"[{"name": "a", "workers": 1, "max": 1, "labels": {"machine": "x"}}]"#),
                 "by the controller",
             ),
+            (
+                &with(r#"[{"name": "a", "workers": 1, "max": 1, "program": "t s"}]"#),
+                "program \"t s\": expected",
+            ),
+            (
+                &with(r#"[{"name": "a", "workers": 1, "max": 1, "program": "t", "version": ""}]"#),
+                "version \"\": expected",
+            ),
+            (&with(r#"[{"name": "a", "workers": 1, "max": 1, "version": "1"}]"#), "add \"program\""),
             (&with(r#"[{"name": "a", "workers": 1, "max": 1}], "foldr": "y""#), "foldr"),
         ] {
             let said = refused(text);

@@ -92,6 +92,24 @@ pub struct Offer {
     /// Labels that nodes on such a machine get.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// The program of its nodes, as it names itself; `None` if the file does not state it.
+    #[serde(default)]
+    pub program: Option<String>,
+    /// The version of that program, with the build if it has one; `None` if the file does not state it.
+    #[serde(default)]
+    pub version: Option<String>,
+}
+
+impl Offer {
+    /// Returns the labels of nodes on such a machine, except the machine's id.
+    pub fn node_labels(&self, currency: Option<&str>) -> Vec<(String, String)> {
+        let mut labels = vec![("offer".to_owned(), self.name.clone())];
+        labels.extend(self.price_per_hour.map(|price| ("price".to_owned(), format!("{price}/h"))));
+        labels.extend(currency.map(|currency| ("currency".to_owned(), currency.to_owned())));
+        labels.extend(self.spot.then(|| ("spot".to_owned(), "true".to_owned())));
+        labels.extend(self.labels.clone());
+        labels
+    }
 }
 
 const fn second() -> u32 {

@@ -87,8 +87,26 @@ pub(super) struct Held {
     pub(super) is_turn_too_many: bool,
 }
 
-/// Why a number of machines is wanted.
+/// Why a number of machines is wanted, and which jobs do not count.
 pub(super) fn reason(
+    outlook: &Outlook<'_>,
+    choice: Option<&Choice>,
+    decision: &Decision,
+    target: u32,
+    held: Held,
+) -> String {
+    let mut text = reason_of_number(outlook, choice, decision, target, held);
+    if let [first, others @ ..] = &outlook.seen.unserved[..] {
+        let _ = write!(text, "; no offer can serve job {}: {}", first.id, first.reason);
+        if !others.is_empty() {
+            let others = u32::try_from(others.len()).unwrap_or(u32::MAX);
+            let _ = write!(text, "; nor {}", count(others, "other job"));
+        }
+    }
+    text
+}
+
+fn reason_of_number(
     outlook: &Outlook<'_>,
     choice: Option<&Choice>,
     decision: &Decision,
@@ -101,14 +119,19 @@ pub(super) fn reason(
     let _ = write!(text, "{}: ", count(nodes, "node"));
     let Some(choice) = choice else {
         let now = outlook.nodes_now();
-        text.push_str(match (nodes > outlook.goals.min, outlook.seen.offers.is_empty()) {
-            (_, true) => "there is no offer of machines",
-            (true, _) if target >= now => {
-                "there is no job, and more may come before a new machine would have started"
-            }
-            (true, _) => "there is no job; those that are paid for stay until that time ends",
-            (false, _) => "there is no job",
-        });
+        if outlook.seen.offers.is_empty() {
+            text.push_str("there is no offer of machines");
+            return text;
+        }
+        let are_unserved = !outlook.seen.unserved.is_empty();
+        text.push_str(if are_unserved { "there is no job for the machines" } else { "there is no job" });
+        if nodes > outlook.goals.min {
+            text.push_str(if target >= now {
+                ", and more may come before a new machine would have started"
+            } else {
+                "; those that are paid for stay until that time ends"
+            });
+        }
         return text;
     };
     if held.is_short {

@@ -55,6 +55,8 @@ pub(super) struct Outlook<'a> {
     pub(super) spent_since_ms: u64,
     /// The machines that are not leaving, those first that are to stay longest.
     machines: Vec<(&'a MachineSeen, Option<Tariff>, Source)>,
+    /// The machines that can run none of the jobs, and that do not leave yet.
+    unsuited: Vec<(&'a MachineSeen, Option<Tariff>)>,
     /// What may be had, the cheapest first.
     sources: Vec<Source>,
     /// Workers that are members without a machine of the connector.
@@ -135,7 +137,7 @@ impl<'a> Outlook<'a> {
                 start_s: starts.median_s(offer),
                 late_s: starts.late_s(offer),
                 minimum_s: offer.minimum_ms as f64 / 1000.0,
-                room: if offer.refused { 0 } else { room },
+                room: if offer.refused || offer.unsuited { 0 } else { room },
             }
         };
         let all: Vec<Source> = seen.offers.iter().enumerate().map(source).collect();
@@ -148,6 +150,9 @@ impl<'a> Outlook<'a> {
             })
             .collect();
         machines.reverse();
+        let (unsuited, machines): (Vec<_>, Vec<_>) =
+            machines.into_iter().partition(|(machine, ..)| machine.unsuited);
+        let unsuited = unsuited.into_iter().rev().map(|(machine, tariff, _)| (machine, tariff)).collect();
         let mut sources = all;
         sources.sort_by(|one, two| {
             let price = |source: &Source| effective_price(&seen.offers[source.index], source.start_s);
@@ -156,7 +161,7 @@ impl<'a> Outlook<'a> {
         let ours: u32 = seen
             .machines
             .iter()
-            .filter(|machine| machine.state == MachineState::Working)
+            .filter(|machine| machine.state == MachineState::Working && !machine.unsuited)
             .fold(0, |sum, machine| sum.saturating_add(machine.workers));
         let base = f64::from(seen.workers.saturating_sub(ours));
         Self {
@@ -169,12 +174,13 @@ impl<'a> Outlook<'a> {
             spent,
             spent_since_ms,
             machines,
+            unsuited,
             sources,
             base,
         }
     }
 
-    /// The machines that are not leaving and have no notice.
+    /// The machines that are not leaving and have no notice, and that can run one of the jobs.
     pub(super) fn nodes_now(&self) -> u32 {
         u32::try_from(self.machines.len()).unwrap_or(u32::MAX)
     }
@@ -187,6 +193,11 @@ impl<'a> Outlook<'a> {
     /// The machines that are not leaving and have no notice, those first that are to stay longest.
     pub(super) fn staying(&self) -> impl Iterator<Item = (&'a MachineSeen, Option<Tariff>)> {
         self.machines.iter().map(|(machine, tariff, _)| (*machine, *tariff))
+    }
+
+    /// The machines that can run none of the jobs, and that do not leave yet.
+    pub(super) fn unsuited(&self) -> impl Iterator<Item = (&'a MachineSeen, Option<Tariff>)> {
+        self.unsuited.iter().copied()
     }
 
     /// Returns how so many machines are had; `None` if there are not so many.

@@ -38,7 +38,7 @@ mod normal;
 mod tests;
 
 pub use decision::{Bound, Candidate, Decision, Goals, GoalsError};
-pub use observation::{JobSeen, MachineSeen, MachineState, Observation, OfferSeen, Place};
+pub use observation::{JobSeen, JobUnserved, MachineSeen, MachineState, Observation, OfferSeen, Place};
 pub(crate) use spending::AHEAD_MAX_MS;
 pub use steps::Policy;
 pub use victims::victims;

@@ -29,6 +29,8 @@ pub struct Observation {
     pub jobs: Vec<JobSeen>,
     /// Jobs that this controller works for and on which no member works yet.
     pub waiting_jobs: u32,
+    /// Open jobs that no offer can serve. They are in neither `jobs` nor `waiting_jobs`: machines would not help them.
+    pub unserved: Vec<JobUnserved>,
     /// Members that cannot be read. Each may be the node of a machine that seems to start.
     pub unread_members: u32,
     /// The machines of the connector that are not gone, also those that have been asked for.
@@ -58,6 +60,16 @@ pub struct JobSeen {
     pub began_ms: u64,
 }
 
+/// An open job that no offer can serve.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobUnserved {
+    /// Its id.
+    pub id: String,
+    /// What it needs, and why the offers do not have it.
+    pub reason: String,
+}
+
 /// A machine of the connector.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -81,6 +93,8 @@ pub struct MachineSeen {
     pub workers: u32,
     /// Whether it was announced that it will be taken away.
     pub noticed: bool,
+    /// Whether it can run none of the jobs, although there are some. It leaves once its paid time ends.
+    pub unsuited: bool,
     /// Whether its node leads the cluster.
     pub leader: bool,
     /// The zone that it is in.
@@ -139,6 +153,8 @@ pub struct OfferSeen {
     pub start_ms: u64,
     /// Whether none is to be had at the moment: the offer was refused, and it is not time to try again.
     pub refused: bool,
+    /// Whether its machines can run none of the jobs, although there are some. None is started.
+    pub unsuited: bool,
 }
 
 impl Default for OfferSeen {
@@ -156,6 +172,7 @@ impl Default for OfferSeen {
             notice_ms: None,
             start_ms: 60_000,
             refused: false,
+            unsuited: false,
         }
     }
 }

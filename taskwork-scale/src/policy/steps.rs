@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Candidate, Decision, Goals, MachineState, Observation,
+    Candidate, Decision, Goals, MachineSeen, MachineState, Observation,
     choose::{Choice, choose, grid},
     estimate::{Guess, Progress, SHARE_MIN},
     explain,
@@ -159,7 +159,9 @@ impl Policy {
     pub fn decide(&mut self, seen: &Observation) -> Decision {
         let seen = &self.learn(seen);
         let outlook = self.outlook(seen);
-        let most = self.goals.max.min(outlook.nodes_max());
+        let kept = outlook.unsuited().filter(|(machine, tariff)| is_paid(seen, machine, *tariff)).count();
+        let max = self.goals.max.saturating_sub(u32::try_from(kept).unwrap_or(u32::MAX));
+        let most = max.min(outlook.nodes_max());
         let sizes = grid(self.goals.min, most, outlook.nodes_now());
         let choice = choose(&outlook, &sizes);
         let now = outlook.nodes_now();
@@ -171,7 +173,7 @@ impl Policy {
         let target =
             if choice.is_some() && outlook.is_stuck() { target.max(now.saturating_add(1)) } else { target };
         // The minimum and the maximum hold always.
-        let target = target.max(self.goals.min).min(self.goals.max);
+        let target = target.max(self.goals.min).min(max);
         let mut decision = Self::carry_out(&outlook, target);
         let is_short = Self::guard_budget(&outlook, &mut decision);
         decision.suspend =
@@ -243,8 +245,9 @@ impl Policy {
         let totals = &mut self.totals;
         self.jobs.retain(|id, known| {
             let is_there = ids.contains(&**id);
-            // A job that was cancelled says nothing about how long such jobs take.
-            if !is_there && known.progress.share.is_none_or(|share| share > 0.9) {
+            // A job that was cancelled says nothing about how long such jobs take, nor does one that still runs.
+            let is_unserved = seen.unserved.iter().any(|job| job.id == *id);
+            if !is_there && !is_unserved && known.progress.share.is_none_or(|share| share > 0.9) {
                 totals.entry(known.program.clone()).or_default().finished(known.progress.work);
             }
             is_there
@@ -329,15 +332,19 @@ impl Policy {
         let noticed =
             seen.machines.iter().filter(|machine| machine.noticed && machine.state != MachineState::Leaving);
         decision.leave.extend(noticed.map(|machine| machine.id.clone()));
+        let mut replaced = BTreeSet::new();
+        for (machine, tariff) in outlook.unsuited() {
+            if is_paid(seen, machine, tariff) {
+                *decision.wanted.entry(machine.offer.clone()).or_default() += 1;
+            } else {
+                decision.leave.push(machine.id.clone());
+                replaced.insert(machine.offer.as_str());
+            }
+        }
         let mut surplus = Vec::new();
         for (place, (machine, tariff)) in outlook.staying().enumerate() {
-            let offer = seen.offers.iter().find(|offer| offer.name == machine.offer);
             let is_too_many = place >= target as usize;
-            let is_paid = tariff.is_some()
-                && offer.is_some_and(|offer| {
-                    offer.quantum_ms > QUANTUM_FINE_MS && paid_left_ms(machine, offer, seen.at_ms) > LEAVE_MS
-                });
-            if is_too_many && !is_paid {
+            if is_too_many && !is_paid(seen, machine, tariff) {
                 surplus.push(machine.id.clone());
             } else {
                 *decision.wanted.entry(machine.offer.clone()).or_default() += 1;
@@ -348,7 +355,12 @@ impl Policy {
         if target > outlook.nodes_now() {
             let size = outlook.size(target.min(outlook.nodes_max()));
             for (index, count) in size.into_iter().flat_map(|size| size.started) {
-                *decision.wanted.entry(seen.offers[index].name.clone()).or_default() += count;
+                let offer = &seen.offers[index].name;
+                // The fleet goes by numbers. It would keep machines that are to leave instead of starting others, so
+                // the others are started in the next round.
+                if !replaced.contains(offer.as_str()) {
+                    *decision.wanted.entry(offer.clone()).or_default() += count;
+                }
             }
         }
         decision
@@ -376,7 +388,8 @@ impl Policy {
         }
         for offer in &seen.offers {
             let Some(tariff) = Tariff::of(offer) else { continue };
-            let have = outlook.staying().filter(|(machine, _)| machine.offer == offer.name);
+            let all = outlook.staying().chain(outlook.unsuited());
+            let have = all.filter(|(machine, _)| machine.offer == offer.name);
             let stay = have.filter(|(machine, _)| !decision.leave.contains(&machine.id)).count();
             let stay = u32::try_from(stay).unwrap_or(u32::MAX);
             let Some(count) = decision.wanted.get_mut(&offer.name) else { continue };
@@ -390,6 +403,14 @@ impl Policy {
         decision.wanted.retain(|_, count| *count > 0);
         is_short
     }
+}
+
+/// Returns whether a machine is paid for, by a long quantum, beyond the time that it needs to leave.
+fn is_paid(seen: &Observation, machine: &MachineSeen, tariff: Option<Tariff>) -> bool {
+    let offer = seen.offers.iter().find(|offer| offer.name == machine.offer).filter(|_| tariff.is_some());
+    offer.is_some_and(|offer| {
+        offer.quantum_ms > QUANTUM_FINE_MS && paid_left_ms(machine, offer, seen.at_ms) > LEAVE_MS
+    })
 }
 
 /// The programs of the running jobs, as one name.

@@ -205,6 +205,59 @@ fn an_offer_that_is_refused_is_left_out() {
 }
 
 #[test]
+fn machines_that_can_run_no_job_are_replaced_by_suited_ones() {
+    let mut seen = Observation { waiting_jobs: 1, workers: 0, jobs: Vec::new(), ..busy(AT_MS, 3, 0.0, 0.0) };
+    seen.machines.iter_mut().for_each(|machine| machine.unsuited = true);
+    seen.offers[0].unsuited = true;
+    seen.offers.push(offer("dear", 4.0));
+    let decision = Policy::new(Goals { max: 5, ..Goals::default() }).decide(&seen);
+    assert_eq!(decision.leave, ["m2", "m1", "m0"]);
+    assert!(decision.wanted["dear"] >= 1 && !decision.wanted.contains_key("a"), "{decision:?}");
+    // What is paid for stays, and counts against the maximum.
+    seen.offers[0].quantum_ms = 3_600_000;
+    let decision = Policy::new(Goals { max: 5, ..Goals::default() }).decide(&seen);
+    assert_eq!(
+        (decision.leave.len(), decision.wanted["a"], decision.wanted["dear"]),
+        (0, 3, 2),
+        "{decision:?}"
+    );
+}
+
+#[test]
+fn old_machines_of_a_suited_offer_leave_before_new_ones_start() {
+    let mut policy = Policy::new(Goals { max: 5, ..Goals::default() });
+    let mut seen = Observation { waiting_jobs: 1, workers: 0, jobs: Vec::new(), ..busy(AT_MS, 3, 0.0, 0.0) };
+    seen.machines.iter_mut().for_each(|machine| machine.unsuited = true);
+    let decision = policy.decide(&seen);
+    assert_eq!((decision.leave.len(), decision.nodes()), (3, 0), "{decision:?}");
+    seen.machines.iter_mut().for_each(|machine| machine.state = MachineState::Leaving);
+    seen.at_ms += 5_000;
+    let decision = policy.decide(&seen);
+    assert!(decision.wanted["a"] >= 1 && decision.leave.is_empty(), "{decision:?}");
+}
+
+#[test]
+fn jobs_that_no_offer_can_serve_are_named_and_want_no_machine() {
+    let unserved =
+        |id: &str| JobUnserved { id: id.into(), reason: "it runs uts 1, offer a runs tsp".to_owned() };
+    let mut seen = Observation {
+        at_ms: AT_MS,
+        offers: vec![offer("a", 0.4)],
+        unserved: vec![unserved("j-7"), unserved("j-8")],
+        ..Observation::default()
+    };
+    let decision = Policy::new(Goals::default()).decide(&seen);
+    assert_eq!(decision.nodes(), 0);
+    let expected = "0 nodes: there is no job for the machines; no offer can serve job j-7: it runs uts 1, offer a \
+                    runs tsp; nor 1 other job";
+    assert_eq!(decision.reason, expected);
+    seen.unserved.pop();
+    seen.waiting_jobs = 1;
+    let decision = Policy::new(Goals::default()).decide(&seen);
+    assert!(decision.nodes() >= 1 && decision.reason.ends_with("offer a runs tsp"), "{decision:?}");
+}
+
+#[test]
 fn a_machine_that_never_comes_is_not_waited_for() {
     let mut policy = Policy::new(Goals::default());
     let mut seen = busy(AT_MS, 0, 0.0, 0.0);
