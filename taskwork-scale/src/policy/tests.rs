@@ -1,4 +1,4 @@
-//! Single decisions. What comes of many of them is in `tests/policy/`.
+//! Single decisions. Simulations of whole jobs are in `tests/policy/`.
 
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn machine(number: u64, state: MachineState) -> MachineSeen {
     }
 }
 
-/// A cluster of machines that work on a job of which a share is done.
+/// A cluster whose machines work on a job with a completed share.
 fn busy(at_ms: u64, machines: u64, share: f64, work_s: f64) -> Observation {
     Observation {
         at_ms,
@@ -55,7 +55,7 @@ fn millis(seconds: f64) -> u64 {
     (seconds * 1000.0) as u64
 }
 
-/// Observes a job with `total` seconds of work until `share` is done, with a policy that may not act.
+/// Observes a job with `total` seconds of work until `share` is complete. The policy cannot act.
 fn taught(policy: &mut Policy, machines: u64, total: f64, share: f64) -> Observation {
     let rounds = 40;
     let mut seen = busy(AT_MS, machines, 0.0, 0.0);
@@ -93,7 +93,7 @@ fn after_a_job_machines_wait_as_long_as_new_ones_would_start() {
     seen.at_ms += 15_000;
     let decision = policy.decide(&seen);
     assert_eq!((decision.nodes(), decision.leave.len()), (0, 3));
-    // Billed by the hour, they stay until it is over.
+    // Billed by the hour, they stay until the hour ends.
     seen.offers[0].quantum_ms = 3_600_000;
     assert_eq!(policy.decide(&seen).nodes(), 3);
     seen.at_ms = AT_MS + 3_000_000 - 20_000;
@@ -127,7 +127,7 @@ fn begins_with_a_few_and_doubles() {
 fn a_deadline_decides_how_many() {
     let far = AT_MS + 3_600_000;
     let mut policy = Policy::new(Goals { max: 50, deadline_ms: Some(far), ..Goals::default() });
-    // 90,000 s are left, give or take a factor of two: 7 machines of 4 workers for an hour, or 14.
+    // 90,000 s remain, within a factor of two: 7 machines of 4 workers for an hour, or 14.
     let seen = taught(&mut policy, 10, 100_000.0, 0.1);
     let choice = policy.decide(&Observation { at_ms: seen.at_ms + 5_000, ..seen.clone() });
     let best = choice.table.iter().find(|size| size.note.contains("best")).unwrap();
@@ -152,7 +152,7 @@ fn what_would_be_changes_nothing() {
     assert!(table[1].now && !table[0].now);
     let ends: Vec<u64> = table.iter().map(|size| size.finish_ms.unwrap().1).collect();
     assert!(ends[0] > ends[1] && ends[1] > ends[2], "{table:?}");
-    // 70,000 s at 0.1 an hour are 1.94, and not much more is spent by more machines.
+    // 70,000 s at 0.1 an hour are 1.94, and more machines cost little more.
     let cost = table[1].cost.unwrap() - policy.spent().unwrap();
     assert!((1.5..2.6).contains(&cost), "{cost}");
     assert!((table[0].cost.unwrap() / table[2].cost.unwrap() - 1.0).abs() < 0.2, "{table:?}");
@@ -213,7 +213,7 @@ fn machines_that_can_run_no_job_are_replaced_by_suited_ones() {
     let decision = Policy::new(Goals { max: 5, ..Goals::default() }).decide(&seen);
     assert_eq!(decision.leave, ["m2", "m1", "m0"]);
     assert!(decision.wanted["dear"] >= 1 && !decision.wanted.contains_key("a"), "{decision:?}");
-    // What is paid for stays, and counts against the maximum.
+    // Paid machines stay, and count against the maximum.
     seen.offers[0].quantum_ms = 3_600_000;
     let decision = Policy::new(Goals { max: 5, ..Goals::default() }).decide(&seen);
     assert_eq!(
@@ -275,12 +275,12 @@ fn a_machine_that_never_comes_is_not_waited_for() {
             seen.machines.push(MachineSeen { id, requested_ms, ..machine(1, MachineState::Starting) });
         }
     }
-    // More of them at once as long as nothing says that there is little to do, then one after the other.
+    // Several at once as long as there may be much work, then one after the other.
     assert!(times.iter().any(|at| *at >= 80), "{times:?}");
     assert!(times.len() <= 6, "{times:?}");
 }
 
-/// Twenty jobs in a full queue: no money is spent, and no more of them are submitted.
+/// Twenty jobs in a full queue: no money is spent, and no further job is submitted.
 #[test]
 fn machines_in_a_queue_are_neither_paid_nor_late() {
     let mut policy = Policy::new(Goals { max: 50, budget: Some(10.0), ..Goals::default() });
@@ -314,7 +314,7 @@ fn a_budget_begins_anew_for_other_jobs_and_when_it_is_asked_for() {
     let decision = policy.decide(&seen);
     assert!(decision.suspend, "{decision:?}");
     assert!(decision.reason.contains("of 3.00 are spent since 2023-11-14T22:13:20Z"), "{}", decision.reason);
-    // The same again is no new budget: this is a controller that was started again.
+    // The same budget again does not restart counting: the controller was restarted.
     let mut again = policy.clone();
     again.pursue(Goals { deadline_ms: Some(5), ..goals.clone() }, "job 1", Some(AT_MS));
     seen.at_ms += 5_000;
@@ -389,7 +389,7 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever is observed, there is an answer within the bounds, and it can be written down.
+    /// Every observation has a decision within the bounds, and the policy can be serialised.
     #[test]
     fn any_observation_has_an_answer(seen in prop::collection::vec(any_observation(), 1..6), max in 1..100_u32,
                                      deadline_ms in any::<Option<u64>>(), budget in any::<Option<u32>>(),
@@ -400,7 +400,7 @@ proptest! {
         for seen in &seen {
             let decision = policy.decide(seen);
             prop_assert!(!decision.reason.is_empty());
-            // Machines that are paid for may stay beyond the maximum, but none is started.
+            // Machines that are paid for may exceed the maximum, but none is started.
             prop_assert!(decision.nodes() <= max.max(u32::try_from(seen.machines.len()).unwrap()));
             let written = serde_json::to_string(&policy).unwrap();
             let read: Policy = serde_json::from_str(&written).unwrap();

@@ -1,4 +1,4 @@
-//! Whether deadlines, budgets and efficiencies are kept.
+//! Tests of deadlines, budgets and efficiencies.
 
 use taskwork_scale::policy::{Goals, Policy};
 
@@ -9,7 +9,7 @@ use crate::{
     world::BEGAN_MS,
 };
 
-/// Trees that more machines make faster.
+/// Trees that more machines search faster.
 const WIDE: [Shape; 4] = [Shape::Uniform, Shape::Binomial, Shape::Comb, Shape::LateIncumbent];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whether the policy keeps still, follows the tree, foresees the end, and survives the controller.
+//! Tests of stability, adaptation to the tree, forecasts, and restarts of the controller.
 
 use taskwork_scale::policy::{Decision, Goals, Observation, Policy};
 
@@ -8,7 +8,7 @@ use crate::{
     world::Controller,
 };
 
-/// What comes before is the start.
+/// The end of the start phase, in seconds.
 const STEADY_S: f64 = 300.0;
 
 fn goals_of(number: u64) -> Goals {
@@ -91,7 +91,7 @@ fn foresees_the_end() {
     assert!(share >= 0.6, "{share}");
 }
 
-/// A controller that dies after every round, and whose successor reads what it has written.
+/// A controller that is killed after every round, with a successor that reads its state.
 struct Dying {
     written: String,
     steady: Policy,
