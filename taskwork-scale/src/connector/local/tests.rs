@@ -1,4 +1,4 @@
-//! Real processes.
+//! Tests with real processes.
 
 use std::{path::Path, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::time;
 use super::*;
 use crate::connector::{Why, file};
 
-/// A connector over processes, all of which end with it.
+/// A connector whose processes are killed with it.
 struct Stage {
     folder: TempDir,
     local: Local,
@@ -32,7 +32,7 @@ impl Stage {
         Self { folder, local }
     }
 
-    /// Creates one with a machine that ignores SIGTERM.
+    /// Creates a connector with a machine that ignores SIGTERM.
     async fn deaf(grace_s: u32) -> (Self, Vec<MachineId>) {
         let stage = Self::new("trap '' TERM; echo deaf; while :; do sleep 0.1; done", grace_s);
         let made = stage.local.create("small", 1, &key("t-0")).await.unwrap();
@@ -45,7 +45,7 @@ impl Stage {
         panic!("it does not ignore the signal in time");
     }
 
-    /// The connector of a controller that was started again: it knows only what stands in the folder.
+    /// The connector of a restarted controller, which knows only the folder.
     fn again(&self, program: &str, grace_s: u32) -> Local {
         open(self.folder.path(), program, grace_s)
     }
@@ -96,7 +96,7 @@ async fn a_key_stands_for_the_same_processes_also_for_the_next_controller() {
             .iter()
             .all(|machine| machine.state == MachineState::Running && machine.key == Some(key("t-0")))
     );
-    // One more of the same request: only that is started.
+    // One more of the same request: only that one is started.
     assert_eq!(next.create("small", 3, &key("t-0")).await.unwrap().len(), 3);
     for _ in 0..500 {
         if fs::read_to_string(stage.local.0.records.log(&made[1])).unwrap().ends_with('\n') {
@@ -119,7 +119,7 @@ async fn a_process_that_was_started_before_its_controller_could_note_it_is_found
     let next = stage.again("exec sleep 600", 5);
     next.create("small", 1, &key("t-1")).await.unwrap();
     assert_eq!(stage.local.0.records.read(&id).unwrap().unwrap().state, before, "not a second one");
-    // One that was never started is not listed, and is started when it is asked for again.
+    // A process that was never started is not listed, and is started when the request is repeated.
     let new = Record::new("small".to_owned(), key("t-2"), now_ms());
     next.0.records.begin(&"t-2.0".parse().unwrap(), new).unwrap();
     assert_eq!(next.list().await.unwrap().len(), 1);
@@ -138,7 +138,7 @@ async fn a_process_is_told_to_end_and_then_killed() {
     stage.local.terminate(&made).await.unwrap();
     stage.local.terminate(&made).await.unwrap();
     assert_eq!(becomes(&stage.local, MachineState::is_over).await, MachineState::Gone);
-    // It has ended, so the same key starts nothing.
+    // It has exited, so the same key starts nothing.
     stage.local.create("small", 1, &key("t-0")).await.unwrap();
     assert_eq!(stage.local.list().await.unwrap()[0].state, MachineState::Gone);
 
@@ -196,7 +196,7 @@ async fn who_only_looks_changes_nothing() {
     assert_eq!(local.look().await.unwrap(), []);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "not even a folder");
 
-    // A node that takes its time to leave, and a record whose process is gone; beside them somebody looks with no grace.
+    // A node that leaves slowly, and a record without a process; a dry run with a grace period of 0 looks at both.
     let (stage, made) = Stage::deaf(600).await;
     stage.local.terminate(&made).await.unwrap();
     let mut record = stage.local.0.records.read(&made[0]).unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! Tests of the connector to Slurm: with what its commands were seen to print, with what they should not, and with
-//! scripts in their place.
+//! Tests of the Slurm connector: with recorded output of its commands, with invalid output, and with scripts that
+//! replace them.
 
 use std::fs;
 
@@ -38,7 +38,7 @@ fn jobs_of_an_array_are_machines_with_the_key_of_their_request() {
     assert!(answer::machines("\n").expect("nothing is a list").is_empty());
 }
 
-/// As Slurm 22.05 prints it after two tasks of six were cancelled while they waited.
+/// The output of Slurm 22.05 after two tasks of six were cancelled while they were queued.
 #[test]
 fn an_array_of_which_tasks_were_cancelled_is_understood() {
     let output = "\
@@ -78,7 +78,7 @@ fn what_is_no_list_of_jobs_is_refused_and_not_taken_for_an_empty_one() {
     for output in [
         "slurm_load_jobs error: Invalid user\n",
         "12_1|RUNNING\n",
-        // Not expanded: which of them run is not known.
+        // Not expanded: which of the tasks run is unknown.
         "12_[1-4%2]|PENDING|0|Resources|taskwork/k/o\n",
         "12|RUNNING|0|None|taskwork/k/o\n",
         "../../x_1|RUNNING|0|None|taskwork/k/o\n",
@@ -151,7 +151,7 @@ fn a_machine_that_is_gone_already_is_ended() {
     assert_eq!(cancelled(false, "").expect_err("it has failed").why, Why::Wrong);
 }
 
-/// A folder with scripts in place of Slurm's commands, which note how they were called.
+/// A folder with scripts that replace Slurm's commands and record their calls.
 struct Imitation(tempfile::TempDir);
 
 impl Imitation {
@@ -165,7 +165,7 @@ impl Imitation {
         this
     }
 
-    /// Opens the connector with further settings, or others.
+    /// Opens the connector with additional settings.
     fn open(&self, more: serde_json::Value) -> Result<Slurm, String> {
         let folder = self.0.path();
         let mut settings = serde_json::json!({
@@ -218,7 +218,7 @@ async fn a_request_is_submitted_once() {
         assert!(environment.lines().any(|one| one == line), "no {line} in {environment}");
     }
 
-    // Its answer was lost, and it is asked for again.
+    // Its answer was lost, and the request is repeated.
     let listed = "7_1|RUNNING|0|None|taskwork/k-1/cpu\n7_2|COMPLETED|0|None|taskwork/k-1/cpu\n";
     fs::write(slurm.0.path().join("squeue.out"), listed).expect("an output");
     let again = connector.create("cpu", 2, &key("k-1")).await.expect("it is done already");
@@ -255,7 +255,7 @@ async fn those_that_wait_are_cancelled_and_those_that_run_are_told_to_leave() {
         called.iter().all(|line| line.contains("--name=taskwork-demo ")),
         "only jobs of our name: {called:?}"
     );
-    // The whole array, a job of somebody, an option.
+    // The whole array, a job of another user, an option.
     for other in ["7", "a_1", "-u"] {
         let refusal = slurm.slurm().terminate(&[other.parse().expect("an id")]).await.expect_err(other);
         assert_eq!(refusal.why, Why::Wrong);
@@ -263,7 +263,7 @@ async fn those_that_wait_are_cancelled_and_those_that_run_are_told_to_leave() {
     assert_eq!(slurm.called().len(), 3);
 }
 
-/// A second SIGTERM lets a node hurry, and one that hangs needs more than that.
+/// A second SIGTERM would make a node hurry, and a node that hangs needs more than that.
 #[tokio::test]
 async fn a_node_is_told_once_and_cancelled_when_it_has_had_its_time() {
     let slurm = Imitation::new(&[("scancel", "")]);
@@ -280,7 +280,7 @@ async fn a_node_is_told_once_and_cancelled_when_it_has_had_its_time() {
     let called = slurm.called();
     assert!(called[6..] == ["scancel --name=taskwork-demo 7_1".to_owned()], "{called:?}");
 
-    // Nobody was told if the command has failed.
+    // No job was signalled if the command has failed.
     let slurm = Imitation::new(&[("scancel", "echo 'scancel: error: access denied' >&2; exit 1")]);
     let connector = slurm.slurm();
     connector.end(&both, began).await.expect_err("it has failed");
@@ -369,7 +369,7 @@ fn the_example_can_work() {
 }
 
 proptest::proptest! {
-    /// Whatever the commands print, it is understood or refused, and a machine always has an id that may be used.
+    /// Any output is parsed or refused, and every machine has a usable id.
     #[test]
     fn any_output_is_understood_or_refused(output in "([0-9_;\\[\\]|/ \n]|RUNNING|taskwork/k/o|ä){0,60}", count in 0_u32..50) {
         if let Ok(machines) = machines(&output) {

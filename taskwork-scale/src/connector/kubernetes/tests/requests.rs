@@ -1,4 +1,4 @@
-//! The requests that are sent, and what becomes of answers of all kinds.
+//! The requests sent, and the handling of all kinds of answers.
 
 use std::{fs, sync::Arc};
 
@@ -40,7 +40,7 @@ fn pods(names: &[&str]) -> Value {
     json!({"items": names.iter().map(pod).collect::<Vec<_>>()})
 }
 
-/// A connector to an API on loopback without TLS, as `kubectl proxy` has it.
+/// A connector to an API on loopback without TLS, such as `kubectl proxy`.
 fn proxied(fake: &Fake) -> Kubernetes {
     let folder = tempfile::tempdir().expect("a folder");
     let api = format!("http://127.0.0.1:{}", fake.port);
@@ -111,14 +111,14 @@ async fn pods_are_ended_by_cost_number_and_deletion() {
     assert!(delete.body.contains(r#""preconditions":{"uid":"u-p2"}"#), "{}", delete.body);
 }
 
-/// A new release as docs/operating.md has it: a second Deployment, whose pods have the labels of the first one, too.
+/// A new release as in docs/operating.md: a second Deployment whose pods have all labels of the first one.
 #[tokio::test]
 async fn pods_of_others_with_the_same_labels_are_not_touched() {
     let others = |names: &[&str]| {
         let mut all = pods(names);
         let items = all["items"].as_array_mut().expect("pods");
         items[1]["metadata"]["ownerReferences"][0]["name"] = "nodes-2-5d4f".into();
-        // Somebody has started it by hand.
+        // A user has started it by hand.
         items[2]["metadata"]["ownerReferences"] = Value::Null;
         items[3]["metadata"]["ownerReferences"][0]["controller"] = false.into();
         all
@@ -156,7 +156,7 @@ async fn who_only_looks_notes_nothing() {
     assert!(fake.asked().iter().any(|asked| asked.line.starts_with("PATCH")), "{:?}", fake.asked());
 }
 
-/// Kubernetes itself does not answer requests for pods now, so they would come later.
+/// Kubernetes does not create the pods now, so they could appear later.
 #[tokio::test]
 async fn pods_that_are_not_made_yet_are_asked_for_under_the_same_key() {
     let fake = Fake::start(None, |asked| {
@@ -171,7 +171,7 @@ async fn pods_that_are_not_made_yet_are_asked_for_under_the_same_key() {
     assert!(refusal.why == Why::Unknown && refusal.message.contains("1 of 2 pods"), "{refusal}");
 }
 
-/// The number was raised, so that the next try must have the same key.
+/// The number was raised, so the next try must use the same key.
 #[tokio::test]
 async fn what_is_refused_after_the_number_was_raised_leaves_open_whether_it_was_done() {
     for status in [401, 403, 404] {
