@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said() {
+    fn invalid_file_is_refused_with_reason() {
         for (text, part) in [
             ("", "in JSON"),
             ("[]", "in JSON"),
@@ -262,13 +262,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn missing_file_is_named() {
         let said = open(Path::new("/no/such/file.json"), "demo").unwrap_err().to_string();
         assert!(said.starts_with("/no/such/file.json: "), "{said}");
     }
 
     #[test]
-    fn labels_say_the_price() {
+    fn labels_contain_price_and_offer() {
         let common = Common {
             cluster: "demo".to_owned(),
             folder: PathBuf::new(),

@@ -90,7 +90,7 @@ fn created(actions: &[Action]) -> (u32, Key) {
 }
 
 #[test]
-fn what_is_missing_is_asked_for_once() {
+fn missing_machines_are_requested_once() {
     let mut stage = Stage::new(3);
     let (count, key) = created(&stage.after(0));
     assert_eq!(count, 3);
@@ -103,7 +103,7 @@ fn what_is_missing_is_asked_for_once() {
 }
 
 #[test]
-fn a_request_without_an_answer_is_repeated_under_its_key() {
+fn unanswered_request_is_repeated_under_its_key() {
     let mut stage = Stage::new(2);
     let (_, key) = created(&stage.after(0));
     stage.fleet.created(stage.now_ms, &key, &Err(Refusal::unknown("no answer")));
@@ -118,7 +118,7 @@ fn a_request_without_an_answer_is_repeated_under_its_key() {
 }
 
 #[test]
-fn an_offer_that_is_refused_is_left_alone_for_a_while() {
+fn refused_offer_is_paused() {
     let mut stage = Stage::new(2);
     let (_, key) = created(&stage.after(0));
     stage.fleet.created(stage.now_ms, &key, &Err(Refusal::exhausted("quota of 0")));
@@ -140,7 +140,7 @@ fn an_offer_that_is_refused_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn machines_that_cannot_start_count_as_failures_and_those_taken_away_do_not() {
+fn failed_starts_count_as_failures_and_losses_do_not() {
     let mut stage = Stage::of_two();
     stage.want(3);
     let (_, key) = created(&stage.after(5));
@@ -158,7 +158,7 @@ fn machines_that_cannot_start_count_as_failures_and_those_taken_away_do_not() {
 }
 
 #[test]
-fn a_node_leaves_before_its_machine_is_ended() {
+fn node_leaves_before_its_machine_is_ended() {
     let mut stage = Stage::of_two();
     stage.nodes[0].leads = true;
     stage.want(1);
@@ -183,7 +183,7 @@ fn a_node_leaves_before_its_machine_is_ended() {
 }
 
 #[test]
-fn a_node_that_does_not_leave_is_not_waited_for_for_ever() {
+fn machine_of_stuck_node_is_ended_after_limit() {
     let mut stage = Stage::of_two();
     stage.want(1);
     stage.leave = vec![id("a")];
@@ -195,14 +195,14 @@ fn a_node_that_does_not_leave_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn machines_without_a_node_go_first_and_need_not_drain() {
+fn machines_without_node_leave_first_without_drain() {
     let mut stage = Stage::of_two();
     stage.machines.push(machine("c", MachineState::Requested, None));
     assert_eq!(stage.after(5), [Action::Terminate { machines: vec![id("c")] }]);
 }
 
 #[test]
-fn a_machine_whose_node_never_joins_is_ended() {
+fn machine_without_joined_node_is_ended() {
     let mut stage = Stage::new(1);
     stage.machines = vec![machine("a", MachineState::Requested, None)];
     assert_eq!(stage.after(3600), [], "it waits for its place");
@@ -215,7 +215,7 @@ fn a_machine_whose_node_never_joins_is_ended() {
 }
 
 #[test]
-fn a_machine_whose_node_is_gone_is_ended_soon() {
+fn machine_with_lost_node_is_ended_soon() {
     let mut stage = Stage::of_two();
     stage.nodes.remove(0);
     assert_eq!(stage.after(5), []);
@@ -228,14 +228,14 @@ fn a_machine_whose_node_is_gone_is_ended_soon() {
 }
 
 #[test]
-fn a_node_that_leaves_by_itself_is_replaced() {
+fn node_that_leaves_by_itself_is_replaced() {
     let mut stage = Stage::of_two();
     stage.nodes[0].draining = true;
     assert_eq!(created(&stage.after(5)).0, 1);
 }
 
 #[test]
-fn never_more_than_the_offer_has() {
+fn requests_stay_below_maximum_of_offer() {
     let mut stage = Stage::new(100);
     assert_eq!(created(&stage.after(0)).0, 20);
     stage.wanted = BTreeMap::from([("large".to_owned(), 9), ("gone".to_owned(), 3)]);
@@ -248,7 +248,7 @@ fn never_more_than_the_offer_has() {
 }
 
 #[test]
-fn the_last_machine_of_a_zone_stays_if_another_can_go() {
+fn last_machine_of_zone_stays_if_another_can_leave() {
     let mut stage = Stage::of_two();
     stage.machines.push(machine("c", MachineState::Running, None));
     stage.nodes.push(node("n3", "c"));
@@ -259,7 +259,7 @@ fn the_last_machine_of_a_zone_stays_if_another_can_go() {
 }
 
 #[test]
-fn what_people_see_of_a_machine() {
+fn displayed_machine_follows_its_progress() {
     let mut stage = Stage::of_two();
     stage.nodes[1].working = true;
     stage.machines.push(machine("c", MachineState::Running, None));
@@ -293,7 +293,7 @@ fn what_people_see_of_a_machine() {
 
 /// A connector that omits machines: a script without pipefail, an incident of a cloud.
 #[test]
-fn machines_whose_nodes_are_members_are_there_also_if_they_are_not_listed() {
+fn unlisted_machines_with_members_still_count() {
     let mut stage = Stage::of_two();
     let all = std::mem::take(&mut stage.machines);
     assert_eq!(stage.after(5), [], "they are not replaced");
@@ -321,7 +321,7 @@ fn machines_whose_nodes_are_members_are_there_also_if_they_are_not_listed() {
 
 /// Nodes of a newer version have joined, which this controller cannot read.
 #[test]
-fn no_machine_is_ended_for_having_no_node_while_a_member_cannot_be_read() {
+fn unreadable_member_protects_machines_without_node() {
     let mut stage = Stage::of_two();
     stage.machines.push(machine("c", MachineState::Running, None));
     stage.want(3);
@@ -338,7 +338,7 @@ fn no_machine_is_ended_for_having_no_node_while_a_member_cannot_be_read() {
 }
 
 #[test]
-fn a_machine_that_begins_again_and_again_has_one_time_to_join() {
+fn restarting_machine_has_one_time_limit_to_join() {
     let mut stage = Stage::new(1);
     stage.machines = vec![machine("a", MachineState::Running, None)];
     assert_eq!(stage.after(5), []);
@@ -352,7 +352,7 @@ fn a_machine_that_begins_again_and_again_has_one_time_to_join() {
 }
 
 #[test]
-fn an_offer_that_is_listed_by_another_name_is_left_alone_for_longer_and_longer() {
+fn offer_listed_under_another_name_is_paused_ever_longer() {
     let mut stage = Stage::new(3);
     let mut asked = 0;
     for round in 0..720 {
@@ -383,7 +383,7 @@ fn an_offer_that_is_listed_by_another_name_is_left_alone_for_longer_and_longer()
 }
 
 #[test]
-fn more_than_the_connector_takes_at_once_is_asked_for_in_parts() {
+fn large_request_is_split() {
     let mut stage = Stage::new(7);
     let limits = Limits { request_max: 3, ..Limits::default() };
     stage.fleet = Fleet::new(offers(), limits, State::new("t"));
@@ -400,7 +400,7 @@ fn more_than_the_connector_takes_at_once_is_asked_for_in_parts() {
 }
 
 #[test]
-fn what_fails_together_is_one_failure_and_a_machine_that_joins_at_once_ends_that() {
+fn simultaneous_failures_count_once_until_machine_joins() {
     let mut stage = Stage::of_two();
     stage.want(12);
     let (_, key) = created(&stage.after(5));
@@ -424,7 +424,7 @@ fn what_fails_together_is_one_failure_and_a_machine_that_joins_at_once_ends_that
 }
 
 #[test]
-fn a_clock_that_was_ahead_or_leaps_ends_nothing_and_delays_nothing() {
+fn clock_jump_neither_ends_nor_delays_machines() {
     let mut stage = Stage::of_two();
     stage.want(1);
     stage.leave = vec![id("a")];

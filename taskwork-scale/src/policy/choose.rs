@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_grid_is_fine_where_there_are_few_and_ends_at_the_bounds() {
+    fn grid_contains_bounds_and_is_fine_for_small_sizes() {
         assert_eq!(grid(0, 10, 3), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         let sizes = grid(2, 1000, 177);
         assert_eq!((sizes.first(), sizes.last()), (Some(&2), Some(&1000)));

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goals_that_make_no_sense_are_named() {
+    fn inconsistent_goals_are_refused_by_option() {
         let wrong = |goals: Goals| goals.check().unwrap_err().to_string();
         let goals = Goals::default;
         assert_eq!(goals().check(), Ok(()));

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_is_left_of_trees_of_several_shapes() {
+    fn remaining_work_of_several_shapes_is_estimated() {
         type Share = fn(f64) -> f64;
         let shapes: [(&str, Share, f64); 4] = [
             ("uniform", |x| x, 0.05),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn says_little_early_and_nothing_without_a_share() {
+    fn early_estimate_is_vague_and_absent_without_share() {
         let early = after(10_000.0, 0.01, |x| x).left().unwrap();
         assert!(early.sigma > 1.0, "{early:?}");
         assert_eq!(Progress::default().left(), None);
@@ -291,14 +291,14 @@ mod tests {
     }
 
     #[test]
-    fn begins_again_with_a_new_attempt() {
+    fn new_attempt_resets_progress() {
         let mut progress = after(10_000.0, 0.6, |x| x);
         progress.saw(5.0, Some(0.001));
         assert_eq!((progress.points.len(), progress.forecasts), (1, 0));
     }
 
     #[test]
-    fn keeps_few_points_of_long_jobs() {
+    fn long_job_keeps_few_points() {
         let mut progress = Progress::default();
         for step in 1..200_000_u32 {
             progress.saw(f64::from(step), Some(f64::from(step) / 200_000.0));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_guesses_together() {
+    fn combined_guess_is_more_certain() {
         let one = Guess { median: 100.0, sigma: 1.0 };
         let both = one.and(Guess { median: 400.0, sigma: 1.0 });
         assert!((both.median - 200.0).abs() < 1e-9 && both.sigma < 0.71);

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn learns_how_a_program_scales() {
+    fn fit_of_windows_finds_curve() {
         for (alpha, beta) in [(0.0, 0.0), (0.01, 0.0), (0.001, 1e-5), (1e-4, 1e-6)] {
             let truth = Curve { alpha, beta };
             let curves = taught(alpha, beta, &[4.0, 12.0, 28.0, 60.0, 124.0], |_| 1.0);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn believes_earlier_measurements_until_it_has_its_own() {
+    fn fit_without_windows_follows_prior() {
         let curves = Efficiency::default().curves();
         for (workers, was) in [(10.0, 0.972), (50.0, 0.96), (200.0, 0.935), (500.0, 0.893), (1000.0, 0.82)] {
             assert!(
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_what_busy_time_does_not_show() {
+    fn units_of_work_lower_efficiency_below_busy_share() {
         let shared = |workers: f64| 1.0 / (1.0 + 0.004 * (workers - 1.0));
         let curves = taught(1e-4, 0.0, &[4.0, 12.0, 28.0, 60.0, 124.0], shared);
         assert!((curves.efficiency(124.0) / shared(124.0) - 1.0).abs() < 0.1, "{}", curves.efficiency(124.0));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn forgets_slowly_and_survives_strange_input() {
+    fn fit_forgets_slowly_and_ignores_invalid_windows() {
         let mut learnt = Efficiency::default();
         for at in 0..400_u64 {
             let busy_share = if at < 200 { 0.5 } else { 0.98 };

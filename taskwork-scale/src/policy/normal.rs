@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_the_normal_distribution() {
+    fn cdf_and_quantile_match_tables() {
         for (z, probability) in
             [(0.0, 0.5), (1.0, 0.841_344_746), (-1.0, 0.158_655_254), (2.5, 0.993_790_335)]
         {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_the_busy_workers_of_a_thin_tree() {
+    fn thin_tree_caps_workers_at_busy_ones() {
         let mut parallelism = Parallelism::default();
         assert!(!parallelism.saw(&window(10, 100.0, 95.0, Some(0.9)), 0.02));
         assert_eq!(parallelism.cap(), None, "busy enough");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_when_there_is_more_to_do_again() {
+    fn cap_rises_when_all_workers_are_busy() {
         let mut parallelism = Parallelism::default();
         parallelism.saw(&window(10, 100.0, 20.0, Some(1.0)), 0.02);
         for at in 2..20 {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn tries_more_ever_more_rarely() {
+    fn failed_trials_become_rarer() {
         let mut parallelism = Parallelism::default();
         let mut tried = Vec::new();
         let mut before = f64::INFINITY;

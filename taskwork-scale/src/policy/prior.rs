@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expects_more_of_what_has_taken_long() {
+    fn longer_job_has_more_remaining_work() {
         let totals = Totals::default();
         let mut before = 0.0;
         for work in [1e4, 1e5, 1e6, 1e9] {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn learns_from_jobs_of_the_program() {
+    fn finished_jobs_determine_estimate() {
         let mut totals = Totals::default();
         for work in [100.0, 120.0, 90.0, 110.0, f64::NAN, 0.0] {
             totals.finished(work);

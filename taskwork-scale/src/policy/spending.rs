@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn pays_whole_quanta_once() {
+    fn spending_counts_begun_quanta_once() {
         let mut spending = Spending::default();
         spending.saw(&seen(1, &[("m", 0), ("n", 0)], Some(2.0)));
         assert!((spending.known() - 4.0).abs() < 1e-9);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_a_price_is_not_known() {
+    fn spending_without_price_is_unknown() {
         let mut spending = Spending::default();
         spending.saw(&seen(1, &[("m", 0)], None));
         assert_eq!(spending.total(), None);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_least_bill() {
+    fn bill_has_minimum() {
         let offer = OfferSeen { price_per_hour: Some(60.0), minimum_ms: 60_000, ..OfferSeen::default() };
         let tariff = Tariff::of(&offer).unwrap();
         assert!((tariff.bill(1_500) - 1.0).abs() < 1e-9);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_spent_is_not_forgotten_when_nobody_says_since_when() {
+    fn spending_without_reported_times_counts_from_first_observation() {
         let hour = 3_600_000;
         let mut spending = Spending::default();
         for at_ms in [hour, 2 * hour, 11 * hour] {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_costs_nothing() {
+    fn queued_machine_costs_nothing() {
         let hour = 3_600_000;
         let mut spending = Spending::default();
         // A job waits for five hours, listed with the time of its submission.
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_spent_before_does_not_count_after_it_began_anew() {
+    fn restarted_spending_excludes_earlier_costs() {
         let hour = 3_600_000;
         let mut spending = Spending::default();
         spending.saw(&untimed(hour, Place::There));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_wrong_is_not_billed_for_good() {
+    fn wrong_clock_is_not_billed_permanently() {
         let hour = 3_600_000;
         let mut spending = Spending::default();
         spending.saw(&untimed(hour, Place::There));

@@ -76,7 +76,7 @@ mod tests {
     use crate::policy::MachineSeen;
 
     #[test]
-    fn believes_what_was_said_until_machines_have_started() {
+    fn start_time_follows_file_until_machines_have_started() {
         let offer = OfferSeen { name: "a".into(), start_ms: 60_000, ..OfferSeen::default() };
         let machine = |number: u64| MachineSeen {
             id: format!("m{number}"),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_lost_and_comes_back_has_not_started_for_hours() {
+    fn rejoined_node_is_not_a_start() {
         let offer = OfferSeen { name: "a".into(), start_ms: 60_000, ..OfferSeen::default() };
         let ids: Vec<String> = (0..50).map(|number| format!("m{number}")).collect();
         let at = |state: MachineState, joined_ms: u64| {

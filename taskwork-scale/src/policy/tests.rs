@@ -68,7 +68,7 @@ fn taught(policy: &mut Policy, machines: u64, total: f64, share: f64) -> Observa
 }
 
 #[test]
-fn without_work_there_is_the_minimum() {
+fn cluster_without_jobs_keeps_minimum() {
     let mut policy = Policy::new(Goals { min: 2, max: 10, ..Goals::default() });
     let mut seen = Observation { at_ms: AT_MS, offers: vec![offer("a", 0.4)], ..Observation::default() };
     let decision = policy.decide(&seen);
@@ -81,7 +81,7 @@ fn without_work_there_is_the_minimum() {
 }
 
 #[test]
-fn after_a_job_machines_wait_as_long_as_new_ones_would_start() {
+fn idle_machines_stay_for_one_start_time() {
     let mut policy = Policy::new(Goals::default());
     let mut seen = busy(AT_MS, 3, 0.99, 100.0);
     policy.decide(&seen);
@@ -101,7 +101,7 @@ fn after_a_job_machines_wait_as_long_as_new_ones_would_start() {
 }
 
 #[test]
-fn begins_with_a_few_and_doubles() {
+fn unknown_job_starts_few_machines_then_doubles() {
     let mut policy = Policy::new(Goals { max: 50, ..Goals::default() });
     let mut seen = Observation {
         at_ms: AT_MS,
@@ -124,7 +124,7 @@ fn begins_with_a_few_and_doubles() {
 }
 
 #[test]
-fn a_deadline_decides_how_many() {
+fn deadline_determines_number_of_machines() {
     let far = AT_MS + 3_600_000;
     let mut policy = Policy::new(Goals { max: 50, deadline_ms: Some(far), ..Goals::default() });
     // 90,000 s remain, within a factor of two: 7 machines of 4 workers for an hour, or 14.
@@ -141,7 +141,7 @@ fn a_deadline_decides_how_many() {
 }
 
 #[test]
-fn what_would_be_changes_nothing() {
+fn whatif_leaves_policy_unchanged() {
     let mut policy = Policy::new(Goals { max: 50, ..Goals::default() });
     let seen = taught(&mut policy, 10, 100_000.0, 0.3);
     let before = policy.clone();
@@ -159,7 +159,7 @@ fn what_would_be_changes_nothing() {
 }
 
 #[test]
-fn an_unknown_price_is_not_nothing() {
+fn unknown_price_makes_cost_unknown() {
     let mut policy = Policy::new(Goals { max: 50, deadline_ms: Some(AT_MS + 7_200_000), ..Goals::default() });
     let mut seen = taught(&mut policy, 10, 100_000.0, 0.3);
     seen.offers[0].price_per_hour = None;
@@ -174,7 +174,7 @@ fn an_unknown_price_is_not_nothing() {
 }
 
 #[test]
-fn without_money_nothing_runs() {
+fn budget_of_zero_ends_all_machines() {
     let goals = Goals { min: 1, budget: Some(0.0), then_suspend: true, ..Goals::default() };
     let decision = Policy::new(goals).decide(&busy(AT_MS, 3, 0.5, 100.0));
     assert_eq!((decision.nodes(), decision.leave.len(), decision.suspend), (0, 3, true));
@@ -182,7 +182,7 @@ fn without_money_nothing_runs() {
 }
 
 #[test]
-fn a_machine_with_a_notice_is_replaced() {
+fn machine_with_preemption_notice_is_replaced() {
     let mut policy = Policy::new(Goals { max: 10, ..Goals::default() });
     let mut seen = taught(&mut policy, 10, 1e6, 0.3);
     seen.machines[4].noticed = true;
@@ -193,7 +193,7 @@ fn a_machine_with_a_notice_is_replaced() {
 }
 
 #[test]
-fn an_offer_that_is_refused_is_left_out() {
+fn refused_offer_starts_no_machine() {
     let mut policy = Policy::new(Goals { max: 10, ..Goals::default() });
     let mut seen = busy(AT_MS, 1, 0.001, 100.0);
     seen.offers.push(OfferSeen { workers: 8, ..offer("dear", 4.0) });
@@ -205,7 +205,7 @@ fn an_offer_that_is_refused_is_left_out() {
 }
 
 #[test]
-fn machines_that_can_run_no_job_are_replaced_by_suited_ones() {
+fn unsuited_machines_are_replaced_by_suited_ones() {
     let mut seen = Observation { waiting_jobs: 1, workers: 0, jobs: Vec::new(), ..busy(AT_MS, 3, 0.0, 0.0) };
     seen.machines.iter_mut().for_each(|machine| machine.unsuited = true);
     seen.offers[0].unsuited = true;
@@ -224,7 +224,7 @@ fn machines_that_can_run_no_job_are_replaced_by_suited_ones() {
 }
 
 #[test]
-fn old_machines_of_a_suited_offer_leave_before_new_ones_start() {
+fn unsuited_machines_of_suited_offer_leave_before_others_start() {
     let mut policy = Policy::new(Goals { max: 5, ..Goals::default() });
     let mut seen = Observation { waiting_jobs: 1, workers: 0, jobs: Vec::new(), ..busy(AT_MS, 3, 0.0, 0.0) };
     seen.machines.iter_mut().for_each(|machine| machine.unsuited = true);
@@ -237,7 +237,7 @@ fn old_machines_of_a_suited_offer_leave_before_new_ones_start() {
 }
 
 #[test]
-fn jobs_that_no_offer_can_serve_are_named_and_want_no_machine() {
+fn jobs_without_offer_are_named_and_start_no_machine() {
     let unserved =
         |id: &str| JobUnserved { id: id.into(), reason: "it runs uts 1, offer a runs tsp".to_owned() };
     let mut seen = Observation {
@@ -258,7 +258,7 @@ fn jobs_that_no_offer_can_serve_are_named_and_want_no_machine() {
 }
 
 #[test]
-fn a_machine_that_never_comes_is_not_waited_for() {
+fn machine_that_never_joins_is_supplemented() {
     let mut policy = Policy::new(Goals::default());
     let mut seen = busy(AT_MS, 0, 0.0, 0.0);
     seen.jobs[0].share = None;
@@ -282,7 +282,7 @@ fn a_machine_that_never_comes_is_not_waited_for() {
 
 /// Twenty jobs in a full queue: no money is spent, and no further job is submitted.
 #[test]
-fn machines_in_a_queue_are_neither_paid_nor_late() {
+fn queued_machines_are_neither_billed_nor_late() {
     let mut policy = Policy::new(Goals { max: 50, budget: Some(10.0), ..Goals::default() });
     let mut seen = busy(AT_MS, 0, 0.0, 0.0);
     seen.jobs[0].share = None;
@@ -304,7 +304,7 @@ fn machines_in_a_queue_are_neither_paid_nor_late() {
 }
 
 #[test]
-fn a_budget_begins_anew_for_other_jobs_and_when_it_is_asked_for() {
+fn budget_restarts_for_other_jobs_and_on_request() {
     let goals = Goals { max: 10, budget: Some(3.0), then_suspend: true, ..Goals::default() };
     let mut policy = Policy::default();
     policy.pursue(goals.clone(), "job 1", None);
@@ -391,7 +391,7 @@ proptest! {
 
     /// Every observation has a decision within the bounds, and the policy can be serialised.
     #[test]
-    fn any_observation_has_an_answer(seen in prop::collection::vec(any_observation(), 1..6), max in 1..100_u32,
+    fn any_observation_gives_decision_within_bounds(seen in prop::collection::vec(any_observation(), 1..6), max in 1..100_u32,
                                      deadline_ms in any::<Option<u64>>(), budget in any::<Option<u32>>(),
                                      delay in any::<Option<u32>>()) {
         let goals = Goals { max, deadline_ms, budget: budget.map(f64::from), delay_price: delay.map(f64::from),

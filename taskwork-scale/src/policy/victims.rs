@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dearest_goes_first_and_the_leader_last() {
+    fn most_expensive_machine_leaves_first_and_leader_last() {
         let mut noticed = machine("noticed", "large", 0);
         noticed.noticed = true;
         let mut leader = machine("leader", "small", 3_400_000);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn one_machine_of_each_zone_stays_longest() {
+    fn last_machine_of_zone_leaves_late() {
         let of =
             |id: &str, zone: &str, at| MachineSeen { zone: Some(zone.into()), ..machine(id, "small", at) };
         let seen = seen(vec![of("a1", "a", 10), of("a2", "a", 20), of("b1", "b", 30), of("b2", "b", 40)]);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn says_where_the_time_went() {
+    fn window_measures_busy_time_and_steals() {
         let mut windows = Windows::default();
         assert_eq!(windows.saw(&seen(0, 10, 0, 0)), None);
         assert_eq!(windows.saw(&seen(5_000, 10, 40, 10)), None);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn begins_anew_when_counters_or_clocks_jump() {
+    fn window_restarts_when_counters_or_clock_jump() {
         let mut windows = Windows::default();
         windows.saw(&seen(100_000, 10, 100, 0));
         assert_eq!(windows.saw(&seen(111_000, 10, 5, 0)), None, "a new attempt");

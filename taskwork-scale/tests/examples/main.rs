@@ -146,7 +146,7 @@ async fn clouds() {
 /// A listed machine is billed even if it is off, so it must be terminated; only a machine that no longer exists is
 /// gone.
 #[tokio::test]
-async fn machines_that_are_off_are_not_gone() {
+async fn stopped_machines_are_not_gone() {
     if !can_run() {
         return;
     }
@@ -214,7 +214,7 @@ async fn hosts_by_ssh() {
 }
 
 #[test]
-fn all_examples_can_be_read() {
+fn examples_are_valid_connector_files() {
     let mut count = 0;
     for file in fs::read_dir(here("../deploy/scale")).unwrap() {
         let path = file.unwrap().path();

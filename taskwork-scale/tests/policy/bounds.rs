@@ -13,7 +13,7 @@ use crate::{
 const WIDE: [Shape; 4] = [Shape::Uniform, Shape::Binomial, Shape::Comb, Shape::LateIncumbent];
 
 #[test]
-fn keeps_deadlines_that_can_be_kept() {
+fn feasible_deadlines_are_met() {
     let (mut kept, mut cost) = (Figures::default(), Figures::default());
     for shape in WIDE {
         let mut of_shape = Figures::default();
@@ -40,7 +40,7 @@ fn keeps_deadlines_that_can_be_kept() {
 }
 
 #[test]
-fn never_exceeds_a_budget_by_more_than_what_has_begun() {
+fn budget_is_exceeded_by_begun_quanta_at_most() {
     let mut used = Figures::default();
     for shape in Shape::ALL {
         for seed in seeds(4) {
@@ -64,7 +64,7 @@ fn never_exceeds_a_budget_by_more_than_what_has_begun() {
 }
 
 #[test]
-fn keeps_an_efficiency() {
+fn efficiency_goal_is_met() {
     let mut figures = Figures::default();
     for shape in WIDE {
         let mut of_shape = Figures::default();

@@ -40,7 +40,7 @@ fn key() -> Key {
 }
 
 #[tokio::test]
-async fn machines_are_created_listed_and_ended() {
+async fn programs_create_list_and_end_machines() {
     // A simulated cloud in a file, idempotent by key.
     let create = r#"cd "$(dirname "$0")"
         [ "$TASKWORK_CLUSTER" = demo ] || exit 78
@@ -70,7 +70,7 @@ async fn machines_are_created_listed_and_ended() {
 }
 
 #[tokio::test]
-async fn a_list_that_cannot_be_understood_is_no_list() {
+async fn invalid_list_is_refused() {
     for (list, part) in [
         ("echo nonsense", "line 1"),
         (r#"echo '{"id": "a", "offer": "small", "state": "running"}'; echo '{"id": "b"'"#, "line 2"),
@@ -95,7 +95,7 @@ async fn a_list_that_cannot_be_understood_is_no_list() {
 }
 
 #[tokio::test]
-async fn a_program_that_hangs_is_ended_with_all_that_it_has_started() {
+async fn hanging_program_is_killed_with_its_children() {
     for hangs in [
         // A child that outlives it and holds its output.
         "sleep 61.5 & echo $! > \"$(dirname \"$0\")/pid\"",
@@ -123,7 +123,7 @@ async fn a_program_that_hangs_is_ended_with_all_that_it_has_started() {
 }
 
 #[tokio::test]
-async fn the_exit_code_says_whether_anything_was_done() {
+async fn exit_code_determines_kind_of_failure() {
     for (create, why) in [
         ("echo quota >&2; exit 75", Why::Exhausted),
         ("exit 78", Why::Wrong),

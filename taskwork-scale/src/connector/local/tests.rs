@@ -81,7 +81,7 @@ async fn becomes(local: &Local, is_it: impl Fn(&MachineState) -> bool) -> Machin
 }
 
 #[tokio::test]
-async fn a_key_stands_for_the_same_processes_also_for_the_next_controller() {
+async fn repeated_key_gives_same_processes_after_restart() {
     let program = "echo here is $TASKWORK_MACHINE with $TASKWORK_LABELS; exec sleep 600";
     let stage = Stage::new(program, 5);
     let made = stage.local.create("small", 2, &key("t-0")).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_key_stands_for_the_same_processes_also_for_the_next_controller() {
 }
 
 #[tokio::test]
-async fn a_process_that_was_started_before_its_controller_could_note_it_is_found() {
+async fn unrecorded_process_is_found() {
     let stage = Stage::new("exec sleep 600", 5);
     let id = stage.local.create("small", 1, &key("t-1")).await.unwrap().remove(0);
     let mut record = stage.local.0.records.read(&id).unwrap().unwrap();
@@ -132,7 +132,7 @@ async fn a_process_that_was_started_before_its_controller_could_note_it_is_found
 }
 
 #[tokio::test]
-async fn a_process_is_told_to_end_and_then_killed() {
+async fn process_is_terminated_and_then_killed() {
     let stage = Stage::new("exec sleep 600", 60);
     let made = stage.local.create("small", 1, &key("t-0")).await.unwrap();
     stage.local.terminate(&made).await.unwrap();
@@ -149,7 +149,7 @@ async fn a_process_is_told_to_end_and_then_killed() {
 }
 
 #[tokio::test]
-async fn a_process_that_breaks_down_has_failed() {
+async fn crashed_process_has_failed() {
     let stage = Stage::new("echo no such server >&2; exit 3", 5);
     stage.local.create("small", 1, &key("t-0")).await.unwrap();
     let state = becomes(&stage.local, MachineState::is_over).await;
@@ -158,7 +158,7 @@ async fn a_process_that_breaks_down_has_failed() {
 }
 
 #[tokio::test]
-async fn another_process_of_the_same_number_is_left_alone() {
+async fn process_with_reused_pid_is_untouched() {
     let stage = Stage::new("exec sleep 600", 0);
     let id = stage.local.create("small", 1, &key("t-0")).await.unwrap().remove(0);
     let mut record = stage.local.0.records.read(&id).unwrap().unwrap();
@@ -174,7 +174,7 @@ async fn another_process_of_the_same_number_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_is_said() {
+async fn failed_start_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"{"kind": "local", "program": ["./no-such-program"], "folder": "m",
         "offers": [{"name": "small", "workers": 1, "max": 9}]}"#;
@@ -190,7 +190,7 @@ async fn what_cannot_be_started_is_said() {
 }
 
 #[tokio::test]
-async fn who_only_looks_changes_nothing() {
+async fn dry_run_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let local = open(folder.path(), "exec sleep 600", 5);
     assert_eq!(local.look().await.unwrap(), []);
@@ -218,7 +218,7 @@ async fn who_only_looks_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_call_waits_for_one_that_is_still_being_done() {
+async fn call_waits_for_cancelled_call() {
     let folder = tempfile::tempdir().unwrap();
     let local = open(folder.path(), "exec sleep 600", 5);
     let (begin, begun) = tokio::sync::oneshot::channel();

@@ -30,7 +30,7 @@ fn names(ledger: &Ledger, of: &str, all: &[Pod]) -> Vec<String> {
 }
 
 #[test]
-fn the_oldest_pods_are_those_of_the_oldest_requests() {
+fn oldest_pods_belong_to_oldest_requests() {
     let mut ledger = Ledger::default();
     // One pod existed before.
     ledger.request(&key("a"), 2, 1).expect("there is room");
@@ -48,7 +48,7 @@ fn the_oldest_pods_are_those_of_the_oldest_requests() {
 }
 
 #[test]
-fn pods_keep_the_request_that_is_noted_at_them() {
+fn pods_keep_recorded_request() {
     let mut ledger = Ledger::default();
     ledger.request(&key("a"), 2, 0).expect("there is room");
     ledger.request(&key("b"), 1, 2).expect("there is room");
@@ -73,7 +73,7 @@ fn pods_keep_the_request_that_is_noted_at_them() {
 }
 
 #[test]
-fn the_number_is_lowered_once_for_each_pod() {
+fn number_is_lowered_once_for_each_pod() {
     let mut ledger = Ledger::default();
     ledger.request(&key("a"), 2, 0).expect("there is room");
     ledger.request(&key("b"), 1, 2).expect("there is room");
@@ -95,7 +95,7 @@ fn the_number_is_lowered_once_for_each_pod() {
 }
 
 #[test]
-fn a_request_that_is_refused_is_as_if_it_had_not_been_made() {
+fn refused_request_leaves_no_trace() {
     let mut ledger = Ledger::default();
     ledger.request(&key("a"), 3, 5).expect("there is room");
     assert_eq!(ledger.keep(&key("a"), 1), 2);
@@ -106,7 +106,7 @@ fn a_request_that_is_refused_is_as_if_it_had_not_been_made() {
 }
 
 #[test]
-fn a_ledger_stays_small() {
+fn ledger_size_is_bounded() {
     let mut ledger = Ledger::default();
     for number in 0..5000 {
         let key = key(&format!("0123456789abcdef-{number}"));
@@ -126,7 +126,7 @@ fn a_ledger_stays_small() {
 }
 
 #[test]
-fn a_pod_has_the_state_of_its_program() {
+fn pod_state_follows_its_program() {
     let state = |more: &Value, was_ended| pod("p", 0, more).state(was_ended);
     assert_eq!(state(&Value::Null, false), MachineState::Running);
     assert_eq!(state(&Value::Null, true), MachineState::Ending);

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{super::access::*, *};
 
 #[test]
-fn in_a_pod_everything_is_there() {
+fn settings_default_to_those_of_pod() {
     let account = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| fs::write(account.path().join(name), text).expect("a file");
     write("namespace", "search\n");
