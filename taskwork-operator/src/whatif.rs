@@ -15,12 +15,13 @@ use taskwork_cli::{
     Failure,
     command::{job_id, seconds, tell},
 };
-use taskwork_scale::policy::{Candidate, Goals, MachineSeen, MachineState, Observation, OfferSeen, Policy};
+use taskwork_scale::policy::{Goals, MachineSeen, MachineState, Observation, OfferSeen, Policy};
 use tokio::time::{self, Instant};
 
 use super::{
     Desk,
     scale::{
+        demand::Demand,
         explain,
         memory::{Memory, Said},
         observed::{self, Scope},
@@ -113,17 +114,16 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<(), Failur
     } else {
         arguments.nodes.iter().map(|nodes| nodes.given(now)).collect()
     };
-    let mut sizes = policy.whatif(&observation, &nodes);
+    let sizes = policy.whatif(&observation, &nodes);
     if sizes.is_empty() {
         return Err(Failure::failed(format!(
             "nothing is known about job {} yet: no node works on it, or it has just started",
             arguments.job
         )));
     }
-    note_differences(&mut sizes, currency.as_deref());
     desk.say(
         || json!({ "job": arguments.job.as_str(), "now": now, "currency": currency, "sizes": sizes }),
-        || explain::candidates(&sizes, currency.as_deref()),
+        || explain::candidates("#NODES", &sizes, currency.as_deref()),
     );
     Ok(())
 }
@@ -133,9 +133,10 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the number of machines that are not leaving.
+/// Returns the number of machines that stay and can run one of the jobs.
 fn there(observation: &Observation) -> u32 {
-    let staying = observation.machines.iter().filter(|machine| machine.state != MachineState::Leaving);
+    let stays = |machine: &&MachineSeen| machine.state != MachineState::Leaving && !machine.unsuited;
+    let staying = observation.machines.iter().filter(stays);
     u32::try_from(staying.count()).unwrap_or(u32::MAX)
 }
 
@@ -145,26 +146,7 @@ fn around(now: u32) -> Vec<u32> {
     vec![now.div_ceil(2), now, now + now.div_ceil(2), now.saturating_mul(2), now.saturating_mul(4)]
 }
 
-/// Notes for each size how much earlier or later the job would finish, and the difference in cost.
-fn note_differences(sizes: &mut [Candidate], currency: Option<&str>) {
-    let Some(now) = sizes.iter().find(|size| size.now).cloned() else { return };
-    let middle = |size: &Candidate| size.finish_ms.map(|(early, late)| early / 2 + late / 2);
-    for size in sizes.iter_mut().filter(|size| !size.now) {
-        let Some((finish, present)) = middle(size).zip(middle(&now)) else { continue };
-        let minutes = finish.abs_diff(present).div_ceil(60_000);
-        let when = if finish < present { "earlier" } else { "later" };
-        let mut words = format!("{minutes} min {when}");
-        if let Some((cost, present)) = size.cost.zip(now.cost) {
-            let (more, what) =
-                if cost >= present { (cost - present, "more") } else { (present - cost, "less") };
-            words = format!("{words} for {} {what}", explain::money(Some(more), currency));
-        }
-        let note = std::mem::take(&mut size.note);
-        size.note = if note.is_empty() { words } else { format!("{words}; {note}") };
-    }
-}
-
-/// Observes the cluster for a while, with a policy that learns from it.
+/// Observes the cluster for a while, with a policy that learns meanwhile.
 async fn observe(
     desk: &Desk,
     arguments: &Arguments,
@@ -204,13 +186,14 @@ async fn observe(
     }
 }
 
-/// Treats each member as a machine of an offer with as many workers.
+/// Treats each member that can run the job as a machine, of an offer with as many workers.
 fn with_members(snapshot: &Snapshot, scope: &Scope) -> (Observation, Option<String>) {
-    let mut observation = observed::of_cluster(snapshot, scope);
+    let demand = Demand::of_all(snapshot, scope);
+    let mut observation = observed::of_cluster(snapshot, scope, &demand);
     let mut offers: BTreeMap<String, OfferSeen> = BTreeMap::new();
     let mut currencies: Vec<&str> = Vec::new();
     for (name, now) in &snapshot.members {
-        let Some(member) = now.member.as_deref().filter(|member| member.workers > 0) else { continue };
+        let Some(member) = now.member.as_deref().filter(|member| demand.fits(member)) else { continue };
         let price = price(member);
         let offer = format!("{} workers at {price:?}", member.workers);
         offers.entry(offer.clone()).or_insert_with(|| OfferSeen {
@@ -246,7 +229,10 @@ fn price(member: &Member) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::scale::fixtures::{job, member, snapshot},
+        *,
+    };
 
     #[test]
     fn numbers_are_absolute_or_relative() {
@@ -260,28 +246,25 @@ mod tests {
         }
     }
 
+    /// Two nodes of another program, and one without a required label.
     #[test]
-    fn differences_are_noted_in_time_and_money() {
-        let size = |nodes, finish: u64, cost| Candidate {
-            nodes,
-            finish_ms: Some((finish - 60_000, finish + 60_000)),
-            cost,
-            now: nodes == 3,
-            ..Candidate::default()
-        };
-        let hour = 3_600_000;
-        let mut sizes = vec![
-            size(2, 3 * hour, Some(1.0)),
-            size(3, 2 * hour, Some(1.5)),
-            size(6, hour + hour / 2, Some(2.1)),
-            size(9, hour, None),
-        ];
-        note_differences(&mut sizes, Some("EUR"));
-        let notes: Vec<&str> = sizes.iter().map(|size| size.note.as_str()).collect();
-        assert_eq!(
-            notes,
-            ["60 min later for EUR 0.50 less", "", "30 min earlier for EUR 0.60 more", "60 min earlier"]
-        );
+    fn sizes_count_only_nodes_that_can_run_the_job() {
+        let gpu = r#"{"gpu": "yes"}"#;
+        let snapshot = snapshot(&[
+            member("n01", "tsp", gpu),
+            member("n02", "tsp", gpu),
+            member("n03", "tsp", "{}"),
+            member("n04", "uts", gpu),
+            member("n05", "uts", gpu),
+            job("j-0000000001", ("tsp", "1"), gpu, 0),
+        ]);
+        let scope = Scope { job: Some("j-0000000001".parse().unwrap()), program: None };
+        let (observation, _) = with_members(&snapshot, &scope);
+        assert_eq!((there(&observation), observation.workers), (2, 8));
+    }
+
+    #[test]
+    fn sizes_by_default_are_around_the_present_one() {
         assert!(around(0).contains(&1) && around(3) == [2, 3, 5, 6, 12]);
     }
 }

@@ -43,11 +43,12 @@ fn text(said: &Said, holder: Option<&str>) -> String {
         ("goals", goals(said)),
         ("spent", spent(said)),
     ];
-    rows.extend(said.troubles.iter().map(|(offer, why)| ("suspended", format!("offer {offer}: {why}"))));
+    rows.extend(said.unserved.iter().map(|job| ("not served", format!("job {}: {}", job.id, job.reason))));
+    rows.extend(said.troubles.iter().map(|(offer, why)| ("left alone", format!("offer {offer}: {why}"))));
     let mut text = table::list(&rows);
     if !said.table.is_empty() {
         text += "\n";
-        text += &candidates(&said.table, said.currency.as_deref());
+        text += &candidates("#MACHINES", &said.table, said.currency.as_deref());
     }
     text += "\n";
     let decisions = said.decisions.iter().take(SHOWN_MAX);
@@ -85,7 +86,7 @@ fn spent(said: &Said) -> String {
 }
 
 /// Formats an amount of money.
-pub(crate) fn money(amount: Option<f64>, currency: Option<&str>) -> String {
+pub(super) fn money(amount: Option<f64>, currency: Option<&str>) -> String {
     match (amount, currency) {
         (None, _) => "unknown".to_owned(),
         (Some(amount), None) => format!("{amount:.2}"),
@@ -93,9 +94,9 @@ pub(crate) fn money(amount: Option<f64>, currency: Option<&str>) -> String {
     }
 }
 
-/// Formats possible sizes of the cluster, with their forecasts.
-pub(crate) fn candidates(sizes: &[Candidate], currency: Option<&str>) -> String {
-    let unknown = || "unknown as yet".to_owned();
+/// Formats sizes that a cluster could have, in a unit, and their forecasts.
+pub(crate) fn candidates(unit: &str, sizes: &[Candidate], currency: Option<&str>) -> String {
+    let unknown = || "too early to say".to_owned();
     let rows = sizes.iter().map(|size| {
         let finish = size.finish_ms.map_or_else(unknown, |(early, late)| span(early, late));
         let note = match (size.now, size.note.as_str()) {
@@ -112,7 +113,7 @@ pub(crate) fn candidates(sizes: &[Candidate], currency: Option<&str>) -> String 
             note,
         ]
     });
-    table::table(&["#MACHINES", "#WORKERS", "FINISH (8 OF 10)", "#COST", "#EFFICIENCY", "NOTE"], rows)
+    table::table(&[unit, "#WORKERS", "FINISH (8 OF 10)", "#COST", "#EFFICIENCY", "NOTE"], rows)
 }
 
 /// Formats a range of times in UTC; the date is repeated only if it differs.
@@ -128,6 +129,8 @@ fn span(early: u64, late: u64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
+    use taskwork_scale::policy::JobUnserved;
+
     use super::*;
 
     #[test]
@@ -137,6 +140,7 @@ mod tests {
             machines: BTreeMap::from([("working".to_owned(), 3), ("booting".to_owned(), 2)]),
             troubles: BTreeMap::from([("large".to_owned(), "a quota of 0".to_owned())]),
             spent: None,
+            unserved: vec![JobUnserved { id: "j-7".to_owned(), reason: "it needs uts 1".to_owned() }],
             table: vec![
                 Candidate {
                     nodes: 3,
@@ -159,6 +163,7 @@ mod tests {
             "the deadline is near",
             "unknown",
             "offer large: a quota of 0",
+            "job j-7: it needs uts 1",
             "1970-01-01T01:00:00Z to 02:00:00Z",
             "EUR 1.50",
             "0.96",

@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use taskwork_scale::{
     fleet::State,
-    policy::{Candidate, Goals, Observation, Policy},
+    policy::{Candidate, Goals, JobUnserved, Observation, Policy},
 };
 
-/// The format that is written; older ones can be read.
+use super::demand::Newest;
+
+/// The format that is written, and the newest that can be read.
 const FORMAT: u32 = 2;
 /// The number of decisions kept in the report.
 pub(super) const DECISIONS_MAX: usize = 50;
 /// The maximum number of machines with which the last observation is kept for `taskwork whatif`.
 const MACHINES_SHOWN_MAX: usize = 500;
-/// The maximum number of machines of a controller: their state fits into one request to ZooKeeper for all possible
-/// names and states.
+/// The number of jobs without an offer that are named.
+pub(super) const UNSERVED_SHOWN_MAX: usize = 20;
+/// The most machines of a controller: what it remembers of them fits into one request to ZooKeeper, whatever they are
+/// called and do.
 pub(super) const MACHINES_MAX: u32 = 2_000;
 
 /// The state from which a controller continues.
@@ -24,6 +28,8 @@ pub(crate) struct Memory {
     format: u32,
     pub(super) fleet: State,
     pub(super) policy: Policy,
+    #[serde(default)]
+    pub(super) newest: Newest,
 }
 
 /// Serializes a [`Memory`] without copying it.
@@ -32,6 +38,7 @@ struct MemoryRef<'a> {
     format: u32,
     fleet: &'a State,
     policy: &'a Policy,
+    newest: &'a Newest,
 }
 
 /// The report of a controller for operators.
@@ -51,7 +58,9 @@ pub(crate) struct Said {
     pub(super) spent_since_ms: Option<u64>,
     /// Offers that are suspended at present, with the reasons.
     pub(super) troubles: BTreeMap<String, String>,
-    /// The last observation, unless it is too large.
+    /// The first of the jobs that no offer can serve.
+    pub(super) unserved: Vec<JobUnserved>,
+    /// The last observation, unless that is too large.
     pub(crate) observation: Option<Observation>,
     /// The last decisions that changed the number of machines, the newest first.
     pub(super) decisions: Vec<Past>,
@@ -68,7 +77,7 @@ pub(super) struct Past {
 impl Memory {
     /// Creates the state of a new controller.
     pub(super) fn new(tag: &str, goals: Goals) -> Self {
-        Self { format: FORMAT, fleet: State::new(tag), policy: Policy::new(goals) }
+        Self { format: FORMAT, fleet: State::new(tag), policy: Policy::new(goals), newest: Newest::new() }
     }
 
     /// Parses the state that another controller wrote.
@@ -97,9 +106,9 @@ impl Memory {
     }
 }
 
-/// Serializes the state of a controller.
-pub(super) fn written(fleet: &State, policy: &Policy) -> Vec<u8> {
-    serde_json::to_vec(&MemoryRef { format: FORMAT, fleet, policy }).expect("plain data")
+/// Encodes a [`Memory`].
+pub(super) fn written(fleet: &State, policy: &Policy, newest: &Newest) -> Vec<u8> {
+    serde_json::to_vec(&MemoryRef { format: FORMAT, fleet, policy, newest }).expect("plain data")
 }
 
 impl Said {
@@ -131,7 +140,9 @@ impl Said {
         self.decisions.truncate(1);
     }
 
-    pub(super) fn observed(&mut self, observation: Observation) {
+    pub(super) fn observed(&mut self, mut observation: Observation) {
+        observation.unserved.truncate(UNSERVED_SHOWN_MAX);
+        self.unserved = std::mem::take(&mut observation.unserved);
         self.observation = (observation.machines.len() <= MACHINES_SHOWN_MAX).then_some(observation);
     }
 }
@@ -145,14 +156,17 @@ mod tests {
     };
 
     use super::{
-        super::observed::{self, Scope},
+        super::{
+            demand::Demand,
+            observed::{self, Scope},
+        },
         *,
     };
 
     #[test]
     fn newer_or_garbled_memory_is_refused() {
         let memory = Memory::new("abc", Goals { max: 7, ..Goals::default() });
-        let read = Memory::read(&written(&memory.fleet, &memory.policy)).unwrap();
+        let read = Memory::read(&written(&memory.fleet, &memory.policy, &memory.newest)).unwrap();
         assert_eq!((read.fleet, read.policy), (memory.fleet, memory.policy));
         for (text, part) in [("", "cannot be read"), ("{}", "format"), (r#"{"format": 3}"#, "update it")] {
             let refused = Memory::read(text.as_bytes()).unwrap_err();
@@ -199,8 +213,14 @@ mod tests {
         let shown = fleet.machines(&round(now_ms + 5_000, &machines));
         let mut snapshot = taskwork::view::View::default().snapshot();
         snapshot.cluster.at_ms = now_ms + 5_000;
-        let mut observation =
-            observed::observation(&snapshot, &Scope::default(), &shown, &offers, fleet.state());
+        let mut observation = observed::observation(
+            &snapshot,
+            &Scope::default(),
+            &Demand::default(),
+            &shown,
+            &offers,
+            fleet.state(),
+        );
         observation.waiting_jobs = 1;
         let decision = policy.decide(&observation);
         let mut said = Said { table: decision.table, ..Said::default() };
@@ -208,7 +228,7 @@ mod tests {
             said.decided(now_ms, wanted, &decision.reason);
         }
         said.observed(observation);
-        let size = written(fleet.state(), &policy).len() + said.write().len();
+        let size = written(fleet.state(), &policy, &Newest::new()).len() + said.write().len();
         assert!(size < SCALING_BYTES_MAX, "{size} of {SCALING_BYTES_MAX} bytes");
         assert!(size > SCALING_BYTES_MAX / 2, "{size} bytes: there is room for more machines");
     }

@@ -1,15 +1,19 @@
 //! `taskwork scale`: starts and terminates machines for a cluster.
 //!
 //! ```text
-//!   observed   the cluster as input of the policy and the fleet
-//!   rounds     observe, decide, write, act
-//!   memory     the state of a controller, and its report for operators
-//!   explain    the report, formatted
+//!   demand     the open jobs that an offer can serve
+//!   observed   what is seen of the cluster, as the policy and the fleet are told it
+//!   rounds     look, decide, write, act
+//!   memory     what is remembered, and what is said to people
+//!   explain    how that is shown
 //! ```
 //!
 //! The decisions are made by `taskwork-scale`, which depends neither on a cluster nor on a clock.
 
+pub(super) mod demand;
 pub(super) mod explain;
+#[cfg(test)]
+pub(super) mod fixtures;
 pub(super) mod memory;
 pub(super) mod observed;
 pub(super) mod rounds;

@@ -15,12 +15,13 @@ use taskwork_cli::Failure;
 use taskwork_scale::{
     connector::{CALL_MAX, Connector, Machine, MachineId, Refusal},
     fleet::{Action, Fleet, Limits, MachineNow, NodeSeen, Round},
-    policy::{Decision, Goals, Observation, Policy},
+    policy::{Decision, Goals, JobUnserved, Observation, Policy},
 };
 use tokio::time;
 
 use super::{
-    memory::{self, Memory, Said},
+    demand::{self, Demand, Newest},
+    memory::{self, Memory, Said, UNSERVED_SHOWN_MAX},
     observed::{self, Scope},
 };
 
@@ -86,6 +87,7 @@ pub(super) struct Controller<'a> {
 pub(super) struct Mind {
     fleet: Fleet,
     policy: Policy,
+    newest: Newest,
     said: Said,
     /// The serialized fleet and policy in ZooKeeper, as last written or read.
     written: Vec<u8>,
@@ -141,13 +143,13 @@ pub(super) enum Outcome {
 impl Mind {
     /// Continues from the state of the last controller, with new goals. `written` is that state as it is in ZooKeeper.
     pub(super) fn new(controller: &Controller<'_>, memory: Memory, written: Vec<u8>, said: Said) -> Self {
-        let Memory { fleet, mut policy, .. } = memory;
+        let Memory { fleet, mut policy, newest, .. } = memory;
         policy.pursue(controller.goals.clone(), &controller.scope.purpose(), controller.budget_from_ms);
         let connector = controller.connector;
         let limits = Limits { request_max: connector.request_max(), ..Limits::default() };
         let fleet = Fleet::new(connector.offers().to_vec(), limits, fleet);
         let (hindrance, warned, last) = (None, BTreeSet::new(), None);
-        Self { fleet, policy, said, written, hindrance, warned, last }
+        Self { fleet, policy, newest, said, written, hindrance, warned, last }
     }
 
     /// Returns the reason why the last round did nothing.
@@ -171,12 +173,16 @@ impl Mind {
         self.warned = warnings;
     }
 
-    /// Gathers the machines and nodes for the round, and warns of gaps.
-    fn lists(&mut self, snapshot: &Snapshot, machines: Vec<Machine>) -> Lists {
+    /// Gathers the input of a round. Adds warnings of gaps in it.
+    fn lists(
+        &mut self,
+        snapshot: &Snapshot,
+        machines: Vec<Machine>,
+        warnings: &mut BTreeSet<String>,
+    ) -> Lists {
         let nodes = observed::nodes(snapshot);
         let missed = self.fleet.missed(&machines, &nodes, |id| self.policy.knows(id.as_str()));
         let unread = observed::unread(snapshot);
-        let mut warnings = BTreeSet::new();
         for name in &unread {
             let path = format!("members/{name}");
             let why = snapshot.warnings.get(&path).map_or("it may be of a newer version", String::as_str);
@@ -191,14 +197,13 @@ impl Mind {
                 names.join(" ")
             ));
         }
-        self.warn(warnings);
         Lists { machines, missed, nodes, knows_all_nodes: unread.is_empty() }
     }
 
     /// Writes the state and the report. If they are too large, the report is shortened; if that does not suffice, the
     /// previous state is written again, which confirms that the office is held.
     async fn write(&mut self, office: &mut ScalingOffice) -> Written {
-        let state = memory::written(self.fleet.state(), &self.policy);
+        let state = memory::written(self.fleet.state(), &self.policy, &self.newest);
         let mut wrote = office.write(&state, &self.said.write()).await;
         if matches!(wrote, Err(NotWritten::TooLarge(_))) {
             self.said.shorten();
@@ -250,8 +255,14 @@ impl Controller<'_> {
             tracing::info!("the cluster and its machines are known again");
         }
         mind.mind_the_clock(Instant::now(), snapshot.cluster.at_ms);
-        let lists = mind.lists(&snapshot, machines);
+        let mut warnings = BTreeSet::new();
+        let lists = mind.lists(&snapshot, machines, &mut warnings);
         let (observation, decision) = self.decide(mind, &snapshot, &lists);
+        let unserved = observation.unserved.iter().take(UNSERVED_SHOWN_MAX);
+        warnings.extend(unserved.map(|JobUnserved { id, reason }| {
+            format!("no offer can serve job {id}, so no machine is started for it: {reason}")
+        }));
+        mind.warn(warnings);
         self.tell(mind, &observation, &decision);
         let Some(office) = office.as_mut() else {
             return Outcome::Done;
@@ -263,6 +274,7 @@ impl Controller<'_> {
             tracing::warn!("{note}");
         }
         let at_ms = observation.at_ms;
+        let running: Vec<String> = observation.jobs.iter().map(|job| job.id.clone()).collect();
         self.note(mind, observation, &round);
         // Actions are written before they are done, so that the next controller knows of them.
         match mind.write(office).await {
@@ -272,14 +284,14 @@ impl Controller<'_> {
                     let _ = self.act(&mut mind.fleet, at_ms, action).await;
                 }
                 if decision.suspend {
-                    self.suspend(&snapshot).await;
+                    self.suspend(&running).await;
                 }
                 return Outcome::Done;
             }
             Written::Nothing => return Outcome::OfficeLost,
         }
         match self.act_all(mind, office, at_ms, actions).await {
-            Outcome::Done if decision.suspend => self.suspend(&snapshot).await,
+            Outcome::Done if decision.suspend => self.suspend(&running).await,
             Outcome::Done | Outcome::Hindered => {}
             Outcome::OfficeLost => return Outcome::OfficeLost,
         }
@@ -318,7 +330,11 @@ impl Controller<'_> {
     fn decide(&self, mind: &mut Mind, snapshot: &Snapshot, lists: &Lists) -> (Observation, Decision) {
         let shown = mind.fleet.machines(&lists.round(snapshot.cluster.at_ms, &BTreeMap::new(), &[]));
         let offers = self.connector.offers();
-        let observation = observed::observation(snapshot, &self.scope, &shown, offers, mind.fleet.state());
+        demand::update_newest(&mut mind.newest, offers, snapshot);
+        let currency = self.currency.as_deref();
+        let demand = Demand::of_offers(snapshot, &self.scope, offers, currency, &mind.newest);
+        let observation =
+            observed::observation(snapshot, &self.scope, &demand, &shown, offers, mind.fleet.state());
         let decision = mind.policy.decide(&observation);
         (observation, decision)
     }
@@ -330,8 +346,12 @@ impl Controller<'_> {
         mind.said.table.clone_from(&decision.table);
         (mind.said.spent, mind.said.spent_since_ms) = (decision.spent, decision.spent_since_ms);
         if self.json {
-            let told =
-                serde_json::json!({ "at_ms": observation.at_ms, "machines": now, "decision": decision });
+            let told = serde_json::json!({
+                "at_ms": observation.at_ms,
+                "machines": now,
+                "decision": decision,
+                "unserved": observation.unserved,
+            });
             taskwork_cli::command::print(&format!("{told}\n"));
         }
         if is_new {
@@ -402,11 +422,11 @@ impl Controller<'_> {
         true
     }
 
-    /// Suspends the jobs, because the budget is spent.
-    async fn suspend(&self, snapshot: &Snapshot) {
+    /// Suspends the jobs: the budget is spent.
+    async fn suspend(&self, jobs: &[String]) {
         let client = self.client.with_patience(Some(ACT_MAX));
-        for job in observed::of_cluster(snapshot, &self.scope).jobs {
-            let Ok(id) = job.id.parse::<JobId>() else { continue };
+        for id in jobs {
+            let Ok(id) = id.parse::<JobId>() else { continue };
             match client.suspend(&id).await {
                 Ok(()) => tracing::warn!(job = %id, "the budget is spent, and the job is suspended"),
                 Err(error) => tracing::warn!(job = %id, "the job was not suspended: {error}"),
