@@ -1,8 +1,8 @@
-//! What becomes of tasks that panic, or that nodes are lost with again and again.
+//! Tasks that panic, or whose nodes are lost repeatedly.
 //!
-//! A node in which a task panics has lost what the task has done since it was last written, and cannot take it
-//! back: so it names the task in what it holds, and is lost on purpose. Others continue from there, as after any
-//! loss, and the node joins anew. Its other jobs are not harmed: it leaves them before.
+//! When a task panics, its work since the last write is lost and cannot be rolled back. The node therefore
+//! names the task in its holdings and resigns. Other nodes continue from there, as after any loss, and the node
+//! joins again under another id. Before it resigns, it leaves its other jobs, so they are not affected.
 
 use std::{iter, sync::PoisonError};
 
@@ -24,18 +24,18 @@ use crate::{
     wire::codec,
 };
 
-/// The maximum length of what is kept of a panic's message, in characters.
+/// The maximum length of a recorded panic message, in characters.
 const REASON_CHARS_MAX: usize = 500;
 
 impl Coordination {
-    /// Ends the work on the job because the program is at fault. After a panic the job goes on without this
-    /// node, if the node writes what it holds; otherwise the job fails, because it would only panic again.
+    /// Stops the work on the job because the program is at fault. After a panic the job continues without this node,
+    /// provided that the node writes its holdings; otherwise the job fails, because a new attempt would panic too.
     pub(super) async fn break_down(&self, fault: &PoolFault) {
         let PoolFault::Panicked { task, lineage, message } = fault else { return self.fail(fault).await };
         if self.ledger_interval_ms == 0 || self.deaths_max == 0 {
             return self.fail(fault).await;
         }
-        // The one in which it has panicked.
+        // The attempt in which the task panicked.
         let attempt = self.attempt_seen();
         let mut alone = self.alone.subscribe();
         if !*alone.borrow_and_update() {
@@ -44,7 +44,7 @@ impl Coordination {
                 "a task has panicked; this node leaves, when its other jobs have handed on their tasks"
             );
             self.breaking.notify_one();
-            // The sender is here.
+            // `wait_for` cannot fail: `self` owns the sender.
             let _ = alone.wait_for(|alone| *alone).await;
         }
         let reason: String = message.chars().take(REASON_CHARS_MAX).collect();
@@ -57,7 +57,7 @@ impl Coordination {
                 Err(CommitError::Store(error)) => Err(error),
             }
         });
-        // Before anybody can claim anything.
+        // Must be recorded before any other node can claim the holdings.
         if let Some(resigned) = &self.resigned {
             resigned.lock().unwrap_or_else(PoisonError::into_inner).insert(self.node);
         }
@@ -72,15 +72,15 @@ impl Coordination {
         self.tell(Event::Expired).await;
     }
 
-    /// Returns whether the loss of a node says something about its tasks.
+    /// Returns whether the loss of a node counts against its tasks.
     pub(super) fn counts_the_loss_of(&self, node: NodeId) -> bool {
         let resigned = self.resigned.as_ref();
         resigned.is_none_or(|nodes| nodes.lock().unwrap_or_else(PoisonError::into_inner).contains(&node))
     }
 
-    /// Returns condemned tasks as they are set aside: with nothing but what is left of them, since their
-    /// children are accounted for in the same transaction. If a task was to wait for what it has spawned, it finds
-    /// that complete when it is tried again.
+    /// Returns condemned tasks in the form in which they are set aside: only their remaining work, since the same
+    /// transaction accounts for their children. A task that was to wait for spawned tasks finds them complete when
+    /// it is retried.
     pub(super) async fn set_aside(&self, condemned: &[Condemned]) -> Result<Vec<SetAside>, CommitError> {
         let mut all = Vec::new();
         for Condemned { task, reason } in condemned {
@@ -118,9 +118,9 @@ impl Coordination {
     }
 }
 
-/// Returns these holdings with the blame for the loss of their holder: it is the task that has panicked, or if that
-/// was not written, the one that it has come from. If that does not stand here either, it was on its way to this
-/// node, and none of these is to blame. `None` if there is more than stands here.
+/// Returns the holdings with the task blamed for the loss of their holder: the task that panicked or, if it was
+/// not written, its nearest written ancestor. If no ancestor was written either, the task had just arrived, and
+/// no held task is to blame. `None` if the holdings are incomplete.
 fn blamed(held: &[u8], task: TaskId, lineage: &Lineage, reason: &str) -> Option<Vec<u8>> {
     let mut held: Holdings = codec::decode(held).ok()?;
     if held.unprotected {
@@ -128,7 +128,7 @@ fn blamed(held: &[u8], task: TaskId, lineage: &Lineage, reason: &str) -> Option<
     }
     let is_held = |id: &TaskId| held.tasks.iter().any(|one| one.id == *id);
     let written = iter::once(task).chain(lineage.tasks()).find(is_held);
-    // Otherwise it may be any, and what is on trial is suspect.
+    // If the lineage is incomplete, any task may be its origin: the task on trial remains the suspect.
     if written.is_some() || lineage.is_complete() {
         let (task, reason) = (written.unwrap_or(task), reason.to_owned());
         held.suspect = Some(Suspect { task, reason, is_certain: true });

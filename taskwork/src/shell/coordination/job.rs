@@ -27,7 +27,7 @@ impl Coordination {
         loop {
             let record = match watch.next().await {
                 Ok(record) => record,
-                // It was cancelled and forgotten while this node did not watch.
+                // The job was cancelled and removed before this node saw it.
                 Err(zk::Error::NoNode { .. }) => {
                     of_attempt.abort_all();
                     self.tell(Event::JobOver).await;
@@ -62,8 +62,8 @@ impl Coordination {
         }
     }
 
-    /// Reports the nodes that have left an attempt cleanly, now and at each change. They may remain members, and have
-    /// no part in the job any more.
+    /// Reports the nodes that have left an attempt cleanly, now and at each change. They may remain members, but no
+    /// longer take part in the job.
     async fn follow_left(self: Arc<Self>, attempt: Attempt) {
         let path = self.job_paths().attempt(attempt.0).left();
         let mut told = BTreeSet::from([self.node]);

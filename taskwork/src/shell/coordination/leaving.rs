@@ -1,4 +1,4 @@
-//! Tells the driver to leave the job, after the companion of the job has rescued what it has.
+//! Requests to leave the job. The companion first rescues its state, then the driver leaves.
 
 use std::{pin::pin, sync::Arc};
 
@@ -10,38 +10,38 @@ use tokio::{
 use super::Coordination;
 use crate::core::Event;
 
-/// How the node is told to leave the job.
+/// The ways of leaving a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// By a deadline; a second time, at once.
+    /// Within a deadline; a second request means immediately.
     Drain { deadline_ms: u64 },
-    /// However long it takes.
+    /// Without a time limit.
     Retire,
-    /// The same, but another job does not wait for long.
+    /// Like `Retire`, but the companion gets less time, since another job waits.
     GiveWay,
-    /// However long it takes: the job is suspended.
+    /// Without a time limit, because the job is suspended.
     Rest,
 }
 
-/// A request to leave, with the time at which it came, on the clock of the node, in milliseconds.
+/// A request to leave, with its time on the node's clock, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) leaving: Leaving,
     pub(crate) at_ms: u64,
 }
 
-/// A request to leave by a deadline, which counts from `at_ms` on the clock of the node.
+/// A request to leave within a deadline, which counts from `at_ms` on the node's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Deadline {
     pub(crate) at_ms: u64,
     pub(crate) deadline_ms: u64,
 }
 
-/// The maximum number of requests to leave that wait. Further ones say nothing new.
+/// The maximum number of queued requests to leave. Further requests are dropped as redundant.
 pub(crate) const LEAVINGS_MAX: usize = 8;
 
 impl Coordination {
-    /// Asks the node to leave the job. Does not wait.
+    /// Requests that the node leaves the job. Does not wait.
     pub(crate) fn leave(&self, leaving: Leaving) {
         let _ = self.leavings.try_send(Told { leaving, at_ms: self.clock.now_ms() });
     }
@@ -56,7 +56,7 @@ impl Coordination {
             for Told { leaving, at_ms } in all {
                 match leaving {
                     Leaving::Drain { deadline_ms } => {
-                        // If there is no room, the driver has been told often enough.
+                        // A full channel means that the driver has enough such requests already.
                         let _ = self.drain.try_send(Deadline { at_ms, deadline_ms });
                     }
                     Leaving::Retire | Leaving::GiveWay => self.tell(Event::Retire).await,
@@ -66,8 +66,8 @@ impl Coordination {
         }
     }
 
-    /// Lets the companion rescue what it has, until its time is up, or the node is told a second time to leave by its
-    /// deadline. Adds further requests to leave to `all`.
+    /// Lets the companion rescue its state until its time is up or the node receives a second request to leave
+    /// within a deadline. Adds further requests to `all`.
     async fn rescue(&self, all: &mut Vec<Told>, leavings: &mut mpsc::Receiver<Told>) {
         let Some(host) = &self.companion else { return };
         let mut until = Instant::now() + self.rescue_time(all[0].leaving);
@@ -92,7 +92,7 @@ impl Coordination {
         }
     }
 
-    /// Returns the time that a companion has: half of that until a deadline, if there is one.
+    /// Returns the companion's time limit: at most half of the time until the deadline.
     fn rescue_time(&self, leaving: Leaving) -> Duration {
         let rescue_ms = match leaving {
             Leaving::Drain { deadline_ms } => self.rescue_ms.min(deadline_ms / 2),

@@ -14,24 +14,24 @@ use crate::{
     shell::roster::{Known, Place, Roster},
 };
 
-/// What is known of a member that may work on the job.
+/// A member that may work on the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// It may turn out that it does not.
+    /// Its record was not read yet, so it may turn out to be ineligible.
     Unread,
     Known {
         near: bool,
     },
 }
 
-/// A change that the core is told.
+/// A change to report to the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
-    /// It is no longer a member.
+    /// The node is no longer a member.
     Left(NodeId),
-    /// It is a member, and has no part in the job.
+    /// The node is a member, but cannot take part in the job.
     Apart(NodeId),
-    /// This is its part.
+    /// The node's part has changed to this one.
     Is(NodeId, Part),
 }
 
@@ -75,7 +75,7 @@ impl Coordination {
         }
     }
 
-    /// Returns the current attempt, if a node has left it cleanly.
+    /// Returns the current attempt if a node has left it cleanly.
     async fn left_cleanly(&self, node: NodeId) -> Option<Attempt> {
         let attempt = self.current_attempt().await?;
         let (paths, name) = (self.job_paths().attempt(attempt.0), node.to_string());
@@ -85,7 +85,7 @@ impl Coordination {
 
     async fn current_attempt(&self) -> Option<Attempt> {
         let reading = || async {
-            // The server that answers may lag behind the one that reported the member.
+            // The answering server may lag behind the server that reported the member.
             self.store.sync(&self.job_paths().record()).await?;
             zk::job::read(&*self.store, &self.cluster, &self.job.0).await
         };
@@ -94,7 +94,7 @@ impl Coordination {
     }
 }
 
-/// Returns what has changed for the job with these members, departures first, and updates what was told.
+/// Returns the changes for the job, departures first, and updates the reported state.
 fn changes(
     roster: &Roster,
     changed: &BTreeSet<NodeId>,
@@ -116,7 +116,7 @@ fn changes(
     gone
 }
 
-/// Returns a member's part in jobs which require these labels, or what it may be.
+/// Returns a member's part in jobs that require these labels; `Unread` if its record was not read.
 fn part(known: &Known, require: &Labels) -> Option<Part> {
     match known {
         Known::Name => Some(Part::Unread),

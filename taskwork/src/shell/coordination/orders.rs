@@ -1,4 +1,4 @@
-//! Performs the writes that the core has decided on: enrolment, transactions, the failure of the job.
+//! Performs the writes requested by the core: enrolment, transactions, the failure of the job.
 
 use std::{
     collections::VecDeque,
@@ -45,19 +45,18 @@ pub(crate) enum Order {
     Transact { attempt: Attempt, transaction: Transaction },
     /// Post a letter.
     Post { to: NodeId, parcel: Parcel },
-    /// Fail the job, because of a mistake of the program.
+    /// Fail the job because of a fault of the program.
     Fail(PoolFault),
 }
 
-/// The capacity of the channel of orders, which are accepted at once.
+/// The capacity of the channel of orders. The receiver takes them immediately.
 pub(crate) const ORDERS_MAX: usize = 64;
 
-/// The maximum number of letters that wait to be posted. A large one takes long.
+/// The maximum number of letters waiting to be posted. Posting a large one is slow.
 const POSTS_MAX: usize = 32;
 
-/// Orders that wait for the previous one. None is lost, and there are few: orders for an attempt that is over
-/// are obsolete, in an attempt the core asks for one enrolment and one transaction at a time, and a job fails
-/// once.
+/// Orders that wait for the previous one. None is lost, and there are few: orders for an earlier attempt are
+/// obsolete, the core requests one enrolment and one transaction of an attempt at a time, and a job fails once.
 #[derive(Debug, Default)]
 struct Waiting(VecDeque<Order>);
 
@@ -81,8 +80,8 @@ impl Order {
     }
 }
 
-/// Performs orders in the order given, one after another; ends when the channel is closed. The sender does
-/// not wait: orders are accepted while one is performed, however long that takes. Letters go another way.
+/// Performs orders one by one, in the given order; returns when the channel is closed. The sender does not wait:
+/// orders are received while another one is performed, however long that takes. Letters are posted separately.
 async fn in_turn<F: Future<Output = ()>>(
     mut orders: mpsc::Receiver<Order>,
     post: impl Fn(NodeId, Parcel),
@@ -112,12 +111,11 @@ async fn in_turn<F: Future<Output = ()>>(
 }
 
 impl Coordination {
-    /// Performs orders one after another, in the order given.
+    /// Performs orders one by one, in the given order.
     pub(super) async fn perform_orders(self: Arc<Self>, orders: mpsc::Receiver<Order>) {
         let (letters_in, letters) = mpsc::channel(POSTS_MAX);
         let post = move |to: NodeId, parcel| {
-            // A letter that finds no room will be sent again, if it still matters: the core repeats
-            // unanswered messages.
+            // A dropped letter that matters is sent again: the core repeats unanswered messages.
             if letters_in.try_send((to, parcel)).is_err() {
                 tracing::debug!(%to, "too many letters wait to be posted; this one does not");
             }
@@ -179,7 +177,7 @@ impl Coordination {
         };
         match outcome {
             Ok(result) => result,
-            // What cannot be kept ends every session.
+            // An error of persistence ends every session.
             Err(
                 CommitError::NotMember
                 | CommitError::Store(zk::Error::SessionExpired | zk::Error::NotKept { .. }),
@@ -189,7 +187,7 @@ impl Coordination {
                 tracing::debug!(txn = transaction.txn, %error, "a transaction is tried again");
                 TransactionResult::Unknown
             }
-            // A permanent refusal, such as of an output that no znode can hold, would recur for ever.
+            // A permanent refusal, such as of an output too large for a znode, would recur at every try.
             Err(CommitError::Store(error)) => {
                 self.fail(&PoolFault::Unrecordable { reason: error.to_string() }).await;
                 TransactionResult::Unrecordable
@@ -229,7 +227,7 @@ impl Coordination {
             }
             Err(error) => {
                 *unreadable.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
-                // Claimed all the same: otherwise every node would try it for ever.
+                // Claim it nevertheless: otherwise every node would retry it permanently.
                 Some(content)
             }
         };
@@ -265,7 +263,7 @@ impl Coordination {
         }
     }
 
-    /// Returns a source of a claim by the names of its znodes, and the node that must be gone.
+    /// Returns the source of a claim in terms of znodes, with the node that must be gone.
     fn source(&self, source: Source) -> accounting::Source {
         match source {
             Source::Parked(task) => accounting::Source::Parked(task.to_string()),
@@ -281,15 +279,15 @@ impl Coordination {
         }
     }
 
-    /// Returns the lost node that may have worked on what is claimed. A node that has left cleanly, or never enrolled,
-    /// has not begun what was on its way to it. The answer is the same at every try: the node is gone.
+    /// Returns the lost node that may have worked on the claimed tasks. A node that has left cleanly or was never
+    /// enrolled has not started the tasks in transit to it. Retries return the same node: it is gone permanently.
     async fn lost_with(&self, paths: &AttemptPaths, source: Source) -> Result<Option<NodeId>, CommitError> {
         let Some(node) = source.lost_at(self.node) else { return Ok(None) };
         let had_nothing = accounting::left_cleanly(&*self.store, paths, &node.to_string()).await?;
         Ok((!had_nothing).then_some(node))
     }
 
-    /// Returns the holdings of a node that has just enrolled, encoded.
+    /// Returns the encoded holdings of a node that has just been enrolled.
     fn nothing_held(&self) -> Result<Vec<u8>, CommitError> {
         let writes = self.ledger_interval_ms > 0;
         let held = if writes { Holdings::default() } else { Holdings::unprotected() };
@@ -352,7 +350,7 @@ impl Coordination {
             Ok(bytes) => Ok(bytes),
             Err(error) => {
                 self.fail(&PoolFault::Unsendable { task, reason: error.to_string() }).await;
-                // Without this part, nothing else of the transaction may count.
+                // Without this part, the rest of the transaction must not be committed.
                 Err(CommitError::AttemptOver)
             }
         }
@@ -370,7 +368,7 @@ impl Coordination {
     }
 }
 
-/// Reads what was claimed.
+/// Decodes the claimed content.
 fn adopted(source: Source, content: &[u8]) -> Result<Holdings, DecodeError> {
     match source {
         Source::Parked(_) => Ok(Holdings::of(vec![codec::decode(content)?])),
