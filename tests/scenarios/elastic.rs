@@ -80,7 +80,7 @@ impl Stage {
 
 /// The node that has said, as the leader, that others continue the work of a lost one.
 fn continues(cluster: &Cluster, lost: &str) -> Option<usize> {
-    let line = format!("others continue from what it had last written node={lost}");
+    let line = format!("others continue from its last write node={lost}");
     (0..cluster.nodes.len()).find(|&node| cluster.log(node).contains(&line))
 }
 
@@ -362,10 +362,7 @@ fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
         let killed = now_ms();
         let lost = stage.cluster.name_of(0).unwrap();
         stage.cluster.nodes[0].signal("KILL").unwrap();
-        stage
-            .cluster
-            .wait_for_log(1, &format!("others continue from what it had last written node={lost}"))
-            .unwrap();
+        stage.cluster.wait_for_log(1, &format!("others continue from its last write node={lost}")).unwrap();
         recoveries.push(now_ms() - killed);
         let newcomer = stage.cluster.name_of(newcomer).unwrap();
         let (job, _cluster) = stage.ends_exactly();

@@ -13,7 +13,7 @@ use zk_server::Setup;
 use self::stage::{DEPTH, PATIENCE, Stage, tree, unbalanced};
 
 /// What the leader says of a node from whose holdings others continue.
-const CONTINUED: &str = "a node was lost; others continue from what it had last written";
+const CONTINUED: &str = "a node was lost; others continue from its last write";
 
 /// A random victim.
 fn any(random: &mut SmallRng, nodes: &[usize]) -> usize {

@@ -109,7 +109,7 @@ fn a_node_that_is_cut_off_from_everything_is_replaced_and_comes_back() {
     let mut stage = Stage::new();
     stage.hosts.isolate(1).unwrap();
     // One of the others says so, whichever leads; until then each of them can continue its work.
-    let line = "others continue from what it had last written";
+    let line = "others continue from its last write";
     let deadline = Instant::now() + SOON;
     while ![1, 2].iter().any(|&node| stage.cluster.log(node).contains(line)) {
         assert!(Instant::now() < deadline, "nobody replaces it\n{}", stage.cluster.logs());

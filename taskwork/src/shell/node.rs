@@ -22,7 +22,9 @@ use zk::{
 use super::{
     clock::{Clock, unix_ms},
     companion::Host,
-    coordination::{Coordination, Deadline, LEAVINGS_MAX, LOOKS_MAX, Leaving, ORDERS_MAX, Told, Visibility},
+    coordination::{
+        Coordination, Deadline, LEAVE_REQUESTS_MAX, LOOKS_MAX, LeaveRequest, Leaving, ORDERS_MAX, Visibility,
+    },
     driver::{Driver, Ended},
     mail::Mail,
     seat::Seat,
@@ -143,8 +145,8 @@ impl RunningNode {
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
         let (letters_in, letters) = mpsc::channel(LETTERS_MAX);
-        let (leavings, leavings_out) = mpsc::channel(LEAVINGS_MAX);
-        let (drain, drain_out) = mpsc::channel(LEAVINGS_MAX);
+        let (leave_requests, leave_requests_out) = mpsc::channel(LEAVE_REQUESTS_MAX);
+        let (drain, drain_out) = mpsc::channel(LEAVE_REQUESTS_MAX);
         let (shutdown, told_to_shut_down) = oneshot::channel();
         let (orphan_looks, orphans_wanted) = watch::channel(0);
         let Part { job, pool, limits, .. } = &part;
@@ -158,7 +160,7 @@ impl RunningNode {
             Arc::new(Host::start(run, job, who, (desk, journal), seat.dispatch.as_ref()))
         });
         let said =
-            Said { events: events_in, letters: letters_in, leavings, drain, orphans_wanted, companion };
+            Said { events: events_in, letters: letters_in, leave_requests, drain, orphans_wanted, companion };
         let coordination = Arc::new(coordination(seat, &part, said));
         seat.pulse.works(&coordination);
         coordination.timeline.note_at(
@@ -167,7 +169,7 @@ impl RunningNode {
             format!("with {} workers", seat.workers),
         );
         let span = tracing::info_span!("job", id = %job, node = %seat.node);
-        let loops = span.in_scope(|| coordination.start(orders_out, leavings_out, journal_out));
+        let loops = span.in_scope(|| coordination.start(orders_out, leave_requests_out, journal_out));
         let driver = Driver {
             probe: Arc::clone(&seat.probe),
             core: core::Node::new(seat.node, limits.clone(), seat.node.0.wrapping_add(job.number())),
@@ -307,14 +309,14 @@ impl RunningNode {
 struct Said {
     events: mpsc::Sender<Event>,
     letters: mpsc::Sender<(NodeId, Parcel)>,
-    leavings: mpsc::Sender<Told>,
+    leave_requests: mpsc::Sender<LeaveRequest>,
     drain: mpsc::Sender<Deadline>,
     orphans_wanted: watch::Receiver<u64>,
     companion: Option<Arc<Host>>,
 }
 
 fn coordination(seat: &Seat, part: &Part, said: Said) -> Coordination {
-    let Said { events, letters, leavings, drain, orphans_wanted, companion } = said;
+    let Said { events, letters, leave_requests, drain, orphans_wanted, companion } = said;
     let Part { job, require, pool, limits, visibility, .. } = part;
     Coordination {
         store: Arc::new(Counted::new(Arc::clone(&seat.store))),
@@ -350,12 +352,12 @@ fn coordination(seat: &Seat, part: &Part, said: Said) -> Coordination {
         visibility: *visibility,
         orphans_wanted,
         ledger_interval_ms: limits.ledger_interval_ms,
-        told_unprotected: AtomicBool::new(false),
+        unprotected_logged: AtomicBool::new(false),
         deaths_max: limits.deaths_max,
         drain_deadline_ms: limits.drain_deadline_ms,
         rescue_ms: limits.rescue_ms,
         companion,
-        leavings,
+        leave_requests,
         drain,
         resigned: seat.resigned.clone(),
         alone: watch::Sender::new(true),
@@ -374,7 +376,7 @@ pub(crate) struct Stopping {
 }
 
 /// The time limit for publishing the last figures of a node, on which nothing depends.
-const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
+const LAST_FIGURES_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Stopping {
     /// Waits until every worker has returned.
@@ -405,7 +407,7 @@ impl Stopping {
             Ended::Departed(Departure::Expelled) | Ended::ShutDown | Ended::JobOver | Ended::BrokenDown => {}
         }
         self.coordination.note_silent(self.coordination.silent_since(self.asked_ms));
-        if time::timeout(LAST_WORDS_TIMEOUT, self.coordination.tell_figures(true)).await.is_err() {
+        if time::timeout(LAST_FIGURES_TIMEOUT, self.coordination.publish_figures_once(true)).await.is_err() {
             tracing::debug!(node = %self.coordination.node, "the last figures were not written in time");
         }
         figures

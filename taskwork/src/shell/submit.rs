@@ -56,7 +56,7 @@ pub(crate) enum SharedData<'a> {
 }
 
 /// The maximum time to wait for the last figures of a job's nodes.
-const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
+const LAST_FIGURES_TIMEOUT: Duration = Duration::from_secs(2);
 /// The interval of checks for them.
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
 
@@ -284,7 +284,7 @@ impl Tracked {
     /// for which this waits.
     pub(crate) async fn figures(&self, record: &JobRecord) -> Result<Figures, JobError> {
         let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
-        let deadline = time::Instant::now() + LAST_WORDS_TIMEOUT;
+        let deadline = time::Instant::now() + LAST_FIGURES_TIMEOUT;
         loop {
             let told = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
             let participants = self.store.children(&attempt.outputs()).await?;

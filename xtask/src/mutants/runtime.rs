@@ -304,7 +304,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "miss a retry while leading",
         "taskwork/src/shell/coordination/leader.rs",
-        "if !self.is_retried().await {",
+        "if !self.wait_until_retried().await {",
         "if true {",
     ),
     mutant(

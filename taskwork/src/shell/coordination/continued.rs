@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_what_is_continued_of_which_lost_node() {
+    fn continued_work_names_the_lost_node() {
         let said = |source, tasks, before: Option<u64>| {
             let last_written = before.map_or(LastWritten::Unknown, LastWritten::MsAgo);
             continued(ME, source, &held(tasks), last_written).unwrap_or_default()

@@ -30,7 +30,7 @@ const REASON_CHARS_MAX: usize = 500;
 impl Coordination {
     /// Stops the work on the job because the program is at fault. After a panic the job continues without this node,
     /// provided that the node writes its holdings; otherwise the job fails, because a new attempt would panic too.
-    pub(super) async fn break_down(&self, fault: &PoolFault) {
+    pub(super) async fn resign_or_fail(&self, fault: &PoolFault) {
         let PoolFault::Panicked { task, lineage, message } = fault else { return self.fail(fault).await };
         if self.ledger_interval_ms == 0 || self.deaths_max == 0 {
             return self.fail(fault).await;
@@ -41,7 +41,7 @@ impl Coordination {
         if !*alone.borrow_and_update() {
             tracing::error!(
                 %task, message,
-                "a task has panicked; this node leaves, when its other jobs have handed on their tasks"
+                "a task has panicked; this node resigns once it has handed over the tasks of its other jobs"
             );
             self.breaking.notify_one();
             // `wait_for` cannot fail: `self` owns the sender.
@@ -66,14 +66,14 @@ impl Coordination {
         }
         tracing::error!(
             %task, message,
-            "a task has panicked; this node leaves, and the task is continued from where it was last written"
+            "a task has panicked; this node resigns, and the task continues from its last write"
         );
         self.timeline.note(EventKind::Panicked, format!("task {task}: {reason}"));
-        self.tell(Event::Expired).await;
+        self.notify_driver(Event::Expired).await;
     }
 
     /// Returns whether the loss of a node counts against its tasks.
-    pub(super) fn counts_the_loss_of(&self, node: NodeId) -> bool {
+    pub(super) fn counts_loss_of(&self, node: NodeId) -> bool {
         let resigned = self.resigned.as_ref();
         resigned.is_none_or(|nodes| nodes.lock().unwrap_or_else(PoisonError::into_inner).contains(&node))
     }
@@ -98,7 +98,7 @@ impl Coordination {
     }
 
     /// Fails the job because too many tasks were set aside.
-    pub(super) async fn give_up(&self) -> zk::Result<()> {
+    pub(super) async fn fail_over_limit(&self) -> zk::Result<()> {
         let reason = format!(
             "{SET_ASIDE_MAX} tasks were set aside, each after it had failed on several nodes in a row: the program \
              is at fault, or the machines are"
@@ -112,7 +112,7 @@ impl Coordination {
             let said = if reason.is_empty() { String::new() } else { format!("; it last said: {reason}") };
             let detail =
                 format!("task {}, after it had failed on {} nodes in a row{said}", task.id, task.deaths);
-            tracing::error!(detail, "a task is set aside; the job goes on without it");
+            tracing::error!(detail, "a task is set aside; the job continues without it");
             self.timeline.note(EventKind::SetAside, detail);
         }
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_that_panicked_is_to_blame_or_the_one_from_which_it_has_come() {
+    fn panic_blames_the_task_or_its_written_ancestor() {
         let said = |number| Some((number, "why".to_owned()));
         let blame =
             |held: &[u8], lineage: &Lineage, number| suspect(blamed(held, id(number), lineage, "why"));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn for_a_task_on_its_way_to_the_node_nothing_that_the_node_held_is_to_blame() {
+    fn panic_of_a_task_in_transit_blames_no_held_task() {
         let came = Lineage::default();
         let blamed = blamed(&held(Some(1)), id(7), &came.of_child(id(6)), "why").unwrap();
         let mut held: Holdings = codec::decode(&blamed).unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_trial_stays_suspect_if_nobody_knows_from_where_the_task_has_come() {
+    fn suspect_stays_if_the_lineage_of_the_panicked_task_is_incomplete() {
         let long = (100..200).fold(Lineage::default(), |lineage, number| lineage.of_child(id(number)));
         let said = |number| Some((number, String::new()));
         assert_eq!(suspect(blamed(&held(Some(1)), id(7), &long, "why")), said(1));

@@ -67,7 +67,7 @@ impl Coordination {
         if !self.visibility.is_public() {
             return;
         }
-        let mut told = None;
+        let mut published = None;
         loop {
             let every = interval(self.members_known());
             self.outlook
@@ -82,10 +82,10 @@ impl Coordination {
             let figures = Figures { times: WorkerTimes::default(), ..self.figures_now() };
             let now = Some((self.attempt_seen(), figures, self.silent(), self.ledger_state(), self.sight()));
             // The duration of a long call grows, too.
-            let is_news = now != told || self.load().busy > 0;
+            let is_news = now != published || self.load().busy > 0;
             if self.has_worked() && is_news {
-                self.tell_figures(false).await;
-                told = now;
+                self.publish_figures_once(false).await;
+                published = now;
             }
         }
     }
@@ -148,7 +148,7 @@ impl Coordination {
     }
 
     /// Writes the current figures in a single try: nothing depends on them.
-    pub(crate) async fn tell_figures(&self, last: bool) {
+    pub(crate) async fn publish_figures_once(&self, last: bool) {
         if !self.visibility.is_public() || !self.has_worked() {
             return;
         }
@@ -189,26 +189,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_clusters_write_figures_less_often() {
+    fn figures_of_large_clusters_are_written_less_often() {
         let seconds = |members| interval(members).as_secs();
         assert_eq!([1, 250, 251, 1_000, 1_001].map(seconds), [2, 2, 4, 8, 10]);
     }
 
     #[test]
-    fn the_first_figures_come_within_a_second_where_there_are_up_to_a_thousand_members() {
+    fn first_figures_are_written_within_a_second_for_up_to_a_thousand_members() {
         let first = |members| interval(members) / FIRST_PART;
         assert_eq!([1, 1_000].map(first), [Duration::from_millis(250), Duration::from_secs(1)]);
     }
 
     #[test]
-    fn workers_for_which_a_task_is_queued_are_not_hungry() {
+    fn workers_with_a_queued_task_are_not_hungry() {
         let view = PoolView { workers: 4, idle: 3, queued: 1, ..PoolView::default() };
         let now = pool_now(view, Load::default());
         assert_eq!(now, PoolNow { workers: 4, busy: 1, queued: 1, waiting: 0, hungry: 2 });
     }
 
     #[test]
-    fn work_of_the_companion_counts_as_that_of_workers() {
+    fn companion_work_counts_as_work_of_workers() {
         let view = PoolView { workers: 4, idle: 4, ..PoolView::default() };
         let load = |busy, queued| Load { busy, queued, ..Load::default() };
         assert_eq!(

@@ -12,7 +12,7 @@ type Outcome<T> = Result<T, JournalError>;
 
 impl Coordination {
     /// Performs the companion's requests one by one.
-    pub(super) async fn keep_journal(self: Arc<Self>, mut requests: mpsc::Receiver<Request>) {
+    pub(super) async fn serve_journal(self: Arc<Self>, mut requests: mpsc::Receiver<Request>) {
         let mut journal = None;
         while let Some(request) = requests.recv().await {
             // The companion may have stopped waiting for the answer.

@@ -55,7 +55,7 @@ fn is_unprotected(held: &[u8]) -> bool {
 }
 
 /// Returns why the result of a job is incomplete; `None` if it is complete.
-fn why_incomplete(set_aside: &[(String, AboutTask)]) -> Option<String> {
+fn incomplete_reason(set_aside: &[(String, AboutTask)]) -> Option<String> {
     let (task, about) = set_aside.first()?;
     let what = match set_aside.len() {
         1 => format!("task {task} was set aside after it had failed on {} nodes in a row", about.deaths),
@@ -101,7 +101,7 @@ impl Coordination {
                     match led {
                         Led::Deposed => {}
                         Led::Over => {
-                            if !self.is_retried().await {
+                            if !self.wait_until_retried().await {
                                 return;
                             }
                         }
@@ -121,17 +121,17 @@ impl Coordination {
     pub(crate) async fn withdraw(&self) {
         let standing = &mut *self.standing.lock().await;
         let entered: &Standing = standing;
-        self.persist("standing for election no more", || self.take_back(entered)).await;
+        self.persist("withdrawing from the election", || self.withdraw_candidate(entered)).await;
         *standing = Standing::No;
         if self.has_led.load(Relaxed)
             && let Err(error) = job::release(&*self.store, &self.cluster, &self.job.0).await
         {
             // The cleanup of another node removes it later.
-            tracing::debug!(%error, "data that the job no longer needs stays for now");
+            tracing::debug!(%error, "data that the job no longer needs could not be removed yet");
         }
     }
 
-    async fn take_back(&self, standing: &Standing) -> zk::Result<()> {
+    async fn withdraw_candidate(&self, standing: &Standing) -> zk::Result<()> {
         match standing {
             Standing::No => Ok(()),
             Standing::Entered(candidate) => candidate.withdraw().await,
@@ -144,18 +144,18 @@ impl Coordination {
     }
 
     /// Waits until a suspended job is resumed; returns false if it never will be.
-    async fn goes_on(&self) -> bool {
-        self.leaves(JobState::Suspended).await
+    async fn wait_until_resumed(&self) -> bool {
+        self.wait_to_leave(JobState::Suspended).await
     }
 
     /// Waits until an incomplete job is retried; returns false if it never will be. The node may have missed that
     /// the job was over.
-    async fn is_retried(&self) -> bool {
-        self.leaves(JobState::Incomplete).await
+    async fn wait_until_retried(&self) -> bool {
+        self.wait_to_leave(JobState::Incomplete).await
     }
 
     /// Waits until the job leaves this state; returns whether it is running again.
-    async fn leaves(&self, left: JobState) -> bool {
+    async fn wait_to_leave(&self, left: JobState) -> bool {
         let open = || JobWatch::open(self.store(), &self.cluster, &self.job.0);
         let Some(mut watch) = self.persist("watching the job", open).await else { return false };
         let mut retry = self.retry();
@@ -183,7 +183,7 @@ impl Coordination {
             };
             match record.state {
                 state if state.is_over() => return Led::Over,
-                JobState::Suspended if self.goes_on().await => continue,
+                JobState::Suspended if self.wait_until_resumed().await => continue,
                 JobState::Suspended => return Led::Over,
                 _ => {}
             }
@@ -213,7 +213,7 @@ impl Coordination {
         loop {
             let lost = self.lost_for_good(&paths, &mut judged).await?;
             if !lost.is_empty() {
-                return self.begin_anew(fence, attempt, &lost).await;
+                return self.start_new_attempt(fence, attempt, &lost).await;
             }
             tokio::select! {
                 biased;
@@ -272,7 +272,7 @@ impl Coordination {
                 lost_for_good.push(node);
                 continue;
             }
-            tracing::warn!(%node, "a node was lost; others continue from what it had last written");
+            tracing::warn!(%node, "a node was lost; others continue from its last write");
             judged.insert(node.clone());
             continued.push(node);
         }
@@ -292,21 +292,21 @@ impl Coordination {
             tidy::left_behind(store, fence, &self.cluster, &job.attempt(attempt.0)).await
         };
         if let Err(error) = tidied.await {
-            tracing::debug!(%error, "what means nothing any more stays for now");
+            tracing::debug!(%error, "obsolete data could not be removed yet");
         }
     }
 
     /// Starts a new attempt: tasks were lost with nodes, so the current attempt cannot complete.
-    async fn begin_anew(
+    async fn start_new_attempt(
         &self,
         fence: &Fence,
         attempt: Attempt,
         lost: &[String],
     ) -> Result<Stopped, LeadError> {
-        tracing::warn!(%attempt, ?lost, "nodes were lost; a new attempt begins");
+        tracing::warn!(%attempt, ?lost, "nodes were lost; a new attempt starts");
         let names = lost.join(", ");
         self.timeline
-            .note(EventKind::Lost, format!("{names}; held more than was written: a new attempt begins"));
+            .note(EventKind::Lost, format!("{names}; held more than was written: a new attempt starts"));
         let begun =
             job::new_attempt(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, lost, unix_ms())
                 .await?;
@@ -342,7 +342,7 @@ impl Coordination {
                         });
                     shown["set_aside"] = tasks.collect();
                 }
-                job::Outcome { result, shown, failure, incomplete: why_incomplete(&set_aside) }
+                job::Outcome { result, shown, failure, incomplete: incomplete_reason(&set_aside) }
             }
             Err(fault) => {
                 job::fail(&*self.store, &self.cluster, &self.job.0, &fault.to_string(), unix_ms()).await?;

@@ -25,7 +25,7 @@ pub(crate) enum Leaving {
 
 /// A request to leave, with its time on the node's clock, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct LeaveRequest {
     pub(crate) leaving: Leaving,
     pub(crate) at_ms: u64,
 }
@@ -38,29 +38,32 @@ pub(crate) struct Deadline {
 }
 
 /// The maximum number of queued requests to leave. Further requests are dropped as redundant.
-pub(crate) const LEAVINGS_MAX: usize = 8;
+pub(crate) const LEAVE_REQUESTS_MAX: usize = 8;
 
 impl Coordination {
     /// Requests that the node leaves the job. Does not wait.
     pub(crate) fn leave(&self, leaving: Leaving) {
-        let _ = self.leavings.try_send(Told { leaving, at_ms: self.clock.now_ms() });
+        let _ = self.leave_requests.try_send(LeaveRequest { leaving, at_ms: self.clock.now_ms() });
     }
 
-    pub(super) async fn pass_on_leavings(self: Arc<Self>, mut leavings: mpsc::Receiver<Told>) {
+    pub(super) async fn forward_leave_requests(
+        self: Arc<Self>,
+        mut leave_requests: mpsc::Receiver<LeaveRequest>,
+    ) {
         let mut was_asked = false;
-        while let Some(told) = leavings.recv().await {
-            let mut all = vec![told];
+        while let Some(request) = leave_requests.recv().await {
+            let mut all = vec![request];
             if !std::mem::replace(&mut was_asked, true) {
-                self.rescue(&mut all, &mut leavings).await;
+                self.rescue(&mut all, &mut leave_requests).await;
             }
-            for Told { leaving, at_ms } in all {
+            for LeaveRequest { leaving, at_ms } in all {
                 match leaving {
                     Leaving::Drain { deadline_ms } => {
                         // A full channel means that the driver has enough such requests already.
                         let _ = self.drain.try_send(Deadline { at_ms, deadline_ms });
                     }
-                    Leaving::Retire | Leaving::GiveWay => self.tell(Event::Retire).await,
-                    Leaving::Rest => self.tell(Event::Rest).await,
+                    Leaving::Retire | Leaving::GiveWay => self.notify_driver(Event::Retire).await,
+                    Leaving::Rest => self.notify_driver(Event::Rest).await,
                 }
             }
         }
@@ -68,21 +71,21 @@ impl Coordination {
 
     /// Lets the companion rescue its state until its time is up or the node receives a second request to leave
     /// within a deadline. Adds further requests to `all`.
-    async fn rescue(&self, all: &mut Vec<Told>, leavings: &mut mpsc::Receiver<Told>) {
+    async fn rescue(&self, all: &mut Vec<LeaveRequest>, leave_requests: &mut mpsc::Receiver<LeaveRequest>) {
         let Some(host) = &self.companion else { return };
         let mut until = Instant::now() + self.rescue_time(all[0].leaving);
         let mut rescued = pin!(host.desk.rescue(until));
-        while all.len() < LEAVINGS_MAX {
+        while all.len() < LEAVE_REQUESTS_MAX {
             let further = tokio::select! {
                 biased;
                 () = &mut rescued => return,
                 () = time::sleep_until(until) => {
-                    tracing::warn!("the companion of the job has not rescued what it has in time");
+                    tracing::warn!("the companion of the job did not rescue its state in time");
                     return;
                 }
-                Some(further) = leavings.recv() => further,
+                Some(further) = leave_requests.recv() => further,
             };
-            let drains = |told: &Told| matches!(told.leaving, Leaving::Drain { .. });
+            let drains = |request: &LeaveRequest| matches!(request.leaving, Leaving::Drain { .. });
             let is_second = drains(&further) && all.iter().any(drains);
             until = until.min(Instant::now() + self.rescue_time(further.leaving));
             all.push(further);

@@ -58,8 +58,8 @@ impl Coordination {
         };
         let (from, to) = (self.node.to_string(), to.to_string());
         match mail::post(&*self.store, &self.cluster, &attempt, &from, &to, number, &letter).await {
-            Ok(Posted::Posted) => tracing::info!(to, "a letter was posted to a node out of reach"),
-            Ok(Posted::NotTaken) => tracing::debug!(to, "a letter was not taken"),
+            Ok(Posted::Posted) => tracing::info!(to, "a letter was posted to an unreachable node"),
+            Ok(Posted::NotTaken) => tracing::debug!(to, "a letter was not accepted"),
             Err(error) => tracing::warn!(to, %error, "a letter could not be posted"),
         }
     }

@@ -37,18 +37,19 @@ enum Change {
 
 impl Coordination {
     pub(super) async fn follow_members(self: Arc<Self>) {
-        let (mut place, mut told) = (Place::default(), BTreeMap::new());
+        let (mut place, mut reported) = (Place::default(), BTreeMap::new());
         loop {
             let (changes, (others, changed)) = self.others.look(|roster| {
                 let changed = roster.changed_since(&mut place);
-                let changed = changed.unwrap_or_else(|| roster.nodes().chain(told.keys().copied()).collect());
-                let changes = changes(roster, &changed, &mut told, &self.require);
-                self.tell_companion(&changes);
+                let changed =
+                    changed.unwrap_or_else(|| roster.nodes().chain(reported.keys().copied()).collect());
+                let changes = changes(roster, &changed, &mut reported, &self.require);
+                self.notify_companion(&changes);
                 (roster.others(), changes)
             });
-            self.tell(Event::Roster { nodes: others }).await;
+            self.notify_driver(Event::Roster { nodes: others }).await;
             for change in changed {
-                self.tell(match change {
+                self.notify_driver(match change {
                     Change::Left(node) => {
                         let clean_in = self.left_cleanly(node).await;
                         Event::Left { node, clean_in }
@@ -65,7 +66,7 @@ impl Coordination {
         }
     }
 
-    fn tell_companion(&self, changes: &[Change]) {
+    fn notify_companion(&self, changes: &[Change]) {
         let Some(host) = &self.companion else { return };
         for change in changes {
             match *change {
@@ -98,16 +99,16 @@ impl Coordination {
 fn changes(
     roster: &Roster,
     changed: &BTreeSet<NodeId>,
-    told: &mut BTreeMap<NodeId, Part>,
+    reported: &mut BTreeMap<NodeId, Part>,
     require: &Labels,
 ) -> Vec<Change> {
     let (mut gone, mut here) = (Vec::new(), Vec::new());
     for &node in changed {
         let known = roster.get(node);
         match known.and_then(|known| part(known, require)) {
-            Some(part) if told.insert(node, part) != Some(part) => here.push(Change::Is(node, part)),
+            Some(part) if reported.insert(node, part) != Some(part) => here.push(Change::Is(node, part)),
             Some(_) => {}
-            None if told.remove(&node).is_none() => {}
+            None if reported.remove(&node).is_none() => {}
             None if known.is_some() => gone.push(Change::Apart(node)),
             None => gone.push(Change::Left(node)),
         }
@@ -157,11 +158,11 @@ mod tests {
     }
 
     #[test]
-    fn a_member_whose_record_was_not_read_may_have_a_part_until_it_is_known_that_it_has_none() {
-        let (mut roster, mut told) = (Roster::default(), BTreeMap::new());
+    fn unread_member_counts_until_its_record_excludes_it() {
+        let (mut roster, mut reported) = (Roster::default(), BTreeMap::new());
         let [a, b] = [NodeId(1), NodeId(2)];
         let all = BTreeSet::from([a, b]);
-        let mut changes = |roster: &Roster| changes(roster, &all, &mut told, Labels::NONE);
+        let mut changes = |roster: &Roster| changes(roster, &all, &mut reported, Labels::NONE);
         for node in &all {
             roster.set(*node, Known::Name);
         }

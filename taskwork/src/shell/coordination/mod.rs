@@ -62,7 +62,7 @@ use zk::{
 
 pub(crate) use self::{
     leader::Standing,
-    leaving::{Deadline, LEAVINGS_MAX, Leaving, Told},
+    leaving::{Deadline, LEAVE_REQUESTS_MAX, LeaveRequest, Leaving},
     orders::{ORDERS_MAX, Order},
     suggestions::LOOKS_MAX,
 };
@@ -154,7 +154,7 @@ pub(crate) struct Coordination {
     /// The companion of the job on this node, if there is one.
     pub(crate) companion: Option<Arc<Host>>,
     /// Requests to leave the job, for the loop that forwards them.
-    pub(crate) leavings: mpsc::Sender<Told>,
+    pub(crate) leave_requests: mpsc::Sender<LeaveRequest>,
     /// Requests for the driver to leave within a deadline.
     pub(crate) drain: mpsc::Sender<Deadline>,
     /// As in [`Limits`](crate::Limits).
@@ -162,7 +162,7 @@ pub(crate) struct Coordination {
     /// As in [`Limits`](crate::Limits).
     pub(crate) rescue_ms: u64,
     /// Whether the node has logged that it holds more than it writes.
-    pub(crate) told_unprotected: AtomicBool,
+    pub(crate) unprotected_logged: AtomicBool,
     /// The number of deaths after which a task is set aside, 0 for any number.
     pub(crate) deaths_max: u32,
 }
@@ -196,7 +196,7 @@ impl Coordination {
     pub(crate) fn start(
         self: &Arc<Self>,
         orders: mpsc::Receiver<Order>,
-        leavings: mpsc::Receiver<Told>,
+        leave_requests: mpsc::Receiver<LeaveRequest>,
         journal: mpsc::Receiver<JournalRequest>,
     ) -> JoinSet<()> {
         let mut loops = JoinSet::new();
@@ -205,10 +205,10 @@ impl Coordination {
         loops.spawn(me().follow_members().in_current_span());
         loops.spawn(me().follow_job().in_current_span());
         loops.spawn(me().perform_orders(orders).in_current_span());
-        loops.spawn(me().pass_on_leavings(leavings).in_current_span());
+        loops.spawn(me().forward_leave_requests(leave_requests).in_current_span());
         if let Some(companion) = &self.companion {
             loops.spawn(me().follow_companion(Arc::clone(companion)).in_current_span());
-            loops.spawn(me().keep_journal(journal).in_current_span());
+            loops.spawn(me().serve_journal(journal).in_current_span());
             loops.spawn(me().answer_questions(Arc::clone(companion)).in_current_span());
         }
         loops.spawn(me().look_for_orphans().in_current_span());
@@ -236,7 +236,7 @@ impl Coordination {
     }
 
     /// Sends an event to the driver. If the driver has stopped, the node stops, and this loop with it.
-    pub(crate) async fn tell(&self, event: Event) {
+    pub(crate) async fn notify_driver(&self, event: Event) {
         let _ = self.events.send(event).await;
     }
 
@@ -244,9 +244,9 @@ impl Coordination {
     async fn follow_session(self: Arc<Self>) {
         self.expired.wait().await;
         tracing::warn!(
-            "the session is over; the node gives up its seat, though the servers may list it for a while yet"
+            "the session is over; the node is no longer a member, though the servers may still list it for a while"
         );
-        self.tell(Event::Expired).await;
+        self.notify_driver(Event::Expired).await;
     }
 
     /// Fails the job if its companion on this node fails.

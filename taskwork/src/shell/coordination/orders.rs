@@ -117,7 +117,7 @@ impl Coordination {
         let post = move |to: NodeId, parcel| {
             // A dropped letter that matters is sent again: the core repeats unanswered messages.
             if letters_in.try_send((to, parcel)).is_err() {
-                tracing::debug!(%to, "too many letters wait to be posted; this one does not");
+                tracing::debug!(%to, "too many letters wait to be posted; one was dropped");
             }
         };
         tokio::join!(in_turn(orders, post, |order| self.perform(order)), self.post_letters(letters));
@@ -129,10 +129,10 @@ impl Coordination {
             Order::Transact { attempt, transaction } => {
                 let txn = transaction.txn;
                 let result = self.transact(attempt, transaction).await;
-                self.tell(Event::Transacted { txn, result }).await;
+                self.notify_driver(Event::Transacted { txn, result }).await;
             }
             Order::Post { to, parcel } => self.post(to, &parcel).await,
-            Order::Fail(fault) => self.break_down(&fault).await,
+            Order::Fail(fault) => self.resign_or_fail(&fault).await,
         }
     }
 
@@ -146,21 +146,21 @@ impl Coordination {
             };
             match enrolled.await {
                 Ok(()) => {
-                    self.takes_part(attempt);
-                    return self.tell(Event::Enrolled { attempt }).await;
+                    self.record_part(attempt);
+                    return self.notify_driver(Event::Enrolled { attempt }).await;
                 }
-                Err(CommitError::NotMember) => return self.tell(Event::Expired).await,
+                Err(CommitError::NotMember) => return self.notify_driver(Event::Expired).await,
                 Err(CommitError::AttemptOver) => return,
                 Err(CommitError::Store(error)) => {
                     if !retry.again(&*self.store, "enrolling", &error).await {
-                        return self.tell(Event::Expired).await;
+                        return self.notify_driver(Event::Expired).await;
                     }
                 }
             }
         }
     }
 
-    fn takes_part(&self, attempt: Attempt) {
+    fn record_part(&self, attempt: Attempt) {
         if self.takes_part_in.swap(attempt.0, Relaxed) != attempt.0 {
             tracing::info!(%attempt, "the node takes part");
             self.timeline.note(EventKind::TakesPart, format!("in attempt {attempt}"));
@@ -220,7 +220,7 @@ impl Coordination {
             Ok(holdings) if holdings.unprotected => None,
             Ok(mut holdings) => {
                 resigned.store(holdings.suspect.as_ref().is_some_and(|it| it.is_certain), Relaxed);
-                if lost.is_some_and(|node| self.counts_the_loss_of(node)) {
+                if lost.is_some_and(|node| self.counts_loss_of(node)) {
                     holdings.count_loss(self.deaths_max);
                 }
                 codec::encode(&holdings).ok()
@@ -235,7 +235,7 @@ impl Coordination {
         let claiming = accounting::claim(&*self.store, &self.cluster, &paths, &claim, &adopt);
         let Some(bytes) = claiming.await? else { return Ok(TransactionResult::TooLate) };
         if enrol {
-            self.takes_part(attempt);
+            self.record_part(attempt);
         }
         let unreadable = unreadable.into_inner().unwrap_or_else(PoisonError::into_inner);
         let last_written = if resigned.into_inner() {
@@ -330,12 +330,12 @@ impl Coordination {
         self.rebuilds.add(u64::from(committed.rebuilds));
         self.note_set_aside(condemned);
         if !condemned.is_empty() && quarantine::is_full(&*self.store, &paths).await? {
-            self.give_up().await?;
+            self.fail_over_limit().await?;
         }
-        if held.unprotected && self.ledger_interval_ms > 0 && !self.told_unprotected.swap(true, Relaxed) {
+        if held.unprotected && self.ledger_interval_ms > 0 && !self.unprotected_logged.swap(true, Relaxed) {
             tracing::warn!(
-                "this node holds more than it can write, or a task that is too large: as long as that is so, the \
-                 job begins anew if the node is lost"
+                "this node holds more than it can write, or a task that is too large: if the node is lost in this \
+                 state, the job starts again"
             );
         }
         Ok(TransactionResult::Committed)
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_order_is_lost_and_no_letter_waits_while_one_takes_long() {
+    async fn slow_order_delays_no_letter_and_loses_no_order() {
         let (orders, taken) = mpsc::channel(ORDERS_MAX);
         let (may_end, performed, posted) = (Notify::new(), RefCell::new(Vec::new()), RefCell::new(0));
         let (may_end, performed, posted) = (&may_end, &performed, &posted);

@@ -32,7 +32,7 @@ impl Coordination {
                     Err(error) => Err(error),
                 }
             };
-            let Some(found) = self.persist("looking for what lost nodes have left behind", find).await else {
+            let Some(found) = self.persist("looking for work of lost nodes", find).await else {
                 return;
             };
             let Some(accounting::Orphans { members, transits, held }) = found else { continue };
@@ -45,7 +45,7 @@ impl Coordination {
             let (mine, others): (Vec<Transit>, Vec<Transit>) = names.partition(|name| name.to == self.node);
             let others = others.into_iter().filter(|transit| !members.contains(&transit.to));
             let transits = mine.into_iter().chain(others.take(TRANSITS_MAX)).collect();
-            self.tell(Event::Orphans { attempt, look, members, transits, held }).await;
+            self.notify_driver(Event::Orphans { attempt, look, members, transits, held }).await;
         }
     }
 }

@@ -29,12 +29,12 @@ impl Coordination {
     /// Periodically looks for tasks that have ignored a request to stop or to be written for too long.
     pub(super) async fn watch_for_silence(self: Arc<Self>) {
         let mut asked: Option<(Asked, time::Instant, u64)> = None;
-        let (mut told_stop, mut told_write) = (false, false);
+        let (mut stop_logged, mut write_logged) = (false, false);
         loop {
             time::sleep(LOOK_EVERY).await;
-            let Some((what, tasks)) = self.unanswered() else {
-                if std::mem::take(&mut told_stop) | std::mem::take(&mut told_write) {
-                    tracing::info!("the tasks have reacted that did not ask whether they are to stop");
+            let Some((what, tasks)) = self.pending_request() else {
+                if std::mem::take(&mut stop_logged) | std::mem::take(&mut write_logged) {
+                    tracing::info!("the tasks that did not react have reacted now");
                 }
                 asked = None;
                 self.note_silent(Vec::new());
@@ -49,13 +49,13 @@ impl Coordination {
             }
             self.note_silent(silent(&tasks, since_ms));
             let (names, silent_s) = (names(&tasks).join(", "), since.elapsed().as_secs());
-            if what == Asked::Stop && !std::mem::replace(&mut told_stop, true) {
+            if what == Asked::Stop && !std::mem::replace(&mut stop_logged, true) {
                 tracing::warn!(
                     job = %self.job, tasks = names, silent_s,
                     "a task does not ask whether it is to stop (Context::migrate)"
                 );
                 self.silence.notify_one();
-            } else if what != Asked::Stop && !std::mem::replace(&mut told_write, true) {
+            } else if what != Asked::Stop && !std::mem::replace(&mut write_logged, true) {
                 tracing::warn!(
                     job = %self.job, tasks = names, silent_s,
                     "a task does not ask whether it is to be written (Context::migrate): until it does, this node \
@@ -66,7 +66,7 @@ impl Coordination {
     }
 
     /// Returns the current request and the tasks that have not complied yet, if there are any.
-    fn unanswered(&self) -> Option<(Asked, Vec<TaskId>)> {
+    fn pending_request(&self) -> Option<(Asked, Vec<TaskId>)> {
         let view = self.pool.view();
         if view.stopped {
             return (!view.is_quiet()).then(|| (Asked::Stop, self.pool.running()));

@@ -46,9 +46,9 @@ impl Coordination {
             let (taken, said) = self.looked_at(value).await;
             Answer { taken, said }
         } else {
-            Answer { taken: false, said: "the nodes that looked at it were lost".to_owned() }
+            Answer { taken: false, said: "the nodes that evaluated it were lost".to_owned() }
         };
-        tracing::info!(taken = answer.taken, said = answer.said, "something was suggested to the job");
+        tracing::info!(taken = answer.taken, said = answer.said, "a suggestion for the job was answered");
         let mut retry = self.retry();
         loop {
             // The suggestion is answered once all nodes can see the value.
@@ -85,8 +85,8 @@ async fn look<T: Send + 'static>(
 ) -> Result<T, &'static str> {
     let Ok(permit) = Arc::clone(looks).try_acquire_owned() else {
         return Err(
-            "the program still looks at earlier ones, for too long; it is not asked again until it has done \
-             with them",
+            "the program still evaluates earlier ones beyond the time limit; suggestions are refused until it has \
+             finished",
         );
     };
     let looking = task::spawn_blocking(move || {
@@ -95,8 +95,8 @@ async fn look<T: Send + 'static>(
         done
     });
     match time::timeout(timeout, looking).await {
-        Ok(done) => done.map_err(|_| "the node could not look at it"),
-        Err(_) => Err("the program has looked at it for too long"),
+        Ok(done) => done.map_err(|_| "the evaluation failed"),
+        Err(_) => Err("the program took too long to evaluate it"),
     }
 }
 
@@ -107,14 +107,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_program_that_never_answers_has_a_few_threads_and_no_more() {
+    async fn program_that_never_answers_occupies_a_bounded_number_of_threads() {
         let looks = Arc::new(Semaphore::new(LOOKS_MAX));
         let (may_end, ends): (Vec<_>, Vec<_>) = (0..LOOKS_MAX).map(|_| mpsc::channel::<()>()).unzip();
         for end in ends {
             let said = look(&looks, Duration::from_millis(1), move || end.recv().is_ok()).await;
-            assert_eq!(said, Err("the program has looked at it for too long"));
+            assert_eq!(said, Err("the program took too long to evaluate it"));
         }
-        let said = look(&looks, LOOK_TIMEOUT, || panic!("this one is not looked at")).await;
+        let said = look(&looks, LOOK_TIMEOUT, || panic!("this one is not evaluated")).await;
         assert!(said.is_err_and(|said: &str| said.contains("earlier ones")));
         drop(may_end);
         let all = looks.acquire_many(u32::try_from(LOOKS_MAX).unwrap());

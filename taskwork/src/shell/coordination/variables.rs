@@ -41,12 +41,12 @@ impl Coordination {
             }
         };
         for value in unpublished {
-            self.publish_one(value).await?;
+            self.publish_value(value).await?;
         }
         Ok(())
     }
 
-    async fn publish_one(&self, value: Unpublished) -> zk::Result<()> {
+    async fn publish_value(&self, value: Unpublished) -> zk::Result<()> {
         let variables = self.pool.variables();
         // A znode with an undecodable value is overwritten.
         let improves = |new: &[u8], old: &[u8]| variables.improves(value.slot, new, old).unwrap_or(true);
@@ -95,7 +95,7 @@ impl Coordination {
         if let Err(error) = taken {
             let variable = self.pool.variables().name(slot);
             let again = self.pool.variables().unreadable(slot);
-            tracing::warn!(variable, %error, again, "the value in the znode cannot be read; it is passed over");
+            tracing::warn!(variable, %error, again, "the value in the znode cannot be read and is ignored");
             if again {
                 self.publish.notify_one();
             }
