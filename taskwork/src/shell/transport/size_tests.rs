@@ -34,14 +34,14 @@ async fn messages_of_forty_and_sixty_mebibytes_and_the_largest_arrive() {
     for bytes in [40 * MIB, 60 * MIB, codec::ENCODED_BYTES_MAX] {
         let payload = large(bytes);
         a.send(b.node, payload.clone());
-        // `assert_eq` would print all of it.
+        // `assert_eq` would print the whole payload.
         assert!(b.arrival().await == message(1, &payload), "{bytes} bytes");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_a_slow_way_a_large_message_arrives_once_and_small_ones_overtake_it() {
-    // The whole message takes several times as long as the limit for each piece, which a busy machine holds, too.
+async fn large_message_over_a_slow_connection_arrives_once_and_is_overtaken_by_small_ones() {
+    // The whole message takes several times the limit per piece; a busy machine meets the limit per piece as well.
     let limits = TransportLimits { piece: Duration::from_secs(2), ..TransportLimits::default() };
     let (mut a, mut b, _way) = far_apart(limits, 1_500).await;
     let payload = large(10 * MIB);
@@ -66,7 +66,7 @@ async fn over_a_slow_way_a_large_message_arrives_once_and_small_ones_overtake_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_is_bounded_in_bytes_on_both_sides() {
+async fn waiting_messages_are_bounded_in_bytes_on_both_sides() {
     let limits = TransportLimits {
         message_bytes_max: MIB,
         queued_bytes_max: 3 * MIB,
@@ -86,7 +86,7 @@ async fn what_waits_is_bounded_in_bytes_on_both_sides() {
         }
     }
     assert!(refused > 80, "most of it has no room");
-    // The node is overloaded: it has room only for this much, and the rest is not read.
+    // The node is overloaded: it has room only for these messages, and the others are not read.
     until("the room is taken", || b.transport.hub.rooms.large_left() == 0).await;
     assert!(b.arrivals.len() <= 4);
     // Small messages have separate room.
@@ -109,7 +109,7 @@ async fn what_waits_is_bounded_in_bytes_on_both_sides() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_does_not_get_on_is_given_up_and_the_next_one_goes() {
+async fn stalled_message_is_abandoned_and_the_next_one_is_sent() {
     let limits = TransportLimits {
         piece: Duration::from_millis(300),
         arriving_peer_bytes_max: 2 * MIB,
@@ -122,7 +122,7 @@ async fn a_message_that_does_not_get_on_is_given_up_and_the_next_one_goes() {
     b.knows(&a);
     a.send(b.node, vec![1; 2 * MIB]);
     until("the room is taken", || b.arrivals.len() == 1).await;
-    // There is no room for it until the first was handled, so it makes no progress.
+    // There is no room for this message until the first one was handled, so it makes no progress.
     a.transport.send(b.node, Some(about(2)), vec![2; 2 * MIB]);
     assert_eq!(a.arrival().await, Heard::Unreachable { to: b.node });
     assert_eq!(a.transport.under_way(b.node, about(2)), UnderWay::No);
@@ -133,7 +133,7 @@ async fn a_message_that_does_not_get_on_is_given_up_and_the_next_one_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_is_not_what_it_says_is_not_taken() {
+async fn message_with_a_wrong_length_is_rejected() {
     let (a, mut b) = pair();
     let connect = async || {
         let hub = &a.transport.hub;
@@ -146,7 +146,7 @@ async fn a_message_that_is_not_what_it_says_is_not_taken() {
     let speak = async |connection: &Connection, says: u32, bytes: usize| {
         let mut stream = connection.open_uni().await.unwrap();
         stream.write_all(&says.to_le_bytes()).await.unwrap();
-        // It may be refused before all of it is written.
+        // The message may be refused before it is completely written.
         let _ = stream.write_all(&vec![7; bytes]).await;
         let _ = stream.finish();
     };
@@ -155,7 +155,7 @@ async fn a_message_that_is_not_what_it_says_is_not_taken() {
         speak(&connection, says, bytes).await;
         time::timeout(tests::SOON, connection.closed()).await.expect("it is closed in time");
     }
-    // A message that ends too early may have been cut off: only it is lost.
+    // A message that ends too early may have been cut off: only this message is lost.
     let connection = connect().await;
     speak(&connection, 20, 10).await;
     speak(&connection, 3, 3).await;

@@ -84,7 +84,7 @@ async fn messages_go_both_ways_over_one_connection() {
     assert_eq!(a.transport.hub.endpoint.open_connections(), 1);
 }
 
-/// Reads whatever member is needed, as a seat does.
+/// Adds each wanted member as known, as a seat does after reading its record.
 async fn read_what_is_wanted(station: &Station, others: [&Station; 1]) -> usize {
     let wanted = time::timeout(SOON, station.peers.wanted()).await.expect("somebody is needed");
     for other in others.iter().filter(|other| wanted.contains(&other.node)) {
@@ -94,7 +94,7 @@ async fn read_what_is_wanted(station: &Station, others: [&Station; 1]) -> usize 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_that_are_only_named_are_read_when_they_are_dialled_and_when_they_dial() {
+async fn named_members_are_read_when_they_dial_or_are_dialled() {
     let (a, mut b) = (Station::new(1), Station::new(2));
     a.peers.name(b.node);
     b.peers.name(a.node);
@@ -106,7 +106,7 @@ async fn members_that_are_only_named_are_read_when_they_are_dialled_and_when_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_under_the_name_of_a_member_that_was_not_read_is_refused() {
+async fn stranger_with_the_id_of_an_unread_member_is_refused() {
     let (member, mut stranger, mut b) = (Station::new(1), Station::new(1), Station::new(2));
     b.peers.name(member.node);
     stranger.knows(&b);
@@ -119,7 +119,7 @@ async fn a_stranger_under_the_name_of_a_member_that_was_not_read_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_named_by_nobody_is_refused_although_others_were_not_read() {
+async fn unknown_node_is_refused_while_other_members_are_unread() {
     let (mut stranger, b) = (Station::new(1), Station::new(2));
     b.peers.name(NodeId(3));
     stranger.knows(&b);
@@ -154,7 +154,7 @@ async fn many_messages_all_arrive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_message_arrives_whole_and_one_too_large_does_not() {
+async fn large_message_arrives_complete_and_an_oversized_one_is_refused() {
     let (mut a, mut b) = pair();
     let large: Vec<u8> = (0..8 << 20).map(|byte: u32| byte.to_le_bytes()[1]).collect();
     a.send(b.node, large.clone());
@@ -164,7 +164,7 @@ async fn a_large_message_arrives_whole_and_one_too_large_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_is_told_nothing_and_not_believed() {
+async fn stranger_is_refused() {
     let (stranger, mut member) = (Station::new(1), Station::new(2));
     stranger.knows(&member);
     let mut stranger = stranger;
@@ -174,7 +174,7 @@ async fn a_stranger_is_told_nothing_and_not_believed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_impostor_at_a_members_address_gets_nothing() {
+async fn impostor_at_a_members_address_receives_nothing() {
     let (mut a, mut impostor) = (Station::new(1), Station::new(2));
     impostor.knows(&a);
     let real = Identity::generate(NodeId(2)).unwrap().fingerprint();
@@ -185,7 +185,7 @@ async fn an_impostor_at_a_members_address_gets_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_cannot_speak_in_anothers_name() {
+async fn member_with_the_id_of_another_member_is_refused() {
     let (liar, mut b) = (Station::new(1), Station::new(2));
     liar.knows(&b);
     // Node 1 is a member, but claims to be node 3, which is a member too.
@@ -211,7 +211,7 @@ async fn a_member_cannot_speak_in_anothers_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_version_and_garbage_are_refused() {
+async fn other_versions_and_garbage_are_refused() {
     let (a, mut b) = pair();
     let connect = || async {
         let config = verify::client_config(
@@ -259,7 +259,7 @@ pub(super) async fn say(connection: &Connection, words: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_goes_is_not_heard_any_more_and_may_come_back_anew() {
+async fn departed_member_is_refused_until_it_joins_again() {
     let (mut a, mut b) = pair();
     a.send(b.node, b"one".to_vec());
     assert_eq!(b.arrival().await, message(1, b"one"));
@@ -278,7 +278,7 @@ async fn a_member_that_goes_is_not_heard_any_more_and_may_come_back_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_at_the_address_is_unreachable_within_the_limit() {
+async fn silent_address_is_unreachable_within_the_time_limit() {
     let limits = TransportLimits { dial: Duration::from_millis(200), ..TransportLimits::default() };
     let mut a = Station::with(1, limits);
     let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -289,8 +289,8 @@ async fn nobody_at_the_address_is_unreachable_within_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_queued_is_delivered_before_the_end() {
-    // On a busy machine, the connection alone may take longer than a node waits at its end.
+async fn queued_messages_are_delivered_before_the_transport_closes() {
+    // On a busy machine, connecting alone may take longer than a node waits when it stops.
     let limits = TransportLimits { dial: SOON, close: SOON, ..TransportLimits::default() };
     let (a, mut b) = (Station::with(1, limits), Station::new(2));
     a.knows(&b);
@@ -305,14 +305,14 @@ async fn what_was_queued_is_delivered_before_the_end() {
     time::timeout(SOON, closing).await.expect("an end in time").unwrap();
 }
 
-/// What was acknowledged is not sent again, so it must be delivered, however late its recipient is.
+/// Acknowledged messages are not sent again, so they must be delivered, however slow their recipient is.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_arrived_is_delivered_after_the_end_of_its_connection() {
+async fn received_messages_are_delivered_after_their_connection_has_ended() {
     let limits = TransportLimits { dial: SOON, close: SOON, streams_max: 1, ..TransportLimits::default() };
     let (a, mut b) = (Station::with(1, limits.clone()), Station::with(2, limits));
     a.knows(&b);
     b.knows(&a);
-    // As many as wait to be taken, one that waits for a place among them, and one whose stream is not even
+    // As many messages as fit into the channel, one that waits for a place in it, and one whose stream is not yet
     // accepted.
     let count = b.transport.hub.arrivals.max_capacity() + 2;
     for _ in 0..count {

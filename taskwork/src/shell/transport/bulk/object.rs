@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_does_not_depend_on_the_pieces() {
+    fn object_name_does_not_depend_on_the_pieces() {
         let whole = Object::new([Bytes::from_static(b"abcdefgh")]);
         assert_eq!(whole.name(), parts().name());
         assert_eq!(whole.pieces().concat(), parts().pieces().concat());
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_content_is_read_from_any_offset_on() {
+    async fn object_is_readable_from_any_offset() {
         let object = parts();
         for offset in 0..=9 {
             let expected = b"abcdefgh".get(usize::try_from(offset).unwrap()..).unwrap_or_default();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_still_coming_is_read_as_it_comes() {
+    async fn incomplete_object_is_read_as_data_arrives() {
         let filling = Object::to_be_filled(parts().name());
         let mut reading = filling.object().read_from(2);
         filling.add(Bytes::from_static(b"a"));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_the_rest_does_not_come_its_readers_are_told() {
+    async fn readers_of_an_abandoned_object_get_an_error() {
         let filling = Object::to_be_filled(parts().name());
         filling.add(Bytes::from_static(b"a"));
         let readings = [filling.object().read_from(0), filling.object().read_from(5)];

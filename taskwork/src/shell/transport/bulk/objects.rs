@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_there_until_its_last_offer_ends() {
+    fn object_is_available_until_its_last_offer_is_dropped() {
         let (objects, object) = (Arc::<Objects>::default(), Object::new([Bytes::from_static(b"data")]));
         let name = object.name();
         assert!(objects.get(name).is_none());
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_complete_one_is_there() {
+    fn most_complete_offer_is_returned() {
         let (objects, data) = (Arc::<Objects>::default(), Bytes::from_static(b"data"));
         let whole = Object::new([data]);
         let stage = || objects.get(whole.name()).map(|object| object.stage());

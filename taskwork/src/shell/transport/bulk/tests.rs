@@ -86,7 +86,7 @@ fn slow(bytes: usize) -> (Slow, Arc<Semaphore>, mpsc::UnboundedReceiver<usize>) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_of_all_sizes_arrive_as_they_are() {
+async fn objects_of_all_sizes_arrive_unchanged() {
     let (a, b) = pair();
     for bytes in [0, 1, 64 << 10, (64 << 10) + 1, 256 << 10, MIB, 10 * MIB + 7] {
         let content = content(bytes);
@@ -103,7 +103,7 @@ async fn objects_of_all_sizes_arrive_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_offers_is_unknown_and_so_is_what_is_no_longer_offered() {
+async fn object_without_a_current_offer_is_unknown() {
     let (a, b) = pair();
     let object = Object::new([content(MIB)]);
     let offer = bulk(&a).offer(object.clone());
@@ -117,7 +117,7 @@ async fn what_nobody_offers_is_unknown_and_so_is_what_is_no_longer_offered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_content_that_is_another_one_is_not_taken_and_the_next_owner_is_asked() {
+async fn wrong_content_is_rejected_and_the_next_owner_is_asked() {
     let [liar, owner, b] = stations(&TransportLimits::default());
     let (right, wrong) = (content(MIB), content(MIB + 1).slice(1..));
     let object = Object::new([right.clone()]);
@@ -135,7 +135,7 @@ async fn a_content_that_is_another_one_is_not_taken_and_the_next_owner_is_asked(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_an_owner_is_gone_in_the_middle_the_next_one_goes_on_there() {
+async fn fetch_continues_at_the_next_owner_when_an_owner_disappears() {
     enum End {
         Dies,
         Leaves,
@@ -167,7 +167,7 @@ async fn when_an_owner_is_gone_in_the_middle_the_next_one_goes_on_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_nothing_comes_any_more_the_next_owner_goes_on() {
+async fn fetch_continues_at_the_next_owner_when_an_owner_stalls() {
     let limits = TransportLimits { bulk_progress: Duration::from_millis(200), ..TransportLimits::default() };
     let [silent, second, b] = stations(&limits);
     let cut = Arc::new(AtomicBool::new(false));
@@ -193,7 +193,7 @@ async fn when_nothing_comes_any_more_the_next_owner_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_fetchers_at_once_keep_to_the_limit_and_all_get_it() {
+async fn fifty_concurrent_fetchers_all_succeed_within_the_limit() {
     let limits = TransportLimits { bulk_served_max: 3, ..TransportLimits::default() };
     let owner = Station::with(1, limits);
     let content = content(2 * MIB);
@@ -233,7 +233,7 @@ async fn fifty_fetchers_at_once_keep_to_the_limit_and_all_get_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_fetches_of_one_node_share_a_connection_and_keep_to_its_limits() {
+async fn fetches_of_one_node_share_a_connection_within_its_limits() {
     let limits = TransportLimits { bulk_fetched_max: 6, bulk_streams_max: 2, ..TransportLimits::default() };
     let [owner, b] = stations(&limits);
     let object = Object::new([content(MIB)]);
@@ -251,7 +251,7 @@ async fn many_fetches_of_one_node_share_a_connection_and_keep_to_its_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_fetch_ends_at_the_owner() {
+async fn dropped_fetch_stops_the_owner() {
     let (a, b) = pair();
     let object = Object::new([content(32 * MIB)]);
     let _offer = bulk(&a).offer(object.clone());
@@ -269,7 +269,7 @@ async fn a_dropped_fetch_ends_at_the_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sink_that_takes_nothing_stops_the_owner_at_the_window_and_messages_pass() {
+async fn stalled_sink_stops_the_owner_at_the_window_but_no_messages() {
     let (a, mut b) = pair();
     let object = Object::new([content(64 * MIB)]);
     let _offer = bulk(&a).offer(object.clone());
@@ -300,7 +300,7 @@ async fn a_sink_that_takes_nothing_stops_the_owner_at_the_window_and_messages_pa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_arrive_before_the_end_of_a_fetch_on_a_slow_way() {
+async fn messages_overtake_a_fetch_over_a_slow_connection() {
     let (a, mut b) = (Station::new(1), Station::new(2));
     // The object takes seconds there; a message that waited for it would come after it.
     let way = Relay::of_bytes_per_ms(a.transport.local_address(), 4_000).await;
@@ -331,7 +331,7 @@ async fn messages_arrive_before_the_end_of_a_fetch_on_a_slow_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_makes_no_sense_is_answered_by_nothing_and_harms_nobody() {
+async fn invalid_request_is_not_answered_and_affects_no_other_request() {
     let (a, b) = pair();
     let object = Object::new([content(100)]);
     let _offer = bulk(&a).offer(object.clone());
@@ -345,7 +345,7 @@ async fn a_request_that_makes_no_sense_is_answered_by_nothing_and_harms_nobody()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn along_a_chain_of_nodes_each_hands_on_what_it_has_not_got_to_the_end() {
+async fn chain_of_nodes_forwards_an_incomplete_object() {
     let [first, second, third, fourth] = stations(&TransportLimits::default());
     let content = content(16 * MIB);
     let name = Object::new([content.clone()]).name();
@@ -375,7 +375,7 @@ async fn along_a_chain_of_nodes_each_hands_on_what_it_has_not_got_to_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_source_of_a_source_fails_the_next_owner_goes_on() {
+async fn fetch_continues_at_the_next_owner_when_the_source_of_an_owner_fails() {
     let [first, second, b] = stations(&TransportLimits::default());
     let content = content(8 * MIB);
     let object = Object::new([content.clone()]);
@@ -409,7 +409,7 @@ impl Sink for Counts {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sink_that_fails_ends_the_fetch() {
+async fn failed_sink_fails_the_fetch() {
     struct Full;
     impl Sink for Full {
         async fn take(&mut self, _: Bytes) -> io::Result<()> {
@@ -430,7 +430,7 @@ async fn a_sink_that_fails_ends_the_fetch() {
 
 /// With `TASKWORK_LONG=1` with offsets and lengths beyond 32 bits.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_of_more_than_four_gibibytes_arrives() {
+async fn object_of_more_than_four_gibibytes_arrives() {
     let (a, b) = pair();
     let (piece, pieces) =
         (content(64 * MIB), if std::env::var_os("TASKWORK_LONG").is_some() { 64 } else { 4 });
