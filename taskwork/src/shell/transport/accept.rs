@@ -102,7 +102,7 @@ fn consider(
     if !places.has_room(hub) {
         // No answer: a genuine peer retries.
         incoming.ignore();
-        hub.refused(remote, &"too many are being made");
+        hub.refused(remote, &"too many handshakes are in progress");
         return None;
     }
     let its_hub = Arc::clone(hub);

@@ -1,4 +1,4 @@
-//! A node's resources for others are bounded by the number of members, whatever strangers do.
+//! The resources of a node for its peers are bounded by the number of members, whatever strangers do.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ fn is_retry(datagram: &[u8]) -> bool {
     datagram[0] & 0xf0 == 0xf0
 }
 
-/// Begins many connections that make no progress: of the node's answers at most the retry gets through.
+/// Starts many connections that make no progress: of the node's answers, at most the retry is delivered.
 async fn flood(node: &Station, prove: bool) -> (Relay, Endpoint, Vec<tokio::task::JoinHandle<()>>) {
     let way = Relay::that_lets_through(node.transport.local_address(), is_initial, move |datagram| {
         prove && is_retry(datagram)
@@ -170,7 +170,7 @@ async fn stalled_handshakes_make_room_after_their_grace_period() {
     let hub = Arc::clone(&b.transport.hub);
     until("the flood has come", || hub.endpoint.open_connections() >= 4).await;
     dialled.iter().for_each(tokio::task::JoinHandle::abort);
-    // The connection comes from another address than the one that the member listens on.
+    // The connection comes from another address than the one on which the member listens.
     let way = Relay::of_bytes_per_ms(b.transport.local_address(), usize::MAX).await;
     a.peers.set(b.node, PeerAddress { address: way.address, fingerprint: b.fingerprint });
     a.send(b.node, b"let me in".to_vec());

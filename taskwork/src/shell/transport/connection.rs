@@ -60,7 +60,7 @@ pub(super) async fn greet(hub: &Hub, incoming: Incoming) -> Result<(NodeId, Conn
     }
     // Waits until the answer has arrived, so that the other side learns the reason.
     let _ = answer.stopped().await;
-    Err(Refused(format!("{} said {hello:?} and was answered {welcome:?}", connection.remote_address())))
+    Err(Refused(format!("{} sent {hello:?} and was answered {welcome:?}", connection.remote_address())))
 }
 
 /// Connects to a member.
@@ -76,7 +76,7 @@ pub(super) async fn dial(hub: &Arc<Hub>, to: NodeId) -> Result<Connection, Refus
 /// Performs the dialling side of the hello.
 async fn introduce(hub: &Hub, to: NodeId) -> Result<Connection, Refused> {
     let peer =
-        hub.peers.find(to).await.ok_or_else(|| Refused("it is no member of this release".to_owned()))?;
+        hub.peers.find(to).await.ok_or_else(|| Refused("it is not a member of this release".to_owned()))?;
     let config = verify::client_config(&hub.identity, &hub.peers, peer.fingerprint, &hub.limits);
     let config = config.map_err(Refused::because)?;
     let dialled = hub.endpoint.connect_with(config, peer.address, "node").map_err(Refused::because)?;
@@ -197,7 +197,7 @@ impl Reader {
         }
         match self.in_time(stream.read_chunk(1, true)).await? {
             None => Ok((payload, room)),
-            Some(_) => Err(Unread::Misused("message longer than it says")),
+            Some(_) => Err(Unread::Misused("message longer than announced")),
         }
     }
 
@@ -209,7 +209,7 @@ impl Reader {
         match time::timeout(self.hub.limits.piece, reading).await {
             Ok(Ok(read)) => Ok(read),
             Ok(Err(error)) => Err(Unread::CutOff(error.to_string())),
-            Err(_) => Err(Unread::CutOff("no more of it came in time".to_owned())),
+            Err(_) => Err(Unread::CutOff("timeout while reading it".to_owned())),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The members that a node accepts as peers, according to the znode tree.
 //!
 //! In a large cluster, a node knows most members only by name. Their addresses and fingerprints are read by the seat
-//! when the node first sends to them or they first connect to it; the sender or connection waits meanwhile.
+//! when the node first sends to them or they first connect to it; until then the sender or connection waits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -32,7 +32,7 @@ impl Refusals {
         drop(state);
         tracing::warn!(
             %node, %remote, %reason, others,
-            "a connection was refused, and so many others since this was last said"
+            "a connection was refused; others is the number of refusals since the previous line"
         );
     }
 

@@ -244,7 +244,7 @@ pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
             time::sleep(Duration::from_millis(1)).await;
         }
     };
-    time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
+    time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("timeout: {what}"));
 }
 
 /// Sends a first message, and returns the answer; empty if there is none.

@@ -1,4 +1,4 @@
-//! Objects of all sizes on the loopback interface, owners that die or leave, and fetchers in crowds.
+//! Objects of all sizes on the loopback interface, owners that die or leave, and many concurrent fetchers.
 
 use std::{
     io,
@@ -28,7 +28,7 @@ use crate::wire::{
 
 const MIB: usize = 1 << 20;
 
-/// Returns a content that differs everywhere.
+/// Returns a content without repetitions.
 fn content(bytes: usize) -> Bytes {
     let numbers =
         (0..bytes.div_ceil(8) as u64).flat_map(|k| k.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
@@ -57,7 +57,7 @@ async fn fetch_from(to: &Station, name: ObjectName, owners: &[&Station]) -> Resu
     time::timeout(SOON, fetching).await.expect("an end in time")
 }
 
-/// Takes bytes as far as it is allowed to, and says how many it has.
+/// A sink that accepts a limited number of bytes, and reports the number received.
 struct Slow {
     got: Vec<u8>,
     allowed: Arc<Semaphore>,
@@ -79,7 +79,7 @@ impl Sink for Slow {
     }
 }
 
-/// Returns a sink that takes so many bytes, what allows it more, and what it says.
+/// Returns a sink that accepts this number of bytes, its limit, and the receiver of its reports.
 fn slow(bytes: usize) -> (Slow, Arc<Semaphore>, mpsc::UnboundedReceiver<usize>) {
     let ((said, says), allowed) = (mpsc::unbounded_channel(), Arc::new(Semaphore::new(bytes)));
     (Slow { got: Vec::new(), allowed: Arc::clone(&allowed), said }, allowed, says)
@@ -93,7 +93,7 @@ async fn objects_of_all_sizes_arrive_unchanged() {
         let object = Object::new([content.clone()]);
         let _offer = bulk(&a).offer(object.clone());
         let fetched = fetch_from(&b, object.name(), &[&a]).await.unwrap();
-        // `assert_eq` would print all of it.
+        // `assert_eq` would print the whole content.
         assert!(fetched == content, "{bytes} bytes");
     }
     assert_eq!(a.transport.hub.endpoint.open_connections(), 1);
@@ -125,7 +125,7 @@ async fn wrong_content_is_rejected_and_the_next_owner_is_asked() {
     assert!(matches!(fetch_from(&b, object.name(), &[&liar]).await, Err(FetchError::Garbled)));
     let _offer = bulk(&owner).offer(object.clone());
     assert!(fetch_from(&b, object.name(), &[&liar, &owner]).await.unwrap() == right);
-    // Shorter or longer than it is said to be.
+    // Shorter or longer than the name specifies.
     for bytes in [MIB - 1, MIB + 1] {
         let name = Object::new([content(bytes)]).name();
         let name = ObjectName { bytes: MIB as u64, ..name };
@@ -283,7 +283,7 @@ async fn stalled_sink_stops_the_owner_at_the_window_but_no_messages() {
         fetching.spawn(async move { fetcher.fetch(name, sink, || vec![node], Duration::ZERO).await });
     }
     until("all are served", || bulk(&a).figures().served == 4).await;
-    // While the fetches are under way, all messages arrive, small and large.
+    // All messages arrive while the fetches are in progress.
     for number in 0..100_u8 {
         a.send(b.node, vec![number; if number % 50 == 0 { 2 * MIB } else { 100 }]);
         assert!(matches!(b.arrival().await, Heard::Message { payload, .. } if payload[0] == number));
@@ -302,7 +302,7 @@ async fn stalled_sink_stops_the_owner_at_the_window_but_no_messages() {
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_overtake_a_fetch_over_a_slow_connection() {
     let (a, mut b) = (Station::new(1), Station::new(2));
-    // The object takes seconds there; a message that waited for it would come after it.
+    // The transfer takes seconds on this connection: a message that waited for it would arrive after it.
     let way = Relay::of_bytes_per_ms(a.transport.local_address(), 4_000).await;
     b.peers.set(a.node, PeerAddress { address: way.address, fingerprint: a.fingerprint });
     a.knows(&b);
@@ -349,7 +349,7 @@ async fn chain_of_nodes_forwards_an_incomplete_object() {
     let [first, second, third, fourth] = stations(&TransportLimits::default());
     let content = content(16 * MIB);
     let name = Object::new([content.clone()]).name();
-    // The first node has got only a part yet.
+    // The first node has only a part so far.
     let source = Object::to_be_filled(name);
     let _offer = bulk(&first).offer(source.object().clone());
     let mut offers = Vec::new();
@@ -393,7 +393,7 @@ async fn fetch_continues_at_the_next_owner_when_the_source_of_an_owner_fails() {
     assert!(sink.got == content);
 }
 
-/// Counts what it is given.
+/// A sink that counts its bytes.
 struct Counts(u64);
 
 impl Sink for Counts {
@@ -428,7 +428,7 @@ async fn failed_sink_fails_the_fetch() {
     until("the owner has noticed", || bulk(&a).figures().served == 0).await;
 }
 
-/// With `TASKWORK_LONG=1` with offsets and lengths beyond 32 bits.
+/// `TASKWORK_LONG=1` extends it to offsets and lengths beyond 32 bits.
 #[tokio::test(flavor = "multi_thread")]
 async fn object_of_more_than_four_gibibytes_arrives() {
     let (a, b) = pair();
