@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_leaves_in_the_tree_is_bounded() {
+    fn znodes_of_finished_jobs_are_bounded() {
         for round in 0..10 {
             let tree = MemoryTree::new();
             let setup = Setup {

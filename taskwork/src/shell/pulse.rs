@@ -34,8 +34,10 @@ impl Health {
     /// Why it is not.
     pub fn ready(&self) -> Result<(), &'static str> {
         match (self.node, self.is_connected) {
-            (None, _) => Err("the node is no member of the cluster"),
-            (Some(_), false) => Err("ZooKeeper does not answer; the node goes on with what it has"),
+            (None, _) => Err("the node is not a member of the cluster"),
+            (Some(_), false) => {
+                Err("ZooKeeper does not answer; the node continues with the tasks that it has")
+            }
             (Some(_), true) => Ok(()),
         }
     }

@@ -150,7 +150,7 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
             }
         }
         taken = unless_told(&mut leave, async {
-            lingering.few_enough().await;
+            lingering.wait_until_few().await;
             join_anew(setup).await
         })
         .await;
