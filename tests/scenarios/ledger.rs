@@ -329,7 +329,7 @@ fn nothing_of_before_gets_into_an_empty_zookeeper() {
     if !errors.contains("forgotten") || printed.contains("states") {
         stage.fail(format!("who waited for the old job: {printed} {errors}"));
     }
-    let said = stage.cluster.logs().matches("the node's session is over; it joins anew").count();
+    let said = stage.cluster.logs().matches("the node's session is over; it joins again").count();
     assert!(said >= 3, "{}", stage.cluster.logs());
 }
 

@@ -250,7 +250,7 @@ fn a_node_told_to_leave_while_zookeeper_is_away_leaves_cleanly_when_it_is_back_i
         &["--drain-deadline", "60", "--zk-session-timeout", "40"],
     );
     leave_without_zookeeper(&mut cluster);
-    cluster.wait_for_log(0, "told to leave").unwrap();
+    cluster.wait_for_log(0, "asked to leave").unwrap();
     cluster.servers_mut().revive(0).unwrap();
     assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
     let job = job(&cluster, "1");
@@ -280,6 +280,6 @@ fn when_zookeeper_has_lost_everything_the_nodes_say_so_and_make_the_folders_anew
     });
     another_job_is_done(&cluster);
     // The first that comes back finds them gone, and says so once.
-    let said = cluster.logs().matches("they are made anew").count();
+    let said = cluster.logs().matches("they are created again").count();
     assert!((1..=2).contains(&said), "{}", cluster.logs());
 }

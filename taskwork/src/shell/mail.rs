@@ -79,8 +79,8 @@ impl Mail {
             self.written.clear();
             self.granted.clear();
         }
-        // A grant is repeated until it is answered. After this time, the network loses either the grant or its
-        // answer.
+        // A grant is repeated until it is answered. If it is still unanswered after this time, the network loses
+        // either the grant or its answer.
         let said_since = (kind == 0).then(|| *self.granted.entry((to, grant)).or_insert(now));
         let since = self.unreached.get(&to).copied().into_iter().chain(said_since).min();
         if since.is_none_or(|since| now < since + UNREACHABLE_MS) {

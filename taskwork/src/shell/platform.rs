@@ -268,12 +268,12 @@ mod tests {
 
     #[test]
     fn a_name_service_that_does_not_answer_is_waited_for() {
-        let passes = |found| ServeError::from(looked_up("name", found).unwrap_err()).passes();
+        let is_temporary = |found| ServeError::from(looked_up("name", found).unwrap_err()).is_temporary();
         let said =
             |text: &str| Some(Err(io::Error::other(format!("failed to lookup address information: {text}"))));
-        assert!(passes(None));
-        assert!(passes(Some(Err(io::ErrorKind::TimedOut.into()))));
-        assert!(passes(said("Temporary failure in name resolution")));
-        assert!(!passes(said("Name or service not known")));
+        assert!(is_temporary(None));
+        assert!(is_temporary(Some(Err(io::ErrorKind::TimedOut.into()))));
+        assert!(is_temporary(said("Temporary failure in name resolution")));
+        assert!(!is_temporary(said("Name or service not known")));
     }
 }

@@ -43,7 +43,7 @@ impl Coordination {
                 %task, message,
                 "a task has panicked; this node resigns once it has handed over the tasks of its other jobs"
             );
-            self.breaking.notify_one();
+            self.resigning.notify_one();
             // `wait_for` cannot fail: `self` owns the sender.
             let _ = alone.wait_for(|alone| *alone).await;
         }

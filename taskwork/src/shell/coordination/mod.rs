@@ -149,7 +149,7 @@ pub(crate) struct Coordination {
     /// Whether the node works on no other job. It resigns only then, since it would harm the others.
     pub(crate) alone: watch::Sender<bool>,
     /// Notified when the node has to resign and still works on other jobs.
-    pub(crate) breaking: Notify,
+    pub(crate) resigning: Notify,
     pub(crate) probe: Arc<dyn Probe>,
     /// The companion of the job on this node, if there is one.
     pub(crate) companion: Option<Arc<Host>>,
