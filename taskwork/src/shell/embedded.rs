@@ -361,7 +361,7 @@ impl Fleet<'_> {
         while let Some(ended) = self.leaving.join_next().await {
             match ended {
                 Ok(done) => self.figures += done,
-                Err(error) => tracing::error!(%error, "a node did not end well"),
+                Err(error) => tracing::error!(%error, "a node has panicked while leaving"),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What an observation tells of a cluster in memory.
+//! Events of an observation of a cluster in memory.
 
 use std::{
     sync::{Arc, Mutex},
@@ -11,7 +11,7 @@ use zk::{Counted, CreateMode, MemoryTree, Requests, Store, job, membership};
 use super::observe::Observation;
 use crate::view::{Content, Event, Snapshot, View, fixtures};
 
-/// Far longer than anything here takes.
+/// The maximum duration of each step of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Cluster {
@@ -42,7 +42,7 @@ impl Cluster {
     }
 }
 
-/// Whoever waits for something in a view that is observed.
+/// An observer that can wait for a state of the observed view.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<View>>, Arc<Mutex<Vec<Event>>>);
 
@@ -62,11 +62,11 @@ impl Seen {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"))
+        timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("timeout: {what}"))
     }
 }
 
-/// Does something while a cluster is observed in a session of its own; returns the requests of that.
+/// Runs a future while a cluster is observed in a separate session; returns the requests of that session.
 async fn observed(cluster: &Cluster, seen: &Seen, doing: impl Future<Output = ()>) -> Requests {
     let counted = Arc::new(Counted::new(cluster.tree.connect()));
     let mut tell = |event| seen.take(event);
@@ -79,7 +79,7 @@ async fn observed(cluster: &Cluster, seen: &Seen, doing: impl Future<Output = ()
 }
 
 #[tokio::test]
-async fn what_is_there_and_what_changes_is_seen_and_nothing_is_written() {
+async fn observation_sees_state_and_changes_without_writing() {
     let (cluster, seen) = (Cluster::new().await, Seen::default());
     membership::join(&*cluster.store, &cluster.paths, &fixtures::member("n1")).await.unwrap();
     cluster.job("running").await;
@@ -119,7 +119,7 @@ async fn what_is_there_and_what_changes_is_seen_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn what_was_missed_is_seen_in_the_next_session() {
+async fn missed_changes_are_seen_in_the_next_session() {
     let (cluster, seen) = (Cluster::new().await, Seen::default());
     cluster.put("drain/n1", "").await;
     cluster.job("running").await;

@@ -160,19 +160,19 @@ impl Machine {
 
     /// Chooses among the addresses of a name. On many machines, their own name stands for a loopback address.
     fn best_of(&self, all: &[IpAddr]) -> Result<IpAddr, String> {
-        let first = all.first().ok_or("the name server knows none")?;
+        let first = all.first().ok_or("the name server returned no address")?;
         let is_reached = |ip: &&IpAddr| self.listen.ip().is_loopback() || !ip.is_loopback();
         let mut reached = all.iter().filter(is_reached).peekable();
         let Some(&&first_reached) = reached.peek() else {
-            return Err(format!("here it is {first}, at which no other machine reaches this one"));
+            return Err(format!("on this machine it resolves to {first}, which other machines cannot reach"));
         };
         match reached.find(|ip| ip.is_ipv4() == self.listen.is_ipv4()) {
             Some(best) => Ok(*best),
             // A socket for IPv6 usually takes IPv4 too.
             None if self.listen.is_ipv6() => Ok(first_reached),
             None => Err(format!(
-                "here it is {first_reached}, an IPv6 address, and the node listens on {}, an IPv4 address: let it \
-                 listen on an IPv6 address, such as [::] (--listen), or name a host that has an IPv4 address",
+                "on this machine it resolves to {first_reached}, an IPv6 address, but the node listens on {}, an IPv4 \
+                 address: listen on an IPv6 address such as [::] (--listen), or specify a host with an IPv4 address",
                 self.listen.ip()
             )),
         }
@@ -187,7 +187,7 @@ fn looked_up(name: &str, found: Option<io::Result<Vec<IpAddr>>>) -> Result<Vec<I
     let name = name.to_owned();
     match found {
         Some(Ok(all)) => Ok(all),
-        None => Err(SeatError::NoNameService { name, why: "no name server answers".to_owned() }),
+        None => Err(SeatError::NoNameService { name, why: "the name server does not answer".to_owned() }),
         Some(Err(error)) => {
             let why = error.to_string();
             let is_timeout = error.kind() == io::ErrorKind::TimedOut;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_is_looked_up_and_the_others_are_told_the_address() {
+    async fn advertised_name_is_resolved_to_its_address() {
         let machine = machine("localhost", "127.0.0.1:0");
         machine.find().await.unwrap();
         let endpoint = machine.open_endpoint(NodeId(7)).unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_told_an_address_that_they_reach() {
+    fn reachable_address_of_the_name_is_chosen() {
         let best = |listen: &str, all: &[&str]| {
             let all: Vec<IpAddr> = all.iter().map(|ip| ip.parse().unwrap()).collect();
             machine("name", listen).best_of(&all).map(|ip| ip.to_string())
@@ -261,13 +261,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_nobody_knows_is_named() {
+    async fn unknown_name_is_reported() {
         let error = machine("no-such-host.invalid", "127.0.0.1:0").find().await.unwrap_err().to_string();
         assert!(error.contains("no-such-host.invalid") && error.contains("--advertise"), "{error}");
     }
 
     #[test]
-    fn a_name_service_that_does_not_answer_is_waited_for() {
+    fn unanswered_name_lookup_is_temporary() {
         let is_temporary = |found| ServeError::from(looked_up("name", found).unwrap_err()).is_temporary();
         let said =
             |text: &str| Some(Err(io::Error::other(format!("failed to lookup address information: {text}"))));
