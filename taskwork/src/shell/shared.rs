@@ -214,7 +214,7 @@ fn providers(members: &[Member], record: &JobRecord) -> Vec<NodeId> {
     without_workers.into_iter().filter_map(|member| member.node.parse().ok()).collect()
 }
 
-/// Fetches the data from nodes with lower ids; `None` if this node reads it from `ZooKeeper` or nobody sent it.
+/// Fetches the data from nodes with lower ids; `None` if this node reads it from `ZooKeeper` or no node sent it.
 async fn fetch(bulk: &Bulk, name: ObjectName, filling: Filling, below: &[NodeId]) -> Option<Object> {
     let parent = parent(below)?;
     let owners = || {

@@ -1,4 +1,4 @@
-//! Tasks that panic, or whose nodes are lost repeatedly.
+//! Tasks that panic or repeatedly bring down their nodes.
 //!
 //! When a task panics, its work since the last write is lost and cannot be rolled back. The node therefore
 //! names the task in its holdings and resigns. Other nodes continue from there, as after any loss, and the node

@@ -20,7 +20,7 @@ use crate::{
 /// The number of publishing intervals for which a task that has left a node still counts there, if figures are
 /// published.
 const PUBLIC_WINDOW_INTERVALS: u32 = 3;
-/// The same period for a job within one process, whose nodes are all read at once: longer than a transfer takes.
+/// The same period for a job within one process, where all nodes are read at once: longer than a transfer takes.
 pub(super) const WINDOW: Duration = Duration::from_millis(200);
 
 /// The interval at which changed figures are written, in a cluster of up to [`MEMBERS`] nodes. It is longer in

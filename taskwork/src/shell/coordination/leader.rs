@@ -325,7 +325,7 @@ impl Coordination {
         (0..variables.len()).map(|slot| (variables.name(slot).to_owned(), variables.shown(slot))).collect()
     }
 
-    /// Closes the job, whose tasks are all complete: merges the outputs and writes the result.
+    /// Closes the job once all tasks are complete: merges the outputs and writes the result.
     async fn close(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
         let outputs = job::outputs(&*self.store, &self.job_paths().attempt(attempt.0)).await?;
         let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();

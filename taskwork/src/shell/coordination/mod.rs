@@ -167,7 +167,7 @@ pub(crate) struct Coordination {
     pub(crate) deaths_max: u32,
 }
 
-/// The audience of a job: who can watch it and read its result.
+/// The processes that can watch a job and read its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visibility {
     /// Everyone with access to the cluster: figures are written, suggestions and letters are read.

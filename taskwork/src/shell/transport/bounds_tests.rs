@@ -1,4 +1,4 @@
-//! The resources of a node for its peers are bounded by the number of members, whatever strangers do.
+//! The resources of a node for its peers are bounded by the number of members, regardless of strangers.
 
 use std::time::Duration;
 
