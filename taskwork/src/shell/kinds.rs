@@ -33,8 +33,8 @@ impl<T> Default for Of<T> {
 impl Kinds {
     /// Adds a type of task under a name.
     ///
+    /// # Panics
     /// If the name is used twice.
-    /// If the name is used twice, which is a mistake in the program.
     pub fn add<T: Task>(&mut self, name: &'static str) -> &mut Self {
         self.add_kind(name, Of::<T>::default())
     }
