@@ -80,14 +80,14 @@ fn a_task_that_never_asks_keeps_no_later_job_from_its_end() {
     // The node that leads is the one whose task does not ask. That is said before anybody wants it to stop,
     // because the node cannot write what it holds.
     let stuck = members(&cluster);
-    cluster.wait_for_log(0, "does not ask whether it is to be written").unwrap();
+    cluster.wait_for_log(0, "does not check whether it should be written").unwrap();
     wait_until(&cluster, "the operator can see it", || {
         let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
         nodes.as_array().unwrap().iter().filter(|node| node["silent"].is_string()).count() == 1
     });
     cancel(&cluster, "0");
     another_job_is_done(&cluster);
-    cluster.wait_for_log(0, "does not ask whether it is to stop").unwrap();
+    cluster.wait_for_log(0, "does not check whether it should stop").unwrap();
     // It has joined anew, and works: alone it is enough.
     wait_until(&cluster, "it joins anew", || {
         let members = members(&cluster);
@@ -136,7 +136,7 @@ fn the_deadline_to_leave_holds_whatever_the_program_does() {
     assert_eq!(status.code(), LATE, "{}", cluster.log(0));
     let log = cluster.log(0);
     assert!(
-        log.contains("job j-0000000000: task") && log.contains("does not ask whether it is to stop"),
+        log.contains("job j-0000000000: task") && log.contains("does not check whether it should stop"),
         "{log}"
     );
     wait_until(&cluster, "it is no member", || members(&cluster).is_empty());

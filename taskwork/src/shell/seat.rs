@@ -218,7 +218,7 @@ impl Seat {
         self.companions.spawn(async move {
             if time::timeout(END_TIMEOUT, companion.ended()).await.is_err() {
                 companion.leave_behind();
-                tracing::error!(%node, job = %its_job, "the companion of the job does not end; the node no longer waits for it");
+                tracing::error!(%node, job = %its_job, "the companion does not end; the node no longer waits for it");
             }
         });
     }

@@ -568,7 +568,7 @@ impl SeatJobs<'_> {
         }
         tracing::error!(
             node = %self.seat.node, %job, tasks,
-            "a task does not ask whether it is to stop (Context::migrate); its thread lingers until it \
+            "a task does not check whether it should stop (Context::migrate); its thread lingers until it \
              returns"
         );
         let closing = self.closing.remove(place);
@@ -594,7 +594,7 @@ fn abandoned_why(seat: &Seat, job: &JobId, stopping: &Stopping) -> String {
     let tasks = stopping.running_tasks();
     if !tasks.is_empty() {
         let tasks = tasks.join(", ");
-        return format!("job {job}: task {tasks} does not ask whether it is to stop (Context::migrate)");
+        return format!("job {job}: task {tasks} does not check whether it should stop (Context::migrate)");
     }
     if *seat.store.session().borrow() != Session::Connected {
         return format!("job {job}: ZooKeeper does not answer");

@@ -154,7 +154,7 @@ impl Coordination {
         self.wait_to_leave(JobState::Incomplete).await
     }
 
-    /// Waits until the job leaves this state; returns whether it is running again.
+    /// Waits until the job leaves this state; returns false if the job is over then.
     async fn wait_to_leave(&self, left: JobState) -> bool {
         let open = || JobWatch::open(self.store(), &self.cluster, &self.job.0);
         let Some(mut watch) = self.persist("watching the job", open).await else { return false };

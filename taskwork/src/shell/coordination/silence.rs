@@ -52,14 +52,14 @@ impl Coordination {
             if what == Asked::Stop && !std::mem::replace(&mut stop_logged, true) {
                 tracing::warn!(
                     job = %self.job, tasks = names, silent_s,
-                    "a task does not ask whether it is to stop (Context::migrate)"
+                    "a task does not check whether it should stop (Context::migrate)"
                 );
                 self.silence.notify_one();
             } else if what != Asked::Stop && !std::mem::replace(&mut write_logged, true) {
                 tracing::warn!(
                     job = %self.job, tasks = names, silent_s,
-                    "a task does not ask whether it is to be written (Context::migrate): until it does, this node \
-                     writes nothing of what it holds"
+                    "a task does not check whether it should be written (Context::migrate): until it does, this node \
+                     cannot write its holdings"
                 );
             }
         }
