@@ -50,12 +50,12 @@ mod tests {
             givers.note(NodeId(node), 1 + u64::from(node == 700));
         }
         givers.note(NodeId(3), 5);
-        let told = givers.most();
+        let counted = givers.most();
         let named: Vec<(String, u64)> =
-            told.most.iter().map(|from| (from.node.clone(), from.tasks)).collect();
+            counted.most.iter().map(|from| (from.node.clone(), from.tasks)).collect();
         assert_eq!(named.len(), GIVERS_MAX);
         assert_eq!(named[..2], [(NodeId(3).to_string(), 5), (NodeId(700).to_string(), 2)]);
-        assert_eq!(told.rest + named.iter().map(|(_, tasks)| tasks).sum::<u64>(), 1_006);
+        assert_eq!(counted.rest + named.iter().map(|(_, tasks)| tasks).sum::<u64>(), 1_006);
         assert!(givers.tasks.len() <= COUNTED_MAX);
     }
 }

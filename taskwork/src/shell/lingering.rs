@@ -34,7 +34,7 @@ impl Lingering {
     /// # Cancellation safety
     /// Dropping the future has no effect.
     pub(crate) async fn wait_until_few(&mut self) {
-        let mut said = false;
+        let mut logged = false;
         loop {
             self.crews.retain(|out| out() > 0);
             let threads: usize = self.crews.iter().map(|out| out()).sum();
@@ -44,7 +44,7 @@ impl Lingering {
                 }
                 return;
             }
-            if !std::mem::replace(&mut said, true) {
+            if !std::mem::replace(&mut logged, true) {
                 tracing::error!(
                     threads,
                     threads_max = self.threads_max,

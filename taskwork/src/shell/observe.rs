@@ -54,8 +54,8 @@ pub(crate) async fn look(store: &dyn Store, cluster: &ClusterPaths, scope: Scope
         Scope::Job(job) => Some(job.clone()),
         Scope::Current | Scope::Records => None,
     });
-    let mut tell = |event: Event| view.apply(&event);
-    let mut observation = Observation::of(scope, cluster.clone(), &mut tell);
+    let mut observer = |event: Event| view.apply(&event);
+    let mut observation = Observation::of(scope, cluster.clone(), &mut observer);
     observation.read_all(store).await?;
     observation.tick();
     Ok(view.snapshot())
@@ -92,7 +92,7 @@ enum Found {
 pub(crate) struct Observation<'a> {
     cluster: ClusterPaths,
     reading: Reading,
-    tell: &'a mut (dyn FnMut(Event) + Send),
+    observer: &'a mut (dyn FnMut(Event) + Send),
     /// Whether an outage of ZooKeeper has been reported.
     is_lost: bool,
     /// Whether everything has been read since the watch was set.
@@ -103,14 +103,14 @@ pub(crate) struct Observation<'a> {
 }
 
 impl<'a> Observation<'a> {
-    pub(crate) fn new(cluster: ClusterPaths, tell: &'a mut (dyn FnMut(Event) + Send)) -> Self {
-        Self::of(Scope::default(), cluster, tell)
+    pub(crate) fn new(cluster: ClusterPaths, observer: &'a mut (dyn FnMut(Event) + Send)) -> Self {
+        Self::of(Scope::default(), cluster, observer)
     }
 
-    fn of(scope: Scope, cluster: ClusterPaths, tell: &'a mut (dyn FnMut(Event) + Send)) -> Self {
+    fn of(scope: Scope, cluster: ClusterPaths, observer: &'a mut (dyn FnMut(Event) + Send)) -> Self {
         let (reading, due) = (Reading::of(scope), Instant::now());
         let clock = WallClock { ms: unix_ms(), at: due };
-        Self { cluster, reading, tell, is_lost: false, is_whole: false, clock, due }
+        Self { cluster, reading, observer, is_lost: false, is_whole: false, clock, due }
     }
 
     /// Observes in one session until it ends or ZooKeeper refuses a request.
@@ -133,7 +133,7 @@ impl<'a> Observation<'a> {
     pub(crate) fn lose(&mut self) {
         if !self.is_lost {
             self.is_lost = true;
-            self.say("", Content::Lost);
+            self.emit("", Content::Lost);
             self.tick();
         }
     }
@@ -153,7 +153,7 @@ impl<'a> Observation<'a> {
     /// Applies the changes reported so far to the view.
     fn tick(&mut self) {
         self.due = Instant::now() + TICK;
-        self.say("", Content::Tick);
+        self.emit("", Content::Tick);
     }
 
     /// Observes until the watch has to be set again.
@@ -208,7 +208,7 @@ impl<'a> Observation<'a> {
             let is_idle = unanswered.is_empty() && !self.reading.has_work();
             if is_idle && !self.reading.advance() && !self.is_whole {
                 (self.is_whole, self.is_lost) = (true, false);
-                self.say("", Content::Found);
+                self.emit("", Content::Found);
                 self.tick();
             }
         }
@@ -255,21 +255,21 @@ impl<'a> Observation<'a> {
                     {
                         self.reading.job(&path, &record);
                     }
-                    self.say(&path, Content::Data(content));
+                    self.emit(&path, Content::Data(content));
                 }
             }
             (Work::Count(path), Found::Children(Some(children))) => {
                 if self.reading.is_there(&path) {
-                    self.say(&path, Content::Children(children));
+                    self.emit(&path, Content::Children(children));
                 }
             }
             (Work::List(folder), Found::Names(names)) => {
                 let listed = self.reading.listed(&folder, &names);
                 for path in listed.gone {
-                    self.say(&path, Content::Gone);
+                    self.emit(&path, Content::Gone);
                 }
                 for path in listed.named {
-                    self.say(&path, Content::Data(Vec::new()));
+                    self.emit(&path, Content::Data(Vec::new()));
                 }
             }
             (Work::Read(path) | Work::Count(path), _) => self.gone(&path),
@@ -281,7 +281,7 @@ impl<'a> Observation<'a> {
         if let Some(below) = self.below(path)
             && self.reading.changed(below)
         {
-            self.say(below, Content::Data(Vec::new()));
+            self.emit(below, Content::Data(Vec::new()));
         }
     }
 
@@ -293,7 +293,7 @@ impl<'a> Observation<'a> {
 
     fn gone(&mut self, path: &str) {
         if self.reading.gone(path) {
-            self.say(path, Content::Gone);
+            self.emit(path, Content::Gone);
         }
     }
 
@@ -301,9 +301,9 @@ impl<'a> Observation<'a> {
         path.strip_prefix(&self.cluster.base())?.strip_prefix('/')
     }
 
-    fn say(&mut self, path: &str, content: Content) {
+    fn emit(&mut self, path: &str, content: Content) {
         let now_ms = self.clock.now(unix_ms(), Instant::now());
-        (self.tell)(Event::of(now_ms, path, content));
+        (self.observer)(Event::of(now_ms, path, content));
     }
 }
 
@@ -361,8 +361,8 @@ mod tests {
         let mut unanswered = VecDeque::from([(Work::Read(path.to_owned()), Read::Data(refusal))]);
         let (work, found) = answer(&mut unanswered).await;
         let mut view = View::default();
-        let mut tell = |event: Event| view.apply(&event);
-        let mut observation = Observation::new(ClusterPaths::new("seen").unwrap(), &mut tell);
+        let mut observer = |event: Event| view.apply(&event);
+        let mut observation = Observation::new(ClusterPaths::new("seen").unwrap(), &mut observer);
         observation.take(work, found.unwrap());
         observation.tick();
         let snapshot = view.snapshot();

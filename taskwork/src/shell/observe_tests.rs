@@ -69,8 +69,8 @@ impl Seen {
 /// Runs a future while a cluster is observed in a separate session; returns the requests of that session.
 async fn observed(cluster: &Cluster, seen: &Seen, doing: impl Future<Output = ()>) -> Requests {
     let counted = Arc::new(Counted::new(cluster.tree.connect()));
-    let mut tell = |event| seen.take(event);
-    let mut observation = Observation::new(cluster.paths.clone(), &mut tell);
+    let mut observer = |event| seen.take(event);
+    let mut observation = Observation::new(cluster.paths.clone(), &mut observer);
     tokio::select! {
         error = observation.follow(counted.clone()) => panic!("it ends: {error}"),
         () = doing => {}
@@ -123,8 +123,8 @@ async fn missed_changes_are_seen_in_the_next_session() {
     let (cluster, seen) = (Cluster::new().await, Seen::default());
     cluster.put("drain/n1", "").await;
     cluster.job("running").await;
-    let mut tell = |event| seen.take(event);
-    let mut observation = Observation::new(cluster.paths.clone(), &mut tell);
+    let mut observer = |event| seen.take(event);
+    let mut observation = Observation::new(cluster.paths.clone(), &mut observer);
     let first = cluster.tree.connect();
     let ends = async {
         seen.wait_until("the job", |now| now.jobs.len() == 1).await;

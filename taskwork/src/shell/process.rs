@@ -57,7 +57,10 @@ mod tests {
         for text in ["", "inf 1 1", "nan", "VmRSS: 1 kB"] {
             assert_eq!(load(text), None, "{text}");
         }
-        let told = now();
-        assert!(told.resident_bytes > Some(0) && told.cpu_ms.is_some(), "the tests run on Linux: {told:?}");
+        let figures = now();
+        assert!(
+            figures.resident_bytes > Some(0) && figures.cpu_ms.is_some(),
+            "the tests run on Linux: {figures:?}"
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     relay::Relay,
-    tests::{Heard, SOON, Station, message, pair, say, until},
+    tests::{Heard, SOON, TestNode, exchange, message, pair, until},
     *,
 };
 use crate::wire::{VERSION, codec, hello::Hello};
@@ -14,7 +14,7 @@ async fn three_hundred_departed_peers_leave_no_state() {
     let (mut node, stays) = pair();
     let mut stays = stays;
     for number in 100..400 {
-        let mut guest = Station::new(number);
+        let mut guest = TestNode::new(number);
         node.knows(&guest);
         guest.knows(&node);
         node.send(guest.node, b"welcome".to_vec());
@@ -39,7 +39,7 @@ async fn three_hundred_departed_peers_leave_no_state() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_queued_for_a_departed_peer_are_reported_lost() {
-    let mut a = Station::new(1);
+    let mut a = TestNode::new(1);
     let silent = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
     let fingerprint = Identity::generate(NodeId(2)).unwrap().fingerprint();
     a.peers.set(NodeId(2), PeerAddress { address: silent.local_addr().unwrap(), fingerprint });
@@ -57,7 +57,7 @@ async fn messages_queued_for_a_departed_peer_are_reported_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_link_is_removed_and_recreated_on_demand() {
     let limits = TransportLimits { link_idle: Duration::from_millis(20), ..TransportLimits::default() };
-    let (a, mut b) = (Station::with(1, limits), Station::new(2));
+    let (a, mut b) = (TestNode::with(1, limits), TestNode::new(2));
     a.knows(&b);
     b.knows(&a);
     for number in 0..5 {
@@ -77,7 +77,7 @@ async fn member_connections_are_bounded_and_the_newest_is_read() {
         let config = verify::client_config(&hub.identity, &a.peers, b.fingerprint, &hub.limits).unwrap();
         let connection =
             hub.endpoint.connect_with(config, b.address().address, "node").unwrap().await.unwrap();
-        say(&connection, &codec::encode(&Hello { version: VERSION, node: a.node }).unwrap()).await;
+        exchange(&connection, &codec::encode(&Hello { version: VERSION, node: a.node }).unwrap()).await;
         connections.push(connection);
     }
     let open = || connections.iter().filter(|connection| connection.close_reason().is_none()).count();
@@ -101,12 +101,12 @@ fn is_retry(datagram: &[u8]) -> bool {
 }
 
 /// Starts many connections that make no progress: of the node's answers, at most the retry is delivered.
-async fn flood(node: &Station, prove: bool) -> (Relay, Endpoint, Vec<tokio::task::JoinHandle<()>>) {
+async fn flood(node: &TestNode, prove: bool) -> (Relay, Endpoint, Vec<tokio::task::JoinHandle<()>>) {
     let way = Relay::that_lets_through(node.transport.local_address(), is_initial, move |datagram| {
         prove && is_retry(datagram)
     })
     .await;
-    let stranger = Station::new(666);
+    let stranger = TestNode::new(666);
     let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let hub = &stranger.transport.hub;
     let mut dialled = Vec::new();
@@ -130,7 +130,7 @@ async fn handshake_flood_is_bounded_and_does_not_exclude_members() {
             dial: Duration::from_secs(10),
             ..TransportLimits::default()
         };
-        let (a, mut b) = (Station::new(1), Station::with(2, limits.clone()));
+        let (a, mut b) = (TestNode::new(1), TestNode::with(2, limits.clone()));
         a.knows(&b);
         b.knows(&a);
         let (_way, _endpoint, dialled) = flood(&b, prove).await;
@@ -164,7 +164,7 @@ async fn stalled_handshakes_make_room_after_their_grace_period() {
         dial: Duration::from_secs(60),
         ..TransportLimits::default()
     };
-    let (a, mut b) = (Station::new(1), Station::with(2, limits));
+    let (a, mut b) = (TestNode::new(1), TestNode::with(2, limits));
     b.knows(&a);
     let (_way, _endpoint, dialled) = flood(&b, true).await;
     let hub = Arc::clone(&b.transport.hub);

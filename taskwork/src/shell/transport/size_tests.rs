@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     relay::Relay,
-    tests::{Heard, Station, message, pair, say, until},
+    tests::{Heard, TestNode, exchange, message, pair, until},
     *,
 };
 use crate::wire::{VERSION, codec, hello::Hello};
@@ -20,8 +20,8 @@ fn about(grant: u64) -> Subject {
 }
 
 /// Creates two nodes; the first reaches the second over a slow connection.
-async fn far_apart(limits: TransportLimits, bytes_per_ms: usize) -> (Station, Station, Relay) {
-    let (a, b) = (Station::with(1, limits.clone()), Station::with(2, limits));
+async fn far_apart(limits: TransportLimits, bytes_per_ms: usize) -> (TestNode, TestNode, Relay) {
+    let (a, b) = (TestNode::with(1, limits.clone()), TestNode::with(2, limits));
     let way = Relay::of_bytes_per_ms(b.transport.local_address(), bytes_per_ms).await;
     a.peers.set(b.node, PeerAddress { address: way.address, fingerprint: b.fingerprint });
     b.knows(&a);
@@ -74,7 +74,7 @@ async fn waiting_messages_are_bounded_in_bytes_on_both_sides() {
         arriving_large_bytes_max: 2 * MIB,
         ..TransportLimits::default()
     };
-    let (mut a, mut b) = (Station::with(1, limits.clone()), Station::with(2, limits.clone()));
+    let (mut a, mut b) = (TestNode::with(1, limits.clone()), TestNode::with(2, limits.clone()));
     a.knows(&b);
     b.knows(&a);
     let mut refused = 0;
@@ -117,7 +117,7 @@ async fn stalled_message_is_abandoned_and_the_next_one_is_sent() {
         message_bytes_max: 2 * MIB,
         ..TransportLimits::default()
     };
-    let (mut a, mut b) = (Station::with(1, limits.clone()), Station::with(2, limits));
+    let (mut a, mut b) = (TestNode::with(1, limits.clone()), TestNode::with(2, limits));
     a.knows(&b);
     b.knows(&a);
     a.send(b.node, vec![1; 2 * MIB]);
@@ -140,25 +140,25 @@ async fn message_with_a_wrong_length_is_rejected() {
         let config = verify::client_config(&hub.identity, &a.peers, b.fingerprint, &hub.limits).unwrap();
         let connection =
             hub.endpoint.connect_with(config, b.address().address, "node").unwrap().await.unwrap();
-        say(&connection, &codec::encode(&Hello { version: VERSION, node: a.node }).unwrap()).await;
+        exchange(&connection, &codec::encode(&Hello { version: VERSION, node: a.node }).unwrap()).await;
         connection
     };
-    let speak = async |connection: &Connection, says: u32, bytes: usize| {
+    let send_raw = async |connection: &Connection, announced: u32, bytes: usize| {
         let mut stream = connection.open_uni().await.unwrap();
-        stream.write_all(&says.to_le_bytes()).await.unwrap();
+        stream.write_all(&announced.to_le_bytes()).await.unwrap();
         // The message may be refused before it is completely written.
         let _ = stream.write_all(&vec![7; bytes]).await;
         let _ = stream.finish();
     };
-    for (says, bytes) in [(10, 20), (u32::MAX, 0), ((64 << 20) + 1, 100)] {
+    for (announced, bytes) in [(10, 20), (u32::MAX, 0), ((64 << 20) + 1, 100)] {
         let connection = connect().await;
-        speak(&connection, says, bytes).await;
+        send_raw(&connection, announced, bytes).await;
         time::timeout(tests::SOON, connection.closed()).await.expect("it is closed in time");
     }
     // A message that ends too early may have been cut off: only this message is lost.
     let connection = connect().await;
-    speak(&connection, 20, 10).await;
-    speak(&connection, 3, 3).await;
+    send_raw(&connection, 20, 10).await;
+    send_raw(&connection, 3, 3).await;
     assert_eq!(b.arrival().await, message(1, &[7; 3]));
     assert!(b.arrivals.try_recv().is_err());
 }

@@ -7,7 +7,7 @@ use crate::wire::{VERSION, codec, hello::Hello};
 
 pub(super) const SOON: Duration = Duration::from_secs(20);
 
-pub(super) struct Station {
+pub(super) struct TestNode {
     pub(super) node: NodeId,
     pub(super) fingerprint: Fingerprint,
     pub(super) peers: Arc<Peers>,
@@ -22,7 +22,7 @@ pub(super) enum Heard {
     Unreachable { to: NodeId },
 }
 
-impl Station {
+impl TestNode {
     pub(super) fn new(number: u64) -> Self {
         Self::with(number, TransportLimits::default())
     }
@@ -63,8 +63,8 @@ impl Station {
     }
 }
 
-pub(super) fn pair() -> (Station, Station) {
-    let (a, b) = (Station::new(1), Station::new(2));
+pub(super) fn pair() -> (TestNode, TestNode) {
+    let (a, b) = (TestNode::new(1), TestNode::new(2));
     a.knows(&b);
     b.knows(&a);
     (a, b)
@@ -85,17 +85,17 @@ async fn messages_go_both_ways_over_one_connection() {
 }
 
 /// Adds each wanted member as known, as a seat does after reading its record.
-async fn read_what_is_wanted(station: &Station, others: [&Station; 1]) -> usize {
-    let wanted = time::timeout(SOON, station.peers.wanted()).await.expect("somebody is needed");
+async fn read_what_is_wanted(test_node: &TestNode, others: [&TestNode; 1]) -> usize {
+    let wanted = time::timeout(SOON, test_node.peers.wanted()).await.expect("somebody is needed");
     for other in others.iter().filter(|other| wanted.contains(&other.node)) {
-        station.knows(other);
+        test_node.knows(other);
     }
     wanted.len()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn named_members_are_read_when_they_dial_or_are_dialled() {
-    let (a, mut b) = (Station::new(1), Station::new(2));
+    let (a, mut b) = (TestNode::new(1), TestNode::new(2));
     a.peers.name(b.node);
     b.peers.name(a.node);
     let large = vec![7; 100_000];
@@ -107,7 +107,7 @@ async fn named_members_are_read_when_they_dial_or_are_dialled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stranger_with_the_id_of_an_unread_member_is_refused() {
-    let (member, mut stranger, mut b) = (Station::new(1), Station::new(1), Station::new(2));
+    let (member, mut stranger, mut b) = (TestNode::new(1), TestNode::new(1), TestNode::new(2));
     b.peers.name(member.node);
     stranger.knows(&b);
     stranger.send(b.node, b"a task".to_vec());
@@ -120,7 +120,7 @@ async fn stranger_with_the_id_of_an_unread_member_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_node_is_refused_while_other_members_are_unread() {
-    let (mut stranger, b) = (Station::new(1), Station::new(2));
+    let (mut stranger, b) = (TestNode::new(1), TestNode::new(2));
     b.peers.name(NodeId(3));
     stranger.knows(&b);
     stranger.send(b.node, b"a task".to_vec());
@@ -165,7 +165,7 @@ async fn large_message_arrives_complete_and_an_oversized_one_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stranger_is_refused() {
-    let (stranger, mut member) = (Station::new(1), Station::new(2));
+    let (stranger, mut member) = (TestNode::new(1), TestNode::new(2));
     stranger.knows(&member);
     let mut stranger = stranger;
     stranger.send(member.node, b"give me tasks".to_vec());
@@ -175,7 +175,7 @@ async fn stranger_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn impostor_at_a_members_address_receives_nothing() {
-    let (mut a, mut impostor) = (Station::new(1), Station::new(2));
+    let (mut a, mut impostor) = (TestNode::new(1), TestNode::new(2));
     impostor.knows(&a);
     let real = Identity::generate(NodeId(2)).unwrap().fingerprint();
     a.peers.set(NodeId(2), PeerAddress { fingerprint: real, ..impostor.address() });
@@ -186,11 +186,11 @@ async fn impostor_at_a_members_address_receives_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn member_with_the_id_of_another_member_is_refused() {
-    let (liar, mut b) = (Station::new(1), Station::new(2));
+    let (liar, mut b) = (TestNode::new(1), TestNode::new(2));
     liar.knows(&b);
     // Node 1 is a member, but claims to be node 3, which is a member too.
     b.knows(&liar);
-    let third = Station::new(3);
+    let third = TestNode::new(3);
     b.knows(&third);
     let config = verify::client_config(
         &liar.transport.hub.identity,
@@ -202,7 +202,7 @@ async fn member_with_the_id_of_another_member_is_refused() {
         liar.transport.hub.endpoint.connect_with(config.unwrap(), b.address().address, "node").unwrap();
     let connection = time::timeout(SOON, dialled).await.unwrap().unwrap();
     let answer =
-        say(&connection, &codec::encode(&Hello { version: VERSION, node: NodeId(3) }).unwrap()).await;
+        exchange(&connection, &codec::encode(&Hello { version: VERSION, node: NodeId(3) }).unwrap()).await;
     assert_eq!(
         codec::decode::<crate::wire::hello::Welcome>(&answer).unwrap(),
         crate::wire::hello::Welcome::Stranger
@@ -225,11 +225,11 @@ async fn other_versions_and_garbage_are_refused() {
         time::timeout(SOON, dialled).await.unwrap().unwrap()
     };
     let old = codec::encode(&Hello { version: VERSION + 1, node: a.node }).unwrap();
-    let answer = say(&connect().await, &old).await;
-    let told = codec::decode::<crate::wire::hello::Welcome>(&answer).unwrap();
-    assert_eq!(told, crate::wire::hello::Welcome::Version(VERSION));
+    let answer = exchange(&connect().await, &old).await;
+    let welcome = codec::decode::<crate::wire::hello::Welcome>(&answer).unwrap();
+    assert_eq!(welcome, crate::wire::hello::Welcome::Version(VERSION));
     for garbage in [vec![], vec![0xff; 10], vec![0; 100_000]] {
-        assert!(say(&connect().await, &garbage).await.is_empty());
+        assert!(exchange(&connect().await, &garbage).await.is_empty());
     }
     assert!(b.arrivals.try_recv().is_err());
     // The node is unaffected.
@@ -248,7 +248,7 @@ pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Sends a first message, and returns the answer; empty if there is none.
-pub(super) async fn say(connection: &Connection, words: &[u8]) -> Vec<u8> {
+pub(super) async fn exchange(connection: &Connection, words: &[u8]) -> Vec<u8> {
     let talking = async {
         let (mut question, mut answer) = connection.open_bi().await.ok()?;
         question.write_all(words).await.ok()?;
@@ -280,7 +280,7 @@ async fn departed_member_is_refused_until_it_joins_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_address_is_unreachable_within_the_time_limit() {
     let limits = TransportLimits { dial: Duration::from_millis(200), ..TransportLimits::default() };
-    let mut a = Station::with(1, limits);
+    let mut a = TestNode::with(1, limits);
     let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let fingerprint = Identity::generate(NodeId(2)).unwrap().fingerprint();
     a.peers.set(NodeId(2), PeerAddress { address: silent.local_addr().unwrap(), fingerprint });
@@ -292,7 +292,7 @@ async fn silent_address_is_unreachable_within_the_time_limit() {
 async fn queued_messages_are_delivered_before_the_transport_closes() {
     // On a busy machine, connecting alone may take longer than a node waits when it stops.
     let limits = TransportLimits { dial: SOON, close: SOON, ..TransportLimits::default() };
-    let (a, mut b) = (Station::with(1, limits), Station::new(2));
+    let (a, mut b) = (TestNode::with(1, limits), TestNode::new(2));
     a.knows(&b);
     b.knows(&a);
     for number in 0..50_u8 {
@@ -309,7 +309,7 @@ async fn queued_messages_are_delivered_before_the_transport_closes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn received_messages_are_delivered_after_their_connection_has_ended() {
     let limits = TransportLimits { dial: SOON, close: SOON, streams_max: 1, ..TransportLimits::default() };
-    let (a, mut b) = (Station::with(1, limits.clone()), Station::with(2, limits));
+    let (a, mut b) = (TestNode::with(1, limits.clone()), TestNode::with(2, limits));
     a.knows(&b);
     b.knows(&a);
     // As many messages as fit into the channel, one that waits for a place in it, and one whose stream is not yet

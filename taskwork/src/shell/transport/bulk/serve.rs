@@ -45,12 +45,12 @@ async fn answered(
     // Fails only if the stream is closed, in which case the next write fails as well.
     let _ = answer.set_priority(BULK_PRIORITY);
     let Some(object) = hub.bulk.objects.get(name) else {
-        return say(hub, answer, Answer::Unknown, true).await;
+        return send_answer(hub, answer, Answer::Unknown, true).await;
     };
     let Ok(_place) = hub.bulk.serving.try_acquire() else {
-        return say(hub, answer, Answer::Busy, true).await;
+        return send_answer(hub, answer, Answer::Busy, true).await;
     };
-    say(hub, answer, Answer::Here, false).await?;
+    send_answer(hub, answer, Answer::Here, false).await?;
     let mut reading = object.read_from(offset);
     while let Some(slice) = in_time(hub, reading.next(PIECE_BYTES)).await? {
         let bytes = slice.len() as u64;
@@ -65,7 +65,7 @@ async fn answered(
     Ok(())
 }
 
-async fn say(hub: &Hub, stream: &mut SendStream, answer: Answer, last: bool) -> Result<(), Refusal> {
+async fn send_answer(hub: &Hub, stream: &mut SendStream, answer: Answer, last: bool) -> Result<(), Refusal> {
     let encoded = codec::encode(&answer).map_err(Refusal::because)?;
     in_time(hub, stream.write_chunk(Bytes::from(encoded))).await?;
     if last {
