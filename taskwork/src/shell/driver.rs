@@ -108,7 +108,7 @@ impl Driver {
                     None => continue,
                 },
                 Input::Letter(from, parcel) => {
-                    self.mail.letter_from(from, self.clock.now_ms());
+                    self.mail.on_letter(from, self.clock.now_ms());
                     match self.unpack(from, parcel) {
                         Some(event) => event,
                         None => continue,
@@ -180,7 +180,7 @@ impl Driver {
                 Some(Event::Unreachable { to })
             }
             Delivery::Message { from, parcel, room: _room } => {
-                self.mail.heard_of(from);
+                self.mail.on_message(from);
                 self.unpack(from, parcel)
             }
         }
@@ -192,11 +192,11 @@ impl Driver {
             return None;
         }
         steps::handled(&parcel.message, from, false);
-        self.take_riders(from, &parcel.riders);
+        self.apply_riders(from, &parcel.riders);
         Some(Event::Message { from, attempt: parcel.attempt, message: parcel.message })
     }
 
-    fn take_riders(&self, from: NodeId, riders: &[(u32, Vec<u8>)]) {
+    fn apply_riders(&self, from: NodeId, riders: &[(u32, Vec<u8>)]) {
         for (slot, value) in riders {
             let slot = usize::try_from(*slot).unwrap_or(usize::MAX);
             let variables = self.pool.variables();

@@ -39,12 +39,12 @@ impl Mail {
     }
 
     /// Records that a message was received from a node over the network.
-    pub(crate) fn heard_of(&mut self, node: NodeId) {
+    pub(crate) fn on_message(&mut self, node: NodeId) {
         self.unreached.remove(&node);
     }
 
     /// Records a letter from a node: the network does not connect it to this node, so it is answered by letter.
-    pub(crate) fn letter_from(&mut self, node: NodeId, now: u64) {
+    pub(crate) fn on_letter(&mut self, node: NodeId, now: u64) {
         self.unreached.insert(node, now.saturating_sub(UNREACHABLE_MS));
     }
 
@@ -122,7 +122,7 @@ mod tests {
         assert!(!mail.is_due(FAR, &ack(1), 2_099));
         assert!(mail.is_due(FAR, &ack(1), 2_100));
         assert!(!mail.is_due(FAR, &Message::Steal { request: 1 }, 2_100), "a thief can ask another node");
-        mail.heard_of(FAR);
+        mail.on_message(FAR);
         assert!(!mail.is_due(FAR, &ack(2), 9_000));
     }
 
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn letter_is_not_repeated_within_two_seconds() {
         let mut mail = Mail::default();
-        mail.letter_from(FAR, 5_000);
+        mail.on_letter(FAR, 5_000);
         assert!(mail.is_due(FAR, &ack(1), 5_000), "a letter is answered by a letter");
         assert!(!mail.is_due(FAR, &ack(1), 6_999));
         assert!(mail.is_due(FAR, &ack(2), 6_999));
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn large_letter_is_not_repeated_while_it_may_be_in_transit() {
         let mut mail = Mail::default();
-        mail.letter_from(FAR, 5_000);
+        mail.on_letter(FAR, 5_000);
         let (id, task) = (TaskId::ROOT, vec![0; 40 << 20].into());
         let tasks = vec![Envelope::new(id, Vec::new().into(), task)];
         let grant = Message::Grant { grant: 3, request: None, settled_below: 0, tasks };

@@ -168,7 +168,7 @@ impl RunningNode {
             companion,
         };
         let coordination = Arc::new(coordination(seat, &part, channels));
-        seat.pulse.works(&coordination);
+        seat.pulse.add_part(&coordination);
         coordination.timeline.note_at(
             seat.joined_ms,
             EventKind::Joined,

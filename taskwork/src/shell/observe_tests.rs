@@ -88,7 +88,7 @@ async fn observation_sees_state_and_changes_without_writing() {
         cluster.put(&format!("{job}/{folder}"), "").await;
     }
     let doing = async {
-        let first = seen.wait_until("what is there", |now| now.jobs.len() == 1).await;
+        let first = seen.wait_until("the initial state", |now| now.jobs.len() == 1).await;
         assert_eq!(first.members.keys().collect::<Vec<_>>(), ["n1"]);
         membership::join(&*cluster.store, &cluster.paths, &fixtures::member("n2")).await.unwrap();
         cluster.put("drain/n2", "word").await;
@@ -141,9 +141,8 @@ async fn missed_changes_are_seen_in_the_next_session() {
     assert!(seen.0.lock().unwrap().snapshot().cluster.silent_since_ms.is_some());
     job::forget(&*cluster.store, &cluster.paths, "j-0000000001").await.unwrap();
     let second = observation.follow(cluster.tree.connect());
-    let found = seen.wait_until("what has changed meanwhile", |now| {
-        now.jobs.is_empty() && now.cluster.silent_since_ms.is_none()
-    });
+    let found = seen
+        .wait_until("the missed changes", |now| now.jobs.is_empty() && now.cluster.silent_since_ms.is_none());
     tokio::select! {
         error = second => panic!("it ends: {error}"),
         now = found => assert_eq!(now.cluster.outages, 1),

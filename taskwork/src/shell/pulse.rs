@@ -55,17 +55,17 @@ struct Beat {
 
 impl Pulse {
     /// Records that the node is a member.
-    pub(crate) fn seated(&self, seat: &Seat) {
+    pub(crate) fn set_seat(&self, seat: &Seat) {
         *self.lock() = Beat { seat: Some((seat.node, seat.store.session())), parts: Vec::new() };
     }
 
     /// Records that the node is no longer a member.
-    pub(crate) fn unseated(&self) {
+    pub(crate) fn clear_seat(&self) {
         *self.lock() = Beat::default();
     }
 
     /// Records that the node starts to work on a job.
-    pub(crate) fn works(&self, part: &Arc<Coordination>) {
+    pub(crate) fn add_part(&self, part: &Arc<Coordination>) {
         let mut beat = self.lock();
         beat.parts.retain(|part| part.strong_count() > 0);
         beat.parts.push(Arc::downgrade(part));

@@ -128,7 +128,7 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
         };
         setup.jobs.send_if_modified(|jobs| std::mem::take(jobs) != 0);
         let node = seat.node;
-        setup.pulse.unseated();
+        setup.pulse.clear_seat();
         if matches!(fate, Ok(Fate::Stuck)) {
             lingering.add(Box::new(seat.crew.out()));
         }
@@ -242,7 +242,7 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         labels = %setup.labels, address = seat.member.address.map(tracing::field::display),
         "the node is ready"
     );
-    setup.pulse.seated(&seat);
+    setup.pulse.set_seat(&seat);
     setup.brought.seated.send_replace(Some(seat.node));
     Ok(seat)
 }

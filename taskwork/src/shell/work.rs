@@ -319,7 +319,7 @@ impl SeatJobs<'_> {
                 }
             }
             Input::Paused(retry, again) => self.on_paused(retry, again),
-            Input::Ended(place) => self.ended(place).await,
+            Input::Ended(place) => self.on_ended(place).await,
             Input::Silent(place) => {
                 // Tasks of an attempt that is over still run: without its workers the node cannot take part in the next
                 // one. A job whose tasks are being handed over is not interrupted.
@@ -341,10 +341,10 @@ impl SeatJobs<'_> {
             }
             Input::Back(place) => {
                 let closing = self.closing.remove(place);
-                self.closed(closing).await;
+                self.finish(closing).await;
             }
             Input::ReportIsDue => self.report(),
-            Input::BackIsDue(place) => self.back_is_due(place).await,
+            Input::BackIsDue(place) => self.on_workers_overdue(place).await,
             Input::AbsentAreDue => {
                 let now = time::Instant::now();
                 self.absent.retain(|_, at| *at > now);
@@ -513,7 +513,7 @@ impl SeatJobs<'_> {
     }
 
     /// Handles the end of the node's part in the job at this index.
-    async fn ended(&mut self, place: usize) {
+    async fn on_ended(&mut self, place: usize) {
         let running = &mut self.active[place].running;
         let (ended, suspended) = (running.ended().await, running.was_suspended());
         match ended {
@@ -555,7 +555,7 @@ impl SeatJobs<'_> {
     }
 
     /// Handles workers that have not returned from a job within the time limit.
-    async fn back_is_due(&mut self, place: usize) {
+    async fn on_workers_overdue(&mut self, place: usize) {
         let Closing { job, stopping, overdue, .. } = &mut self.closing[place];
         let tasks = stopping.running_tasks().join(", ");
         let is_last = std::mem::replace(overdue, true) || self.intent == Intent::Leave;
@@ -572,7 +572,7 @@ impl SeatJobs<'_> {
              returns"
         );
         let closing = self.closing.remove(place);
-        self.closed(closing).await;
+        self.finish(closing).await;
         self.is_stuck = true;
         // Without any worker, the other jobs would only wait.
         if self.seat.crew.available() == 0 && !self.active.is_empty() {
@@ -582,7 +582,7 @@ impl SeatJobs<'_> {
     }
 
     /// Finishes the work on a job.
-    async fn closed(&mut self, closing: Closing) {
+    async fn finish(&mut self, closing: Closing) {
         let Closing { job, ended, stopping, .. } = closing;
         let figures = stopping.done().await;
         closed_with(self.seat.node, &job, ended, &figures);

@@ -76,7 +76,7 @@ pub(super) async fn accept_all(hub: Arc<Hub>) {
                     hub.remember(node, connection.clone());
                     readers.spawn(connection::read_all(Arc::clone(&hub), node, connection));
                 }
-                Ok((remote, Err(refused))) => hub.refused(remote, &refused),
+                Ok((remote, Err(refused))) => hub.log_refusal(remote, &refused),
                 // The handshake was aborted to make room.
                 Err(_) => {}
             },
@@ -102,7 +102,7 @@ fn consider(
     if !places.has_room(hub) {
         // No answer: a genuine peer retries.
         incoming.ignore();
-        hub.refused(remote, &"too many handshakes are in progress");
+        hub.log_refusal(remote, &"too many handshakes are in progress");
         return None;
     }
     let its_hub = Arc::clone(hub);
@@ -114,7 +114,7 @@ fn consider(
 }
 
 impl Hub {
-    fn refused(&self, remote: SocketAddr, reason: &dyn std::fmt::Display) {
+    fn log_refusal(&self, remote: SocketAddr, reason: &dyn std::fmt::Display) {
         self.refusals.note(self.me, remote, reason, self.limits.refusal_log_interval);
     }
 }

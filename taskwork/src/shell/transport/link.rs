@@ -49,13 +49,13 @@ impl Link {
                     // report.
                     hub.retire(self.to, || true);
                     if self.has_any() {
-                        self.lose("the recipient is not a member");
+                        self.drop_queued("the recipient is not a member");
                     }
                     return;
                 }
                 Some(sent) = self.sending.join_next() => {
                     if let Ok(Err(reason)) = sent {
-                        self.failed(&reason);
+                        self.report_loss(&reason);
                     }
                     self.send_large().await;
                 }
@@ -97,7 +97,7 @@ impl Link {
                     let _ = time::timeout(patience, stream.stopped()).await;
                 });
             }
-            Err(reason) => self.failed(&reason),
+            Err(reason) => self.report_loss(&reason),
         }
     }
 
@@ -127,7 +127,7 @@ impl Link {
         match connection::dial(&self.hub, self.to).await {
             Ok(connection) => Some(connection),
             Err(refused) => {
-                self.lose(&refused.to_string());
+                self.drop_queued(&refused.to_string());
                 None
             }
         }
@@ -138,13 +138,13 @@ impl Link {
     }
 
     /// Drops all queued messages and reports the loss.
-    fn lose(&mut self, reason: &str) {
+    fn drop_queued(&mut self, reason: &str) {
         self.large.clear();
         while self.queue.try_recv().is_ok() {}
-        self.failed(reason);
+        self.report_loss(reason);
     }
 
-    fn failed(&self, reason: &str) {
+    fn report_loss(&self, reason: &str) {
         tracing::debug!(node = %self.hub.me, to = %self.to, reason, "a message could not be sent");
         self.hub.unreachable(self.to);
     }
@@ -161,7 +161,7 @@ async fn write(
     let in_time = |_| "timeout while sending".to_owned();
     let opening = time::timeout(hub.limits.piece, connection.open_uni());
     let mut stream = opening.await.map_err(in_time)?.map_err(|error| error.to_string())?;
-    message.moves();
+    message.mark_moving();
     let length = u32::try_from(message.payload.len()).map_err(|error| error.to_string())?.to_le_bytes();
     let written = async {
         // Fails only if the stream is closed, in which case the next write fails as well.

@@ -171,7 +171,7 @@ impl Outgoing {
     }
 
     /// Marks the message as being sent.
-    pub(super) fn moves(&self) {
+    pub(super) fn mark_moving(&self) {
         if let Some(subject) = self.subject {
             lock(&self.load).subjects.insert(subject, UnderWay::Moves);
         }
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Err(NotQueued::UnderWay));
         assert_eq!(queue.under_way(about(7)), UnderWay::Waits);
         let message = waiting.try_recv().unwrap();
-        message.moves();
+        message.mark_moving();
         assert_eq!(queue.under_way(about(7)), UnderWay::Moves);
         assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Err(NotQueued::UnderWay));
         drop(message);

@@ -203,14 +203,14 @@ mod tests {
     #[tokio::test]
     async fn named_member_is_read_once_it_is_needed() {
         let (peers, address) = (Peers::default(), address());
-        assert_eq!(now(peers.find(NODE)).await, Some(None), "nobody has named it");
+        assert_eq!(now(peers.find(NODE)).await, Some(None), "it is not a member");
         peers.name(NODE);
         assert!(peers.has(NODE) && !peers.is_member(NODE, address.fingerprint));
-        assert_eq!(now(peers.wanted()).await, None, "nobody needs it");
+        assert_eq!(now(peers.wanted()).await, None, "it is not needed");
         let mut finding = pin!(peers.find(NODE));
         assert_eq!(now(finding.as_mut()).await, None);
         assert_eq!(now(peers.wanted()).await, Some(BTreeSet::from([NODE])));
-        assert_eq!(now(peers.wanted()).await, None, "once is enough");
+        assert_eq!(now(peers.wanted()).await, None, "each member is returned once");
         peers.set(NODE, address);
         assert_eq!(finding.await, Some(address));
         assert!(peers.is_member(NODE, address.fingerprint));

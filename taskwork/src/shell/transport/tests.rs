@@ -86,7 +86,7 @@ async fn messages_go_both_ways_over_one_connection() {
 
 /// Adds each wanted member as known, as a seat does after reading its record.
 async fn read_what_is_wanted(test_node: &TestNode, others: [&TestNode; 1]) -> usize {
-    let wanted = time::timeout(SOON, test_node.peers.wanted()).await.expect("somebody is needed");
+    let wanted = time::timeout(SOON, test_node.peers.wanted()).await.expect("a member is needed");
     for other in others.iter().filter(|other| wanted.contains(&other.node)) {
         test_node.knows(other);
     }

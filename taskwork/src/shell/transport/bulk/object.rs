@@ -117,7 +117,7 @@ impl Object {
     }
 
     /// Records that a member has fetched the object completely from this node.
-    pub(super) fn taken_by(&self, member: NodeId) {
+    pub(super) fn add_taker(&self, member: NodeId) {
         self.takers.send_if_modified(|takers| takers.insert(member));
     }
 

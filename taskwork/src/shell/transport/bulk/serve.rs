@@ -60,7 +60,7 @@ async fn answered(
     answer.finish().map_err(Refusal::because)?;
     // Written data occupies memory until it is acknowledged, so the slot is released only then.
     if in_time(hub, answer.stopped()).await?.is_none() {
-        object.taken_by(to);
+        object.add_taker(to);
     }
     Ok(())
 }
