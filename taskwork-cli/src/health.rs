@@ -116,7 +116,10 @@ mod tests {
             serve(listener, Pages::of_node(Health::default)).await;
         });
         assert_eq!(asked(at, PATIENCE, &[]), (0, String::new()));
-        assert_eq!(asked(at, PATIENCE, &["--ready"]), (1, "the node is no member of the cluster".to_owned()));
+        assert_eq!(
+            asked(at, PATIENCE, &["--ready"]),
+            (1, "the node is not a member of the cluster".to_owned())
+        );
     }
 
     #[test]

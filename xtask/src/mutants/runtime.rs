@@ -166,7 +166,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "stay a candidate for a job that is over",
         "taskwork/src/shell/node.rs",
-        "        seat.run_errand(&self.coordination.job, async move { coordination.withdraw().await });\n",
+        "        seat.run_cleanup(&self.coordination.job, async move { coordination.withdraw().await });\n",
         "        drop(coordination);\n",
     ),
     mutant(
@@ -304,7 +304,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "miss a retry while leading",
         "taskwork/src/shell/coordination/leader.rs",
-        "if !self.is_retried().await {",
+        "if !self.wait_until_retried().await {",
         "if true {",
     ),
     mutant(
