@@ -32,6 +32,7 @@ pub(crate) struct Arguments {
     labels: Vec<Labels>,
     /// Prefer to steal tasks from nodes that have the same value as this node for the label of this name. This node
     /// needs the label, too: for example --label zone=a --near zone. Some tasks still come from other nodes.
+    #[arg(long, value_name = "NAME")]
     near: Option<String>,
     /// The address to listen on for other nodes; port 0 selects any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
@@ -43,6 +44,7 @@ pub(crate) struct Arguments {
     /// Time to leave after a signal, in seconds. In the last third of it, tasks that no other node has taken are
     /// written to ZooKeeper. Other nodes continue a task that is not written in time, such as one that does not stop,
     /// from its last written state.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     drain_deadline: Duration,
     /// Serve /livez, /readyz and the metrics of this node over HTTP on an address that only this machine can reach,
     /// for example 127.0.0.1:8788.
