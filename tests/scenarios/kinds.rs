@@ -152,7 +152,10 @@ fn a_running_job_takes_a_solution_that_is_checked() {
     let said = job.end_within(PATIENCE).unwrap();
     assert_eq!((said.code, &json_of(&said)["length"]), (0, &json!(14_422)), "{said:?}");
     let late = inject(&good);
-    assert!(late.code == 1 && late.err.contains("only one that is not over"), "{late:?}");
+    assert!(
+        late.code == 1 && late.err.contains("suggestions are accepted only until it is over"),
+        "{late:?}"
+    );
 }
 
 /// Twenty runs, on 1, 2, 4 and 8 nodes.

@@ -39,7 +39,7 @@ fn the_submitter_ends_when_two_nodes_have_the_data_and_others_get_it_from_these(
     let id = submitted["job"].as_str().unwrap();
     // Its process has ended: only the nodes have the data, and are not to be sent away from the job.
     let suspended = cluster.run("taskwork", &["suspend", id]).unwrap();
-    assert!(suspended.code == 1 && suspended.err.contains("nobody would have it"), "{suspended:?}");
+    assert!(suspended.code == 1 && suspended.err.contains("no node would keep it"), "{suspended:?}");
     // One of them dies.
     cluster.kill_nodes(&[0]).unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();

@@ -158,7 +158,7 @@ fn what_was_not_set_aside_cannot_be_tried_again() {
     assert_eq!(said.code, 0, "{}", said.err);
     let said = stage.cluster.run("taskwork", &["retry", "0"]).unwrap();
     assert_eq!(said.code, 1, "{}", said.err);
-    assert!(said.err.contains("only one that is incomplete can be tried again"), "{}", said.err);
+    assert!(said.err.contains("only an incomplete job can be retried"), "{}", said.err);
     for wrong in ["1", "-1", "many"] {
         let said = stage.cluster.run("tree", &["submit", "6", &format!("--deaths={wrong}")]).unwrap();
         assert_eq!(said.code, 2, "{}", said.err);

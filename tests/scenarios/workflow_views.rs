@@ -113,5 +113,5 @@ fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
     assert_eq!(said.code, 0, "{said:?}");
     assert!(fs::read_to_string(&after).unwrap().starts_with("digraph"));
     let said = cluster.run("taskwork", &["job", &id, "--task", "3"]).unwrap();
-    assert!(said.code == 1 && said.err.contains("only one that runs can be asked"), "{said:?}");
+    assert!(said.code == 1 && said.err.contains("only a running job can be asked"), "{said:?}");
 }

@@ -15,26 +15,26 @@ use crate::report::JobError;
 
 /// The pause before a retry after a temporary failure.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
-/// The interval of checks of the session while no request is under way.
+/// The interval of session checks while no request is in flight.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The duration after which an outage is first reported.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 /// The interval of further reports.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// A report to the observer about a time without answers from ZooKeeper.
+/// A notification to the observer about an outage of ZooKeeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {
-    /// No server has answered for some time; requests are retried. Reported after a second, and then every
+    /// No server has answered for some time; requests are retried. Reported after one second, and then every
     /// minute.
     Lasts {
-        /// The beginning of the outage, by this machine's clock.
+        /// The start of the outage, by this machine's clock.
         since: SystemTime,
         /// Its duration so far.
         lasted: Duration,
     },
-    /// ZooKeeper answers again. Reported only if the outage was.
+    /// ZooKeeper answers again. Reported only if the outage itself was reported.
     Over {
         /// Its duration.
         lasted: Duration,
@@ -54,12 +54,12 @@ pub(crate) struct Connection {
 struct State {
     store: Arc<dyn Store>,
     away: Option<Away>,
-    /// The number of callers that would notice that ZooKeeper answers again.
+    /// The number of callers that are retrying, and would notice that ZooKeeper answers again.
     trying: usize,
 }
 
-/// A caller that waits for an answer. After the last one nobody notices the end of an outage: the next failure is the
-/// beginning of another.
+/// A caller that waits for an answer. After the last one has left, nobody notices the end of an outage: the next
+/// failure starts another one.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Trying<'a>(&'a Connection);
@@ -80,7 +80,7 @@ impl Drop for Trying<'_> {
 #[derive(Clone, Copy)]
 struct Away {
     since: Instant,
-    /// The time of day, for people.
+    /// The wall-clock time, for display.
     at: SystemTime,
     told: Option<Instant>,
     /// When the last caller stopped trying.
@@ -113,7 +113,7 @@ impl Connection {
         Ok(Self { connect, observer, state: Mutex::new(State { store, away: None, trying: 0 }) })
     }
 
-    /// Begins to try something, which is to be [recovered](Self::recover) after failures.
+    /// Registers a caller that retries after failures: see [`recover`](Self::recover).
     pub(crate) fn trying(&self) -> Trying<'_> {
         self.state().trying += 1;
         Trying(self)
@@ -124,8 +124,8 @@ impl Connection {
         Arc::clone(&self.state().store)
     }
 
-    /// Repeats a request until there is an answer, or ZooKeeper was unavailable for longer than `patience`
-    /// (`None`: for ever). The request must be idempotent.
+    /// Retries a request until there is an answer, or ZooKeeper was unavailable for longer than `patience`
+    /// (`None`: without limit). The request must be idempotent.
     pub(crate) async fn ask<T, E: Into<JobError>, F: Future<Output = Result<T, E>>>(
         &self,
         patience: Option<Duration>,
@@ -160,7 +160,7 @@ impl Connection {
             JobError::Coordination(error) if error.is_transient() => error.0,
             other => return Err(other.into()),
         };
-        tracing::debug!(%error, "the request is tried again");
+        tracing::debug!(%error, "retrying the request");
         self.is_away(patience)?;
         let pause = async {
             time::sleep(RETRY_PAUSE).await;
@@ -215,7 +215,7 @@ impl Connection {
         if self.session() == Session::Connected
             && let Err(error) = self.store().close().await
         {
-            tracing::debug!(%error, "the session could not be closed; it ends by itself");
+            tracing::debug!(%error, "the session could not be closed; it will expire");
         }
     }
 
@@ -228,7 +228,7 @@ impl Connection {
         patience.and_then(|patience| since.checked_add(patience))
     }
 
-    /// Notes that ZooKeeper does not answer.
+    /// Records that ZooKeeper does not answer.
     fn is_away(&self, patience: Option<Duration>) -> Result<(), ClientError> {
         let now = Instant::now();
         let mut state = self.state();
@@ -248,7 +248,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Notes that ZooKeeper answers.
+    /// Records that ZooKeeper answers.
     pub(crate) fn is_back(&self) {
         let away = self.state().away.take();
         if let Some(Away { since, told: Some(_), left, .. }) = away {
@@ -295,7 +295,7 @@ mod tests {
         connection.ask(PATIENCE, |_| async { Err(Error::ConnectionLost) }).await
     }
 
-    /// Asks what fails once, as the first request after an outage does.
+    /// Makes a request that fails once, like the first request after an outage.
     async fn ask_again(connection: &Connection) -> Result<usize, ClientError> {
         let asked = &AtomicUsize::new(0);
         connection
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_asks_after_an_outage_in_which_others_gave_up_is_answered() {
+    async fn request_after_others_gave_up_is_answered() {
         let connection = connection();
         let gave_up = ask_nobody(&connection).await;
         assert!(matches!(gave_up, Err(ClientError::GaveUp { .. })), "{gave_up:?}");
@@ -315,12 +315,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_nobody_waits_for_any_more_leaves_no_outage_behind() {
+    async fn dropped_request_leaves_no_outage() {
         let connection = connection();
         let forever = connection.ask(None, |_| async { Err::<(), _>(Error::ConnectionLost) });
         assert!(time::timeout(PATIENCE.unwrap(), forever).await.is_err());
         assert_eq!(ask_again(&connection).await.unwrap(), 1);
-        // One that was refused was answered, too.
+        // A refusal is an answer, too.
         let asked = &AtomicUsize::new(0);
         let refused = connection.ask(None, |_| async move {
             match asked.fetch_add(1, Relaxed) {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn while_somebody_tries_others_are_told_how_long_the_outage_has_lasted() {
+    async fn outage_duration_is_shared_between_concurrent_callers() {
         let connection = connection();
         let forever = connection.ask(None, |_| async { Err::<(), _>(Error::ConnectionLost) });
         let others = async {
