@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_envelope_has_more_bytes_than_it_says(
+        fn envelope_encoding_is_within_its_bound(
             ids in prop::collection::vec(any::<(u64, u64)>(), 1..300),
             (deaths, output, task) in any::<(u32, Vec<u8>, Vec<u8>)>(),
             (in_scope, has_spawned) in any::<(bool, bool)>(),

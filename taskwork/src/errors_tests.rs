@@ -43,7 +43,7 @@ fn listen() -> TransportError {
 }
 
 #[test]
-fn errors_of_jobs_say_each_thing_once_and_nothing_too_little() {
+fn job_errors_state_every_detail_exactly_once() {
     let unwritable = || codec::encode(&Unwritable).unwrap_err();
     let full =
         || zk::Error::NotKept { file: "x/tree.redb".to_owned(), reason: "the disk is full".to_owned() };
@@ -62,7 +62,7 @@ fn errors_of_jobs_say_each_thing_once_and_nothing_too_little() {
 }
 
 #[test]
-fn all_other_errors_say_each_thing_once() {
+fn other_errors_state_every_detail_once() {
     assert!(said_once(&codec::encode(&Unwritable).unwrap_err()).contains("it has no bytes"));
     said_once(&codec::decode::<String>(&[9, b'x']).unwrap_err());
     said_once(&codec::decode::<u8>(&[1, 2]).unwrap_err());

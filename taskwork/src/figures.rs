@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_of_a_companion_replaces_idle_time_and_counts_without_it_too() {
+    fn companion_time_replaces_idle_time_and_may_exceed_it() {
         let times = |searching_ns, looking_ns, starting_ns| WorkerTimes {
             searching_ns,
             handling_ns: 1,

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_counts_for_all_and_condemns_none_but_the_suspect() {
+    fn loss_counts_for_all_tasks_and_condemns_only_the_suspect() {
         let held = after_loss(None, 3);
         assert_eq!((deaths(&held), &held.suspect), (vec![1, 2, 2], &None));
         let held = after_loss(Some(suspect(3, false)), 3);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_to_be_innocent_is_not_blamed() {
+    fn loss_with_a_certain_suspect_counts_for_no_other_task() {
         let held = after_loss(Some(suspect(1, true)), 3);
         assert_eq!((deaths(&held), &held.suspect), (vec![1, 1, 2], &None), "it gets another chance");
         let mut held = after_loss(Some(suspect(3, true)), 3);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transit_reads_back_as_it_is_written() {
+    fn transit_name_round_trips() {
         for transit in [Transit::grant(NodeId(1), 42, NodeId(2)), Transit::claim(NodeId(3), 0)] {
             assert_eq!(transit.to_string().parse(), Ok(transit));
         }

@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_an_ip_address_or_a_name() {
+    fn address_is_an_ip_address_or_a_host_name() {
         assert_eq!(parsed("192.0.2.17"), Ok(at("192.0.2.17", None)));
         assert_eq!(parsed("192.0.2.17:7420"), Ok(at("192.0.2.17", Some(7420))));
         assert_eq!(parsed("2001:db8::1"), Ok(at("2001:db8::1", None)));
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_rejected() {
+    fn invalid_address_is_rejected() {
         let long = "a.".repeat(200);
         for text in ["", ":1", "a b", "host:", "host:70000", "192.0.2.300", "-a", "a..b", "http://a", &long] {
             assert!(parsed(text).is_err(), "{text:?}");
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn idle_is_without_a_job_for_long() {
+    async fn idle_for_waits_until_no_job_for_that_time() {
         let (leave, _told) = mpsc::channel(1);
         let jobs = watch::Sender::new(1);
         let node = Node { leave, jobs: jobs.subscribe(), serving: None, pulse: Arc::default() };

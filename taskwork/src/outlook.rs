@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_several_the_best_counts_and_what_is_not_known_hides_all() {
+    fn merged_outlook_is_the_best_and_unknown_if_any_is() {
         let sum = |numbers: &[Option<f64>]| of_all(numbers.iter().copied());
         assert_eq!(sum(&[]), Outlook::Nothing);
         assert_eq!(sum(&[Some(3.0), Some(-1.0)]), Outlook::AtLeast(-1.0));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_forgets_what_has_left_only_later() {
+    fn outlook_window_keeps_departed_tasks_for_its_length() {
         let mut window = Window::new(Duration::from_secs(3600));
         assert_eq!(window.note(Outlook::AtLeast(1.0)), Outlook::AtLeast(1.0));
         assert_eq!(window.note(Outlook::AtLeast(2.0)), Outlook::AtLeast(1.0));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_between_two_tasks_has_none() {
+    fn worker_between_two_tasks_has_no_outlook() {
         let at_work = AtWork::default();
         assert_eq!(at_work.get(), None);
         at_work.set(None);

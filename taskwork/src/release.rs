@@ -115,14 +115,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_file_has_the_same_fingerprint() {
+    fn same_file_has_the_same_fingerprint() {
         let build = fingerprint().unwrap();
         assert_eq!((build.len(), &build), (2 * SHOWN_BYTES, &fingerprint().unwrap()));
         assert!(is_name(&build));
     }
 
     #[test]
-    fn builds_of_one_version_are_told_from_versions() {
+    fn build_is_distinguished_from_version() {
         assert!(is_other_build("1.0-00ff", "1.0-00fe"));
         assert!(is_other_build("1.0-00ff", "1.0"));
         assert!(is_other_build("1.0", "1.0-00ff"));

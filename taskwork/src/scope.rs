@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_reads_back_as_it_is_written() {
+    fn mark_round_trips() {
         let plain = Mark::from(task(7));
         let scoped = Mark { scope: Some(Scope(task(3))), ..plain };
         assert_eq!(plain.to_string(), "n0000000000000001-7");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_complete_when_its_tasks_are_named_and_none_is_in_the_list() {
+    fn scope_is_complete_when_its_tasks_were_named_and_none_is_listed() {
         let scope = Scope(task(3));
         let awaited = [(Mark::from(task(9)), scope)];
         let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();

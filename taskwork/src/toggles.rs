@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_that_completes_here_leaves_only_its_eldest() {
+    fn family_completed_on_one_node_toggles_only_its_root() {
         let mut toggles = Toggles::default();
         toggles.complete(task(2), &[]);
         toggles.complete(task(1), &[task(2)]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_halves_of_the_parents_go_first() {
+    fn parents_halves_are_toggled_first() {
         let mut toggles = Toggles::default();
         toggles.complete(task(1), &[task(7), task(8)]);
         assert_eq!(toggles.take(1), [task(7)]);
@@ -199,7 +199,7 @@ mod tests {
         /// tasks complete in any order in which that is possible, on a few nodes, each of which toggles a few ids
         /// at a time.
         #[test]
-        fn a_scope_is_complete_when_the_list_says_so(
+        fn scope_is_complete_when_the_list_shows_no_name_of_it(
             parents in prop::collection::vec(any::<prop::sample::Index>(), 1..25),
             order in prop::collection::vec(any::<prop::sample::Index>(), 200),
             nodes in 1_usize..4,
@@ -264,7 +264,7 @@ mod tests {
         /// A random tree of tasks is completed in a random order on a few nodes, each of which toggles a few
         /// ids at a time.
         #[test]
-        fn the_list_is_empty_at_the_end_and_not_before(
+        fn list_is_empty_only_at_the_end(
             parents in prop::collection::vec(any::<prop::sample::Index>(), 1..40),
             order in prop::collection::vec(any::<prop::sample::Index>(), 200),
             nodes in 1_usize..4,
