@@ -1,4 +1,4 @@
-//! An error printed with all its sources repeats nothing.
+//! Errors printed with all their sources repeat nothing.
 
 use std::{error::Error, io, iter};
 
@@ -12,7 +12,7 @@ use crate::{
     wire::codec,
 };
 
-/// Returns an error with all its sources, as the usual printers join them. Panics if any part of it is
+/// Returns an error with all its sources, joined as usual by printers. Panics if any part of it is
 /// repeated.
 fn said_once(error: &dyn Error) -> String {
     let sources = iter::successors(Some(error), |&error| error.source());

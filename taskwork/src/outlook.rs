@@ -7,13 +7,13 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The best that may still be found, in the program's own unit, where less is better.
+/// The best that may still be found, in the program's own unit; smaller is better.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub enum Outlook {
-    /// No work is left in which anything could be found.
+    /// No work is left.
     #[default]
     Nothing,
-    /// Nothing better than this number.
+    /// Nothing is better than this number.
     AtLeast(f64),
     /// No bound is known.
     Unknown,
@@ -28,7 +28,7 @@ impl Outlook {
         }
     }
 
-    /// Numbers that are not finite have no form in JSON.
+    /// Numbers that are not finite have no JSON form.
     fn from_number(number: Option<f64>) -> Self {
         match number {
             Some(f64::INFINITY) => Self::Nothing,
@@ -88,7 +88,7 @@ pub(crate) fn of_all(numbers: impl Iterator<Item = Option<f64>>) -> Outlook {
     outlook
 }
 
-/// The outlook of a node over the recent past. A task that has just left still counts here until its new node
+/// The outlook of a node over the recent past. A task that was sent away still counts here until its new node
 /// has published its own outlook.
 #[derive(Debug)]
 pub(crate) struct Window {
