@@ -1,4 +1,4 @@
-//! The invariants of a node after every event. Tests and the simulator check them after each event.
+//! The invariants of a node. Tests and the simulator check them after each event.
 
 use std::collections::BTreeSet;
 

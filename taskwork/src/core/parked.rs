@@ -1,9 +1,8 @@
-//! What can be claimed (parked tasks, and what nodes that are gone have left behind), and when this node claims
-//! which of it.
+//! The claimable sources (parked tasks and orphans), and the time at which this node claims each.
 //!
-//! All hungry nodes see the same things at the same time. If each claimed the first one, all but one would
-//! fail, and again for the second: nodes × tasks transactions. So each has its own order of the nodes, derived
-//! from the ids: the first node claims at once, the next a little later if it is still there.
+//! All hungry nodes see the same sources at the same time. If each claimed the first one, all but one would
+//! fail, and again for the second: nodes × tasks transactions. So each source has its own order of the nodes, derived
+//! from the ids: the first node claims immediately, the next one later if the source is still there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +12,14 @@ use crate::{
     id::{Attempt, NodeId, TaskId},
 };
 
-/// What can be claimed.
+/// The claimable sources.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
-    /// The attempt that it belongs to.
+    /// The attempt that they belong to.
     attempt: Option<Attempt>,
     /// The parked tasks, and the time from which this node may claim each.
     tasks: BTreeMap<Source, u64>,
-    /// The same for what nodes that are gone have left behind.
+    /// The orphans, likewise.
     orphans: BTreeMap<Source, u64>,
     /// The number of updates.
     told: u64,
@@ -28,7 +27,7 @@ pub(super) struct Parked {
     claimed_at: u64,
 }
 
-/// The maximum number of parked tasks that a node considers; of more, it takes a part that depends on its id.
+/// The maximum number of parked tasks that a node considers; beyond that, a subset that depends on its id.
 const LOOKED_AT_MAX: usize = 32;
 
 impl Parked {
@@ -46,7 +45,7 @@ impl Parked {
         self.tasks = ordered(now, &self.tasks, &tasks, around, limits);
     }
 
-    /// Updates the complete list of what nodes that are gone have left behind.
+    /// Updates the complete list of orphans.
     pub(super) fn told_orphans(
         &mut self,
         now: u64,
@@ -72,12 +71,12 @@ impl Parked {
         all.map(|(&source, &at)| (source, at)).min_by_key(|&(_, at)| at)
     }
 
-    /// Returns when something may be claimed next.
+    /// Returns the next time at which a claim is due.
     pub(super) fn claims_at(&self, attempt: Attempt) -> Option<u64> {
         self.next().map(|(_, at)| at).filter(|_| self.attempt == Some(attempt))
     }
 
-    /// Returns something to be claimed now.
+    /// Returns a source to claim now.
     pub(super) fn claim(&mut self, now: u64, attempt: Attempt) -> Option<Source> {
         let (source, _) = self.next()?;
         if self.claims_at(attempt)? > now {
@@ -87,7 +86,7 @@ impl Parked {
         Some(source)
     }
 
-    /// Removes what was claimed by any node, unless there was an update since: it may be parked again.
+    /// Removes a source that was claimed by any node, unless there was an update since: it may be parked again.
     pub(super) fn claimed(&mut self, source: Source) {
         if self.told == self.claimed_at {
             self.tasks.remove(&source);
@@ -96,7 +95,7 @@ impl Parked {
     }
 }
 
-/// Returns from when this node may claim each of these, unless that is known from `before`.
+/// Returns the time from which this node may claim each source, keeping the times in `before`.
 fn ordered(
     now: u64,
     before: &BTreeMap<Source, u64>,
@@ -180,19 +179,19 @@ mod tests {
     }
 
     #[test]
-    fn one_parked_task_is_claimed_by_one_node_at_once() {
+    fn parked_task_is_claimed_by_one_node_immediately() {
         assert_eq!(claims(1, 1), (1, 0));
         assert_eq!(claims(100, 1), (1, 0));
     }
 
     #[test]
-    fn many_nodes_do_not_all_claim_the_same_task() {
+    fn many_nodes_claim_different_parked_tasks() {
         let (tried, last) = claims(100, 50);
         assert!(tried <= 100 && last <= Limits::default().claim_stagger_max_ms, "{tried} claims, {last} ms");
     }
 
     #[test]
-    fn a_task_whose_first_node_does_not_come_is_claimed_by_the_next() {
+    fn parked_task_ignored_by_its_first_node_is_claimed_by_the_next() {
         let (limits, me) = (Limits::default(), NodeId(1));
         let others: BTreeSet<_> = (2..=1_000).map(NodeId).collect();
         let mut parked = Parked::default();
