@@ -24,7 +24,7 @@ pub struct Context<'a, T: Task> {
     /// The waker taken in this call.
     waker: Option<Waker>,
     /// The number of tasks spawned since the task was asked to let others start.
-    unheeded: usize,
+    spawned_since_request: usize,
     requested: Cell<Requested>,
     /// The task's copies of the variables, as of this epoch of the node.
     copies: Vec<TaskCopy>,
@@ -94,7 +94,7 @@ impl<'a, T: Task> Context<'a, T> {
         let epoch = Signals::NO_EPOCH;
         let quiet = Signals::quiet(epoch);
         let requested = Cell::default();
-        Self { pool, worker, part, waker: None, unheeded: 0, requested, copies, epoch, quiet }
+        Self { pool, worker, part, waker: None, spawned_since_request: 0, requested, copies, epoch, quiet }
     }
 
     /// Returns the read-only data of the job.
@@ -263,8 +263,8 @@ impl<'a, T: Task> Context<'a, T> {
 
     fn put_spawned(&mut self, task: Entry<T>) {
         if self.pool.put_spawned(self.worker, task) {
-            self.unheeded += 1;
-            if self.unheeded > self.pool.limits.spawned_tasks_max {
+            self.spawned_since_request += 1;
+            if self.spawned_since_request > self.pool.limits.spawned_tasks_max {
                 self.pool.fail_spawner(self.part.id);
             }
         }

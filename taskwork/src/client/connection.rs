@@ -18,9 +18,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// The interval of session checks while no request is in flight.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The duration after which an outage is first reported.
-const TOLD_AFTER: Duration = Duration::from_secs(1);
+const REPORT_AFTER: Duration = Duration::from_secs(1);
 /// The interval of further reports.
-const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
+const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 /// A notification to the observer about an outage of ZooKeeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,14 +82,14 @@ struct Away {
     since: Instant,
     /// The wall-clock time, for display.
     at: SystemTime,
-    told: Option<Instant>,
+    reported: Option<Instant>,
     /// When the last caller stopped trying.
     left: Option<Instant>,
 }
 
 impl Away {
     fn beginning(now: Instant) -> Self {
-        Self { since: now, at: SystemTime::now(), told: None, left: None }
+        Self { since: now, at: SystemTime::now(), reported: None, left: None }
     }
 }
 
@@ -137,7 +137,7 @@ impl Connection {
             // for one would contain it.
             let error = match Box::pin(ask(self.store())).await {
                 Ok(answer) => {
-                    self.is_back();
+                    self.record_answer();
                     return Ok(answer);
                 }
                 Err(error) => error.into(),
@@ -161,7 +161,7 @@ impl Connection {
             other => return Err(other.into()),
         };
         tracing::debug!(%error, "retrying the request");
-        self.is_away(patience)?;
+        self.record_outage(patience)?;
         let pause = async {
             time::sleep(RETRY_PAUSE).await;
             if error == Error::SessionExpired || self.session() == Session::Expired {
@@ -172,7 +172,7 @@ impl Connection {
         };
         match self.deadline(patience) {
             Some(deadline) => {
-                time::timeout_at(deadline, pause).await.unwrap_or_else(|_| self.is_away(patience))
+                time::timeout_at(deadline, pause).await.unwrap_or_else(|_| self.record_outage(patience))
             }
             None => pause.await,
         }
@@ -187,7 +187,7 @@ impl Connection {
                     return Ok(());
                 }
                 Err(ConnectError::Unreachable { .. }) => {
-                    self.is_away(patience)?;
+                    self.record_outage(patience)?;
                     time::sleep(RETRY_PAUSE).await;
                 }
                 Err(error) => return Err(error.into()),
@@ -202,8 +202,8 @@ impl Connection {
         loop {
             time::sleep(LOOK_EVERY).await;
             if self.session() == Session::Connected {
-                self.is_back();
-            } else if let Err(error) = self.is_away(patience) {
+                self.record_answer();
+            } else if let Err(error) = self.record_outage(patience) {
                 return error;
             }
         }
@@ -229,7 +229,7 @@ impl Connection {
     }
 
     /// Records that ZooKeeper does not answer.
-    fn is_away(&self, patience: Option<Duration>) -> Result<(), ClientError> {
+    fn record_outage(&self, patience: Option<Duration>) -> Result<(), ClientError> {
         let now = Instant::now();
         let mut state = self.state();
         let away = state.away.take_if(|away| away.left.is_none());
@@ -239,25 +239,25 @@ impl Connection {
         if patience.is_some_and(|patience| lasted >= patience) {
             return Err(ClientError::GaveUp { hosts: self.connect.hosts.clone(), since, waited: lasted });
         }
-        let due = away.told.map_or(away.since + TOLD_AFTER, |told| told + TOLD_AGAIN_AFTER);
+        let due = away.reported.map_or(away.since + REPORT_AFTER, |reported| reported + REPORT_EVERY);
         if now >= due {
-            away.told = Some(now);
+            away.reported = Some(now);
             drop(state);
-            self.tell(Outage::Lasts { since, lasted });
+            self.notify(Outage::Lasts { since, lasted });
         }
         Ok(())
     }
 
     /// Records that ZooKeeper answers.
-    pub(crate) fn is_back(&self) {
+    pub(crate) fn record_answer(&self) {
         let away = self.state().away.take();
-        if let Some(Away { since, told: Some(_), left, .. }) = away {
+        if let Some(Away { since, reported: Some(_), left, .. }) = away {
             let lasted = left.unwrap_or_else(Instant::now).duration_since(since);
-            self.tell(Outage::Over { lasted });
+            self.notify(Outage::Over { lasted });
         }
     }
 
-    fn tell(&self, outage: Outage) {
+    fn notify(&self, outage: Outage) {
         tracing::debug!(?outage, "ZooKeeper");
         if let Some(observer) = &self.observer {
             observer(outage);
@@ -340,11 +340,11 @@ mod tests {
             ask_nobody(&connection).await.unwrap_err();
             ask_nobody(&connection).await.unwrap_err()
         };
-        let told = tokio::select! {
+        let reported = tokio::select! {
             _ = forever => unreachable!("it is not answered"),
-            told = others => told,
+            reported = others => reported,
         };
-        let ClientError::GaveUp { waited, .. } = told else { panic!("{told}") };
+        let ClientError::GaveUp { waited, .. } = reported else { panic!("{reported}") };
         assert!(Some(waited) >= PATIENCE);
     }
 }

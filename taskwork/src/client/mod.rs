@@ -379,7 +379,7 @@ impl Client {
             let id = loop {
                 match submission.go_on(&*self.connection.store(), &self.cluster).await {
                     Ok(id) => {
-                        self.connection.is_back();
+                        self.connection.record_answer();
                         break id;
                     }
                     Err(error) => self.connection.recover(&trying, self.patience, error.into()).await?,

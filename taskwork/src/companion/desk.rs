@@ -41,8 +41,8 @@ struct State {
     /// The nodes that currently take part.
     nodes: BTreeSet<NodeId>,
     /// The nodes that take part according to the events reported so far.
-    told: BTreeSet<NodeId>,
-    /// The difference between `nodes` and `told`.
+    reported: BTreeSet<NodeId>,
+    /// The difference between `nodes` and `reported`.
     changed: BTreeSet<NodeId>,
     /// The members that have left the attempt.
     left: BTreeSet<NodeId>,
@@ -168,7 +168,7 @@ impl State {
         } else {
             self.nodes.remove(&node);
         }
-        if self.told.contains(&node) == is_there {
+        if self.reported.contains(&node) == is_there {
             self.changed.remove(&node);
         } else {
             self.changed.insert(node);
@@ -181,10 +181,10 @@ impl State {
             return Some(CompanionEvent::Attempt { number });
         }
         if let Some(node) = self.changed.pop_first() {
-            if self.told.remove(&node) {
+            if self.reported.remove(&node) {
                 return Some(CompanionEvent::Left { node });
             }
-            self.told.insert(node);
+            self.reported.insert(node);
             return Some(CompanionEvent::Joined { node });
         }
         if let Some(rescue) = self.rescue.take() {

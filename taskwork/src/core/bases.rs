@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The maximum number of bases that one flush absorbs.
-pub(super) const TAKEN_IN_MAX: usize = 256;
+pub(super) const ABSORBED_MAX: usize = 256;
 
 /// The maximum number of grants in one question to a victim.
 const ASKED_MAX: usize = 1_024;
@@ -57,7 +57,7 @@ pub(super) struct Bases {
 
 /// The bases that a flush absorbs.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct TakenIn {
+pub(super) struct Absorbed {
     pub(super) bases: Vec<Basis>,
     pub(super) transits: Vec<Transit>,
     pub(super) owed: Toggles,
@@ -108,7 +108,7 @@ impl Bases {
 
     /// Returns whether the next flush can absorb another claim.
     pub(super) fn can_claim(&self) -> bool {
-        self.claimed.len() < TAKEN_IN_MAX
+        self.claimed.len() < ABSORBED_MAX
     }
 
     /// Returns whether a basis is not absorbed yet.
@@ -187,15 +187,15 @@ impl Bases {
     }
 
     /// Removes confirmed bases, which the next flush absorbs.
-    pub(super) fn take_in(&mut self) -> TakenIn {
-        let mut taken = TakenIn {
+    pub(super) fn absorb(&mut self) -> Absorbed {
+        let mut taken = Absorbed {
             bases: Vec::new(),
             transits: std::mem::take(&mut self.claimed),
             owed: std::mem::take(&mut self.owed),
         };
         self.claimed_since = None;
         let confirmed = self.open.iter().filter(|(_, open)| open.confirmed_at.is_some());
-        let bases: Vec<Basis> = confirmed.map(|(&basis, _)| basis).take(TAKEN_IN_MAX).collect();
+        let bases: Vec<Basis> = confirmed.map(|(&basis, _)| basis).take(ABSORBED_MAX).collect();
         for basis in bases {
             if let Some(open) = self.open.remove(&basis) {
                 taken.bases.push(basis);
@@ -281,7 +281,7 @@ mod tests {
         bases.confirmed(7, VICTIM, &[1, 9]);
         bases.confirmed(7, NodeId(3), &[0]);
         assert_eq!(bases.confirmed_since(), Some(7));
-        let taken = bases.take_in();
+        let taken = bases.absorb();
         assert_eq!((taken.bases, taken.transits), (vec![opened[1]], vec![Transit::grant(VICTIM, 1, ME)]));
         assert!(bases.is_open(opened[0]) && !bases.is_open(opened[1]));
     }
@@ -292,7 +292,7 @@ mod tests {
         bases.confirmed(0, VICTIM, &[1]);
         assert_eq!(bases.void(VICTIM, &[0, 1]), [opened[0]]);
         assert_eq!(bases.judge(0, |_| true, &BTreeSet::new()), []);
-        assert_eq!(bases.take_in().bases, [opened[1]]);
+        assert_eq!(bases.absorb().bases, [opened[1]]);
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
         let there = BTreeSet::from([Transit::grant(VICTIM, 1, ME)]);
         assert_eq!(bases.judge(5, |_| false, &BTreeSet::new()), []);
         assert_eq!(bases.judge(5, |node| node == VICTIM, &there), [opened[0]]);
-        assert_eq!(bases.take_in().bases, [opened[1]]);
+        assert_eq!(bases.absorb().bases, [opened[1]]);
     }
 
     #[test]

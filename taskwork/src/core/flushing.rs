@@ -26,7 +26,7 @@ use super::{
     message::Message,
     run::Run,
     surroundings::Surroundings,
-    trials::Begun,
+    trials::Trial,
 };
 use crate::{
     envelope::Envelope,
@@ -46,7 +46,7 @@ impl Run {
     pub(super) fn flush_if_due(&mut self, around: &mut Surroundings) {
         // The flush may also end a trial.
         if !self.accounting.drafts()
-            && let Some(task) = self.trials.goes_on(around.pool.untried.is_some())
+            && let Some(task) = self.trials.resumed_trial(around.pool.untried.is_some())
         {
             around.actions.push(Action::Try { task });
         }
@@ -121,7 +121,7 @@ impl Run {
 
     /// Starts a flush that also parks tasks and, if `leave` is set, with which the node leaves.
     pub(super) fn begin_flush(&mut self, around: &mut Surroundings, park: Vec<Envelope>, leave: bool) {
-        let taken = self.bases.take_in();
+        let taken = self.bases.absorb();
         let is_firm = |basis: Basis| !self.bases.is_open(basis);
         let (give, mut beside) = self.given.select(is_firm);
         if let Some(drain) = &around.drain {
@@ -185,8 +185,8 @@ impl Run {
         self.written_after = self.flushed_at + bytes / BYTES_BY_MS;
         self.note_written(flush, &around.limits);
         match self.trials.begin(&flush.held) {
-            Some(Begun::Here(task)) => around.keep(Basis::FIRM, vec![*task]),
-            Some(Begun::InPool(task)) => around.actions.push(Action::Try { task }),
+            Some(Trial::Here(task)) => around.keep(Basis::FIRM, vec![*task]),
+            Some(Trial::InPool(task)) => around.actions.push(Action::Try { task }),
             None => {}
         }
         let written = self.given.written(around.id, &flush.give);

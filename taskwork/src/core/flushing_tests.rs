@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     Action, Cut, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult,
-    bases::TAKEN_IN_MAX,
+    bases::ABSORBED_MAX,
 };
 use crate::{
     config::Limits,
@@ -263,7 +263,7 @@ fn node_that_runs_dry_repeatedly_is_rate_limited_in_a_large_cluster() {
 fn node_claims_no_more_than_one_flush_can_absorb() {
     let mut node = at_work(0, Limits { ledger_soon_ms: 1_000_000, ..Limits::default() });
     // Thousands of small claims, as after the loss of a large cluster, and ZooKeeper is too slow for a flush.
-    let transits: Vec<Transit> = (0..2 * TAKEN_IN_MAX as u64)
+    let transits: Vec<Transit> = (0..2 * ABSORBED_MAX as u64)
         .map(|number| Transit { from: NodeId(7), number: TransitNumber::Grant(number), to: NodeId(8) })
         .collect();
     let mut claims = 0;
@@ -284,7 +284,7 @@ fn node_claims_no_more_than_one_flush_can_absorb() {
         );
         claims += 1;
         now += 1;
-        assert!(claims <= TAKEN_IN_MAX, "the next flush could not take it in");
+        assert!(claims <= ABSORBED_MAX, "the next flush could not take it in");
     }
-    assert_eq!(claims, TAKEN_IN_MAX - 1, "with the root");
+    assert_eq!(claims, ABSORBED_MAX - 1, "with the root");
 }

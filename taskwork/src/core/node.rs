@@ -146,7 +146,7 @@ impl Node {
             // Recorded in every phase: it may come before the attempt has started here, and is not repeated.
             Event::Parked { attempt, tasks } => {
                 let Surroundings { id, members, limits, now, .. } = &self.around;
-                self.parked.told(*now, attempt, &tasks, (*id, members), limits);
+                self.parked.update(*now, attempt, &tasks, (*id, members), limits);
             }
             Event::JobOver => self.job_over(),
             Event::Message { from, attempt, message } => self.message(from, attempt, message),

@@ -114,7 +114,7 @@ impl Run {
         let left = held.iter().filter(|node| !members.contains(node)).map(|&node| Source::Held(node));
         let sources: Vec<Source> = left.chain(claimable).collect();
         let others = &around.members;
-        parked.told_orphans(around.now, self.attempt, &sources, (me, others), &around.limits);
+        parked.update_orphans(around.now, self.attempt, &sources, (me, others), &around.limits);
         self.receipts.gone(|node| gone.contains(&node));
         self.given.gone(|node| gone.contains(&node));
         self.looks.gone.retain(|node, _| !gone.contains(node));

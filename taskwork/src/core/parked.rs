@@ -22,7 +22,7 @@ pub(super) struct Parked {
     /// The orphans, likewise.
     orphans: BTreeMap<Source, u64>,
     /// The number of updates.
-    told: u64,
+    updates: u64,
     /// The number of updates when something was last claimed.
     claimed_at: u64,
 }
@@ -32,7 +32,7 @@ const LOOKED_AT_MAX: usize = 32;
 
 impl Parked {
     /// Updates the complete list of parked tasks.
-    pub(super) fn told(
+    pub(super) fn update(
         &mut self,
         now: u64,
         attempt: Attempt,
@@ -46,7 +46,7 @@ impl Parked {
     }
 
     /// Updates the complete list of orphans.
-    pub(super) fn told_orphans(
+    pub(super) fn update_orphans(
         &mut self,
         now: u64,
         attempt: Attempt,
@@ -63,7 +63,7 @@ impl Parked {
             self.tasks.clear();
             self.orphans.clear();
         }
-        self.told += 1;
+        self.updates += 1;
     }
 
     fn next(&self) -> Option<(Source, u64)> {
@@ -82,13 +82,13 @@ impl Parked {
         if self.claims_at(attempt)? > now {
             return None;
         }
-        self.claimed_at = self.told;
+        self.claimed_at = self.updates;
         Some(source)
     }
 
     /// Removes a source that was claimed by any node, unless there was an update since: it may be parked again.
     pub(super) fn claimed(&mut self, source: Source) {
-        if self.told == self.claimed_at {
+        if self.updates == self.claimed_at {
             self.tasks.remove(&source);
         }
         self.orphans.remove(&source);
@@ -151,7 +151,7 @@ mod tests {
         for &me in &all {
             let others: BTreeSet<_> = all.iter().copied().filter(|&other| other != me).collect();
             let mut parked = Parked::default();
-            parked.told(0, ATTEMPT, &tasks(count), (me, &others), &limits);
+            parked.update(0, ATTEMPT, &tasks(count), (me, &others), &limits);
             hungry.insert(me, parked);
         }
         let (mut there, mut tried) =
@@ -195,11 +195,11 @@ mod tests {
         let (limits, me) = (Limits::default(), NodeId(1));
         let others: BTreeSet<_> = (2..=1_000).map(NodeId).collect();
         let mut parked = Parked::default();
-        parked.told(7, ATTEMPT, &tasks(1), (me, &others), &limits);
+        parked.update(7, ATTEMPT, &tasks(1), (me, &others), &limits);
         let at = parked.claims_at(ATTEMPT).unwrap();
         assert!((7..=7 + limits.claim_stagger_max_ms).contains(&at), "{at}");
         // An update does not postpone it.
-        parked.told(at, ATTEMPT, &tasks(1), (me, &others), &limits);
+        parked.update(at, ATTEMPT, &tasks(1), (me, &others), &limits);
         assert_eq!(parked.claim(at, ATTEMPT), Some(Source::Parked(tasks(1)[0])));
         assert_eq!(parked.claim(at, Attempt(2)), None, "of another attempt");
     }

@@ -32,7 +32,7 @@ pub(crate) const CONDEMNED_MAX: usize = 8;
 
 /// A task whose trial starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Begun {
+pub(super) enum Trial {
     /// It is not in the pool yet.
     Here(Box<Envelope>),
     /// It waits in the pool.
@@ -106,21 +106,21 @@ impl Trials {
     }
 
     /// Returns the task that a committed flush has named, if it should run now.
-    pub(super) fn begin(&mut self, written: &Holdings) -> Option<Begun> {
+    pub(super) fn begin(&mut self, written: &Holdings) -> Option<Trial> {
         let named = written.suspect.as_ref()?.task;
         if self.tried.is_some() {
             return None;
         }
         self.tried = Some(named);
         if self.waiting.front().is_none_or(|first| first.id != named) {
-            return Some(Begun::InPool(named));
+            return Some(Trial::InPool(named));
         }
-        self.waiting.pop_front().map(|task| Begun::Here(Box::new(task)))
+        self.waiting.pop_front().map(|task| Trial::Here(Box::new(task)))
     }
 
     /// Returns the task on trial if there are untried tasks in the pool: it may be one of them, since it has waited
     /// briefly.
-    pub(super) fn goes_on(&self, any_untried: bool) -> Option<TaskId> {
+    pub(super) fn resumed_trial(&self, any_untried: bool) -> Option<TaskId> {
         self.tried.filter(|_| any_untried)
     }
 
@@ -157,8 +157,8 @@ mod tests {
         suspect.map(|suspect| suspect.task.number)
     }
 
-    fn here(task: Envelope) -> Begun {
-        Begun::Here(Box::new(task))
+    fn here(task: Envelope) -> Trial {
+        Trial::Here(Box::new(task))
     }
 
     fn written(number: u64) -> Holdings {
@@ -221,13 +221,13 @@ mod tests {
         let mut trials = Trials::default();
         assert!(trials.are_due(true, false) && !trials.are_due(false, false));
         let untried = Cut { untried: BTreeSet::from([one.id]), ..cut(vec![one.clone()]) };
-        assert_eq!(trials.goes_on(true), None, "nobody would be to blame");
+        assert_eq!(trials.resumed_trial(true), None, "nobody would be to blame");
         assert_eq!(named(trials.name(&untried, &[])), Some(2));
-        assert_eq!(trials.begin(&written(2)), Some(Begun::InPool(one.id)));
+        assert_eq!(trials.begin(&written(2)), Some(Trial::InPool(one.id)));
         assert!(!trials.are_due(true, false), "one at a time");
         // It has waited briefly.
         assert_eq!(named(trials.name(&untried, &[])), Some(2));
-        assert_eq!((trials.goes_on(true), trials.goes_on(false)), (Some(one.id), None));
+        assert_eq!((trials.resumed_trial(true), trials.resumed_trial(false)), (Some(one.id), None));
     }
 
     #[test]

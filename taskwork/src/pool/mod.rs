@@ -304,7 +304,7 @@ impl<T: Task> Pool<T> {
 
     /// Returns whether a worker's task is asked to return.
     pub(crate) fn is_interrupted(&self, worker: usize) -> bool {
-        Signals::heed_snapshot();
+        Signals::fence_snapshot();
         self.queue.is_interrupted(worker)
     }
 

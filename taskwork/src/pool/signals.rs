@@ -73,7 +73,7 @@ impl Signals {
     }
 
     /// Must be called between reading the word and checking whether a task is meant.
-    pub(crate) fn heed_snapshot() {
+    pub(crate) fn fence_snapshot() {
         fence(Acquire);
     }
 

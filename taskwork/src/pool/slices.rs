@@ -83,7 +83,7 @@ impl<T: Task> Slices<T> {
     fn slice(&self, mut entry: Entry<T>, worker: usize) -> Option<Entry<T>> {
         // The interruption of a task takes microseconds, far less than a slice.
         if self.pool.is_interrupted(worker) {
-            let Some(same) = self.pool.heed(worker, entry) else {
+            let Some(same) = self.pool.handle_interruption(worker, entry) else {
                 self.pool.runs(worker, None);
                 return None;
             };

@@ -192,7 +192,7 @@ impl<T: Task> Pool<T> {
 
     /// Handles an interrupted task. Returns it if it continues.
     fn interrupt(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
-        self.yield_if_asked(worker, self.heed(worker, entry)?)
+        self.yield_if_asked(worker, self.handle_interruption(worker, entry)?)
     }
 
     /// Queues a running task if its worker should leave, or should run the spawned tasks. Returns it
@@ -207,7 +207,7 @@ impl<T: Task> Pool<T> {
     }
 
     /// Performs the request for which a running task was interrupted. Returns the task unless it was dropped.
-    pub(super) fn heed(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
+    pub(super) fn handle_interruption(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
         match self.queue.interruption(worker, entry.basis, &self.signals) {
             Interruption::Drop => return None,
             Interruption::GoOn => {}

@@ -137,7 +137,7 @@ impl Raw {
                 if let Err(error) = taken {
                     self.warnings.set(path, &error.to_string());
                 }
-                if known.is_nothing() {
+                if known.is_empty() {
                     self.jobs.remove(job);
                 }
             }
@@ -222,7 +222,7 @@ impl RawJob {
                 }
                 let of = self.attempts.entry(attempt).or_default();
                 let taken = of.take(path, part, content);
-                if of.is_nothing() {
+                if of.is_empty() {
                     self.attempts.remove(&attempt);
                 }
                 if self.attempts.len() > ATTEMPTS_MAX {
@@ -235,7 +235,7 @@ impl RawJob {
         Ok(())
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         !self.exists && self.reports.is_empty() && self.attempts.is_empty()
     }
 
@@ -283,7 +283,7 @@ impl RawAttempt {
         Ok(())
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         let Self { listed, open, parked, enrolled, left, set_aside } = self;
         listed.is_none()
             && parked.is_none()
