@@ -27,11 +27,11 @@ pub struct Limits {
     pub commit_patience_ms: u64,
     /// The number of nodes that a thief asks in one round before it pauses.
     pub round_requests_max: usize,
-    /// The maximum number of thieves waiting at one victim; further ones are denied at once.
+    /// The maximum number of thieves waiting at one victim; further ones are denied immediately.
     pub waiting_thieves_max: usize,
     /// The maximum number of tasks in one grant.
     pub grant_tasks_max: usize,
-    /// The maximum size of the tasks of one grant, in bytes. A larger task goes alone. A victim grants no
+    /// The maximum size of the tasks of one grant, in bytes. A larger task is granted alone. A victim grants no
     /// more to a thief that has this much unacknowledged.
     pub grant_bytes_max: usize,
     /// The maximum number of unacknowledged grants of one victim; beyond it the victim denies. A thief also

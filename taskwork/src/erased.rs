@@ -79,7 +79,7 @@ pub(crate) struct PoolSetup {
     pub(crate) job: u64,
     pub(crate) workers: usize,
     pub(crate) limits: PoolLimits,
-    /// The number of tasks that the node has made so far, for any job: an attempt at a job may begin with tasks
+    /// The number of tasks that the node has created so far, for any job: an attempt at a job may start with tasks
     /// that the node has made in an earlier one.
     pub(crate) tasks_made: Arc<AtomicU64>,
     /// The job's shared data, [encoded](crate::wire::large), in pieces; none for a kind that has it already.

@@ -20,7 +20,7 @@ fn said_once(error: &dyn Error) -> String {
     for (place, part) in said.iter().enumerate() {
         let again =
             said.iter().enumerate().any(|(other, text)| other != place && text.contains(part.as_str()));
-        assert!(!again, "{part:?} is said twice in {said:?}");
+        assert!(!again, "{part:?} is repeated in {said:?}");
     }
     said.join(": ")
 }
@@ -57,7 +57,7 @@ fn job_errors_state_every_detail_exactly_once() {
     ];
     for (error, cause) in errors {
         let said = said_once(&error);
-        assert!(said.contains(cause) && error.to_string() == said, "{said:?} does not say {cause:?}");
+        assert!(said.contains(cause) && error.to_string() == said, "{said:?} does not contain {cause:?}");
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Suspect {
     pub(crate) task: TaskId,
     /// The cause as far as known, for display; empty if only the holder is lost.
     pub(crate) reason: String,
-    /// Whether it is certain that no other task is to blame.
+    /// Whether it is certain that no other task caused the loss.
     pub(crate) is_certain: bool,
 }
 

@@ -58,7 +58,7 @@ struct State {
     trying: usize,
 }
 
-/// A caller that waits for an answer. After the last one has left, nobody notices the end of an outage: the next
+/// A caller that waits for an answer. After the last one has left, the end of an outage is not noticed: the next
 /// failure starts another one.
 #[derive(Debug)]
 #[must_use]

@@ -33,7 +33,7 @@ pub enum ClientError {
         hosts: String,
         /// The time of its last answer, by this machine's clock.
         since: SystemTime,
-        /// How long the client waited.
+        /// The duration of the wait.
         waited: Duration,
     },
     /// The cluster does not exist.

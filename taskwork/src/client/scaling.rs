@@ -84,7 +84,7 @@ impl ScalingOffice {
     /// Releases the office, so that another controller need not wait until the session has expired.
     pub async fn give_up(self) {
         if let Err(error) = self.office.give_up().await {
-            tracing::debug!(%error, "the office ends with the session");
+            tracing::debug!(%error, "the office is released when the session expires");
         }
     }
 }

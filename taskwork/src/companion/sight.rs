@@ -125,7 +125,7 @@ mod tests {
     fn companion_status_is_bounded_and_ends_with_the_companion() {
         for (bytes, is_shown) in [(10, true), (SIGHT_BYTES_MAX, false)] {
             let (seat, shows) = (Seat::default(), Arc::new(Shows(bytes)));
-            assert_eq!(seat.sight(), None, "nobody is there");
+            assert_eq!(seat.sight(), None, "there is no provider");
             let weak: Weak<Shows> = Arc::downgrade(&shows);
             seat.take(weak);
             assert_eq!(seat.sight().is_some(), is_shown);

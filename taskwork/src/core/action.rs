@@ -23,7 +23,7 @@ pub(crate) enum Action {
         asked: Option<Duration>,
     },
     /// Takes at most this number of queued tasks and bytes, with one basis, out of the pool for a thief;
-    /// answered by `Event::Taken`. A larger task goes alone.
+    /// answered by `Event::Taken`. A larger task is taken alone.
     Take { thief: NodeId, request: u64, tasks_max: usize, bytes_max: usize },
     /// Sets the number of thieves that wait for a split.
     Thieves { waiting: usize },

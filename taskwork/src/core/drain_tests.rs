@@ -106,7 +106,7 @@ fn leaving(node: &mut Node, word: Event) -> Transaction {
     let loaded = PoolView { queued: 1, ..QUIET };
     assert_eq!(node.handle(ms(1), loaded, Event::Look), [Action::Unload]);
     let actions = node.handle(ms(1), QUIET, Event::Unloaded { tasks: vec![(Basis::FIRM, sealed(7))] });
-    assert_eq!(actions, [Action::Cut { firm: Vec::new() }], "nobody else is there: it is parked at once");
+    assert_eq!(actions, [Action::Cut { firm: Vec::new() }], "there is no other node: it is parked immediately");
     let actions = node.handle(ms(1), QUIET, Event::Cut(Cut::default()));
     let leave = transaction(&actions).expect("the leave is committed").clone();
     let TransactionKind::Flush(flush) = &leave.kind else { panic!("{leave:?}") };
@@ -140,7 +140,7 @@ fn enrolment_without_answer_ends_at_the_drain_deadline() {
     let actions = node.handle(ms(0), QUIET, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     let refusal = Action::Send { to: NodeId(2), attempt: ATTEMPT, message: Message::Refuse { grant: 0 } };
     let actions = [actions, node.handle(ms(0), QUIET, Event::Look)].concat();
-    assert!(actions.contains(&refusal), "it gives back what it has not begun: {actions:?}");
+    assert!(actions.contains(&refusal), "it refuses tasks that it has not started: {actions:?}");
     assert_eq!(node.deadline(), Some(250), "whatever is due first");
     assert_eq!(departure(&node.handle(ms(DEADLINE_MS - 1), QUIET, Event::Tick)), None);
     assert_eq!(departure(&node.handle(ms(DEADLINE_MS), QUIET, Event::Tick)), Some(Departure::Abandoned));
@@ -153,7 +153,7 @@ fn grant_that_cannot_start_in_time_is_refused() {
     assert_eq!(node.deadline(), Some(patience_ms));
     let actions = node.handle(ms(patience_ms), QUIET, Event::Tick);
     let refusal = Action::Send { to: NodeId(2), attempt: ATTEMPT, message: Message::Refuse { grant: 0 } };
-    assert_eq!(actions, [refusal], "and nothing else is asked for meanwhile");
+    assert_eq!(actions, [refusal], "and it requests nothing else");
     let mut node = enrolling();
     let actions = node.handle(ms(1), QUIET, Event::Enrolled { attempt: ATTEMPT });
     assert_eq!(
@@ -223,7 +223,7 @@ fn queued_tasks_are_handed_over_while_a_task_does_not_stop() {
     assert_eq!((grants(&actions).len(), actions.last()), (0, Some(&Action::Cut { firm: Vec::new() })));
 }
 
-/// Three of four nodes leave at once: each refuses the others' grants.
+/// Three of four nodes leave simultaneously: each refuses the others' grants.
 #[test]
 fn drained_tasks_are_parked_when_the_last_taker_refuses() {
     let mut node = at_work(2);

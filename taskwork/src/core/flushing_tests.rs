@@ -161,11 +161,11 @@ fn flush_rate_of_a_large_cluster_is_bounded() {
     );
     let limits = Limits { ledger_pause_ms: 40, ..Limits::default() };
     let awaited_ms = limits.ledger_awaited_ms;
-    assert_eq!(gaps(limits.clone())[8..], [awaited_ms, awaited_ms], "somebody waits for it");
+    assert_eq!(gaps(limits.clone())[8..], [awaited_ms, awaited_ms], "a node waits for it");
     let mut node = at_work(50, limits);
     let (first, flush) = next_flush(&mut node, 101);
     committed(&mut node, first + 1, &flush);
-    assert_eq!(next_flush(&mut node, first + 1).0 - first, 2_000, "if nobody waits, every 50 × 40 ms");
+    assert_eq!(next_flush(&mut node, first + 1).0 - first, 2_000, "if no node waits, every 50 × 40 ms");
 }
 
 /// Returns a node with task 7 on trial, and the start of the trial.
@@ -210,7 +210,7 @@ fn task_that_has_waited_does_not_continue_while_a_flush_starts() {
     let waits = Cut { tasks: vec![suspicious], waiting_outside: BTreeSet::from([task]), ..Cut::default() };
     let actions = node.handle(at(cut_at), woken, Event::Cut(waits));
     assert!(transaction(&actions).is_some() && !tries(&actions), "{actions:?}");
-    assert!(!tries(&node.handle(at(cut_at + 1), woken, Event::Look)), "nobody would be to blame");
+    assert!(!tries(&node.handle(at(cut_at + 1), woken, Event::Look)), "no task would be blamed");
 }
 
 #[test]

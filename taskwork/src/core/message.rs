@@ -54,8 +54,8 @@ pub(crate) enum Message {
         /// Whether the sender has nothing to do but to wait for the answer.
         urgent: bool,
     },
-    /// These grants of the sender are written.
+    /// The sender's grants that are written.
     Confirmed { grants: Vec<u64> },
-    /// These grants of the sender will never be written.
+    /// The sender's grants that will never be written.
     Void { grants: Vec<u64> },
 }

@@ -75,7 +75,7 @@ mod tests {
             |idle, queued, staying| PoolView { workers: 4, idle, queued, staying, ..PoolView::default() };
         assert_eq!(view(0, 5, 0).spare(), 5);
         assert_eq!(view(2, 5, 0).spare(), 3);
-        assert_eq!(view(2, 1, 0).spare(), 0, "the last task begins here");
+        assert_eq!(view(2, 1, 0).spare(), 0, "the last task starts here");
         assert_eq!(view(0, 5, 2).spare(), 3);
         assert_eq!(view(1, 5, 2).spare(), 3, "an idle worker may take one that cannot be sent");
     }

@@ -84,6 +84,6 @@ fn held_back_tasks_are_received_from_their_victim() {
     assert_eq!(node.take_received(), [(OTHER, 1)]);
     node.handle(LATER, HUNGRY, grant(1, 8));
     node.handle(LATER, HUNGRY, grant(1, 8));
-    assert_eq!(node.take_received(), [(OTHER, 1)], "a repeated grant brings nothing");
+    assert_eq!(node.take_received(), [(OTHER, 1)], "a repeated grant adds no task");
     assert_eq!(node.take_received(), []);
 }

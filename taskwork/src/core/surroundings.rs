@@ -14,7 +14,7 @@ use crate::{
     id::{Attempt, NodeId},
 };
 
-/// The state that the steps of a run use besides the run itself.
+/// The state that the steps of a run use in addition to the run itself.
 #[derive(Debug)]
 pub(super) struct Surroundings {
     /// This node.

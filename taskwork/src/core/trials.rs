@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(
             trials.begin(&written(2)),
             Some(here(parent.clone())),
-            "others may be complete: then it goes on"
+            "others may be complete: then it continues"
         );
         let beside = [child.clone()];
         assert_eq!(named(trials.name(&cut(vec![parent]), &beside)), Some(4));
@@ -221,7 +221,7 @@ mod tests {
         let mut trials = Trials::default();
         assert!(trials.are_due(true, false) && !trials.are_due(false, false));
         let untried = Cut { untried: BTreeSet::from([one.id]), ..cut(vec![one.clone()]) };
-        assert_eq!(trials.resumed_trial(true), None, "nobody would be to blame");
+        assert_eq!(trials.resumed_trial(true), None, "no task would be blamed");
         assert_eq!(named(trials.name(&untried, &[])), Some(2));
         assert_eq!(trials.begin(&written(2)), Some(Trial::InPool(one.id)));
         assert!(!trials.are_due(true, false), "one at a time");

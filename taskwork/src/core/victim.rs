@@ -235,7 +235,7 @@ impl Victim {
         }
     }
 
-    /// Resets the intervals of repetition, when the node begins to leave.
+    /// Resets the intervals of repetition, when the node starts to leave.
     pub(super) fn hurry(&mut self, now: u64, limits: &Limits) {
         for grant in self.open.values_mut() {
             grant.waited_ms = limits.grant_retry_ms;

@@ -187,7 +187,7 @@ mod tests {
             stands.lock().unwrap().0 = true;
             changed.notify_all();
             let wait = changed.wait_timeout_while(stands.lock().unwrap(), Duration::from_secs(60), |s| !s.1);
-            assert!(!wait.unwrap().1.timed_out(), "whoever drives the node waits for the merge");
+            assert!(!wait.unwrap().1.timed_out(), "the driver waits for the merge");
             self.0 += other.0;
         }
     }
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(batches.take(queue), Taken::Later);
         stands.lock().unwrap().1 = true;
         changed.notify_all();
-        assert!(worker.join().unwrap(), "the worker says that it is waited for");
+        assert!(worker.join().unwrap(), "the worker reports that the driver waits");
         let Taken::Cut(Ok(mut cut)) = batches.take(queue) else { panic!("it is handed out") };
         assert_eq!(cut.toggles.take(9), [TaskId::ROOT]);
         assert_eq!((batches.take(queue), batches.ids()), (Taken::Later, 0), "once");

@@ -293,7 +293,7 @@ fn task_too_large_is_unloaded_in_parts_if_it_can_be_split() {
     ids.sort();
     children.sort();
     assert_eq!((parts, &ids), (4, &children), "every part is there once, and every child has a parent");
-    assert_eq!(ids.first().map(|id| id.number), Some(7), "numbers go on from those of earlier jobs");
+    assert_eq!(ids.first().map(|id| id.number), Some(7), "numbers continue from earlier jobs");
     // A too large task that cannot be split is an error of the program.
     pool.put_split(0, Entry::new(TaskId::ROOT, Parts(vec![part.repeat(4)])));
     assert!(matches!(pool.unload(), Err(PoolFault::Unsendable { .. })));

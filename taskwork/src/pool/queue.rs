@@ -250,7 +250,7 @@ impl<T: Task> Queue<T> {
 
     /// Waits for a task for a worker that has none; `None` when the worker should leave, because the pool is closed
     /// or others need it. `notify` is called if no task can start immediately or, while others of the pool work, soon;
-    /// and if the worker was the last that a cut has waited for. `meanwhile` is called when the wait exceeds 10 ms.
+    /// and if the worker was the last that a cut has waited for. `meanwhile` runs when the wait exceeds 10 ms.
     pub(super) fn next(
         &self,
         worker: usize,

@@ -107,7 +107,7 @@ fn job_that_has_waited_gets_a_worker_immediately_and_only_its_share() {
     bench.tasks.insert(1, 0);
     assert_eq!(bench.run(60_000), [60_000, 0]);
     bench.tasks.insert(1, usize::MAX);
-    assert_eq!(bench.run(1), [0, 1], "at once");
+    assert_eq!(bench.run(1), [0, 1], "immediately");
     assert_shares(&bench.run(1_000), &[1, 1]);
 }
 

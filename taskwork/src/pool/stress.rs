@@ -176,7 +176,7 @@ fn stopped_pool_notifies_when_quiet() {
             }
         };
         let heard = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), quiet).await });
-        assert!(heard.is_ok(), "round {round}: nothing was said: {:?}", bench.pool.view());
+        assert!(heard.is_ok(), "round {round}: no notification: {:?}", bench.pool.view());
         bench.end();
     }
 }
@@ -302,7 +302,7 @@ fn thief_gets_at_most_its_bytes_and_too_large_tasks_stay() {
     };
     assert_eq!(give(1_000), [0, 1], "a third would be too much");
     assert_eq!(give(1_000), [2], "so would the next");
-    assert_eq!(give(1_000), [3], "larger than that alone, but by itself");
+    assert_eq!(give(1_000), [3], "larger than the limit, but alone");
     assert_eq!(give(1_000), [5, 6, 7], "half of what is there, less what stays");
     let view = pool.view();
     assert_eq!((view.queued, view.staying, view.spare()), (5, 1, 4));

@@ -151,7 +151,7 @@ mod tests {
         let times = Times::new(2);
         let note = |ms: u64, worker, doing| times.note_at(ms * MS, worker, doing);
         let sums = |ms: u64| times.sums_at(ms * MS);
-        assert_eq!(sums(5), WorkerTimes::default(), "nobody has come");
+        assert_eq!(sums(5), WorkerTimes::default(), "no worker has come");
         note(5, 0, Doing::Looking);
         note(5, 1, Doing::Looking);
         assert_eq!(sums(15), WorkerTimes { starting_ns: 20 * MS, ..WorkerTimes::default() });

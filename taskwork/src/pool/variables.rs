@@ -242,7 +242,7 @@ mod tests {
             stands.lock().unwrap().0 = true;
             changed.notify_all();
             let wait = changed.wait_timeout_while(stands.lock().unwrap(), Duration::from_secs(60), |s| !s.1);
-            assert!(!wait.unwrap().1.timed_out(), "whoever drives the node waits for the comparison");
+            assert!(!wait.unwrap().1.timed_out(), "the driver waits for the comparison");
             new > old
         }
     }

@@ -225,7 +225,7 @@ fn units(outputs: &[Vec<u8>]) -> Vec<u64> {
 }
 
 fn assert_right(board: &Board, outputs: &[Vec<u8>], root: &Fork, what: &str) {
-    assert!(!board.too_early.load(Relaxed), "{what}: a task went on too early");
+    assert!(!board.too_early.load(Relaxed), "{what}: a task continued too early");
     assert_eq!(units(outputs), root.below().collect::<Vec<_>>(), "{what}");
 }
 

@@ -68,7 +68,7 @@ fn task_that_waits_for_an_external_event_continues_when_woken_before_or_after() 
     pool.begin_cut(&[]).unwrap();
     let cut = Arc::clone(&pool).ready_cut().unwrap().unwrap();
     assert_eq!((cut.tasks.len(), &cut.tasks[0].spawned), (1, &Spawned::Nothing));
-    assert_eq!(cut.waiting_outside, BTreeSet::from([TaskId::ROOT]), "it can kill nobody now");
+    assert_eq!(cut.waiting_outside, BTreeSet::from([TaskId::ROOT]), "it cannot kill a node now");
     let (old, new) = {
         let bells = DOORBELLS.lock().unwrap();
         (bells[0].clone(), bells[1].clone())

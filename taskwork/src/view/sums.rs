@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(eta_seconds(&series(&[(0, 0.1)])), None);
         assert_eq!(eta_seconds(&series(&[(0, 0.0), (10, 0.5)])), None, "too short");
         assert_eq!(eta_seconds(&series(&[(0, 0.0), (60, 0.01)])), None, "too little");
-        assert_eq!(eta_seconds(&series(&[(0, 0.3), (60, 0.3)])), None, "nothing goes on");
+        assert_eq!(eta_seconds(&series(&[(0, 0.3), (60, 0.3)])), None, "no progress");
         assert_eq!(eta_seconds(&series(&[(0, 0.25), (60, 0.5)])), Some(120.0));
     }
 }

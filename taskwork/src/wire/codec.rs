@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
 /// The maximum size of one encoded value, in bytes: of a task, an output, a message. The limit applies to
-/// encoding and decoding, so that no node writes what another cannot read.
+/// encoding and decoding, so that no node writes a value that another cannot read.
 pub(crate) const ENCODED_BYTES_MAX: usize = 64 << 20;
 
 /// The maximum memory that one decoded value may claim, in bytes: lengths received from a peer or a znode are

@@ -96,7 +96,7 @@ async fn keep(mut cx: CompanionContext, store: Arc<Store>) -> Result<Seen, Strin
             }
             CompanionEvent::Rescue(rescue) => {
                 let all = seen.kept.iter().flat_map(|number| number.to_le_bytes()).collect();
-                let heir = others.first().ok_or("nobody is left")?;
+                let heir = others.first().ok_or("no other node is left")?;
                 cx.messenger().send(*heir, all).map_err(|error| error.to_string())?;
                 seen.rescued.clone_from(&seen.kept);
                 under_way = Some(rescue);

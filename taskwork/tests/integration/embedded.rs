@@ -179,7 +179,7 @@ fn counts_are_exact_while_nodes_come_and_go_down_to_none() {
         let mut turn = 0;
         let job = job.on_progress(Duration::from_millis(20), move |_| {
             turn += 1;
-            // From time to time there is no node at all; the next iteration adds some again.
+            // Sometimes there is no node at all; the next iteration adds some again.
             let nodes = if turn % 4 == 3 { 0 } else { hash(round * 1_000 + turn) % 5 };
             scaler.scale_to(usize::try_from(nodes).unwrap());
         });

@@ -114,7 +114,7 @@ impl Task for Waits {
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let until = Instant::now() + TIME_LIMIT;
         while !cx.migrate() {
-            assert!(Instant::now() < until, "the job goes on although the program has panicked");
+            assert!(Instant::now() < until, "the job continues although the program has panicked");
             thread::yield_now();
         }
         Outcome::Migrate

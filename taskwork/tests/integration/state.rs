@@ -207,11 +207,11 @@ fn directory_with_another_job_is_refused_with_a_reason() {
     }
     assert_right(&job(path).run().unwrap());
     let said = refused(of("test", "1.1")).to_string();
-    assert!(said.contains("version 1.1"), "a job that is done is refused to others as well: {said}");
+    assert!(said.contains("version 1.1"), "a finished job is refused, too: {said}");
 }
 
 #[test]
-fn a_directory_that_cannot_be_used_is_refused_with_words() {
+fn unusable_directory_is_refused_with_a_reason() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("tree.redb");
     std::fs::write(&file, "dear diary").unwrap();
@@ -223,7 +223,7 @@ fn a_directory_that_cannot_be_used_is_refused_with_words() {
 }
 
 #[test]
-fn a_job_that_has_failed_says_so_again() {
+fn failed_job_reports_its_failure_again() {
     #[derive(Debug, Serialize, Deserialize)]
     struct Faulty;
 
@@ -231,7 +231,7 @@ fn a_job_that_has_failed_says_so_again() {
         type Shared = ();
         type Output = ();
         fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
-            // Nobody has asked for it.
+            // Not requested.
             Outcome::Migrate
         }
         fn split(&mut self, (): &()) -> Option<Self> {
@@ -248,7 +248,7 @@ fn a_job_that_has_failed_says_so_again() {
     assert!(second.contains(reason) && second.contains("in an earlier run; delete"), "{second}");
 }
 
-/// Counts to ten, unless a file is there when it comes to seven.
+/// Counts to ten; panics at seven while a file exists.
 #[derive(Debug, Serialize, Deserialize)]
 struct Counting {
     number: u64,
@@ -272,7 +272,7 @@ impl Task for Counting {
         Outcome::Complete
     }
 
-    /// The part that panics goes.
+    /// Splits off the part that panics.
     fn split(&mut self, _: &PathBuf) -> Option<Self> {
         (self.panics == 7).then(|| {
             let number = std::mem::replace(&mut self.number, 10);
@@ -343,7 +343,7 @@ fn job_of_a_killed_process_is_continued_by_the_next() {
         let mut command = Command::new(env::current_exe().unwrap());
         let mut child = runner_with(command.args(ARGUMENTS), dir.path(), 0);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        // Now and then after more, or before anything.
+        // Waits for more output, or for none.
         let enough = [20, 0, 1, 5, 60, 2][round];
         let seen = lines.by_ref().filter(|line| line.contains("worked")).take(enough).count();
         if seen == enough && enough > 0 {
