@@ -159,7 +159,7 @@ fn job_without_set_aside_tasks_cannot_be_retried() {
     assert_eq!(said.code, 0, "{}", said.err);
     let said = stage.cluster.run("taskwork", &["retry", "0"]).unwrap();
     assert_eq!(said.code, 1, "{}", said.err);
-    assert!(said.err.contains("only one that is incomplete can be tried again"), "{}", said.err);
+    assert!(said.err.contains("only an incomplete job can be retried"), "{}", said.err);
     for wrong in ["1", "-1", "many"] {
         let said = stage.cluster.run("tree", &["submit", "6", &format!("--deaths={wrong}")]).unwrap();
         assert_eq!(said.code, 2, "{}", said.err);

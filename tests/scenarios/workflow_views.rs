@@ -116,7 +116,7 @@ fn workflow_calls_are_visible_during_and_after_the_run() {
     assert_eq!(said.code, 0, "{said:?}");
     assert!(fs::read_to_string(&after).unwrap().starts_with("digraph"));
     let said = cluster.run("taskwork", &["job", &id, "--task", "3"]).unwrap();
-    assert!(said.code == 1 && said.err.contains("only one that runs can be asked"), "{said:?}");
+    assert!(said.code == 1 && said.err.contains("only a running job can be asked"), "{said:?}");
 }
 
 #[test]

@@ -226,8 +226,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "set a task aside and run it",
         "taskwork/src/core/trials.rs",
-        "        tasks\n    }\n\n    /// Takes out the condemned",
-        "        tasks.extend(self.condemned.iter().map(|condemned| condemned.task.clone()));\n        tasks\n    }\n\n    /// Takes out the condemned",
+        "        tasks\n    }\n\n    /// Removes the condemned",
+        "        tasks.extend(self.condemned.iter().map(|condemned| condemned.task.clone()));\n        tasks\n    }\n\n    /// Removes the condemned",
     ),
     mutant(
         "hold a task that is set aside",
