@@ -46,7 +46,7 @@ pub(super) struct Waiting<T: Task> {
     /// Tasks that wait for their scopes, by the task that opened the scope and their basis: a task that was handed
     /// over may be here twice until one of the two is void.
     scopes: ByTask<T>,
-    /// Tasks that wait for wake-ups, by their id and the number of their wake-up: a task that was handed over may be here
+    /// Tasks that wait for wake-ups, by their id and the number of the wake-up: a task that was handed over may be here
     /// twice, too.
     outside: ByTask<T>,
     /// Tasks that wait for their trials, by their id and basis.
