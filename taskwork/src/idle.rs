@@ -73,4 +73,4 @@ impl<T: Task> fmt::Debug for Idle<'_, T> {
 }
 
 /// The function that runs on a worker without a task: see [`Task::idle`].
-pub(crate) type Meanwhile<'a> = &'a dyn Fn(&dyn Fn() -> bool) -> Option<Duration>;
+pub(crate) type IdleWork<'a> = &'a dyn Fn(&dyn Fn() -> bool) -> Option<Duration>;

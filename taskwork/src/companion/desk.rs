@@ -303,7 +303,9 @@ mod tests {
         let until = Instant::now() + Duration::from_secs(1);
         let mut rescued = pin!(desk.rescue(until));
         assert_eq!(now(rescued.as_mut()), None);
-        let Some(Some(CompanionEvent::Rescue(rescue))) = now(desk.next()) else { panic!("there is no request") };
+        let Some(Some(CompanionEvent::Rescue(rescue))) = now(desk.next()) else {
+            panic!("there is no request")
+        };
         assert_eq!((rescue.until(), now(rescued.as_mut())), (until, None));
         drop(rescue);
         assert_eq!(now(rescued), Some(()));

@@ -106,7 +106,11 @@ fn leaving(node: &mut Node, word: Event) -> Transaction {
     let loaded = PoolView { queued: 1, ..QUIET };
     assert_eq!(node.handle(ms(1), loaded, Event::Look), [Action::Unload]);
     let actions = node.handle(ms(1), QUIET, Event::Unloaded { tasks: vec![(Basis::FIRM, sealed(7))] });
-    assert_eq!(actions, [Action::Cut { firm: Vec::new() }], "there is no other node: it is parked immediately");
+    assert_eq!(
+        actions,
+        [Action::Cut { firm: Vec::new() }],
+        "there is no other node: it is parked immediately"
+    );
     let actions = node.handle(ms(1), QUIET, Event::Cut(Cut::default()));
     let leave = transaction(&actions).expect("the leave is committed").clone();
     let TransactionKind::Flush(flush) = &leave.kind else { panic!("{leave:?}") };

@@ -57,7 +57,7 @@ use self::{
     cut::Seal,
     queue::{End, Queue, Waits},
     times::{Doing, Times},
-    wakers::Desk,
+    wakers::WakeUps,
 };
 pub(crate) use self::{
     crew::{Crew, Workers, Workplace},
@@ -139,7 +139,7 @@ pub(crate) struct Pool<T: Task> {
     completed: Counter,
     splits: Counter,
     times: Times,
-    desk: Arc<Desk>,
+    wake_ups: Arc<WakeUps>,
     /// The polls that interrupt a task, if its job is checked.
     pub(crate) interrupts: Option<check::Interrupts>,
 }
@@ -213,7 +213,7 @@ impl<T: Task> Pool<T> {
             completed: Counter::default(),
             splits: Counter::default(),
             times: Times::new(workers),
-            desk: Arc::default(),
+            wake_ups: Arc::default(),
             interrupts: None,
         }
     }
@@ -260,7 +260,7 @@ impl<T: Task> Pool<T> {
 
     /// Returns a waker for one wait of a task.
     pub(crate) fn waker(&self, task: TaskId) -> Waker {
-        self.desk.waker(task)
+        self.wake_ups.waker(task)
     }
 
     /// Queues a task of a worker.
@@ -373,7 +373,7 @@ impl<T: Task> Pool<T> {
     }
 
     pub(crate) fn notify_changed(&self) {
-        self.desk.changed.notify_one();
+        self.wake_ups.changed.notify_one();
     }
 
     fn fail(&self, fault: PoolFault) {

@@ -36,7 +36,7 @@ use crate::{
     envelope::TASK_BYTES_MAX,
     figures::Histogram,
     holdings::Basis,
-    idle::Meanwhile,
+    idle::IdleWork,
     outlook::{self, Outlook},
     steps,
     task::Task,
@@ -250,13 +250,13 @@ impl<T: Task> Queue<T> {
 
     /// Waits for a task for a worker that has none; `None` when the worker should leave, because the pool is closed
     /// or others need it. `notify` is called if no task can start immediately or, while others of the pool work, soon;
-    /// and if the worker was the last that a cut has waited for. `meanwhile` runs when the wait exceeds 10 ms.
+    /// and if the worker was the last that a cut has waited for. `idle_work` runs when the wait exceeds 10 ms.
     pub(super) fn next(
         &self,
         worker: usize,
         signals: &Signals,
         notify: impl Fn(),
-        meanwhile: Meanwhile<'_>,
+        idle_work: IdleWork<'_>,
     ) -> Option<Entry<T>> {
         let mut state = self.lock();
         if self.rest(&mut state, worker, signals) {
@@ -291,7 +291,7 @@ impl<T: Task> Queue<T> {
             if state.shared {
                 return None;
             }
-            state = self.idle(state, worker, &mut idling, meanwhile);
+            state = self.idle(state, worker, &mut idling, idle_work);
         }
         None
     }

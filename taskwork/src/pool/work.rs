@@ -143,7 +143,7 @@ pub(crate) trait Work: Workplace + 'static {
 
 impl<T: Task> Work for Pool<T> {
     fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.desk.changed.notified())
+        Box::pin(self.wake_ups.changed.notified())
     }
 
     fn view(&self) -> PoolView {
@@ -240,9 +240,9 @@ impl<T: Task> Work for Pool<T> {
     }
 
     fn wake_rung(&self) {
-        let rung = self.desk.take_rung();
-        if !rung.is_empty() {
-            self.queue.wake_rung(&rung, &self.signals);
+        let pending = self.wake_ups.take_pending();
+        if !pending.is_empty() {
+            self.queue.wake_rung(&pending, &self.signals);
         }
     }
 

@@ -128,7 +128,7 @@ impl<T: Task> Pool<T> {
                 let now = Instant::now();
                 let entry = part.stopped(deaths.polled(now).resting(now), task);
                 match waker {
-                    Some(waker) => self.wait_by(worker, entry, Waits::Outside(waker.bell()), &[]),
+                    Some(waker) => self.wait_by(worker, entry, Waits::Outside(waker.wake_up()), &[]),
                     None => self.wait_for_spawned(worker, entry, Then::GoesOn),
                 }
             }

@@ -104,7 +104,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Returns the folder whose number of children changes when a znode is created or removed, if a view reads that number.
+/// Returns the folder of a znode, if a view reads the folder's number of children.
 pub(crate) fn counted_folder(path: &str) -> Option<&str> {
     let (folder, _) = path.rsplit_once('/')?;
     let place = Place::of(folder)?;

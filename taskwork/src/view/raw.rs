@@ -34,7 +34,7 @@ const ATTEMPTS_MAX: usize = 2;
 const CANDIDATES_MAX: usize = 16_384;
 /// The maximum number of tasks that were set aside and are kept.
 const SET_ASIDE_MAX: usize = quarantine::SET_ASIDE_MAX;
-/// The maximum number of nodes of a job whose companion status is kept.
+/// The maximum number of nodes of a job with a stored companion status.
 const SIGHTS_MAX: usize = 8;
 /// The maximum number of events in the report of a node.
 const EVENTS_MAX: usize = 64;
@@ -94,7 +94,7 @@ pub(super) struct RawJob {
 pub(super) struct RawAttempt {
     /// The number of entries in the global task list.
     pub(super) listed: Option<u32>,
-    /// Whether one of these is the placeholder that keeps the list from being empty.
+    /// Whether the list has the placeholder that keeps it from being empty.
     pub(super) open: bool,
     pub(super) parked: Option<u32>,
     pub(super) enrolled: BTreeSet<String>,

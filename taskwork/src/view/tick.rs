@@ -13,9 +13,9 @@ use super::{
     sums::Standing,
 };
 
-/// The number of finished jobs, the latest ones, whose nodes are kept.
+/// The number of finished jobs with nodes: the latest ones.
 const WITH_NODES_MAX: usize = 10;
-/// The number of finished jobs, the latest ones, whose history is kept.
+/// The number of finished jobs with a history: the latest ones.
 const WITH_SERIES_MAX: usize = 50;
 /// The maximum number of removed jobs that are remembered.
 const GONE_MAX: usize = 4_096;

@@ -13,7 +13,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{Gate, Queue, State};
-use crate::{idle::Meanwhile, pool::sync::MutexGuard, task::Task};
+use crate::{idle::IdleWork, pool::sync::MutexGuard, task::Task};
 
 /// The time without a task before a worker calls the idle function: most workers get a task sooner, which
 /// should not wait for the program's next check.
@@ -39,7 +39,7 @@ impl<T: Task> Queue<T> {
         mut state: MutexGuard<'a, State<T>>,
         worker: usize,
         idling: &mut Idling,
-        meanwhile: Meanwhile<'_>,
+        idle_work: IdleWork<'_>,
     ) -> MutexGuard<'a, State<T>> {
         // A pool that is stopped or closed needs no idle function.
         let due = idling.due.filter(|_| state.gate == Gate::Open);
@@ -51,7 +51,7 @@ impl<T: Task> Queue<T> {
         let seen = Cell::new(Some(self.stirred.0.load(Relaxed)));
         drop(state);
         let stops = || self.stops_idling(worker, &seen);
-        let pause = meanwhile(&stops);
+        let pause = idle_work(&stops);
         // If another worker took the task, the next one may come as soon.
         let pause = pause.map(|pause| if seen.get().is_some() { pause } else { pause.max(IDLE_BEFORE) });
         idling.due = pause.and_then(|pause| Instant::now().checked_add(pause));

@@ -20,7 +20,7 @@ use super::{End, Gate, Queue, Queued, State};
 use crate::{
     holdings::Basis,
     id::TaskId,
-    pool::{Entry, cut::Seal, signals::Signals, wakers::Bell},
+    pool::{Entry, cut::Seal, signals::Signals, wakers::WakeUp},
     scope::{Completed, Mark, Scope, Spawned, Then},
     task::Task,
 };
@@ -33,7 +33,7 @@ pub(in crate::pool) enum Waits {
     /// The completion of its scope.
     Scope,
     /// A wake-up.
-    Outside(Arc<Bell>),
+    Outside(Arc<WakeUp>),
     /// Its [trial](crate::core): it could continue, but nodes were lost with it, and its trial ended while it waited.
     Trial,
 }
@@ -46,7 +46,7 @@ pub(super) struct Waiting<T: Task> {
     /// Tasks that wait for their scopes, by the task that opened the scope and their basis: a task that was handed
     /// over may be here twice until one of the two is void.
     scopes: ByTask<T>,
-    /// Tasks that wait for wake-ups, by their id and the number of their bell: a task that was handed over may be here
+    /// Tasks that wait for wake-ups, by their id and the number of the wake-up: a task that was handed over may be here
     /// twice, too.
     outside: ByTask<T>,
     /// Tasks that wait for their trials, by their id and basis.
@@ -100,9 +100,9 @@ impl<T: Task> Waiting<T> {
     fn add(&mut self, queued: Queued<T>) -> Option<Queued<T>> {
         match &queued.waits {
             Waits::No => return Some(queued),
-            Waits::Outside(bell) if bell.has_rung() => return Some(queued),
-            Waits::Outside(bell) => {
-                self.outside.insert((bell.task, bell.number), queued);
+            Waits::Outside(wake_up) if wake_up.has_come() => return Some(queued),
+            Waits::Outside(wake_up) => {
+                self.outside.insert((wake_up.task, wake_up.number), queued);
             }
             Waits::Trial => {
                 self.untried.insert((queued.entry.id, queued.entry.basis.0), queued);
@@ -338,11 +338,11 @@ impl<T: Task> Queue<T> {
     /// Queues the tasks with a wake-up: those that wait for it, and those of the same ids that have started to wait
     /// before. If a task exists twice, its program may only know the second waker, and only one of the two tasks
     /// counts.
-    pub(in crate::pool) fn wake_rung(&self, rung: &[Arc<Bell>], signals: &Signals) {
+    pub(in crate::pool) fn wake_rung(&self, wake_ups: &[Arc<WakeUp>], signals: &Signals) {
         let mut state = self.lock();
         let mut woken = Vec::new();
-        for bell in rung {
-            let of_it = state.waiting.outside.range((bell.task, 0)..=(bell.task, bell.number));
+        for wake_up in wake_ups {
+            let of_it = state.waiting.outside.range((wake_up.task, 0)..=(wake_up.task, wake_up.number));
             let of_it: Vec<(TaskId, u64)> = of_it.map(|(key, _)| *key).collect();
             woken.extend(of_it.iter().filter_map(|key| state.waiting.outside.remove(key)));
         }

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::figures::WorkerTimes;
 
-/// The maximum number of departed nodes whose price is remembered.
+/// The maximum number of remembered prices of departed nodes.
 const GONE_MAX: usize = 16_384;
 /// The number of hours that are kept separately.
 const HOURS_MAX: usize = 31 * 24;

@@ -53,9 +53,9 @@ pub struct JobCost {
     pub an_hour: Money,
     /// The number of nodes that have worked on it.
     pub nodes: u32,
-    /// The number of these that have no known price, including those that were never seen.
+    /// The number of its nodes without a known price, including nodes that were never seen.
     pub unpriced: u32,
-    /// The number of these that were never seen as members: their time is not included either.
+    /// The number of its nodes that were never seen as members: their time is not included either.
     pub unseen: u32,
 }
 
@@ -85,7 +85,7 @@ pub struct CostsAbout {
     pub an_hour: Money,
     /// The number of members that work on jobs.
     pub nodes: u32,
-    /// The number of these that have no price.
+    /// The number of such members without a price.
     pub unpriced: u32,
     /// The errors in price labels, at most 20.
     pub warnings: Vec<String>,
