@@ -97,7 +97,7 @@ impl Endings {
         listened.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Waits for the next of these signals. SIGXCPU is reported once, since the kernel repeats it.
+    /// Waits for the next signal. SIGXCPU is reported once, since the kernel repeats it.
     pub(crate) async fn next(&mut self) {
         let arrived = poll_fn(|cx| {
             let arrived = self.0.iter_mut().position(|(_, signal)| signal.poll_recv(cx).is_ready());

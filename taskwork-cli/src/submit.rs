@@ -258,7 +258,7 @@ async fn hand_over(job: &dyn Waits, target: &Target) -> Result<(), Failure> {
     interruptible(job.handed_over(copies)).await.map_err(|failure| failure.hint(&unknown))
 }
 
-/// Returns a hint for users who no longer wait for the job.
+/// Returns a hint for the user of an interrupted wait for the job.
 pub fn goes_on(job: &JobId) -> String {
     format!("Job {job} may go on without it: taskwork wait {job} gives its result")
 }

@@ -139,7 +139,7 @@ impl ClusterArguments {
         &self.cluster
     }
 
-    /// Returns a client builder whose outages are printed.
+    /// Returns a client builder that prints outages.
     ///
     /// # Errors
     /// See [`connect`](Self::connect).

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn histogram_classes_are_cumulative() {
+    fn histogram_classes_sum_to_count() {
         let mut times = Histogram::default();
         for ms in [1, 2, 2, 4_000] {
             times.note(Duration::from_millis(ms));

@@ -60,7 +60,7 @@ impl Pages {
         Self::new(move || node::of_node(&its()), move || health().ready().map_err(str::to_owned))
     }
 
-    /// Returns the routes of these pages.
+    /// Returns the routes of the endpoints.
     pub fn routes(self) -> Router {
         Router::new()
             .route("/metrics", get(metrics))

@@ -5,7 +5,7 @@ use super::{Mutant, mutant};
 /// The kinds of plans with workflows.
 pub(super) const KINDS: &str = "workflow,leaves";
 
-/// The seeds within which they are to be found. One in seventeen has such a plan.
+/// The number of seeds within which they must be found. One in 17 has such a plan.
 pub(super) const SEEDS: u32 = 60_000;
 
 /// The bugs.
