@@ -43,7 +43,7 @@ impl Stage {
 
     /// Opens the gate, and waits for the end of the job: the exact count. Returns the output of `taskwork
     /// job`.
-    fn ends_exactly(mut self) -> (Value, Cluster) {
+    fn finish_exactly(mut self) -> (Value, Cluster) {
         assert!(!self.job.has_ended().unwrap(), "the job has not waited at its gate");
         self.gate.open().unwrap();
         let said = self.job.end().unwrap();
@@ -99,7 +99,7 @@ fn nodes_join_and_leave_by_signal_and_by_command() {
     let gone = stage.nodes()[0]["node"].as_str().unwrap().to_owned();
     let drained = stage.cluster.run("taskwork", &["drain", &gone, "--wait"]).unwrap();
     assert_eq!(drained.code, 0, "{drained:?}");
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "nobody was lost");
 }
 
@@ -113,7 +113,7 @@ fn job_without_nodes_waits_and_next_node_resumes_it() {
     assert_eq!(resting["state"], "waits for nodes");
     assert!(resting["parked_tasks"].as_u64().unwrap() > 0, "{resting}");
     stage.cluster.start_nodes("tree", 1, &["--workers", "3"]).unwrap();
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!(job["attempt"], 1);
 }
 
@@ -135,7 +135,7 @@ fn suspended_job_makes_room_and_resumes() {
     assert_eq!(job["state"], "suspended", "{job}");
     assert_eq!(stage.cluster.run("taskwork", &["suspend", "1"]).unwrap().code, 1, "it is over");
     assert_eq!(stage.cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "nobody was lost");
 }
 
@@ -154,7 +154,7 @@ fn killed_nodes_cost_only_unwritten_work() {
         killed.push(name);
     }
     stage.cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     // Both losses were detected, and no work was lost permanently.
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
     for name in &killed {
@@ -191,7 +191,7 @@ fn killed_and_restarted_server_costs_nothing() {
         stage.cluster.servers_mut().revive(0).unwrap();
         stage.cluster.servers_mut().wait_until_serving(0).unwrap();
     }
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }
 
@@ -201,7 +201,7 @@ fn loss_of_ensemble_leader_costs_nothing() {
     let leader = stage.cluster.servers().leader().unwrap();
     stage.cluster.servers_mut().kill(leader).unwrap();
     stage.wait_until("another server leads", |stage| stage.cluster.servers().leader().is_some());
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }
 
@@ -220,7 +220,7 @@ fn lost_majority_longer_than_session_costs_nothing() {
     for node in 0..3 {
         stage.cluster.wait_for_log(node, "a server has resumed the session").unwrap();
     }
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
 }
 
@@ -242,7 +242,7 @@ fn node_frozen_beyond_session_joins_again() {
     let new =
         stage.nodes().into_iter().find(|node| !before.iter().any(|known| node["node"] == known.as_str()));
     assert!(new.is_some(), "under another id");
-    let (job, cluster) = stage.ends_exactly();
+    let (job, cluster) = stage.finish_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
     assert!(continues(&cluster, &frozen).is_some(), "its work was taken over\n{}", cluster.logs());
 }
@@ -369,7 +369,7 @@ fn timeline_measures_join_leave_and_replacement() {
             .unwrap();
         recoveries.push(now_ms() - killed);
         let newcomer = stage.cluster.name_of(newcomer).unwrap();
-        let (job, _cluster) = stage.ends_exactly();
+        let (job, _cluster) = stage.finish_exactly();
         joins.push(at_ms(&job, "first task", &newcomer).unwrap() - started);
         for what in ["joined", "takes part", "told to leave", "left"] {
             assert!(at_ms(&job, what, &newcomer).is_some(), "{what}: {}", job["timeline"]);
@@ -447,6 +447,6 @@ fn briefly_lost_majority_costs_nothing() {
     thread::sleep(Duration::from_millis(1500));
     stage.cluster.servers_mut().revive(0).unwrap();
     stage.cluster.servers_mut().revive(1).unwrap();
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }

@@ -64,7 +64,7 @@ fn round_of_kills(seed: u64) {
             missing = 0;
         }
     }
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 /// Seeds that together kill a leader, several nodes at the same instant, and draining nodes.
@@ -185,7 +185,7 @@ fn round_of_storms(seed: u64) {
         stage.cluster.nodes[node].signal("CONT").unwrap();
     }
     stage.start(2);
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 /// With `TASKWORK_LONG=1`: the scenarios above already cover every single fault.
@@ -212,7 +212,7 @@ fn all_nodes_killed_at_half_are_continued_by_new_ones() {
     stage.wait_until_half_done();
     stage.kill(&[0, 1, 2, 3], "all at once");
     stage.start(4);
-    let (job, cluster) = stage.ends_exactly();
+    let (job, cluster) = stage.finish_exactly();
     // They have not started from the beginning.
     let again: u64 = (4..8).map(|node| worked_by(&job, &cluster.name_of(node).unwrap())).sum();
     assert!(again < Tree::sequential(DEPTH).0, "{again} states by the new nodes: {job}");
@@ -232,7 +232,7 @@ fn job_without_living_nodes_is_suspended_and_resumed() {
     assert_eq!(other["states"], Tree::sequential(10).0, "{}", stage.cluster.logs());
     assert_eq!(stage.job()["state"], "suspended");
     assert_eq!(stage.cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn nodes_frozen_beyond_sessions_are_continued_and_join_again() {
         let names = stage.names();
         names.len() == 4 && names.iter().filter(|name| !before.contains(name)).count() == 2
     });
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 /// A node is killed while ZooKeeper is stopped, so no node can detect it.
@@ -276,7 +276,7 @@ fn killed_while_zookeeper_is_away(away: Duration) {
     stage.cluster.servers_mut().wait_until_serving(0).unwrap();
     stage.note("ZooKeeper is back");
     stage.wait_until("it is known to be lost", |stage| stage.cluster.logs().contains(CONTINUED));
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn job_and_ensemble_leaders_killed_together_are_replaced() {
     stage.start(1);
     stage.wait_until("another server leads", |stage| stage.cluster.servers().leader().is_some());
     stage.wait_until("it is known to be lost", |stage| stage.cluster.logs().contains(CONTINUED));
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 /// Jobs have the same names again: nodes must not mix their old holdings into a new job.

@@ -376,7 +376,7 @@ impl<'a> Stage<'a> {
     async fn leave(&mut self) {
         let told = self.world.now();
         for machine in self.world.with(|state| state.machines.living()) {
-            self.tell_to_leave(machine);
+            self.request_leave(machine);
         }
         for (machine, process) in std::mem::take(&mut self.processes) {
             if self.world.with(|state| state.machines.is_dead(machine)) {
@@ -555,7 +555,7 @@ impl<'a> Stage<'a> {
         self.plan.leaves_within(machine.0, self.world.now())
     }
 
-    fn tell_to_leave(&self, machine: MachineId) {
+    fn request_leave(&self, machine: MachineId) {
         let within = self.leaves_within(machine);
         self.world.with(|state| {
             let it = state.machines.get(machine);

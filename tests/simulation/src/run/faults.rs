@@ -70,10 +70,10 @@ impl Stage<'_> {
                 let head = self.head().unwrap_or(machine);
                 self.world.with(|state| state.freeze(head, ms));
             }
-            Fault::DrainHead => self.tell_to_leave(self.head().unwrap_or(machine)),
-            Fault::Drain => self.tell_to_leave(machine),
+            Fault::DrainHead => self.request_leave(self.head().unwrap_or(machine)),
+            Fault::Drain => self.request_leave(machine),
             Fault::DrainTwice { ms } => {
-                self.tell_to_leave(machine);
+                self.request_leave(machine);
                 let within = self.plan.leaves_within(machine.0, self.world.now() + ms);
                 self.world.with(|state| {
                     let leave = state.machines.get(machine).leave.clone();
@@ -84,7 +84,7 @@ impl Stage<'_> {
             }
             Fault::DrainAll => {
                 for machine in self.world.with(|state| state.machines.living()) {
-                    self.tell_to_leave(machine);
+                    self.request_leave(machine);
                 }
             }
             Fault::Ask => self.ask_to_leave(machine),
@@ -247,7 +247,7 @@ impl Stage<'_> {
             state.see(&Seen::ToldToLeave { node });
             Some(node)
         }) else {
-            return self.tell_to_leave(machine);
+            return self.request_leave(machine);
         };
         let (store, path) = (Arc::clone(&self.store), self.setup.cluster.drain(&node.to_string()));
         // A request to a lost node would never be removed.

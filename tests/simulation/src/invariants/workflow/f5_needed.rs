@@ -31,7 +31,7 @@ pub(in crate::invariants) struct NothingTwice {
 
 impl NothingTwice {
     /// Records that a call may run again, which may require all its dependencies again.
-    fn may_run_again(&mut self, call: u64) {
+    fn allow_rerun(&mut self, call: u64) {
         let mut next = vec![call];
         while let Some(call) = next.pop() {
             if self.may_run_again.insert(call) {
@@ -59,7 +59,7 @@ impl Invariant for NothingTwice {
                 self.reads.entry(*call).or_default().extend(reads.iter().map(|(version, _)| version.call));
             }
             Step::Ran { call, how: How::Failed | How::Ignored } if self.head_leaves => {
-                self.may_run_again(*call);
+                self.allow_rerun(*call);
             }
             _ => {}
         }
