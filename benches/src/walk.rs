@@ -164,7 +164,7 @@ impl Part {
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        ensure!(bytes.len() == Self::BYTES, "a process was killed before it could say what it had done");
+        ensure!(bytes.len() == Self::BYTES, "a process was killed before it could record its work");
         let mut numbers = bytes
             .chunks_exact(8)
             .map(|number| number.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)));

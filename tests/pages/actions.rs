@@ -42,7 +42,7 @@ async fn press_button(browser: &Browser, text: &str) {
 /// Reloads the page, after a script.
 async fn reload(browser: &Browser, first: &str) {
     browser.run(&format!("window.isOld = true; {first}; location.reload()")).await;
-    browser.wait_until("it is loaded anew", "window.isOld === undefined").await;
+    browser.wait_until("it is reloaded", "window.isOld === undefined").await;
 }
 
 async fn assert_focused(browser: &Browser, id: &str) {

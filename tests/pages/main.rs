@@ -3,7 +3,7 @@
 //! `cargo xtask test --long` runs this, since the browser is a large package. With `TASKWORK_PICTURES=FOLDER`
 //! screenshots of the pages are written to the folder.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod accessible;
 mod actions;

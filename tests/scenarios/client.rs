@@ -239,7 +239,7 @@ async fn search_is_solved_by_nodes_with_its_type() {
     let there = timeout(PATIENCE, Box::pin(search.solved())).await.unwrap().unwrap();
     assert!(there.proven && there.best.is_some(), "{there:?}");
     assert_eq!(there.best.map(|best| best.cost), here.best.map(|best| best.cost));
-    assert!(told.load(SeqCst) > 0, "who observes is told");
+    assert!(told.load(SeqCst) > 0, "the observer is notified");
 
     let refused = Solver::new(knapsack()).workers(2).submit(&client).await.unwrap_err();
     assert!(refused.to_string().contains("a cluster has its own"), "{refused}");

@@ -25,7 +25,7 @@ const LONG_AWAY: Duration = Duration::from_secs(14);
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + SOON;
     while !holds() {
-        assert!(Instant::now() < deadline, "{what} is not so within {} s", SOON.as_secs());
+        assert!(Instant::now() < deadline, "not within {} s: {what}", SOON.as_secs());
         thread::sleep(LOOK_EVERY);
     }
 }

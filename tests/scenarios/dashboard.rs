@@ -65,7 +65,7 @@ impl Dashboard {
             if holds(&answer) {
                 return answer;
             }
-            assert!(Instant::now() < deadline, "waited in vain for {path}:\n{answer}");
+            assert!(Instant::now() < deadline, "not in time: {path}:\n{answer}");
             thread::sleep(Duration::from_millis(50));
         }
     }

@@ -100,7 +100,7 @@ fn nodes_join_and_leave_by_signal_and_by_command() {
     let drained = stage.cluster.run("taskwork", &["drain", &gone, "--wait"]).unwrap();
     assert_eq!(drained.code, 0, "{drained:?}");
     let (job, _cluster) = stage.finish_exactly();
-    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "nobody was lost");
+    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "no node was lost");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn suspended_job_makes_room_and_resumes() {
     assert_eq!(stage.cluster.run("taskwork", &["suspend", "1"]).unwrap().code, 1, "it is over");
     assert_eq!(stage.cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
     let (job, _cluster) = stage.finish_exactly();
-    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "nobody was lost");
+    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "no node was lost");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn node_frozen_beyond_session_joins_again() {
     stage.cluster.nodes[2].signal("STOP").unwrap();
     stage.wait_until("its session has expired", |stage| stage.nodes().len() == 2);
     stage.cluster.nodes[2].signal("CONT").unwrap();
-    stage.wait_until("it has joined anew", |stage| stage.nodes().len() == 3);
+    stage.wait_until("it has joined again", |stage| stage.nodes().len() == 3);
     let new =
         stage.nodes().into_iter().find(|node| !before.iter().any(|known| node["node"] == known.as_str()));
     assert!(new.is_some(), "under another id");
@@ -284,7 +284,7 @@ fn random_joins_and_leaves_keep_count_exact() {
         assert_eq!(
             (&job["attempt"], &job["lost"]),
             (&1.into(), &Value::Array(vec![])),
-            "seed {seed}: nobody was lost"
+            "seed {seed}: no node was lost"
         );
         for node in 0..cluster.nodes.len() {
             if !here.contains(&node) {

@@ -89,7 +89,7 @@ fn unresponsive_task_does_not_block_later_job() {
     run_another_job(&cluster);
     cluster.wait_for_log(0, "does not ask whether it is to stop").unwrap();
     // It has joined again, and works: alone it is enough.
-    wait_until(&cluster, "it joins anew", || {
+    wait_until(&cluster, "it joins again", || {
         let members = members(&cluster);
         members.len() == 2 && members.iter().filter(|member| stuck.contains(member)).count() == 1
     });
@@ -140,7 +140,7 @@ fn drain_deadline_holds_with_unresponsive_task() {
         log.contains("job j-0000000000: task") && log.contains("does not ask whether it is to stop"),
         "{log}"
     );
-    wait_until(&cluster, "it is no member", || members(&cluster).is_empty());
+    wait_until(&cluster, "it is not a member", || members(&cluster).is_empty());
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn unresponsive_task_is_reported_to_operator() {
     let node = members(&cluster).pop().unwrap();
     assert_eq!(cluster.run("taskwork", &["drain", &node]).unwrap().code, 0);
     let told = || cluster.json("taskwork", &["nodes"]).unwrap()[0]["silent"].clone();
-    wait_until(&cluster, "it is said which task", || told().is_string());
+    wait_until(&cluster, "the task is reported", || told().is_string());
     let told = told();
     assert!(told.as_str().unwrap().contains("of job j-0000000000"), "{told}");
     let text = cluster.run("taskwork", &["nodes"]).unwrap().out;

@@ -3,7 +3,7 @@
 //!
 //! `cargo xtask test --long` runs this, since it needs Slurm's daemons.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod site;
 

@@ -290,8 +290,8 @@ async fn withdrawal_with_any_answer_lost_lets_next_candidate_lead() {
             }
             assert_eq!(leader.withdraw().await, Ok(()), "however often it is called");
             soon(next.elected()).await.unwrap();
-            assert!(first.multi(vec![fence.check()]).await.is_err(), "it changes nothing any more");
-            assert!(first.exists("/").await.is_ok(), "and its session goes on");
+            assert!(first.multi(vec![fence.check()]).await.is_err(), "its fence no longer holds");
+            assert!(first.exists("/").await.is_ok(), "and its session continues");
         }
     }
 }
@@ -411,7 +411,7 @@ async fn queue_holds_job_until_earlier_jobs_are_done() {
         let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
         let Next::InVain(job, reason) = soon(queue.next(&BTreeSet::new(), &BTreeSet::new())).await.unwrap()
         else {
-            panic!("it goes on")
+            panic!("it continues")
         };
         assert!(job == second && reason.contains(&stage.job) && reason.contains(says), "{reason}");
     }

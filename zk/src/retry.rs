@@ -92,7 +92,7 @@ impl Retry {
     ///
     /// # Cancellation safety
     /// Dropping the future shortens the pause; nothing else is affected.
-    #[must_use = "a session that is over answers nothing any more"]
+    #[must_use = "no try can succeed after the end of the session"]
     pub async fn again(&mut self, store: &dyn Store, what: &str, error: &Error) -> bool {
         let session = store.session();
         if *error == Error::SessionExpired || *session.borrow() == Session::Expired {

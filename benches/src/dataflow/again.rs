@@ -38,7 +38,7 @@ fn once() -> Result<f64> {
     let arguments = ["submit", "again", &CALLS.to_string(), "--wait-us", "600000000", "--quiet"];
     let submitted = cluster.run("shapes", &arguments)?;
     ensure!(submitted.code == 0, "shapes was not submitted: {}", submitted.err);
-    let head = wait_for_either(&cluster).context("the calls do not end")?;
+    let head = wait_for_either(&cluster).context("the calls do not complete")?;
     cluster.kill_nodes(&[head])?;
     let lost = Instant::now();
     cluster.wait_for_log(1 - head, HAVE_ENDED)?;
@@ -52,7 +52,7 @@ fn wait_for_either(cluster: &Cluster) -> Result<usize> {
         if let Some(head) = (0..2).find(|node| cluster.log(*node).contains(HAVE_ENDED)) {
             return Ok(head);
         }
-        ensure!(Instant::now() < deadline, "no node says {HAVE_ENDED:?}:\n{}", cluster.logs());
+        ensure!(Instant::now() < deadline, "no node logged {HAVE_ENDED:?}:\n{}", cluster.logs());
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -385,7 +385,7 @@ impl<'a> Stage<'a> {
             let left = Duration::from_millis((told + LEAVE_MS).saturating_sub(self.world.now()));
             match tokio::time::timeout(left, process).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => self.violate(format!("{machine} has broken down: {error}")),
+                Ok(Err(error)) => self.violate(format!("{machine} has failed: {error}")),
                 Err(_) => self.violate(format!("{machine} does not leave although the job is over")),
             }
         }
@@ -397,7 +397,7 @@ impl<'a> Stage<'a> {
         for name in self.world.with(|state| state.servers.names(&self.setup.cluster.drains())) {
             let closed = |node| self.world.with(|state| state.closed.contains(&node));
             if name.parse().is_ok_and(closed) {
-                self.violate(format!("{name} has left, and its request to leave is still there"));
+                self.violate(format!("{name} has left, and its request to leave remains"));
             }
         }
     }

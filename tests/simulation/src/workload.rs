@@ -91,7 +91,7 @@ pub(crate) struct Slice {
 }
 
 /// The panic message of a deadly state.
-pub(crate) const DEADLY: &str = "a state that nobody visits";
+pub(crate) const DEADLY: &str = "a deadly state";
 
 thread_local! {
     static SLICE: RefCell<Slice> = RefCell::new(Slice::default());

@@ -146,7 +146,7 @@ impl<'a> Submission<'a> {
             Err(error) => {
                 tracing::debug!(
                     job = id, %error,
-                    "what was written of the job stays; taskwork forget removes it"
+                    "the written part of the job stays; taskwork forget removes it"
                 );
             }
         }

@@ -59,7 +59,7 @@ fn writer() {
             let done =
                 if number == 0 { prepare(&tree, &store).await } else { write(&store, number, adds).await };
             if let Err(error) = done {
-                assert_eq!(store.exists("/").await, Err(error.clone()), "nothing is answered any more");
+                assert_eq!(store.exists("/").await, Err(error.clone()), "further requests are rejected");
                 assert_eq!(tree.failure().as_ref(), Some(&error));
                 return say(format!("{FAILED}{error}"));
             }
@@ -228,7 +228,7 @@ fn continues(dir: &Path) -> u64 {
     let first = lines.find_map(|line| number_in(&line));
     child.kill().unwrap();
     child.wait().unwrap();
-    first.expect("it goes on")
+    first.expect("it continues")
 }
 
 /// The files of a process in a separate mount namespace, which are removed with it: the state is copied there

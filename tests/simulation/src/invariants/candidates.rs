@@ -91,7 +91,7 @@ impl CandidatesCanLead {
             if let Some(since) = self.over_since.get(job)
                 && now > calm.max(*since) + STANDS_MS
             {
-                return Err(format!("{name} stands for election, though the job is over since {since} ms"));
+                return Err(format!("{name} stands for election although the job is over since {since} ms"));
             }
         }
         Ok(())

@@ -33,7 +33,7 @@ impl Invariant for TakenInOnce {
                 if to != Some(*from) {
                     let runs = to.map_or("runs nowhere".to_owned(), |to| format!("runs on member {to}"));
                     return Err(format!(
-                        "{node} takes in the end of call {call} from member {from}, and it {runs}"
+                        "{node} applies the end of call {call} from member {from}, and it {runs}"
                     ));
                 }
             }

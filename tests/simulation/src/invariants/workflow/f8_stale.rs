@@ -34,7 +34,7 @@ impl Invariant for NeverBack {
                 let goes_back = before.filter(|before| before.0 > run.0);
                 let head = goes_back.and_then(|before| self.heads.get(&before).copied());
                 if let Some(head) = head.filter(|head| facts.is_member(*head)) {
-                    return Err(format!("{node} goes back to a run of {run:?}, and {head} is there"));
+                    return Err(format!("{node} returns to the run {run:?}, although {head} is a member"));
                 }
             }
             // It may have left the job, and still be a member.
