@@ -1,6 +1,6 @@
 //! Questions about a running job that one of its nodes can answer, such as why something waits.
 //!
-//! A question is a znode of its own. The node that knows the answer writes it into the znode, and the user's
+//! Each question is a separate znode. The node that knows the answer writes it into the znode, and the user's
 //! client removes it. Nothing depends on questions: an unanswered one stays until the job is forgotten.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
