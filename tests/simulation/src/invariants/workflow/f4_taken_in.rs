@@ -22,7 +22,7 @@ impl Invariant for TakenInOnce {
     fn see(&mut self, _: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
         let Some((node, step)) = step(seen) else { return Ok(()) };
         match step {
-            Step::Ends => self.assigned.retain(|(head, _), _| *head != node),
+            Step::Ends => self.assigned.retain(|(coordinator, _), _| *coordinator != node),
             Step::Assigns { call, to } => {
                 self.assigned.insert((node, *call), *to);
             }

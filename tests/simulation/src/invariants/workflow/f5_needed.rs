@@ -24,7 +24,7 @@ pub(in crate::invariants) struct NothingTwice {
     /// The nodes that were asked to leave.
     leaving: BTreeSet<NodeId>,
     /// Whether the node that leads is leaving.
-    head_leaves: bool,
+    coordinator_leaves: bool,
     /// Whether a member was lost.
     has_losses: bool,
 }
@@ -50,15 +50,15 @@ impl Invariant for NothingTwice {
         self.has_losses |= facts.losses > 0;
         if let Seen::ToldToLeave { node } = seen {
             self.leaving.insert(*node);
-            self.head_leaves |= facts.head == Some(*node);
+            self.coordinator_leaves |= facts.coordinator == Some(*node);
         }
         let Some((node, step)) = step(seen) else { return Ok(()) };
         match step {
-            Step::Leads { .. } => self.head_leaves = self.leaving.contains(&node),
+            Step::Leads { .. } => self.coordinator_leaves = self.leaving.contains(&node),
             Step::Begins { call, reads, .. } => {
                 self.reads.entry(*call).or_default().extend(reads.iter().map(|(version, _)| version.call));
             }
-            Step::Ran { call, how: How::Failed | How::Ignored } if self.head_leaves => {
+            Step::Ran { call, how: How::Failed | How::Ignored } if self.coordinator_leaves => {
                 self.allow_rerun(*call);
             }
             _ => {}
