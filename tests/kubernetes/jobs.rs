@@ -111,7 +111,7 @@ fn play(spin: u32) -> bool {
 #[test]
 fn job_continues_while_pods_are_scaled_and_evicted() {
     let was_long_enough = (0..ROUNDS).any(|round| play(2000 * 4_u32.pow(round)));
-    assert!(was_long_enough, "every job was over before its pods had gone");
+    assert!(was_long_enough, "every job ended before its pods were removed");
 }
 
 /// Kubernetes restarts a node that exits by itself, for example after `taskwork drain`, as another node of

@@ -112,7 +112,7 @@ fn isolated_node_is_replaced_and_returns() {
     let line = "others continue from what it had last written";
     let deadline = Instant::now() + SOON;
     while ![1, 2].iter().any(|&node| stage.cluster.log(node).contains(line)) {
-        assert!(Instant::now() < deadline, "nobody replaces it\n{}", stage.cluster.logs());
+        assert!(Instant::now() < deadline, "no node replaces it\n{}", stage.cluster.logs());
         thread::sleep(Duration::from_millis(20));
     }
     stage.hosts.heal().unwrap();

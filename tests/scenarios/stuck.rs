@@ -110,7 +110,9 @@ fn single_node_with_unresponsive_task_runs_next_job() {
     // leaves when asked to.
     let submitted = cluster.run("tree", &["submit", "1", "--silent-ms", ENDLESS_MS]).unwrap();
     assert_eq!(submitted.code, 0, "{submitted:?}");
-    wait_until(&cluster, "the second", || cluster.log(0).matches("the node has its first task").count() == 3);
+    wait_until(&cluster, "the second job starts", || {
+        cluster.log(0).matches("the node has its first task").count() == 3
+    });
     cancel(&cluster, "2");
     cluster.wait_for_log(0, "the node waits for them").unwrap();
     assert!(members(&cluster).is_empty(), "{}", cluster.log(0));
@@ -277,7 +279,7 @@ fn emptied_zookeeper_is_reported_and_folders_recreated() {
     cluster.servers_mut().wipe(0).unwrap();
     cluster.servers_mut().revive(0).unwrap();
     cluster.servers_mut().wait_until_serving(0).unwrap();
-    wait_until(&cluster, "they are members again", || {
+    wait_until(&cluster, "the nodes are members again", || {
         let nodes = cluster.run("taskwork", &["nodes", "--json"]).unwrap();
         let nodes: Value = serde_json::from_str(&nodes.out).unwrap_or_default();
         nodes.as_array().is_some_and(|nodes| nodes.len() == 2)

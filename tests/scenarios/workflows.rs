@@ -82,7 +82,7 @@ fn wait_for(cluster: &Cluster, nodes: &[usize], count: usize, text: &str) -> Vec
         if said.len() >= count {
             return said;
         }
-        assert!(Instant::now() < deadline, "{count} nodes do not say {text:?}\n{}", cluster.logs());
+        assert!(Instant::now() < deadline, "{count} nodes do not log {text:?}\n{}", cluster.logs());
         thread::sleep(Duration::from_millis(20));
     }
 }

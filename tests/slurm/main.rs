@@ -112,7 +112,7 @@ fn wait_for_participation(site: &Site, machines: &[MachineId], job: &mut Running
 
 /// Waits until machines are gone, and checks that they have handed on their tasks.
 fn wait_for_leave(site: &Site, connector: &dyn Connector, machines: &[MachineId]) {
-    wait_until("they are gone", || {
+    wait_until("the machines are removed", || {
         let gone = in_state(connector, &MachineState::Gone);
         machines.iter().all(|machine| gone.contains(machine))
     });
@@ -157,7 +157,7 @@ fn play(site: &Site, folder: &Path, spin: u32) -> bool {
     let waiting: BTreeSet<MachineId> = in_state(&*slurm, &MachineState::Requested).into_iter().collect();
     assert_eq!(waiting, third.iter().cloned().collect());
     done(slurm.terminate(&third)).unwrap();
-    wait_until("those that waited are gone", || in_state(&*slurm, &MachineState::Requested).is_empty());
+    wait_until("the waiting jobs are removed", || in_state(&*slurm, &MachineState::Requested).is_empty());
 
     // Scale down by the connector, including a job that is already gone.
     let ending = [first[0].clone(), second[1].clone()];
@@ -197,7 +197,7 @@ fn slurm_jobs_follow_connector_requests() {
     };
     let mut site = Site::start(&folder).unwrap();
     let was_long_enough = (0..ROUNDS).any(|round| play(&site, &folder, 3000 * 4_u32.pow(round)));
-    assert!(was_long_enough, "every job was over before its nodes had gone");
+    assert!(was_long_enough, "every job ended before its nodes were removed");
 
     let cluster = Cluster::start(&Setup::standalone()).unwrap();
     let wrong = connector(&folder, &cluster, &["--partition=gpu"]);

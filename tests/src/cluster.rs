@@ -245,7 +245,7 @@ impl Cluster {
             }
             let ended = self.nodes[node].process.try_wait()?;
             ensure!(ended.is_none(), "node {node} has ended with {ended:?} before {text:?}:\n{log}");
-            ensure!(Instant::now() < deadline, "node {node} does not say {text:?}:\n{log}");
+            ensure!(Instant::now() < deadline, "node {node} does not log {text:?}:\n{log}");
             thread::sleep(LOOK_EVERY);
         }
     }
