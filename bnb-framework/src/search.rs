@@ -204,6 +204,7 @@ impl<P: Problem> SearchTask<P> {
         halt: Halt,
     ) {
         worker.cx.output().halt = Some(halt);
+        worker.cx.leave_open(self.outlook);
         tracing::debug!(?halt, "a task ends before its end");
         if halt == Halt::Target || !instance.options.pruning {
             return;

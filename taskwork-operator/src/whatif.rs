@@ -1,8 +1,7 @@
-//! `taskwork whatif`: when a job would be finished with another number of nodes, and what that would cost.
+//! `taskwork whatif`: estimates the finish time and the cost of a job with other numbers of nodes.
 //!
-//! A controller that runs has learnt how the job scales, and what machines cost: it is asked, by what it has
-//! written. Otherwise the cluster is observed for a while, and a price is known as far as nodes have one as their
-//! label.
+//! If a controller runs, the estimate uses its state: it has learnt how the job scales, and knows the prices of
+//! machines. Otherwise the cluster is observed for a while, and the prices are those in the labels of nodes.
 
 use std::{collections::BTreeMap, str::FromStr, time::Duration};
 
@@ -16,12 +15,13 @@ use taskwork_cli::{
     Failure,
     command::{job_id, seconds, tell},
 };
-use taskwork_scale::policy::{Candidate, Goals, MachineSeen, MachineState, Observation, OfferSeen, Policy};
+use taskwork_scale::policy::{Goals, MachineSeen, MachineState, Observation, OfferSeen, Policy};
 use tokio::time::{self, Instant};
 
 use super::{
     Desk,
     scale::{
+        demand::Demand,
         explain,
         memory::{Memory, Said},
         observed::{self, Scope},
@@ -29,21 +29,21 @@ use super::{
     },
 };
 
-/// The most machines that are asked about.
+/// The maximum number of machines in a question.
 const NODES_MAX: u32 = 100_000;
-/// The longest time since a controller has said something, for it to be asked, in milliseconds.
+/// The maximum age of a controller's report that is used, in milliseconds.
 const RECENT_MS: u64 = 60_000;
 /// The time between two observations.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Which job, and how many nodes.
+/// The job and the numbers of nodes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The job, as `taskwork jobs` lists it; the number alone suffices.
     #[arg(value_name = "ID", value_parser = job_id)]
     job: JobId,
-    /// The numbers of nodes: 50, or +20 and -5 for more or fewer than now; several with commas. By default some
-    /// around the present number.
+    /// The numbers of nodes, separated by commas: 50, or +20 and -5 relative to the present number. The default is a
+    /// range around the present number.
     #[arg(
         long,
         value_name = "N",
@@ -52,7 +52,7 @@ pub(super) struct Arguments {
         value_parser = str::parse::<Nodes>
     )]
     nodes: Vec<Nodes>,
-    /// For how long the cluster is observed if no controller runs, in seconds.
+    /// The time to observe the cluster if no controller runs, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     observe: Duration,
 }
@@ -61,7 +61,7 @@ pub(super) struct Arguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Nodes {
     Exactly(u32),
-    /// So many more than now, or fewer.
+    /// More nodes than now, or fewer if negative.
     More(i64),
 }
 
@@ -114,17 +114,16 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<(), Failur
     } else {
         arguments.nodes.iter().map(|nodes| nodes.given(now)).collect()
     };
-    let mut sizes = policy.whatif(&observation, &nodes);
+    let sizes = policy.whatif(&observation, &nodes);
     if sizes.is_empty() {
         return Err(Failure::failed(format!(
-            "nothing can be said about job {} yet: no node works on it, or it has only begun",
+            "nothing is known about job {} yet: no node works on it, or it has just started",
             arguments.job
         )));
     }
-    note_differences(&mut sizes, currency.as_deref());
     desk.say(
         || json!({ "job": arguments.job.as_str(), "now": now, "currency": currency, "sizes": sizes }),
-        || explain::candidates(&sizes, currency.as_deref()),
+        || explain::candidates("#NODES", &sizes, currency.as_deref()),
     );
     Ok(())
 }
@@ -134,35 +133,17 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns how many machines there are that do not leave.
+/// Returns the number of machines that stay and can run one of the jobs.
 fn there(observation: &Observation) -> u32 {
-    let staying = observation.machines.iter().filter(|machine| machine.state != MachineState::Leaving);
+    let stays = |machine: &&MachineSeen| machine.state != MachineState::Leaving && !machine.unsuited;
+    let staying = observation.machines.iter().filter(stays);
     u32::try_from(staying.count()).unwrap_or(u32::MAX)
 }
 
-/// Returns numbers around the present one.
+/// Returns a range of numbers around the present one.
 fn around(now: u32) -> Vec<u32> {
     let now = now.max(1);
     vec![now.div_ceil(2), now, now + now.div_ceil(2), now.saturating_mul(2), now.saturating_mul(4)]
-}
-
-/// Says of each size how much earlier it is, and what that costs.
-fn note_differences(sizes: &mut [Candidate], currency: Option<&str>) {
-    let Some(now) = sizes.iter().find(|size| size.now).cloned() else { return };
-    let middle = |size: &Candidate| size.finish_ms.map(|(early, late)| early / 2 + late / 2);
-    for size in sizes.iter_mut().filter(|size| !size.now) {
-        let Some((finish, present)) = middle(size).zip(middle(&now)) else { continue };
-        let minutes = finish.abs_diff(present).div_ceil(60_000);
-        let when = if finish < present { "earlier" } else { "later" };
-        let mut words = format!("{minutes} min {when}");
-        if let Some((cost, present)) = size.cost.zip(now.cost) {
-            let (more, what) =
-                if cost >= present { (cost - present, "more") } else { (present - cost, "less") };
-            words = format!("{words} for {} {what}", explain::money(Some(more), currency));
-        }
-        let note = std::mem::take(&mut size.note);
-        size.note = if note.is_empty() { words } else { format!("{words}; {note}") };
-    }
 }
 
 /// Observes the cluster for a while, with a policy that learns meanwhile.
@@ -196,7 +177,7 @@ async fn observe(
             policy.decide(&observation);
             last = Some((observation, currency));
         }
-        let (observation, currency) = last.ok_or_else(|| Failure::unreachable("nothing was seen"))?;
+        let (observation, currency) = last.ok_or_else(|| Failure::unreachable("nothing was observed"))?;
         Ok((policy, observation, currency))
     };
     tokio::select! {
@@ -205,13 +186,14 @@ async fn observe(
     }
 }
 
-/// Takes each member for a machine, of an offer that has as many workers.
+/// Treats each member that can run the job as a machine, of an offer with as many workers.
 fn with_members(snapshot: &Snapshot, scope: &Scope) -> (Observation, Option<String>) {
-    let mut observation = observed::of_cluster(snapshot, scope);
+    let demand = Demand::of_all(snapshot, scope);
+    let mut observation = observed::of_cluster(snapshot, scope, &demand);
     let mut offers: BTreeMap<String, OfferSeen> = BTreeMap::new();
     let mut currencies: Vec<&str> = Vec::new();
     for (name, now) in &snapshot.members {
-        let Some(member) = now.member.as_deref().filter(|member| member.workers > 0) else { continue };
+        let Some(member) = now.member.as_deref().filter(|member| demand.fits(member)) else { continue };
         let price = price(member);
         let offer = format!("{} workers at {price:?}", member.workers);
         offers.entry(offer.clone()).or_insert_with(|| OfferSeen {
@@ -239,7 +221,7 @@ fn with_members(snapshot: &Snapshot, scope: &Scope) -> (Observation, Option<Stri
     (observation, currency)
 }
 
-/// Returns the price of an hour that a member says it has.
+/// Returns the hourly price in the labels of a member.
 fn price(member: &Member) -> Option<f64> {
     let price: f64 = member.labels.get("price")?.strip_suffix("/h")?.parse().ok()?;
     (price.is_finite() && price >= 0.0).then_some(price)
@@ -247,7 +229,10 @@ fn price(member: &Member) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::scale::fixtures::{job, member, snapshot},
+        *,
+    };
 
     #[test]
     fn numbers_are_absolute_or_relative() {
@@ -261,28 +246,25 @@ mod tests {
         }
     }
 
+    /// Two nodes of another program, and one without a required label.
     #[test]
-    fn what_a_change_brings_is_said() {
-        let size = |nodes, finish: u64, cost| Candidate {
-            nodes,
-            finish_ms: Some((finish - 60_000, finish + 60_000)),
-            cost,
-            now: nodes == 3,
-            ..Candidate::default()
-        };
-        let hour = 3_600_000;
-        let mut sizes = vec![
-            size(2, 3 * hour, Some(1.0)),
-            size(3, 2 * hour, Some(1.5)),
-            size(6, hour + hour / 2, Some(2.1)),
-            size(9, hour, None),
-        ];
-        note_differences(&mut sizes, Some("EUR"));
-        let notes: Vec<&str> = sizes.iter().map(|size| size.note.as_str()).collect();
-        assert_eq!(
-            notes,
-            ["60 min later for EUR 0.50 less", "", "30 min earlier for EUR 0.60 more", "60 min earlier"]
-        );
+    fn sizes_count_only_nodes_that_can_run_the_job() {
+        let gpu = r#"{"gpu": "yes"}"#;
+        let snapshot = snapshot(&[
+            member("n01", "tsp", gpu),
+            member("n02", "tsp", gpu),
+            member("n03", "tsp", "{}"),
+            member("n04", "uts", gpu),
+            member("n05", "uts", gpu),
+            job("j-0000000001", ("tsp", "1"), gpu, 0),
+        ]);
+        let scope = Scope { job: Some("j-0000000001".parse().unwrap()), program: None };
+        let (observation, _) = with_members(&snapshot, &scope);
+        assert_eq!((there(&observation), observation.workers), (2, 8));
+    }
+
+    #[test]
+    fn sizes_by_default_are_around_the_present_one() {
         assert!(around(0).contains(&1) && around(3) == [2, 3, 5, 6, 12]);
     }
 }

@@ -1,5 +1,4 @@
-//! Machines that come and go by themselves: connectors to where machines are had, and the controller that decides
-//! how many a cluster needs.
+//! Elastic machines: connectors to providers of machines, and the controller that decides how many a cluster needs.
 //!
 //! ```text
 //! cluster ──observation──▶ policy ──wish──▶ fleet ──create, terminate──▶ connector ──▶ machines

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// What tasks produce: a commutative monoid, with `Default` as its neutral element.
+/// The output of tasks: a commutative monoid, with `Default` as its neutral element.
 ///
 /// Merging must not depend on order or grouping, since tasks complete in any order, anywhere.
 pub trait Output: Default + Serialize + DeserializeOwned + Send + 'static {

@@ -144,7 +144,7 @@ async fn open_job_accepts_tasks_until_finished() {
     let report = timeout(PATIENCE, service.result()).await.unwrap().unwrap();
     assert_eq!((report.finished, report.output), (true, 6 * Tree::sequential(10).0));
     let refused = service.add(Tree::root()).await.unwrap_err();
-    assert!(refused.to_string().contains("takes no task: it is over"), "{refused}");
+    assert!(refused.to_string().contains("accepts no task: it is over"), "{refused}");
 
     let gate = cluster.gate().unwrap();
     let plain = client.submit(job_with_gate(10, &gate)).await.unwrap();

@@ -124,7 +124,7 @@ fn operator_actions_change_the_cluster() {
     for (what, id, status, says) in [
         ("cancel", JOB, 409, "is over already"),
         ("inject", JOB, 409, "only one that is not over"),
-        ("resume", JOB, 409, "only one that was put aside"),
+        ("resume", JOB, 409, "only a suspended job"),
         ("cancel", "j-0000000099", 404, "has no job"),
         ("suspend", "j-0000000099", 404, "has no job"),
     ] {
@@ -140,7 +140,7 @@ fn operator_actions_change_the_cluster() {
     cluster.servers_mut().revive(0).unwrap();
     cluster.servers_mut().wait_until_serving(0).unwrap();
     let (status, said) = dashboard.act("resume", &job);
-    assert!(status == 409 && said.contains("only one that was put aside"), "{status} {said}");
+    assert!(status == 409 && said.contains("only a suspended job"), "{status} {said}");
 
     let log = dashboard.running.errors();
     for part in [

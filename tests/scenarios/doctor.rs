@@ -46,7 +46,7 @@ fn doctor_finds_nothing_until_a_server_is_down() {
     let checks: Vec<&str> = found.iter().map(|finding| finding["check"].as_str().unwrap()).collect();
     assert_eq!(
         checks,
-        ["server", "server", "server", "TLS", "access", "clock", "members", "job", "stopping"]
+        ["server", "server", "server", "TLS", "access", "clock", "members", "job", "data", "stopping"]
     );
     let servers: Vec<&str> = found[..3].iter().map(|finding| finding["said"].as_str().unwrap()).collect();
     assert_eq!(servers.iter().filter(|said| said.contains("leader")).count(), 1, "{servers:?}");

@@ -81,7 +81,7 @@ impl Stage {
 
 /// Returns the node that has logged, as the leader, that others continue the work of a lost one.
 fn continues(cluster: &Cluster, lost: &str) -> Option<usize> {
-    let line = format!("others continue from what it had last written node={lost}");
+    let line = format!("others continue from its last write node={lost}");
     (0..cluster.nodes.len()).find(|&node| cluster.log(node).contains(&line))
 }
 
@@ -363,10 +363,7 @@ fn timeline_measures_join_leave_and_replacement() {
         let killed = now_ms();
         let lost = stage.cluster.name_of(0).unwrap();
         stage.cluster.nodes[0].signal("KILL").unwrap();
-        stage
-            .cluster
-            .wait_for_log(1, &format!("others continue from what it had last written node={lost}"))
-            .unwrap();
+        stage.cluster.wait_for_log(1, &format!("others continue from its last write node={lost}")).unwrap();
         recoveries.push(now_ms() - killed);
         let newcomer = stage.cluster.name_of(newcomer).unwrap();
         let (job, _cluster) = stage.finish_exactly();

@@ -154,7 +154,10 @@ fn running_job_accepts_checked_solution() {
     let said = job.end_within(PATIENCE).unwrap();
     assert_eq!((said.code, &json_of(&said)["length"]), (0, &json!(14_422)), "{said:?}");
     let late = inject(&good);
-    assert!(late.code == 1 && late.err.contains("only one that is not over"), "{late:?}");
+    assert!(
+        late.code == 1 && late.err.contains("suggestions are accepted only until it is over"),
+        "{late:?}"
+    );
 }
 
 /// Twenty runs, on 1, 2, 4 and 8 nodes.

@@ -39,7 +39,7 @@ fn submitter_exits_after_two_nodes_have_the_data() {
     let id = submitted["job"].as_str().unwrap();
     // Its process has exited: only the nodes have the data, so the job must not be suspended.
     let suspended = cluster.run("taskwork", &["suspend", id]).unwrap();
-    assert!(suspended.code == 1 && suspended.err.contains("nobody would have it"), "{suspended:?}");
+    assert!(suspended.code == 1 && suspended.err.contains("no node would keep it"), "{suspended:?}");
     // One of them is killed.
     cluster.kill_nodes(&[0]).unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();

@@ -13,7 +13,7 @@ use zk_server::Setup;
 use self::stage::{DEPTH, PATIENCE, Stage, tree, unbalanced};
 
 /// The leader's message about a node whose holdings other nodes continue.
-const CONTINUED: &str = "a node was lost; others continue from what it had last written";
+const CONTINUED: &str = "a node was lost; others continue from its last write";
 
 /// A random victim.
 fn any(random: &mut SmallRng, nodes: &[usize]) -> usize {
@@ -329,7 +329,7 @@ fn emptied_zookeeper_receives_no_old_work() {
     if !errors.contains("forgotten") || printed.contains("states") {
         stage.fail(format!("submitter of the old job: {printed} {errors}"));
     }
-    let said = stage.cluster.logs().matches("the node's session is over; it joins anew").count();
+    let said = stage.cluster.logs().matches("the node's session is over; it joins again").count();
     assert!(said >= 3, "{}", stage.cluster.logs());
 }
 

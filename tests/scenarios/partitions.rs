@@ -109,7 +109,7 @@ fn isolated_node_is_replaced_and_returns() {
     let mut stage = Stage::new();
     stage.hosts.isolate(1).unwrap();
     // One of the others reports it, whichever leads; until then each of them can continue its work.
-    let line = "others continue from what it had last written";
+    let line = "others continue from its last write";
     let deadline = Instant::now() + SOON;
     while ![1, 2].iter().any(|&node| stage.cluster.log(node).contains(line)) {
         assert!(Instant::now() < deadline, "no node replaces it\n{}", stage.cluster.logs());

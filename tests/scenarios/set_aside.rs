@@ -50,7 +50,8 @@ impl Stage {
     /// Submits the job and waits for its end, replacing the nodes that have died.
     fn submit(&mut self, more: &[&str]) -> CommandOutput {
         let (depth, file) = (DEPTH.to_string(), self.file.to_str().unwrap());
-        let arguments = ["submit", &depth, "--spin", "20000", "--deadly", file, "--wait", "--json"];
+        let deaths = format!("--deaths={DEATHS}");
+        let arguments = ["submit", &depth, "--spin", "20000", "--deadly", file, &deaths, "--wait", "--json"];
         let mut job = self.cluster.begin("tree", &[&arguments, more].concat()).unwrap();
         let began = Instant::now();
         while !job.has_ended().unwrap() {
@@ -158,7 +159,7 @@ fn job_without_set_aside_tasks_cannot_be_retried() {
     assert_eq!(said.code, 0, "{}", said.err);
     let said = stage.cluster.run("taskwork", &["retry", "0"]).unwrap();
     assert_eq!(said.code, 1, "{}", said.err);
-    assert!(said.err.contains("only one that is incomplete can be tried again"), "{}", said.err);
+    assert!(said.err.contains("only an incomplete job can be retried"), "{}", said.err);
     for wrong in ["1", "-1", "many"] {
         let said = stage.cluster.run("tree", &["submit", "6", &format!("--deaths={wrong}")]).unwrap();
         assert_eq!(said.code, 2, "{}", said.err);

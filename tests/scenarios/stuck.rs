@@ -80,14 +80,14 @@ fn unresponsive_task_does_not_block_later_job() {
     // The task that does not check runs on the leader. This is reported before the task is asked to stop,
     // because the node cannot write its holdings.
     let stuck = members(&cluster);
-    cluster.wait_for_log(0, "does not ask whether it is to be written").unwrap();
+    cluster.wait_for_log(0, "does not check whether it should be written").unwrap();
     wait_until(&cluster, "the operator can see it", || {
         let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
         nodes.as_array().unwrap().iter().filter(|node| node["silent"].is_string()).count() == 1
     });
     cancel(&cluster, "0");
     run_another_job(&cluster);
-    cluster.wait_for_log(0, "does not ask whether it is to stop").unwrap();
+    cluster.wait_for_log(0, "does not check whether it should stop").unwrap();
     // It has joined again, and works: alone it is enough.
     wait_until(&cluster, "it joins again", || {
         let members = members(&cluster);
@@ -139,7 +139,7 @@ fn drain_deadline_holds_with_unresponsive_task() {
     assert_eq!(status.code(), LATE, "{}", cluster.log(0));
     let log = cluster.log(0);
     assert!(
-        log.contains("job j-0000000000: task") && log.contains("does not ask whether it is to stop"),
+        log.contains("job j-0000000000: task") && log.contains("does not check whether it should stop"),
         "{log}"
     );
     wait_until(&cluster, "it is not a member", || members(&cluster).is_empty());
@@ -256,7 +256,7 @@ fn drain_during_short_outage_leaves_cleanly() {
         &["--drain-deadline", "60", "--zk-session-timeout", "40"],
     );
     leave_without_zookeeper(&mut cluster);
-    cluster.wait_for_log(0, "told to leave").unwrap();
+    cluster.wait_for_log(0, "asked to leave").unwrap();
     cluster.servers_mut().revive(0).unwrap();
     assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
     let job = job(&cluster, "1");
@@ -286,6 +286,6 @@ fn emptied_zookeeper_is_reported_and_folders_recreated() {
     });
     run_another_job(&cluster);
     // The first node that reconnects detects the loss, and reports it once.
-    let said = cluster.logs().matches("they are made anew").count();
+    let said = cluster.logs().matches("they are created again").count();
     assert!((1..=2).contains(&said), "{}", cluster.logs());
 }

@@ -229,7 +229,7 @@ fn terminal_shows_cluster_events() {
     top.press(b"\x1b[H");
     top.wait_for(&format!(">{}", names[leaves]));
     top.press(b"d");
-    top.wait_for(&format!("Ask {} to hand on its tasks", names[leaves]));
+    top.wait_for(&format!("Ask {} to hand over its tasks", names[leaves]));
     top.press(b"n");
     top.wait_for("was not asked to leave");
     top.press(b"d");

@@ -116,7 +116,7 @@ fn workflow_calls_are_visible_during_and_after_the_run() {
     assert_eq!(said.code, 0, "{said:?}");
     assert!(fs::read_to_string(&after).unwrap().starts_with("digraph"));
     let said = cluster.run("taskwork", &["job", &id, "--task", "3"]).unwrap();
-    assert!(said.code == 1 && said.err.contains("only one that runs can be asked"), "{said:?}");
+    assert!(said.code == 1 && said.err.contains("only a running job can be asked"), "{said:?}");
 }
 
 #[test]
@@ -139,7 +139,10 @@ fn workflow_with_failed_program_is_failed_job_for_commands_and_later_jobs() {
         assert!(said.code == 1 && said.err.contains(says) && said.out.is_empty(), "{command}: {said:?}");
     }
     let said = cluster.run("taskwork", &["wait", &next]).unwrap();
-    assert!(said.code == 1 && said.err.contains(&format!("{failed} has failed")), "{said:?}");
+    assert!(
+        said.code == 1 && said.err.contains(&format!("job {failed}, which it was to run after")),
+        "{said:?}"
+    );
     for job in cluster.json("taskwork", &["jobs"]).unwrap().as_array().unwrap() {
         assert_eq!(job["state"], "failed", "{job}");
     }

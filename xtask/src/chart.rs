@@ -120,9 +120,9 @@ fn template(manifest: &str, settings: &mut BTreeMap<String, String>) -> Result<S
 
 /// The settings that are no value of a manifest.
 const SWITCHES: &str = "\
-# Whether the chart brings ZooKeeper along; otherwise say below where it is, at port 2181 or 2182.
+# Whether the chart includes ZooKeeper; otherwise set its address below, with port 2181 or 2182.
 withZookeeper: true
-# Whether credentials may go in the clear to a ZooKeeper elsewhere.
+# Whether credentials may be sent unencrypted to an external ZooKeeper.
 insecure: false
 ";
 

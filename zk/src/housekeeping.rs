@@ -120,6 +120,8 @@ pub async fn bytes_kept(store: &dyn Store, path: &str) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
     use crate::{
         job::{JobState, NewJob},
@@ -175,14 +177,17 @@ mod tests {
         keep_house_as(&stage, "b", few, 20).await;
         assert_eq!(names(&stage).await.len(), 12, "another member does it");
         keep_house_as(&stage, "a", few, 20).await;
-        let kept = [&[stage.job.clone(), ended[0].clone()], &ended[6..], &[waits.clone()]].concat();
+        let kept = [&[stage.job.clone(), ended[0].clone()], &ended[6..], slice::from_ref(&waits)].concat();
         assert_eq!(names(&stage).await, kept);
         keep_house_as(&stage, "a", soon, 20).await;
-        let kept = [&[stage.job.clone(), ended[0].clone()], &ended[8..], &[waits.clone()]].concat();
+        let kept = [&[stage.job.clone(), ended[0].clone()], &ended[8..], slice::from_ref(&waits)].concat();
         assert_eq!(names(&stage).await, kept);
         job::cancel(&*stage.store, &stage.cluster, &waits, "enough", 20).await.unwrap();
         keep_house_as(&stage, "a", soon, 20).await;
-        assert_eq!(names(&stage).await, [&[stage.job.clone()], &ended[8..], &[waits]].concat());
+        assert_eq!(
+            names(&stage).await,
+            [slice::from_ref(&stage.job), &ended[8..], slice::from_ref(&waits)].concat()
+        );
     }
 
     #[tokio::test]

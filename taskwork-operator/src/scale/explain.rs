@@ -1,4 +1,4 @@
-//! What a controller has decided, and why, for people.
+//! The decisions of a controller and their reasons, formatted.
 
 use serde_json::json;
 use taskwork::Client;
@@ -10,7 +10,7 @@ use super::{super::table, memory::Said};
 /// The number of decisions that are shown.
 const SHOWN_MAX: usize = 20;
 
-/// Prints what the controller of a cluster has decided lately.
+/// Prints the recent decisions of the cluster's controller.
 pub(super) async fn run(client: &Client, json: bool) -> Result<(), Failure> {
     client.check_cluster().await?;
     let Some(told) = client.scaling_said().await?.filter(|told| !told.said.is_empty()) else {
@@ -35,10 +35,7 @@ fn text(said: &Said, holder: Option<&str>) -> String {
     let machines: Vec<String> =
         said.machines.iter().map(|(standing, count)| format!("{count} {standing}")).collect();
     let mut rows = vec![
-        (
-            "controller",
-            holder.unwrap_or("none runs now; what follows is what the last one has said").to_owned(),
-        ),
+        ("controller", holder.unwrap_or("none runs now; this is the report of the last one").to_owned()),
         ("decided", table::time(said.at_ms)),
         ("machines", if machines.is_empty() { "none".to_owned() } else { machines.join(", ") }),
         ("wanted", said.wanted.to_string()),
@@ -46,11 +43,12 @@ fn text(said: &Said, holder: Option<&str>) -> String {
         ("goals", goals(said)),
         ("spent", spent(said)),
     ];
+    rows.extend(said.unserved.iter().map(|job| ("not served", format!("job {}: {}", job.id, job.reason))));
     rows.extend(said.troubles.iter().map(|(offer, why)| ("left alone", format!("offer {offer}: {why}"))));
     let mut text = table::list(&rows);
     if !said.table.is_empty() {
         text += "\n";
-        text += &candidates(&said.table, said.currency.as_deref());
+        text += &candidates("#MACHINES", &said.table, said.currency.as_deref());
     }
     text += "\n";
     let decisions = said.decisions.iter().take(SHOWN_MAX);
@@ -68,7 +66,7 @@ fn goals(said: &Said) -> String {
     words.extend(
         goals.budget.map(|budget| format!("at most {}", money(Some(budget), said.currency.as_deref()))),
     );
-    words.extend(goals.efficiency.map(|share| format!("each worker counts for {share} at least")));
+    words.extend(goals.efficiency.map(|share| format!("an efficiency of at least {share} per worker")));
     words.extend(
         goals
             .delay_price
@@ -78,7 +76,7 @@ fn goals(said: &Said) -> String {
     words.join(", ")
 }
 
-/// What was spent, and since when that is counted.
+/// Formats the cost so far, and its start time.
 fn spent(said: &Said) -> String {
     let amount = money(said.spent, said.currency.as_deref());
     match said.spent_since_ms {
@@ -88,7 +86,7 @@ fn spent(said: &Said) -> String {
 }
 
 /// Formats an amount of money.
-pub(crate) fn money(amount: Option<f64>, currency: Option<&str>) -> String {
+pub(super) fn money(amount: Option<f64>, currency: Option<&str>) -> String {
     match (amount, currency) {
         (None, _) => "unknown".to_owned(),
         (Some(amount), None) => format!("{amount:.2}"),
@@ -96,8 +94,8 @@ pub(crate) fn money(amount: Option<f64>, currency: Option<&str>) -> String {
     }
 }
 
-/// Formats sizes that a cluster could have, and what is expected of them.
-pub(crate) fn candidates(sizes: &[Candidate], currency: Option<&str>) -> String {
+/// Formats sizes that a cluster could have, in a unit, and their forecasts.
+pub(crate) fn candidates(unit: &str, sizes: &[Candidate], currency: Option<&str>) -> String {
     let unknown = || "too early to say".to_owned();
     let rows = sizes.iter().map(|size| {
         let finish = size.finish_ms.map_or_else(unknown, |(early, late)| span(early, late));
@@ -115,10 +113,10 @@ pub(crate) fn candidates(sizes: &[Candidate], currency: Option<&str>) -> String 
             note,
         ]
     });
-    table::table(&["#MACHINES", "#WORKERS", "FINISH (8 OF 10)", "#COST", "#EFFICIENCY", "NOTE"], rows)
+    table::table(&[unit, "#WORKERS", "FINISH (8 OF 10)", "#COST", "#EFFICIENCY", "NOTE"], rows)
 }
 
-/// Formats two times, UTC, the date once if it is the same.
+/// Formats a range of times in UTC; the date is repeated only if it differs.
 fn span(early: u64, late: u64) -> String {
     let (early, late) = (table::time(early), table::time(late));
     match (early.split_once('T'), late.split_once('T')) {
@@ -131,15 +129,18 @@ fn span(early: u64, late: u64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
+    use taskwork_scale::policy::JobUnserved;
+
     use super::*;
 
     #[test]
-    fn what_was_decided_is_shown_with_its_reasons() {
+    fn report_shows_decision_with_reasons() {
         let mut said = Said {
             currency: Some("EUR".to_owned()),
             machines: BTreeMap::from([("working".to_owned(), 3), ("booting".to_owned(), 2)]),
             troubles: BTreeMap::from([("large".to_owned(), "a quota of 0".to_owned())]),
             spent: None,
+            unserved: vec![JobUnserved { id: "j-7".to_owned(), reason: "it needs uts 1".to_owned() }],
             table: vec![
                 Candidate {
                     nodes: 3,
@@ -162,15 +163,16 @@ mod tests {
             "the deadline is near",
             "unknown",
             "offer large: a quota of 0",
+            "job j-7: it needs uts 1",
             "1970-01-01T01:00:00Z to 02:00:00Z",
             "EUR 1.50",
             "0.96",
             "now; best",
-            "too early to say",
+            "unknown as yet",
         ] {
             assert!(shown.contains(part), "no {part:?} in\n{shown}");
         }
-        assert!(!shown.contains("EUR 0.00"), "what is unknown is not 0:\n{shown}");
+        assert!(!shown.contains("EUR 0.00"), "an unknown cost is not 0:\n{shown}");
         assert!(text(&said, Some("host process 7")).contains("host process 7"));
         said.spent_since_ms = Some(0);
         assert!(text(&said, None).contains("unknown since 1970-01-01T00:00:00Z"));

@@ -1,4 +1,4 @@
-//! What is seen of a cluster, as the policy and the fleet are told it.
+//! The state of a cluster as input of the policy and the fleet.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,19 @@ use taskwork_scale::{
     policy::{JobSeen, MachineSeen, MachineState, Observation, OfferSeen, Place},
 };
 
+use super::demand::Demand;
+
 /// The jobs that a controller works for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
-    /// Only this one, if it is given.
+    /// If given, only this job.
     pub(crate) job: Option<JobId>,
-    /// Only those of this program, if it is given.
+    /// If given, only jobs of this program.
     pub(crate) program: Option<String>,
 }
 
 impl Scope {
-    /// Returns a word that differs for other jobs.
+    /// Returns a text that identifies the set of jobs.
     pub(super) fn purpose(&self) -> String {
         match (&self.job, &self.program) {
             (Some(job), _) => format!("job {job}"),
@@ -32,13 +34,13 @@ impl Scope {
         }
     }
 
-    fn has_job(&self, id: &str, job: &JobNow) -> bool {
+    pub(super) fn has_job(&self, id: &str, job: &JobNow) -> bool {
         let program = job.about.record.as_deref().map(|record| record.program.as_str());
         self.job.as_ref().is_none_or(|only| only.as_str() == id)
             && self.program.as_deref().is_none_or(|only| program == Some(only))
     }
 
-    /// Returns whether a member may work on such jobs, as far as that can be told by its program.
+    /// Returns whether a member may work on these jobs, judging by its program.
     fn has_member(&self, member: &Member, snapshot: &Snapshot) -> bool {
         let of_job = self.job.as_ref().and_then(|job| snapshot.jobs.get(job.as_str()));
         let record = of_job.and_then(|job| job.about.record.as_deref());
@@ -73,37 +75,58 @@ pub(super) fn nodes(snapshot: &Snapshot) -> Vec<NodeSeen> {
     seen.collect()
 }
 
-/// Returns the names of the members that cannot be read: one of a newer version may be among them.
+/// Returns the names of the members that cannot be parsed: their version may be newer.
 pub(super) fn unread(snapshot: &Snapshot) -> Vec<String> {
     let unread = snapshot.members.iter().filter(|(_, now)| now.member.is_none());
     unread.map(|(name, _)| name.clone()).collect()
 }
 
-/// Returns what the policy is told.
+/// Returns the observation for the policy.
 pub(super) fn observation(
     snapshot: &Snapshot,
     scope: &Scope,
+    demand: &Demand<'_>,
     machines: &[MachineNow],
     offers: &[Offer],
     state: &State,
 ) -> Observation {
     let at_ms = snapshot.cluster.at_ms;
+    let machine = |machine| MachineSeen {
+        unsuited: is_unsuited(machine, demand, snapshot),
+        ..machine_seen(machine, snapshot)
+    };
+    let offer = |offer: &Offer| OfferSeen {
+        unsuited: demand.is_unsuited(&offer.name),
+        ..offer_seen(offer, state.is_blocked(&offer.name, at_ms))
+    };
     Observation {
-        machines: machines.iter().map(|machine| machine_seen(machine, snapshot)).collect(),
-        offers: offers.iter().map(|offer| offer_seen(offer, state.is_blocked(&offer.name, at_ms))).collect(),
-        ..of_cluster(snapshot, scope)
+        machines: machines.iter().map(machine).collect(),
+        offers: offers.iter().map(offer).collect(),
+        ..of_cluster(snapshot, scope, demand)
     }
 }
 
+/// Returns whether there are jobs of which a machine can run none, by its nodes or, before they have joined, by its
+/// offer.
+fn is_unsuited(machine: &MachineNow, demand: &Demand<'_>, snapshot: &Snapshot) -> bool {
+    let members = || machine.nodes.iter().filter_map(|node| snapshot.members.get(node)?.member.as_deref());
+    if members().next().is_none() {
+        return demand.is_unsuited(&machine.offer);
+    }
+    !demand.jobs.is_empty() && !members().any(|member| demand.fits(member))
+}
+
 /// Returns the part of an observation that is not about machines.
-pub(crate) fn of_cluster(snapshot: &Snapshot, scope: &Scope) -> Observation {
-    let jobs = || snapshot.jobs.iter().filter(|(id, job)| scope.has_job(id, job));
+pub(crate) fn of_cluster(snapshot: &Snapshot, scope: &Scope, demand: &Demand<'_>) -> Observation {
+    let jobs = || demand.jobs.iter().copied();
     let running = || jobs().filter(|(_, job)| job.about.stage == Stage::Running);
     let pools = || running().filter_map(|(_, job)| job.about.pool);
     let is_known = pools().next().is_some();
     let workers =
         snapshot.members.values().filter(|now| !now.draining).filter_map(|now| now.member.as_deref());
-    let workers = workers.filter(|member| scope.has_member(member, snapshot));
+    let workers = workers.filter(|member| {
+        if demand.jobs.is_empty() { scope.has_member(member, snapshot) } else { demand.fits(member) }
+    });
     let sum = |count: &dyn Fn(&JobNow) -> Option<u64>| {
         running().filter_map(|(_, job)| count(job)).reduce(u64::saturating_add)
     };
@@ -125,6 +148,7 @@ pub(crate) fn of_cluster(snapshot: &Snapshot, scope: &Scope) -> Observation {
         waiting_jobs: count(
             jobs().filter(|(_, job)| matches!(job.about.stage, Stage::NoNodes | Stage::Queued)),
         ),
+        unserved: demand.unserved.clone(),
         ..Observation::default()
     }
 }
@@ -167,6 +191,7 @@ fn machine_seen(machine: &MachineNow, snapshot: &Snapshot) -> MachineSeen {
         joined_ms,
         workers: machine.workers,
         noticed: false,
+        unsuited: false,
         leader: machine.leads,
         zone: machine.zone.clone(),
     }
@@ -189,64 +214,85 @@ fn offer_seen(offer: &Offer, refused: bool) -> OfferSeen {
 
 #[cfg(test)]
 mod tests {
-    use taskwork::view::{Content, Event, View};
+    use std::collections::BTreeMap;
 
-    use super::*;
-
-    fn snapshot(events: &[(&str, &str)]) -> Snapshot {
-        let mut view = View::default();
-        for (path, content) in events {
-            view.apply(&Event::of(1_000, *path, Content::Data(content.as_bytes().to_vec())));
-        }
-        view.apply(&Event::of(1_000, "", Content::Found));
-        view.apply(&Event::tick(2_000));
-        view.snapshot()
-    }
-
-    fn member(node: &str, program: &str, labels: &str) -> (String, String) {
-        let content = format!(
-            r#"{{"format": 2, "node": "{node}", "address": null, "fingerprint": "", "workers": 4,
-                "labels": {labels},
-                "program": "{program}", "program_version": "1", "started_ms": 5}}"#
-        );
-        (format!("members/{node}"), content)
-    }
+    use super::{
+        super::fixtures::{job, member, snapshot},
+        *,
+    };
 
     #[test]
     fn a_node_says_its_machine_and_what_is_none_is_ignored() {
-        let members = [
+        let snapshot = snapshot(&[
             member("n01", "tsp", r#"{"machine": "k-0.1", "zone": "b"}"#),
             member("n02", "tsp", "{}"),
             member("n03", "uts", r#"{"machine": "k-0.2"}"#),
-        ];
-        let mut events: Vec<(&str, &str)> = members.iter().map(|(path, text)| (&**path, &**text)).collect();
-        events.push(("drain/n02", ""));
-        let snapshot = snapshot(&events);
+            ("drain/n02".to_owned(), String::new()),
+        ]);
         let seen = nodes(&snapshot);
         let machines: Vec<Option<&str>> =
             seen.iter().map(|node| node.machine.as_ref().map(MachineId::as_str)).collect();
         assert_eq!(machines, [Some("k-0.1"), None, Some("k-0.2")]);
         assert_eq!((seen[0].zone.as_deref(), seen[1].draining), (Some("b"), true));
-        let all = of_cluster(&snapshot, &Scope::default());
+        let all = of_cluster(&snapshot, &Scope::default(), &Demand::default());
         assert_eq!((all.workers, all.busy), (8, None), "one leaves; nobody has reported");
         let scope = Scope { program: Some("tsp".to_owned()), job: None };
-        assert_eq!(of_cluster(&snapshot, &scope).workers, 4);
+        assert_eq!(of_cluster(&snapshot, &scope, &Demand::default()).workers, 4);
     }
 
     #[test]
-    fn members_of_a_newer_version_are_named() {
+    fn members_of_newer_version_are_listed_as_unread() {
         let (path, newer) = member("n02", "tsp", r#"{"machine": "k-0.2", "offer": "small"}"#);
         let newer = newer.replace(r#""format": 2"#, r#""format": 99"#);
-        let (other, text) = member("n01", "tsp", r#"{"machine": "k-0.1", "offer": "small"}"#);
-        let snapshot = snapshot(&[(&path, &newer), (&other, &text)]);
+        let other = member("n01", "tsp", r#"{"machine": "k-0.1", "offer": "small"}"#);
+        let snapshot = snapshot(&[(path, newer), other]);
         assert_eq!(unread(&snapshot), ["n02"]);
-        assert_eq!(of_cluster(&snapshot, &Scope::default()).unread_members, 1);
+        assert_eq!(of_cluster(&snapshot, &Scope::default(), &Demand::default()).unread_members, 1);
         let nodes = nodes(&snapshot);
         assert_eq!((nodes.len(), nodes[0].offer.as_deref()), (1, Some("small")));
     }
 
+    /// One machine of each of two offers, and jobs of two programs, of which one offer serves one.
     #[test]
-    fn what_is_not_there_is_told_apart() {
+    fn machines_and_offers_without_a_job_are_unsuited() {
+        let snapshot = snapshot(&[
+            member("n01", "tsp", r#"{"machine": "k-0.1", "offer": "a"}"#),
+            member("n02", "uts", r#"{"machine": "k-0.2", "offer": "b"}"#),
+            job("j-0000000001", ("tsp", "1"), "{}", 0),
+            job("j-0000000002", ("tsp", "1"), r#"{"gpu": "yes"}"#, 0),
+        ]);
+        let offers: Vec<Offer> = serde_json::from_value(serde_json::json!([
+            {"name": "a", "workers": 4, "max": 9},
+            {"name": "b", "workers": 4, "max": 9, "program": "uts"},
+        ]))
+        .unwrap();
+        let machine = |id: &str, offer: &str, nodes: &[&str]| MachineNow {
+            id: id.to_owned(),
+            offer: offer.to_owned(),
+            standing: Standing::Joined,
+            is_listed: true,
+            since_ms: None,
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            workers: 4,
+            leads: false,
+            zone: None,
+        };
+        let machines =
+            [machine("k-0.1", "a", &["n01"]), machine("k-0.2", "b", &["n02"]), machine("k-0.3", "b", &[])];
+        let scope = Scope::default();
+        let newest = BTreeMap::new();
+        let demand = Demand::of_offers(&snapshot, &scope, &offers, None, &newest);
+        let seen = observation(&snapshot, &scope, &demand, &machines, &offers, &State::new("t"));
+        let unsuited: Vec<bool> = seen.machines.iter().map(|machine| machine.unsuited).collect();
+        assert_eq!(unsuited, [false, true, true]);
+        assert!(!seen.offers[0].unsuited && seen.offers[1].unsuited);
+        let counted = seen.jobs.len() + seen.waiting_jobs as usize;
+        assert_eq!((counted, seen.unserved.len(), seen.workers), (1, 1, 4));
+        assert_eq!(seen.unserved[0].id, "j-0000000002");
+    }
+
+    #[test]
+    fn place_of_requested_machine_depends_on_listing() {
         let snapshot = snapshot(&[]);
         let place = |standing, is_listed| {
             let machine = MachineNow {

@@ -1,4 +1,4 @@
-//! The rounds of a controller: look, decide, write, act.
+//! The rounds of a controller: observe, decide, write, act.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,25 +15,26 @@ use taskwork_cli::Failure;
 use taskwork_scale::{
     connector::{CALL_MAX, Connector, Machine, MachineId, Refusal},
     fleet::{Action, Fleet, Limits, MachineNow, NodeSeen, Round},
-    policy::{Decision, Goals, Observation, Policy},
+    policy::{Decision, Goals, JobUnserved, Observation, Policy},
 };
 use tokio::time;
 
 use super::{
-    memory::{self, Memory, Said},
+    demand::{self, Demand, Newest},
+    memory::{self, Memory, Said, UNSERVED_SHOWN_MAX},
     observed::{self, Scope},
 };
 
-/// The longest time that a request to ZooKeeper may take in a round: the next round does it again.
+/// The maximum time of a request to ZooKeeper in a round; the next round repeats it.
 const ACT_MAX: Duration = Duration::from_secs(10);
-/// The time after which what is left to be done is left to the next round, which looks again first.
+/// The time after which the remaining actions are left to the next round, which observes the cluster again.
 const ACTING_MAX: Duration = Duration::from_secs(30);
-/// The time for which the office is taken to be held after it was written that it is, when machines are to be created.
+/// The time for which the office counts as held after a successful write, when machines are created.
 const HELD_FOR: Duration = Duration::from_secs(2);
-/// By how much the clock must be ahead of the time that has passed for that to be a leap, in milliseconds.
+/// The difference between the clock and the elapsed time that counts as a clock jump, in milliseconds.
 const LEAP_MS: u64 = 60_000;
 
-/// The cluster as it was seen last.
+/// The last observed state of the cluster.
 #[derive(Default)]
 pub(crate) struct Sight {
     seen: Mutex<Seen>,
@@ -50,7 +51,7 @@ impl Sight {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what was seen.
+    /// Applies an observed event.
     pub(crate) fn apply(&self, event: &Event) {
         let mut seen = self.seen();
         match event.content {
@@ -61,7 +62,7 @@ impl Sight {
         seen.view.apply(event);
     }
 
-    /// Returns the cluster, unless what is known of it is incomplete or out of date.
+    /// Returns the cluster, unless its state is incomplete or out of date.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let seen = self.seen();
         let is_current = seen.is_whole && seen.view.silent_since_ms().is_none() && seen.view.seq() > 0;
@@ -69,35 +70,36 @@ impl Sight {
     }
 }
 
-/// What a controller works with.
+/// The settings and clients of a controller.
 pub(super) struct Controller<'a> {
     pub(super) client: &'a Client,
     pub(super) connector: &'a dyn Connector,
     pub(super) currency: Option<String>,
     pub(super) goals: Goals,
-    /// From when on the budget is to count, if the user says it.
+    /// The time from which the budget counts, if the user specifies it.
     pub(super) budget_from_ms: Option<u64>,
     pub(super) scope: Scope,
     pub(super) sight: &'a Sight,
     pub(super) json: bool,
 }
 
-/// What a controller has in mind.
+/// The changing state of a controller.
 pub(super) struct Mind {
     fleet: Fleet,
     policy: Policy,
+    newest: Newest,
     said: Said,
-    /// What stands in ZooKeeper of the two, as it was written last or found.
+    /// The serialized fleet and policy in ZooKeeper, as last written or read.
     written: Vec<u8>,
-    /// What was in the way at the last round, so that it is told once.
+    /// The reason why the last round did nothing; kept so that it is logged once.
     hindrance: Option<String>,
-    /// Warnings that hold since an earlier round, so that each is told once.
+    /// The warnings of the last round; kept so that each is logged once.
     warned: BTreeSet<String>,
-    /// When the last round was, by the time that passes and by the clock.
+    /// The time of the last round, by the monotonic clock and by the observer's clock.
     last: Option<(Instant, u64)>,
 }
 
-/// What a round goes by.
+/// The machines and nodes of a round.
 struct Lists {
     machines: Vec<Machine>,
     missed: Vec<Machine>,
@@ -117,40 +119,40 @@ impl Lists {
     }
 }
 
-/// What was written before anything is done.
+/// The result of the write before the actions of a round.
 enum Written {
-    /// All that is about to be done.
+    /// The write succeeded: all actions may be done.
     All,
-    /// Only that the office is held: what is remembered is too large. What does not need to be remembered may be done.
+    /// The state is too large; only the office was confirmed. Actions that need not be remembered may be done.
     OfficeOnly,
-    /// Nothing, and nobody knows who holds the office.
+    /// The write failed: another controller may hold the office.
     Nothing,
 }
 
-/// What has come of a round.
+/// The outcome of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// What was decided is done, as far as it could be.
+    /// The decision was carried out as far as possible.
     Done,
-    /// Something was not known, so nothing was done.
+    /// Something was unknown, so nothing was done.
     Hindered,
     /// Another controller may have taken over, so nothing was done.
     OfficeLost,
 }
 
 impl Mind {
-    /// Goes on from what was remembered, with the goals of a controller. What stands in ZooKeeper is given as it is.
+    /// Continues from the state of the last controller, with new goals. `written` is that state as it is in ZooKeeper.
     pub(super) fn new(controller: &Controller<'_>, memory: Memory, written: Vec<u8>, said: Said) -> Self {
-        let Memory { fleet, mut policy, .. } = memory;
+        let Memory { fleet, mut policy, newest, .. } = memory;
         policy.pursue(controller.goals.clone(), &controller.scope.purpose(), controller.budget_from_ms);
         let connector = controller.connector;
         let limits = Limits { request_max: connector.request_max(), ..Limits::default() };
         let fleet = Fleet::new(connector.offers().to_vec(), limits, fleet);
         let (hindrance, warned, last) = (None, BTreeSet::new(), None);
-        Self { fleet, policy, said, written, hindrance, warned, last }
+        Self { fleet, policy, newest, said, written, hindrance, warned, last }
     }
 
-    /// Returns what was in the way at the last round.
+    /// Returns the reason why the last round did nothing.
     pub(super) fn hindrance(&self) -> Option<&str> {
         self.hindrance.as_deref()
     }
@@ -163,7 +165,7 @@ impl Mind {
         Outcome::Hindered
     }
 
-    /// Tells warnings that did not hold at the last round.
+    /// Logs the warnings that are new since the last round.
     fn warn(&mut self, warnings: BTreeSet<String>) {
         for new in warnings.difference(&self.warned) {
             tracing::warn!("{new}");
@@ -171,34 +173,37 @@ impl Mind {
         self.warned = warnings;
     }
 
-    /// Gathers what the round goes by, and warns of what is missing in it.
-    fn lists(&mut self, snapshot: &Snapshot, machines: Vec<Machine>) -> Lists {
+    /// Gathers the input of a round. Adds warnings of gaps in it.
+    fn lists(
+        &mut self,
+        snapshot: &Snapshot,
+        machines: Vec<Machine>,
+        warnings: &mut BTreeSet<String>,
+    ) -> Lists {
         let nodes = observed::nodes(snapshot);
         let missed = self.fleet.missed(&machines, &nodes, |id| self.policy.knows(id.as_str()));
         let unread = observed::unread(snapshot);
-        let mut warnings = BTreeSet::new();
         for name in &unread {
             let path = format!("members/{name}");
             let why = snapshot.warnings.get(&path).map_or("it may be of a newer version", String::as_str);
             warnings.insert(format!(
-                "{path} cannot be read: {why}. Update this program; no machine is ended for having no node meanwhile"
+                "{path} cannot be read: {why}. Update this program; until then no machine is terminated for lack of a node"
             ));
         }
         if !missed.is_empty() {
             let names: Vec<&str> = missed.iter().map(|machine| machine.id.as_str()).collect();
             warnings.insert(format!(
-                "the connector does not list the machines {}, whose nodes are members: they are taken to be there",
+                "the connector does not list the machines {}, whose nodes are members: they are assumed to exist",
                 names.join(" ")
             ));
         }
-        self.warn(warnings);
         Lists { machines, missed, nodes, knows_all_nodes: unread.is_empty() }
     }
 
-    /// Writes what is remembered and said. If it is too large, people are told less; and if that does not help, what
-    /// stands there is written again, which shows that the office is held.
+    /// Writes the state and the report. If they are too large, the report is shortened; if that does not suffice, the
+    /// previous state is written again, which confirms that the office is held.
     async fn write(&mut self, office: &mut ScalingOffice) -> Written {
-        let state = memory::written(self.fleet.state(), &self.policy);
+        let state = memory::written(self.fleet.state(), &self.policy, &self.newest);
         let mut wrote = office.write(&state, &self.said.write()).await;
         if matches!(wrote, Err(NotWritten::TooLarge(_))) {
             self.said.shorten();
@@ -210,7 +215,7 @@ impl Mind {
                 return Written::All;
             }
             Err(NotWritten::TooLarge(why)) => {
-                tracing::warn!("{why}: machines are only drained and ended, and none is started");
+                tracing::warn!("{why}: machines are only drained and terminated, and none is started");
                 match office.write(&self.written, &self.said.write()).await {
                     Ok(()) => return Written::OfficeOnly,
                     Err(error) => error,
@@ -222,20 +227,20 @@ impl Mind {
         Written::Nothing
     }
 
-    /// Lets the fleet wait anew if the clock has leapt ahead, as after a suspension of the whole machine.
+    /// Extends the fleet's timeouts if the clock has jumped ahead, as after a suspension of the whole machine.
     fn mind_the_clock(&mut self, now: Instant, at_ms: u64) {
         let Some((then, before_ms)) = self.last.replace((now, at_ms)) else { return };
         let passed_ms = u64::try_from(now.saturating_duration_since(then).as_millis()).unwrap_or(u64::MAX);
         let ahead_ms = at_ms.saturating_sub(before_ms).saturating_sub(passed_ms);
         if ahead_ms > LEAP_MS {
-            tracing::warn!(seconds = ahead_ms / 1000, "the clock has leapt ahead");
+            tracing::warn!(seconds = ahead_ms / 1000, "the clock has jumped ahead");
             self.fleet.leapt(ahead_ms);
         }
     }
 }
 
 impl Controller<'_> {
-    /// Looks, decides and acts, once. Without an office nothing is written or done.
+    /// Observes, decides and acts once. Without an office nothing is written or done.
     pub(super) async fn round(&self, mind: &mut Mind, mut office: Option<&mut ScalingOffice>) -> Outcome {
         let Some(snapshot) = self.sight.snapshot() else {
             return mind
@@ -250,8 +255,14 @@ impl Controller<'_> {
             tracing::info!("the cluster and its machines are known again");
         }
         mind.mind_the_clock(Instant::now(), snapshot.cluster.at_ms);
-        let lists = mind.lists(&snapshot, machines);
+        let mut warnings = BTreeSet::new();
+        let lists = mind.lists(&snapshot, machines, &mut warnings);
         let (observation, decision) = self.decide(mind, &snapshot, &lists);
+        let unserved = observation.unserved.iter().take(UNSERVED_SHOWN_MAX);
+        warnings.extend(unserved.map(|JobUnserved { id, reason }| {
+            format!("no offer can serve job {id}, so no machine is started for it: {reason}")
+        }));
+        mind.warn(warnings);
         self.tell(mind, &observation, &decision);
         let Some(office) = office.as_mut() else {
             return Outcome::Done;
@@ -263,8 +274,9 @@ impl Controller<'_> {
             tracing::warn!("{note}");
         }
         let at_ms = observation.at_ms;
+        let running: Vec<String> = observation.jobs.iter().map(|job| job.id.clone()).collect();
         self.note(mind, observation, &round);
-        // What is about to be done is written first, so that whoever comes next knows of it.
+        // Actions are written before they are done, so that the next controller knows of them.
         match mind.write(office).await {
             Written::All => {}
             Written::OfficeOnly => {
@@ -272,22 +284,22 @@ impl Controller<'_> {
                     let _ = self.act(&mut mind.fleet, at_ms, action).await;
                 }
                 if decision.suspend {
-                    self.suspend(&snapshot).await;
+                    self.suspend(&running).await;
                 }
                 return Outcome::Done;
             }
             Written::Nothing => return Outcome::OfficeLost,
         }
         match self.act_all(mind, office, at_ms, actions).await {
-            Outcome::Done if decision.suspend => self.suspend(&snapshot).await,
+            Outcome::Done if decision.suspend => self.suspend(&running).await,
             Outcome::Done | Outcome::Hindered => {}
             Outcome::OfficeLost => return Outcome::OfficeLost,
         }
         Outcome::Done
     }
 
-    /// Does what was planned, for as long as that is what an office holder may do: somebody else may have taken over
-    /// meanwhile. What is left is left to the next round.
+    /// Performs the planned actions while the office is certainly held: another controller may take over at any time.
+    /// The remaining ones are left to the next round.
     async fn act_all(
         &self,
         mind: &mut Mind,
@@ -303,7 +315,7 @@ impl Controller<'_> {
                 goes_on = false;
                 continue;
             }
-            // A key that was used long ago may be forgotten by the connector, and would start machines again.
+            // The connector may have forgotten an old key, and would start the machines again.
             if matches!(action, Action::Create { .. }) && held.elapsed() > HELD_FOR {
                 if !matches!(mind.write(office).await, Written::All) {
                     return Outcome::OfficeLost;
@@ -318,20 +330,28 @@ impl Controller<'_> {
     fn decide(&self, mind: &mut Mind, snapshot: &Snapshot, lists: &Lists) -> (Observation, Decision) {
         let shown = mind.fleet.machines(&lists.round(snapshot.cluster.at_ms, &BTreeMap::new(), &[]));
         let offers = self.connector.offers();
-        let observation = observed::observation(snapshot, &self.scope, &shown, offers, mind.fleet.state());
+        demand::update_newest(&mut mind.newest, offers, snapshot);
+        let currency = self.currency.as_deref();
+        let demand = Demand::of_offers(snapshot, &self.scope, offers, currency, &mind.newest);
+        let observation =
+            observed::observation(snapshot, &self.scope, &demand, &shown, offers, mind.fleet.state());
         let decision = mind.policy.decide(&observation);
         (observation, decision)
     }
 
-    /// Tells people what was decided.
+    /// Logs the decision, and records it in the report.
     fn tell(&self, mind: &mut Mind, observation: &Observation, decision: &Decision) {
         let (wanted, now) = (decision.nodes(), there(observation));
         let is_new = mind.said.decided(observation.at_ms, wanted, &decision.reason);
         mind.said.table.clone_from(&decision.table);
         (mind.said.spent, mind.said.spent_since_ms) = (decision.spent, decision.spent_since_ms);
         if self.json {
-            let told =
-                serde_json::json!({ "at_ms": observation.at_ms, "machines": now, "decision": decision });
+            let told = serde_json::json!({
+                "at_ms": observation.at_ms,
+                "machines": now,
+                "decision": decision,
+                "unserved": observation.unserved,
+            });
             taskwork_cli::command::print(&format!("{told}\n"));
         }
         if is_new {
@@ -341,7 +361,7 @@ impl Controller<'_> {
         }
     }
 
-    /// Notes for `taskwork scale --explain` what is so.
+    /// Updates the report for `taskwork scale --explain`.
     fn note(&self, mind: &mut Mind, observation: Observation, round: &Round<'_>) {
         let said = &mut mind.said;
         let now_ms = observation.at_ms;
@@ -356,11 +376,11 @@ impl Controller<'_> {
         said.observed(observation);
     }
 
-    /// Does one thing. Returns whether ZooKeeper has answered, as far as it was asked.
+    /// Performs one action. Returns false if ZooKeeper was asked and did not answer.
     async fn act(&self, fleet: &mut Fleet, now_ms: u64, action: Action) -> bool {
         match action {
             Action::Create { offer, count, key } => {
-                tracing::info!(offer, count, %key, "machines are asked for");
+                tracing::info!(offer, count, %key, "requesting machines");
                 let answer = in_time("create machines", self.connector.create(&offer, count, &key)).await;
                 match &answer {
                     Ok(machines) => {
@@ -373,10 +393,10 @@ impl Controller<'_> {
                 fleet.created(now_ms, &key, &answer);
             }
             Action::Drain { node, machine } => {
-                tracing::info!(node, %machine, "a node is asked to leave");
+                tracing::info!(node, %machine, "asking a node to leave");
                 let asked = match node.parse::<NodeId>() {
                     Ok(id) => {
-                        // Again after an answer that was lost, it would leave at once.
+                        // Not repeated if the answer is lost: a second request would make the node leave at once.
                         let asked = self.client.with_patience(Some(ACT_MAX)).drain_once(id).await;
                         asked
                             .map(drop)
@@ -392,9 +412,9 @@ impl Controller<'_> {
             }
             Action::Terminate { machines } => {
                 let names: Vec<&str> = machines.iter().map(MachineId::as_str).collect();
-                tracing::info!(machines = names.join(" "), "machines are ended");
+                tracing::info!(machines = names.join(" "), "terminating machines");
                 if let Err(refusal) = in_time("end machines", self.connector.terminate(&machines)).await {
-                    tracing::warn!("the machines may not have been ended: {refusal}");
+                    tracing::warn!("the machines may not have been terminated: {refusal}");
                     fleet.not_ended(&machines);
                 }
             }
@@ -403,10 +423,10 @@ impl Controller<'_> {
     }
 
     /// Suspends the jobs: the budget is spent.
-    async fn suspend(&self, snapshot: &Snapshot) {
+    async fn suspend(&self, jobs: &[String]) {
         let client = self.client.with_patience(Some(ACT_MAX));
-        for job in observed::of_cluster(snapshot, &self.scope).jobs {
-            let Ok(id) = job.id.parse::<JobId>() else { continue };
+        for id in jobs {
+            let Ok(id) = id.parse::<JobId>() else { continue };
             match client.suspend(&id).await {
                 Ok(()) => tracing::warn!(job = %id, "the budget is spent, and the job is suspended"),
                 Err(error) => tracing::warn!(job = %id, "the job was not suspended: {error}"),
@@ -415,7 +435,7 @@ impl Controller<'_> {
     }
 }
 
-/// Notes that something was not done after all. A request for machines is repeated by itself.
+/// Reports a skipped action to the fleet. A request for machines is repeated without that.
 fn leave_out(fleet: &mut Fleet, action: Action) {
     match action {
         Action::Create { .. } => {}
@@ -424,13 +444,13 @@ fn leave_out(fleet: &mut Fleet, action: Action) {
     }
 }
 
-/// The machines that do not leave.
+/// Returns the number of machines that are not leaving.
 fn there(observation: &Observation) -> usize {
     use taskwork_scale::policy::MachineState;
     observation.machines.iter().filter(|machine| machine.state != MachineState::Leaving).count()
 }
 
-/// Waits for a connector, but not for ever.
+/// Waits for a call of the connector, with a time limit.
 async fn in_time<T>(what: &str, call: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
     time::timeout(CALL_MAX, call).await.unwrap_or_else(|_| {
         let seconds = CALL_MAX.as_secs();
@@ -438,7 +458,7 @@ async fn in_time<T>(what: &str, call: impl Future<Output = Result<T, Refusal>>) 
     })
 }
 
-/// Reads what the last controller has left behind; what cannot be read is a reason to stop, since machines could be
+/// Reads the state of the last controller. A state that cannot be read is an error: without it, machines could be
 /// started twice.
 pub(super) fn recall(
     state: Option<&[u8]>,
@@ -450,7 +470,7 @@ pub(super) fn recall(
     };
     Memory::read(state).map_err(|error| {
         Failure::failed(format!(
-            "{error}. To begin anew, end the machines of this connector, and remove the znode scale of the cluster"
+            "{error}. To start over, terminate the machines of this connector, and remove the znode scale of the cluster"
         ))
     })
 }

@@ -1,6 +1,6 @@
-//! A connector's file: where machines are had, which ones, and at what price.
+//! A connector's file: the source of machines, the offers and their prices.
 //!
-//! JSON, with the kind of connector, its offers, and what that kind needs:
+//! JSON, with the kind of connector, its offers, and the settings of that kind:
 //!
 //! ```json
 //! {
@@ -25,23 +25,23 @@ use thiserror::Error;
 
 use super::{Connector, MachineId, Offer, command, kubernetes, local, slurm};
 
-/// The largest connector's file, in bytes.
+/// The maximum size of a connector's file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The most offers.
+/// The maximum number of offers.
 const OFFERS_MAX: usize = 100;
-/// The most machines of one offer.
+/// The maximum number of machines of one offer.
 const OFFER_MACHINES_MAX: u32 = 5_000;
 
-/// A connector, ready to be used.
+/// A connector that is ready for use.
 #[derive(Debug)]
 pub struct Opened {
     /// The connector.
     pub connector: Box<dyn Connector>,
-    /// What prices are in, such as `EUR`; `None` if the file does not say it.
+    /// The currency of prices, such as `EUR`; `None` if the file does not specify it.
     pub currency: Option<String>,
 }
 
-/// A connector's file that cannot be used.
+/// An invalid connector's file.
 #[derive(Debug, Error)]
 #[error("{}: {reason}", file.display())]
 pub struct FileError {
@@ -49,20 +49,20 @@ pub struct FileError {
     reason: String,
 }
 
-/// What every kind of connector gets besides its own settings.
+/// The common settings of all kinds of connectors.
 #[derive(Debug, Clone)]
 pub struct Common {
-    /// The cluster whose nodes are to run on the machines.
+    /// The cluster of the nodes on the machines.
     pub cluster: String,
-    /// The folder of the connector's file, to which paths in it relate.
+    /// The folder of the connector's file, which relative paths in it start from.
     pub folder: PathBuf,
-    /// What may be had.
+    /// The kinds of machines.
     pub offers: Vec<Offer>,
-    /// What prices are in.
+    /// The currency of prices.
     pub currency: Option<String>,
 }
 
-/// What all files have.
+/// The common fields of all files.
 #[derive(Deserialize)]
 struct Head {
     kind: String,
@@ -74,11 +74,11 @@ struct Head {
 /// Reads a connector's file, and opens the connector for a cluster.
 ///
 /// # Errors
-/// If the file cannot be read, or says something that the connector does not understand.
+/// If the file cannot be read, or is invalid.
 pub fn open(file: &Path, cluster: &str) -> Result<Opened, FileError> {
     let failed = |reason: String| FileError { file: file.to_owned(), reason };
     let mut text = String::new();
-    // The size of a device is 0, and it has no end.
+    // A device has size 0, but may have endless content.
     let read =
         fs::File::open(file).and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
     read.map_err(|error| failed(error.to_string()))?;
@@ -89,10 +89,10 @@ pub fn open(file: &Path, cluster: &str) -> Result<Opened, FileError> {
     parse(&text, cluster, folder).map_err(failed)
 }
 
-/// Opens the connector that a text describes. Relative paths in it start at a folder.
+/// Opens the connector described by a text. Relative paths in it start from a folder.
 ///
 /// # Errors
-/// What is wrong with it.
+/// If the text is invalid.
 pub fn parse(text: &str, cluster: &str, folder: &Path) -> Result<Opened, String> {
     let mut rest: Map<String, Value> = serde_json::from_str(text)
         .map_err(|error| format!("expected a connector's file, in JSON: {error}"))?;
@@ -122,7 +122,7 @@ pub fn parse(text: &str, cluster: &str, folder: &Path) -> Result<Opened, String>
     Ok(Opened { connector, currency: head.currency })
 }
 
-/// Reads what one kind of connector needs.
+/// Parses the settings of one kind of connector.
 fn settings<T: DeserializeOwned>(rest: Map<String, Value>) -> Result<T, String> {
     serde_json::from_value(Value::Object(rest)).map_err(|error| error.to_string())
 }
@@ -131,7 +131,7 @@ fn check(offers: &[Offer], currency: Option<&str>) -> Result<(), String> {
     if offers.is_empty() || offers.len() > OFFERS_MAX {
         return Err(format!("it has {} offers; expected 1 to {OFFERS_MAX}", offers.len()));
     }
-    // Both become the values of labels.
+    // Both become values of labels.
     let is_word = |text: &str| text.len() <= 40 && text.parse::<MachineId>().is_ok();
     if let Some(wrong) = currency.filter(|currency| !is_word(currency)) {
         return Err(format!("currency {wrong:?}: expected a name such as EUR"));
@@ -160,6 +160,16 @@ fn check(offers: &[Offer], currency: Option<&str>) -> Result<(), String> {
                 "{label:?} cannot be part of a label: 1 to 63 letters, digits, - _ . and /"
             ));
         }
+        for (field, name) in [("program", &offer.program), ("version", &offer.version)] {
+            if let Some(name) = name.as_deref().filter(|name| !is_release_name(name)) {
+                return wrong(format!(
+                    "{field} {name:?}: expected 1 to 60 letters, digits, - _ and ., as `taskwork nodes` shows it"
+                ));
+            }
+        }
+        if offer.version.is_some() && offer.program.is_none() {
+            return wrong("it has a version without a program: add \"program\"".to_owned());
+        }
         if let Some(name) = RESERVED.iter().find(|name| offer.labels.contains_key(**name)) {
             return wrong(format!("the label {name} is given by the controller itself"));
         }
@@ -167,7 +177,13 @@ fn check(offers: &[Offer], currency: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// Labels that follow from the machine and its offer.
+/// Returns whether this is a valid name of a program or a version.
+fn is_release_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=60).contains(&name.len()) && name.bytes().all(is_allowed)
+}
+
+/// Labels derived from the machine and its offer.
 const RESERVED: [&str; 5] = ["machine", "offer", "price", "currency", "spot"];
 
 impl Common {
@@ -176,23 +192,20 @@ impl Common {
         self.offers.iter().find(|offer| offer.name == name)
     }
 
-    /// Returns a path of the file as it is meant.
+    /// Resolves a path of the file.
     pub(crate) fn path(&self, path: &Path) -> PathBuf {
         self.folder.join(path)
     }
 
-    /// Returns the labels of nodes on machines of an offer, as `node` reads them from [`LABELS_VARIABLE`].
+    /// Returns the labels of nodes on machines of an offer, in the format of [`LABELS_VARIABLE`].
     pub fn labels(&self, offer: &Offer) -> String {
-        let mut labels = vec![format!("offer={}", offer.name)];
-        labels.extend(offer.price_per_hour.map(|price| format!("price={price}/h")));
-        labels.extend(self.currency.as_ref().map(|currency| format!("currency={currency}")));
-        labels.extend(offer.spot.then(|| "spot=true".to_owned()));
-        labels.extend(offer.labels.iter().map(|(name, value)| format!("{name}={value}")));
+        let labels = offer.node_labels(self.currency.as_deref());
+        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         labels.join(",")
     }
 }
 
-/// The variable of the environment in which a node finds labels, as `--label` takes them.
+/// The environment variable with the labels of a node, in the format of `--label`.
 pub const LABELS_VARIABLE: &str = "TASKWORK_LABELS";
 
 #[cfg(test)]
@@ -208,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said() {
+    fn invalid_file_is_refused_with_reason() {
         for (text, part) in [
             ("", "in JSON"),
             ("[]", "in JSON"),
@@ -232,6 +245,15 @@ mod tests {
                 &with(r#"[{"name": "a", "workers": 1, "max": 1, "labels": {"machine": "x"}}]"#),
                 "by the controller",
             ),
+            (
+                &with(r#"[{"name": "a", "workers": 1, "max": 1, "program": "t s"}]"#),
+                "program \"t s\": expected",
+            ),
+            (
+                &with(r#"[{"name": "a", "workers": 1, "max": 1, "program": "t", "version": ""}]"#),
+                "version \"\": expected",
+            ),
+            (&with(r#"[{"name": "a", "workers": 1, "max": 1, "version": "1"}]"#), "add \"program\""),
             (&with(r#"[{"name": "a", "workers": 1, "max": 1}], "foldr": "y""#), "foldr"),
         ] {
             let said = refused(text);
@@ -240,13 +262,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn missing_file_is_named() {
         let said = open(Path::new("/no/such/file.json"), "demo").unwrap_err().to_string();
         assert!(said.starts_with("/no/such/file.json: "), "{said}");
     }
 
     #[test]
-    fn labels_say_the_price() {
+    fn labels_contain_price_and_offer() {
         let common = Common {
             cluster: "demo".to_owned(),
             folder: PathBuf::new(),

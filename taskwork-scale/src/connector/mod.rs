@@ -1,8 +1,8 @@
-//! Where machines are had: what every connector offers, and what may be asked of it.
+//! Connectors to providers of machines, and their common interface.
 //!
-//! A connector knows *machines*, not nodes: something that was started, may be seen, and may be ended. On each
-//! machine one node process runs, which says the machine's id as its label `machine`. A connector keeps nothing
-//! that it could lose: what there is, it says when it is asked ([`Connector::list`]).
+//! A connector knows *machines*, not nodes: a machine can be created, listed and terminated. On each machine runs one
+//! node process, which has the machine's id as its label `machine`. A connector has no state of its own: the list is
+//! authoritative ([`Connector::list`]).
 
 mod command;
 pub mod file;
@@ -19,79 +19,96 @@ use thiserror::Error;
 
 pub use self::file::{Common, FileError, Opened, open};
 
-/// The variable of the environment in which a node finds the id of its machine.
+/// The environment variable with the id of a node's machine.
 pub const MACHINE_VARIABLE: &str = "TASKWORK_MACHINE";
 
-/// The most time that a call of a connector may take. The controller gives up then, and does not know whether it
-/// happened.
+/// The time limit of a connector's call. After it the controller continues, and the outcome is unknown.
 pub const CALL_MAX: Duration = Duration::from_secs(60);
 
-/// The most machines that one call creates, and that a connector lists.
+/// The maximum number of machines that one call creates, or that a connector lists.
 pub const MACHINES_MAX: usize = 10_000;
 
-/// What a connector does, once it is polled.
+/// The future of a connector's call.
 pub type Calling<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
 
-/// A place where machines are had.
+/// A provider of machines.
 ///
-/// Every call ends within [`CALL_MAX`]; whoever calls bounds it, too. A call that is dropped may have happened.
+/// Every call completes within [`CALL_MAX`]; the caller limits it, too. A dropped call may have had its effect.
 pub trait Connector: fmt::Debug + Send + Sync {
-    /// Returns the kinds of machines that may be had, at least one; the names differ.
+    /// Returns the kinds of machines, at least one, with different names.
     fn offers(&self) -> &[Offer];
 
-    /// Returns the most machines that one call creates.
+    /// Returns the maximum number of machines that one call creates.
     fn request_max(&self) -> u32 {
         u32::MAX
     }
 
-    /// Asks for `count` more machines under a key that is used once.
+    /// Requests `count` more machines under a unique key.
     ///
-    /// The same call again has no further effect: the same key stands for the same machines, also after a restart
-    /// and after a call whose answer was lost. Returns those of the machines that have an id already; the others
-    /// appear in [`list`](Self::list).
+    /// A repeated call has no further effect: the same key stands for the same machines, even after a restart or a
+    /// lost answer. Returns the machines that have an id already; the others appear in [`list`](Self::list).
     fn create<'a>(&'a self, offer: &'a str, count: u32, key: &'a Key) -> Calling<'a, Vec<MachineId>>;
 
-    /// Returns the machines of this connector, whoever asked for them: the truth. A machine that is gone may be
-    /// left out. A connector of which only a part could be read refuses: what it does not list counts as gone.
-    /// May note what it finds, and do what follows from it: only who decides about the machines lists them.
+    /// Returns all machines of this connector, including those that other processes requested. The list is
+    /// authoritative; machines that are gone may be omitted. A connector that could read only a part returns an
+    /// error, since unlisted machines count as gone. May record its results and act on them: only the controller in
+    /// charge of the machines calls it.
     fn list(&self) -> Calling<'_, Vec<Machine>>;
 
-    /// Returns what [`list`](Self::list) would, and changes nothing anywhere: for who only looks, perhaps beside the
-    /// one who decides.
+    /// Returns the same as [`list`](Self::list) without any side effect: for dry runs, possibly next to a running
+    /// controller.
     fn look(&self) -> Calling<'_, Vec<Machine>>;
 
-    /// Ends machines. It has no effect on those that end already or are gone. Returns before they are gone.
+    /// Terminates machines. Has no effect on machines that are ending or gone. Returns before they are gone.
     fn terminate<'a>(&'a self, machines: &'a [MachineId]) -> Calling<'a, ()>;
 }
 
-/// A kind of machine that may be had.
+/// A kind of machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Offer {
-    /// The name, which the connector understands.
+    /// The name, which the connector knows.
     pub name: String,
     /// The workers of a node on such a machine, at least one.
     pub workers: u32,
     /// The price of an hour, in the currency of the connector's file; `None` if it is not known.
     #[serde(default)]
     pub price_per_hour: Option<f64>,
-    /// The time that is billed as a whole, in seconds: 3,600 where each begun hour is paid.
+    /// The quantum of billing, in seconds: 3,600 if each begun hour is paid.
     #[serde(default = "second")]
     pub quantum_s: u32,
-    /// The least time that is billed, in seconds.
+    /// The minimum billed time, in seconds.
     #[serde(default)]
     pub minimum_s: u32,
-    /// The most machines of this kind at a time.
+    /// The maximum number of machines at a time.
     pub max: u32,
-    /// Whether the machines may be taken away at any time.
+    /// Whether the provider may take the machines away at any time.
     #[serde(default)]
     pub spot: bool,
-    /// The time from the request to the first work, as far as it is known, in seconds.
+    /// The time from the request to the first work, if known, in seconds.
     #[serde(default = "minute")]
     pub start_s: u32,
     /// Labels that nodes on such a machine get.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// The program of its nodes, as it names itself; `None` if the file does not state it.
+    #[serde(default)]
+    pub program: Option<String>,
+    /// The version of that program, with the build if it has one; `None` if the file does not state it.
+    #[serde(default)]
+    pub version: Option<String>,
+}
+
+impl Offer {
+    /// Returns the labels of nodes on such a machine, except the machine's id.
+    pub fn node_labels(&self, currency: Option<&str>) -> Vec<(String, String)> {
+        let mut labels = vec![("offer".to_owned(), self.name.clone())];
+        labels.extend(self.price_per_hour.map(|price| ("price".to_owned(), format!("{price}/h"))));
+        labels.extend(currency.map(|currency| ("currency".to_owned(), currency.to_owned())));
+        labels.extend(self.spot.then(|| ("spot".to_owned(), "true".to_owned())));
+        labels.extend(self.labels.clone());
+        labels
+    }
 }
 
 const fn second() -> u32 {
@@ -102,17 +119,17 @@ const fn minute() -> u32 {
     60
 }
 
-/// The id of a machine: 1 to 63 letters, digits, `-`, `_`, `.` and `/`, so that it may be a label's value.
+/// The id of a machine: 1 to 63 letters, digits, `-`, `_`, `.` and `/`, so that it can be the value of a label.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MachineId(String);
 
-/// What one request for machines is known by: 1 to 40 lowercase letters, digits and `-`.
+/// The key of a request for machines: 1 to 40 lowercase letters, digits and `-`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Key(String);
 
-/// A text that is no id of a machine, or no key.
+/// A text that is not the id of a machine, or not a key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text:?} is no {what}")]
 pub struct WordError {
@@ -120,7 +137,7 @@ pub struct WordError {
     what: &'static str,
 }
 
-/// A machine, as its connector sees it.
+/// A machine as reported by its connector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Its id.
@@ -129,10 +146,10 @@ pub struct Machine {
     pub offer: String,
     /// Its state.
     pub state: MachineState,
-    /// The key of the request that it was created by; `None` if the connector cannot say it.
+    /// The key of its request; `None` if the connector does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Key>,
-    /// When it was created, in milliseconds since 1970 by the connector's clock; `None` if that is not known.
+    /// The time of its creation, in milliseconds since 1970 by the connector's clock; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_ms: Option<u64>,
 }
@@ -142,69 +159,68 @@ pub struct Machine {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MachineState {
-    /// It has been asked for and is not there yet: it waits, boots, is being placed.
+    /// It was requested, and does not run yet: it is queued, boots or is being placed.
     Requested,
     /// It runs.
     Running,
-    /// It is being ended.
+    /// It is being terminated.
     Ending,
     /// It is gone.
     Gone,
-    /// It could not be started, or has ended with an error; the connector says why. It costs nothing any more.
+    /// It could not be started, or has ended with the error given. It costs nothing now.
     Failed(String),
 }
 
-/// Why a connector did not do what it was asked.
+/// The failure of a connector's call.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// What kind of reason it is.
+    /// The kind of failure.
     pub why: Why,
-    /// What happened, where, and what to do about it: one or a few lines for people.
+    /// The event, the place and the remedy, in one or a few lines for users.
     pub message: String,
 }
 
-/// A kind of reason of a refusal.
+/// A kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Why {
-    /// There are no more machines of this kind at the moment: a quota, a limit, a full house. Nothing was done.
+    /// No more machines of this kind are available now, because of a quota, a limit or lack of capacity. Nothing was
+    /// done.
     Exhausted,
-    /// It cannot work until somebody mends it: a wrong name, a missing right, a script that is not there. Nothing
-    /// was done.
+    /// The user must fix the configuration: a wrong name, a missing permission, a missing script. Nothing was done.
     Wrong,
-    /// It is not known whether it was done, or what there is: no answer in time, a connection lost, an answer that
-    /// cannot be understood.
+    /// The outcome, or the list, is unknown: no answer in time, a lost connection, an answer that cannot be parsed.
     Unknown,
 }
 
 impl Refusal {
-    /// No more machines at the moment.
+    /// Creates a failure for lack of machines.
     pub fn exhausted(message: impl Into<String>) -> Self {
         Self { why: Why::Exhausted, message: message.into() }
     }
 
-    /// Something that somebody has to mend.
+    /// Creates a failure that the user must fix.
     pub fn wrong(message: impl Into<String>) -> Self {
         Self { why: Why::Wrong, message: message.into() }
     }
 
-    /// An outcome that is not known.
+    /// Creates a failure with an unknown outcome.
     pub fn unknown(message: impl Into<String>) -> Self {
         Self { why: Why::Unknown, message: message.into() }
     }
 }
 
 impl MachineState {
-    /// Returns whether there is nothing any more that could work or cost.
+    /// Returns whether the machine neither works nor costs anything now.
     pub fn is_over(&self) -> bool {
         matches!(self, Self::Gone | Self::Failed(_))
     }
 }
 
 impl MachineId {
-    /// The longest id, in bytes.
+    /// The maximum length of an id, in bytes.
     pub const BYTES_MAX: usize = 63;
 
     /// Returns the id as text.
@@ -214,7 +230,7 @@ impl MachineId {
 }
 
 impl Key {
-    /// The longest key, in bytes.
+    /// The maximum length of a key, in bytes.
     pub const BYTES_MAX: usize = 40;
 
     /// Returns the key as text.
@@ -249,7 +265,7 @@ impl TryFrom<String> for Key {
 
 impl WordError {
     fn new(text: &str, what: &'static str) -> Self {
-        // Enough to recognise it: whatever a script prints may be a gigabyte.
+        // Enough to recognise it: the output of a script may have a gigabyte.
         Self { text: text.chars().take(80).collect(), what }
     }
 }

@@ -1,4 +1,4 @@
-//! A fleet: the machines that a controller has asked for, from the request to the end.
+//! A fleet: the machines requested by a controller, from the request to their end.
 //!
 //! ```text
 //!   requested ─▶ booting ─▶ joined ─▶ working ─▶ draining ─▶ ending ─▶ gone
@@ -6,17 +6,17 @@
 //!       └── refused: a pause for this offer
 //! ```
 //!
-//! Three lists are compared every few seconds: the machines that are wanted, those that the connector lists, and
-//! the members of the cluster, each of which names its machine. What follows is a list of [actions](Action). A
-//! [`Fleet`] does no I/O and has no clock, and whatever happens it is repeatable:
+//! Three lists are compared every few seconds: the wanted machines, the machines listed by the connector, and the
+//! members of the cluster, each of which names its machine. The result is a list of [actions](Action). A [`Fleet`]
+//! does no I/O and has no clock, and every step can be repeated:
 //!
-//! - The [state](Fleet::state) that a plan leads to is written **before** its actions are performed. Each request
-//!   for machines has a key of its own, and the connector takes the same key for the same machines. A controller
-//!   that is killed between the two, or whose answer was lost, is followed by one that asks again under the same
+//! - The [state](Fleet::state) after a plan is written **before** its actions are performed. Each request
+//!   for machines has its own key, and the connector returns the same machines for the same key. If a controller
+//!   is killed between the two, or an answer is lost, the next controller repeats the request under the same
 //!   key: nothing is started twice.
-//! - The connector's list is the truth. Whatever it lists counts, whoever asked for it: what is more than wanted is
-//!   drained and ended, and what never gets a node is ended after some time. Nothing is forgotten.
-//! - A machine with a node is ended only after the node has left, or after a time in which it has not.
+//! - The connector's list is authoritative, whichever process requested a machine. Surplus machines are drained and
+//!   terminated, and machines that never get a node are terminated after some time. Nothing is forgotten.
+//! - A machine with a node is terminated only after the node has left, or after a time limit.
 
 mod plan;
 mod shown;
@@ -38,9 +38,9 @@ use crate::connector::{Key, Machine, MachineId, MachineState, Offer, Refusal, Wh
 pub struct NodeSeen {
     /// Its name.
     pub node: String,
-    /// The machine that it says it runs on, if any, and of which offer.
+    /// The machine that it runs on, according to its label.
     pub machine: Option<MachineId>,
-    /// The offer of that machine, as it says.
+    /// The offer of that machine, according to its label.
     pub offer: Option<String>,
     /// Whether it was asked to leave.
     pub draining: bool,
@@ -50,72 +50,72 @@ pub struct NodeSeen {
     pub working: bool,
     /// Its workers.
     pub workers: u32,
-    /// The zone that it says it is in.
+    /// Its zone, according to its label.
     pub zone: Option<String>,
 }
 
-/// What is so at one moment.
+/// The input of a plan.
 #[derive(Debug, Clone, Copy)]
 pub struct Round<'a> {
-    /// The time, in milliseconds since 1970. It may leap.
+    /// The time, in milliseconds since 1970. It may jump.
     pub now_ms: u64,
-    /// The number of machines that are wanted of each offer.
+    /// The number of machines wanted of each offer.
     pub wanted: &'a BTreeMap<String, u32>,
-    /// The machines that are to leave first, if some are to.
+    /// The machines that leave first if some have to.
     pub leave: &'a [MachineId],
     /// The machines that the connector lists.
     pub machines: &'a [Machine],
-    /// The [machines that it should list](Fleet::missed), and does not.
+    /// The machines that the connector [should list](Fleet::missed) but does not.
     pub missed: &'a [Machine],
     /// The nodes of the cluster.
     pub nodes: &'a [NodeSeen],
-    /// Whether all members could be read. While one cannot, the machine on which it runs seems to have no node, so none
-    /// is ended for that.
+    /// Whether all members could be read. While one cannot, the machine of its node seems to have none, so no machine
+    /// is terminated for lack of a node.
     pub knows_all_nodes: bool,
 }
 
-/// What is to be done.
+/// A step that the caller performs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// The connector is to create machines.
+    /// Create machines.
     Create {
-        /// Of which offer.
+        /// The offer.
         offer: String,
-        /// How many.
+        /// The number of machines.
         count: u32,
-        /// Under which key.
+        /// The key of the request.
         key: Key,
     },
-    /// A node is to be asked to leave, once.
+    /// Ask a node to leave, once.
     Drain {
-        /// Which node.
+        /// The node.
         node: String,
-        /// On which machine it runs.
+        /// Its machine.
         machine: MachineId,
     },
-    /// The connector is to end machines.
+    /// Terminate machines.
     Terminate {
-        /// Which ones.
+        /// The machines.
         machines: Vec<MachineId>,
     },
 }
 
-/// How long a fleet waits for what.
+/// The time limits of a fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest time from the start of a machine to the membership of its node. An offer whose machines are
-    /// known to take long has three times that instead.
+    /// The time from the start of a machine to the membership of its node. For offers with a long start time it is
+    /// three times that instead.
     pub boot_ms: u64,
-    /// The longest time that a machine stays whose node is no longer a member.
+    /// The time for which a machine is kept after its node was lost.
     pub lonely_ms: u64,
-    /// The longest time from the request to leave until a node has left.
+    /// The time from the request to leave until a node has left.
     pub drain_ms: u64,
-    /// The longest time after which a machine that was created is listed. An offer whose machines are known to take
-    /// long has three times that instead.
+    /// The time from the creation of a machine until it is listed. For offers with a long start time it is three
+    /// times that instead.
     pub listed_ms: u64,
-    /// The time after which a request that was never answered, and is not wanted any more, is given up.
+    /// The time after which an unanswered request that is no longer wanted is dropped.
     pub request_ms: u64,
-    /// The most machines that one request asks for.
+    /// The maximum number of machines in a request.
     pub request_max: u32,
 }
 
@@ -132,30 +132,30 @@ impl Default for Limits {
     }
 }
 
-/// The number of tries without an answer from which on the offer is avoided.
+/// The number of unanswered tries after which the offer is paused.
 const UNANSWERED_MAX: u32 = 3;
 
-/// The machines that a controller has asked for.
+/// The machines that a controller has requested.
 #[derive(Debug, Clone)]
 pub struct Fleet {
     offers: Vec<Offer>,
     limits: Limits,
     state: State,
-    /// Machines with a node, as of the last plan, of which there is none in the first one.
+    /// Machines with a node as of the last plan; empty in the first plan.
     joined: BTreeMap<MachineId, Machine>,
     has_planned: bool,
-    /// Nodes that this controller has asked to leave: a second request would make them leave at once.
+    /// Nodes that this controller has asked to leave. A second request would make them leave at once.
     asked: BTreeSet<String>,
-    /// Machines whose failure was noted.
+    /// Machines whose failure was counted.
     failed: BTreeSet<MachineId>,
-    /// Offers of which something has failed since the last plan: what fails together is one failure.
+    /// Offers with a failure since the last plan: simultaneous failures count as one.
     failing: BTreeSet<String>,
-    /// What there is to say to people about the last plan.
+    /// Messages for users about the last plan.
     notes: Vec<String>,
 }
 
 impl Fleet {
-    /// Creates a fleet of machines of these offers, which goes on from a state.
+    /// Creates a fleet with these offers that continues from a state.
     pub fn new(offers: Vec<Offer>, limits: Limits, state: State) -> Self {
         Self {
             offers,
@@ -170,19 +170,19 @@ impl Fleet {
         }
     }
 
-    /// Returns what is to be written before the actions of a plan are performed.
+    /// Returns the state that the caller writes before it performs the actions of a plan.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Returns what there is to say about the last plan that people should know, and says it once.
+    /// Returns the messages for users about the last plan, once.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
 
-    /// Returns the machines that were there, whose nodes are members, and that the connector does not list any more, not
-    /// even as gone: what it says is incomplete, or their nodes will soon be missed, too. It is told of a machine whether
-    /// an earlier controller knew it.
+    /// Returns the machines that existed before and have a member, but are not listed by the connector, not even as
+    /// gone: either the list is incomplete, or their nodes will be lost soon. `knew` reports whether an earlier
+    /// controller knew a machine.
     pub fn missed(
         &self,
         machines: &[Machine],
@@ -208,12 +208,12 @@ impl Fleet {
         missed.into_values().collect()
     }
 
-    /// Notes that the clock has leapt ahead: nobody has waited for that time.
+    /// Extends the time limits after a jump of the clock.
     pub fn leapt(&mut self, by_ms: u64) {
         self.state.leapt(by_ms);
     }
 
-    /// Notes that machines of an offer could not be had.
+    /// Records a failure to get machines of an offer.
     fn fails(&mut self, offer: &str, now_ms: u64, why: &str) {
         if self.failing.insert(offer.to_owned()) {
             self.state.fails(offer, now_ms, why);
@@ -224,8 +224,7 @@ impl Fleet {
         self.offers.iter().find(|offer| offer.name == name)
     }
 
-    /// Notes the answer to a request for machines. A refusal that leaves open whether it was done is no answer: the
-    /// request is repeated.
+    /// Handles the answer to a request for machines. After an error with an unknown outcome the request is repeated.
     pub fn created(&mut self, now_ms: u64, key: &Key, answer: &Result<Vec<MachineId>, Refusal>) {
         let Some(request) = self.state.requests.get_mut(key) else { return };
         match answer {
@@ -234,7 +233,7 @@ impl Fleet {
                 request.named = machines.iter().cloned().collect();
             }
             Err(Refusal { why: Why::Unknown, message }) => {
-                // The next offer may do better meanwhile.
+                // Another offer may succeed in the meantime.
                 if request.tries >= UNANSWERED_MAX {
                     let offer = request.offer.clone();
                     self.fails(&offer, now_ms, message);
@@ -243,7 +242,7 @@ impl Fleet {
             Err(refusal) => {
                 let offer = request.offer.clone();
                 if request.tries > 1 {
-                    // An earlier call may have done it, and its machines may not be listed yet.
+                    // An earlier call may have succeeded, and its machines may not be listed yet.
                     request.answered_ms = Some(now_ms);
                 } else {
                     self.state.requests.remove(key);
@@ -253,12 +252,12 @@ impl Fleet {
         }
     }
 
-    /// Notes that a node was not asked to leave after all: the request did not reach ZooKeeper.
+    /// Records that a request to leave did not reach ZooKeeper.
     pub fn not_asked(&mut self, node: &str) {
         self.asked.remove(node);
     }
 
-    /// Notes that it is not known whether machines were ended: the connector is told again at the next round.
+    /// Records that a termination may have failed: it is repeated in the next round.
     pub fn not_ended(&mut self, machines: &[MachineId]) {
         for id in machines {
             if let Some(state::Phase::Ending { told_ms, .. }) = self.state.machines.get_mut(id) {

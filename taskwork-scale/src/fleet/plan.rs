@@ -1,4 +1,4 @@
-//! One round: from what is wanted and what is so to what is to be done.
+//! One round: compares the wanted machines with the present ones, and returns actions.
 
 use std::{
     cmp::Reverse,
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::connector::{Key, Machine, MachineId, MachineState};
 
-/// The time after which the connector is told again to end a machine that is still there.
+/// The time after which the termination of a machine that still exists is repeated.
 const TOLD_AGAIN_MS: u64 = 30_000;
-/// The number of times its expected start that a machine may take to start.
+/// The maximum time of a start, in expected start times.
 pub(super) const STARTS_WITHIN: u64 = 3;
 
 impl Fleet {
-    /// Compares what is wanted with what is so, and returns what is to be done: after the
-    /// [state](Self::state) that this leads to has been written, and in this order.
+    /// Compares the wanted machines with the present ones. The caller writes the resulting [state](Self::state), and
+    /// then performs the actions in this order.
     pub fn plan(&mut self, round: &Round<'_>) -> Vec<Action> {
         let stock = self.take_stock(round);
         let asked = self.balance(round, &stock);
@@ -34,8 +34,8 @@ impl Fleet {
         actions
     }
 
-    /// Compares numbers, offer by offer. Machines that are too many get their phase; requests that are to be made,
-    /// or repeated, are returned.
+    /// Compares the numbers of each offer. Surplus machines get their phase. Returns the keys of new and repeated
+    /// requests.
     fn balance(&mut self, round: &Round<'_>, stock: &Stock<'_>) -> Vec<Key> {
         let mut asked = Vec::new();
         let listed = stock.alive.values().map(|machine| machine.offer.as_str());
@@ -43,12 +43,12 @@ impl Fleet {
             self.offers.iter().map(|offer| offer.name.as_str()).chain(listed).map(str::to_owned).collect();
         for name in names {
             let staying = self.staying(&name, stock);
-            // What is not in the connector's file any more is not wanted any more.
+            // An offer that was removed from the connector's file is no longer wanted.
             let max = self.offer(&name).map_or(0, |offer| offer.max);
             let target = round.wanted.get(&name).copied().unwrap_or(0).min(max);
             let listed = u32::try_from(staying.len()).unwrap_or(u32::MAX);
-            // Those that should be listed are not replaced, and nobody has to go because of them: either they are there
-            // after all, or their nodes will be missed soon.
+            // Unlisted machines are not replaced, and no other machine leaves because of them: either they exist, or
+            // their nodes will be lost soon.
             let there = listed.saturating_add(self.staying_missed(&name, stock));
             if there >= target {
                 self.let_go(round, stock, staying, listed.saturating_sub(target));
@@ -61,7 +61,7 @@ impl Fleet {
                 outstanding = outstanding.saturating_add(request.outstanding(its));
                 asked.extend(request.is_due(round.now_ms).then(|| key.clone()));
             }
-            // Those that leave still count as long as they are there.
+            // Leaving machines count as long as they exist.
             let all = stock.alive.values().filter(|machine| machine.offer == name).count();
             let room = max.saturating_sub(u32::try_from(all).unwrap_or(u32::MAX)).saturating_sub(outstanding);
             let count = target.saturating_sub(there).saturating_sub(outstanding).min(room);
@@ -72,7 +72,7 @@ impl Fleet {
         asked
     }
 
-    /// Makes requests for so many machines, none of them for more than the connector takes at once.
+    /// Makes requests for a number of machines, each within the connector's limit.
     fn requests(&mut self, offer: &str, mut count: u32, now_ms: u64) -> Vec<Key> {
         let mut keys = Vec::new();
         while count > 0 {
@@ -84,7 +84,7 @@ impl Fleet {
         keys
     }
 
-    /// Makes a request with a key of its own.
+    /// Makes a request with a new key.
     fn request(&mut self, offer: &str, count: u32, now_ms: u64) -> Option<Key> {
         let key = self.state.new_key()?;
         let request = Request {
@@ -100,14 +100,14 @@ impl Fleet {
         Some(key)
     }
 
-    /// Returns the machines of an offer that are there and do not leave.
+    /// Returns the listed machines of an offer that do not leave.
     fn staying<'a>(&self, offer: &str, stock: &Stock<'a>) -> Vec<&'a Machine> {
         let mut staying = self.all_staying(offer, stock);
         staying.retain(|machine| !stock.missed.contains(&machine.id));
         staying
     }
 
-    /// Returns the number of those that do not leave either, and are not listed although they should be.
+    /// Returns the number of unlisted machines of an offer that do not leave.
     fn staying_missed(&self, offer: &str, stock: &Stock<'_>) -> u32 {
         let mut missed = self.all_staying(offer, stock);
         missed.retain(|machine| stock.missed.contains(&machine.id));
@@ -128,10 +128,10 @@ impl Fleet {
         stock.alive.values().copied().filter(stays).collect()
     }
 
-    /// Lets some machines go.
+    /// Chooses machines that leave.
     fn let_go(&mut self, round: &Round<'_>, stock: &Stock<'_>, mut staying: Vec<&Machine>, mut count: u32) {
         if !round.knows_all_nodes {
-            // Those that seem to have no node may have one. No other one goes in their place.
+            // Machines without a known node may have one. No other machine leaves in their place.
             let is_safe = |machine: &&Machine| !stock.nodes_on(&machine.id).is_empty();
             let unsafe_named =
                 staying.iter().filter(|it| round.leave.contains(&it.id) && !is_safe(it)).count();
@@ -174,7 +174,7 @@ impl Fleet {
         }
     }
 
-    /// Returns for how long a machine is paid already.
+    /// Returns the remaining time for which a machine is paid.
     fn paid_for_ms(&self, machine: &Machine, now_ms: u64) -> u64 {
         let quantum_ms =
             self.offer(&machine.offer).map_or(1, |offer| u64::from(offer.quantum_s.max(1))) * 1000;
@@ -182,7 +182,7 @@ impl Fleet {
         quantum_ms - used_ms % quantum_ms
     }
 
-    /// Ends machines that have waited for too long: for a node, or for theirs to leave.
+    /// Terminates machines that have waited too long for a node, or for their nodes to leave.
     fn end_overdue(&mut self, round: &Round<'_>, stock: &Stock<'_>) {
         let now_ms = round.now_ms;
         let members: BTreeSet<&str> = round.nodes.iter().map(|node| node.node.as_str()).collect();
@@ -192,7 +192,7 @@ impl Fleet {
         for (id, phase) in &self.state.machines {
             let passed = |since: u64| now_ms.saturating_sub(since);
             match phase {
-                // Its node may be the member that cannot be read.
+                // Its node may be the unreadable member.
                 Phase::Lonely { .. } if !round.knows_all_nodes => {}
                 Phase::Lonely { since_ms, had_node: false, offer } => {
                     let start_ms = self.offer(offer).map_or(0, |offer| u64::from(offer.start_s) * 1000);
@@ -262,7 +262,7 @@ impl Fleet {
             for node in nodes.iter() {
                 let is_to_be_asked = members.get(node.as_str()) == Some(&false);
                 if is_to_be_asked && self.asked.insert(node.clone()) {
-                    // An earlier request may not have reached it: it has its time from now on.
+                    // An earlier request may not have reached it, so its time starts now.
                     *since_ms = round.now_ms;
                     actions.push(Action::Drain { node: node.clone(), machine: machine.clone() });
                 }

@@ -1,16 +1,16 @@
-//! What a fleet shows of its machines.
+//! The display of machines.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, Round, state::Phase, stock::Stock};
 use crate::connector::{Machine, MachineState};
 
-/// How far a machine has come.
+/// The progress of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Standing {
-    /// It was asked for, and is not there yet.
+    /// It was requested, and does not exist yet.
     Requested,
     /// It runs, and its node has not joined yet.
     Booting,
@@ -20,22 +20,22 @@ pub enum Standing {
     Working,
     /// Its node was asked to leave.
     Draining,
-    /// It is being ended.
+    /// It is being terminated.
     Ending,
 }
 
-/// A machine, as people see it.
+/// A machine as it is displayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineNow {
-    /// Its id; the key of its request with a number as long as it has none.
+    /// Its id; as long as it has none, the key of its request with a number.
     pub id: String,
     /// The name of its offer.
     pub offer: String,
-    /// How far it has come.
+    /// Its progress.
     pub standing: Standing,
-    /// Whether the connector lists it; otherwise it is only asked for.
+    /// Whether the connector lists it; otherwise it was only requested.
     pub is_listed: bool,
-    /// When it was created or asked for, in milliseconds since 1970, if known.
+    /// When it was created or requested, in milliseconds since 1970, if known.
     pub since_ms: Option<u64>,
     /// The names of its nodes.
     pub nodes: Vec<String>,
@@ -43,12 +43,12 @@ pub struct MachineNow {
     pub workers: u32,
     /// Whether one of them leads a job.
     pub leads: bool,
-    /// The zone that they say they are in.
+    /// Their zone.
     pub zone: Option<String>,
 }
 
 impl Standing {
-    /// Returns it in a word.
+    /// Returns the name of the state.
     pub fn text(self) -> &'static str {
         match self {
             Self::Requested => "requested",
@@ -62,8 +62,7 @@ impl Standing {
 }
 
 impl Fleet {
-    /// Returns the machines that are there or were asked for. Only the lists of the round matter, not what is
-    /// wanted.
+    /// Returns the existing and requested machines. `wanted` and `leave` of the round are not used.
     pub fn machines(&self, round: &Round<'_>) -> Vec<MachineNow> {
         let stock = Stock::of(self, round);
         let mut machines: Vec<MachineNow> =
@@ -85,7 +84,7 @@ impl Fleet {
         machines
     }
 
-    /// Returns when the request of a machine was made, as long as that is open.
+    /// Returns the time of a machine's open request.
     fn asked_ms(&self, machine: &Machine) -> Option<u64> {
         let by_key = machine.key.as_ref().and_then(|key| self.state.requests.get(key));
         let by_name = || self.state.requests.values().find(|request| request.named.contains(&machine.id));

@@ -1,5 +1,5 @@
-//! What a controller remembers: little enough to be written before each of its acts, and enough that another
-//! controller goes on from it.
+//! The persistent state of a fleet: small enough to be written before each action, and sufficient for another
+//! controller to continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +10,22 @@ use crate::{
     policy::AHEAD_MAX_MS,
 };
 
-/// What is remembered of a fleet.
+/// The persistent state of a fleet.
 ///
-/// Machines that do their work are not in it: the connector lists them, and their nodes are members.
+/// Working machines are not in it: the connector lists them, and their nodes are members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// The beginning of all keys, so that keys made after this state was lost differ from those before.
+    /// The prefix of all keys. A new state has another prefix, so keys never repeat.
     pub(super) tag: String,
     /// The number of the next key.
     pub(super) next: u64,
-    /// Requests whose machines are not all there yet.
+    /// Requests with missing machines.
     #[serde(default)]
     pub(super) requests: BTreeMap<Key, Request>,
-    /// Machines that are without a node, or on their way out.
+    /// Machines without a node, and leaving machines.
     #[serde(default)]
     pub(super) machines: BTreeMap<MachineId, Phase>,
-    /// Offers whose machines could not be had, by their names.
+    /// Recent failures of offers, by their names.
     #[serde(default)]
     pub(super) troubles: BTreeMap<String, Trouble>,
 }
@@ -35,67 +35,67 @@ pub struct State {
 pub(super) struct Request {
     pub(super) offer: String,
     pub(super) count: u32,
-    /// When it was made.
+    /// The time of the request.
     pub(super) asked_ms: u64,
-    /// When the connector has said that it is done.
+    /// The time of the connector's answer.
     pub(super) answered_ms: Option<u64>,
-    /// The machines that it has named then.
+    /// The machines in the answer.
     #[serde(default)]
     pub(super) named: BTreeSet<MachineId>,
-    /// How often the connector was asked, and when the last time.
+    /// The number of calls to the connector, and the time of the last one.
     pub(super) tries: u32,
     pub(super) last_ms: u64,
 }
 
-/// A machine that does no work, or shall not do it any more.
+/// The state of a machine that does no work or is to stop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
     /// No member runs on it.
     Lonely {
         since_ms: u64,
-        /// Whether one did before.
+        /// Whether it had a member before.
         had_node: bool,
         offer: String,
     },
-    /// Its nodes were asked to leave, or are about to be.
+    /// Its nodes were asked to leave, or will be in this round.
     Draining {
-        /// When they were asked the last time.
+        /// The time of the last request.
         since_ms: u64,
         nodes: BTreeSet<String>,
-        /// Whether they have taken the place of others that were asked before: a node that has lost its session comes
-        /// back under another name, and some machines start their node again.
+        /// Whether they are successors of nodes that were asked before: a node that has lost its session rejoins
+        /// under another name, and some machines restart their node.
         again: bool,
     },
-    /// The connector was asked to end it, or is about to be.
+    /// The connector was asked to terminate it, or will be in this round.
     Ending { since_ms: u64, told_ms: u64 },
 }
 
-/// An offer whose machines could not be had.
+/// Failures of an offer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// The number of failures in a row.
+    /// The number of consecutive failures.
     pub failures: u32,
-    /// Until when no more of them are asked for, in milliseconds since 1970.
+    /// The end of the pause, in milliseconds since 1970.
     pub until_ms: u64,
-    /// What the last failure was.
+    /// The last failure.
     pub why: String,
 }
 
-/// The longest text of a failure that is remembered, in characters.
+/// The maximum length of a stored error message, in characters.
 const WHY_CHARS_MAX: usize = 300;
-/// The pause after the first failure; each further one doubles it.
+/// The pause after the first failure. It doubles with each further one.
 const FIRST_PAUSE_MS: u64 = 15_000;
-/// The longest pause after failures.
+/// The maximum pause after failures.
 const LONGEST_PAUSE_MS: u64 = 600_000;
-/// The pause before a request without an answer is repeated; each further one doubles it.
+/// The pause before an unanswered request is repeated. It doubles each time.
 const FIRST_RETRY_MS: u64 = 5_000;
-/// The longest such pause.
+/// The maximum such pause.
 const LONGEST_RETRY_MS: u64 = 60_000;
 
 impl State {
-    /// Creates the state of a fleet that has not asked for anything. The tag is 1 to 16 lowercase letters and
-    /// digits, and no other fleet of this connector has ever had it.
+    /// Creates the state of a new fleet. The tag has 1 to 16 lowercase letters and digits, and no other fleet of this
+    /// connector has ever used it.
     pub fn new(tag: &str) -> Self {
         Self {
             tag: tag.to_owned(),
@@ -106,14 +106,14 @@ impl State {
         }
     }
 
-    /// Makes a key that was never used.
+    /// Makes a unique key.
     pub(super) fn new_key(&mut self) -> Option<Key> {
         let key = format!("{}-{}", self.tag, self.next).parse().ok()?;
         self.next = self.next.checked_add(1)?;
         Some(key)
     }
 
-    /// Notes that machines of an offer could not be had.
+    /// Records a failure to get machines of an offer.
     pub(super) fn fails(&mut self, offer: &str, now_ms: u64, why: &str) {
         let failures = self.troubles.get(offer).map_or(0, |trouble| trouble.failures).saturating_add(1);
         let doubled = 1_u64 << (failures - 1).min(10);
@@ -123,8 +123,8 @@ impl State {
             .insert(offer.to_owned(), Trouble { failures, until_ms: now_ms.saturating_add(pause_ms), why });
     }
 
-    /// Brings times that lie ahead back to now. A controller before may have had a clock that is ahead of this one, and
-    /// what it has noted would not be due for as long as that.
+    /// Moves times in the future back to now. An earlier controller may have had a clock that was ahead; its entries
+    /// would be due too late.
     pub(super) fn come_back(&mut self, now_ms: u64) {
         let back = |at_ms: &mut u64, most_ms: u64| {
             if *at_ms > now_ms.saturating_add(most_ms) {
@@ -151,7 +151,7 @@ impl State {
         }
     }
 
-    /// Lets machines begin to wait so much later.
+    /// Postpones the time limits of waiting machines.
     pub(super) fn leapt(&mut self, by_ms: u64) {
         for phase in self.machines.values_mut() {
             if let Phase::Lonely { since_ms, .. } | Phase::Draining { since_ms, .. } = phase {
@@ -160,25 +160,25 @@ impl State {
         }
     }
 
-    /// Returns the offers whose machines could not be had lately.
+    /// Returns the recent failures of offers.
     pub fn troubles(&self) -> &BTreeMap<String, Trouble> {
         &self.troubles
     }
 
-    /// Returns whether no machines of an offer are asked for at present.
+    /// Returns whether an offer is paused.
     pub fn is_blocked(&self, offer: &str, now_ms: u64) -> bool {
         self.troubles.get(offer).is_some_and(|trouble| now_ms < trouble.until_ms)
     }
 }
 
 impl Request {
-    /// Returns whether the connector is to be asked again.
+    /// Returns whether the request is due to be sent again.
     pub(super) fn is_due(&self, now_ms: u64) -> bool {
         let pause_ms = (FIRST_RETRY_MS << self.tries.saturating_sub(1).min(4)).min(LONGEST_RETRY_MS);
         self.answered_ms.is_none() && now_ms.saturating_sub(self.last_ms) >= pause_ms
     }
 
-    /// Returns how many of its machines are still to appear, if so many of them are listed.
+    /// Returns the number of machines that are still missing if this many are listed.
     pub(super) fn outstanding(&self, listed: u32) -> u32 {
         self.count.saturating_sub(listed)
     }

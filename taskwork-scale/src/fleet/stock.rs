@@ -1,24 +1,24 @@
-//! Taking stock: what has become of requests and machines since the last round.
+//! Inventory: changes of requests and machines since the last round.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Fleet, NodeSeen, Round, plan::STARTS_WITHIN, state::Phase};
 use crate::connector::{Key, Machine, MachineId, MachineState};
 
-/// The time after its start within which the end of a machine is a failure of its offer, and not a loss.
+/// The age up to which the end of a machine counts as a failure of its offer, and not as a loss.
 const FAILS_WITHIN_MS: u64 = 60_000;
 /// The number of failed machines that are remembered, so that each is counted once.
 const FAILED_MAX: usize = 10_000;
 
-/// What is there, by what it is looked up by.
+/// Indexes of the machines and nodes of a round.
 pub(super) struct Stock<'a> {
-    /// The machines that are not over, also those that should be listed and are not.
+    /// The machines that are not over, including unlisted ones.
     pub(super) alive: BTreeMap<&'a MachineId, &'a Machine>,
-    /// These.
+    /// The unlisted machines.
     pub(super) missed: BTreeSet<&'a MachineId>,
     /// The nodes of each machine.
     pub(super) nodes: BTreeMap<&'a MachineId, Vec<&'a NodeSeen>>,
-    /// How many machines of each request are listed, also those that are over.
+    /// The number of listed machines of each request, including those that are over.
     pub(super) listed: BTreeMap<Key, u32>,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Stock<'a> {
         self.nodes.get(machine).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether the nodes of a machine leave, although this controller has not asked them to.
+    /// Returns whether the nodes of a machine leave for another reason than a request of this controller.
     pub(super) fn leaves_anyway(&self, machine: &MachineId) -> bool {
         let nodes = self.nodes_on(machine);
         !nodes.is_empty() && nodes.iter().all(|node| node.draining)
@@ -55,7 +55,7 @@ impl<'a> Stock<'a> {
 }
 
 impl Fleet {
-    /// Brings the state up to what is so now.
+    /// Updates the state from a round.
     pub(super) fn take_stock<'a>(&mut self, round: &Round<'a>) -> Stock<'a> {
         self.failing.clear();
         self.state.come_back(round.now_ms);
@@ -70,7 +70,7 @@ impl Fleet {
         stock
     }
 
-    /// Counts machines that could not be started.
+    /// Counts machines that failed to start.
     fn note_failed(&mut self, round: &Round<'_>) {
         if self.failed.len() > FAILED_MAX {
             self.failed.clear();
@@ -81,7 +81,7 @@ impl Fleet {
                 machine.created_ms.is_none_or(|at| round.now_ms.saturating_sub(at) < self.limits.boot_ms);
             let had_node = self.joined.contains_key(&machine.id);
             if is_recent && !had_node && self.failed.insert(machine.id.clone()) {
-                // Of one that is found so at first, it is not known whether it has worked before.
+                // A machine that had failed before the first round may have worked.
                 if self.has_planned {
                     self.fails(&machine.offer, round.now_ms, why);
                 }
@@ -90,7 +90,7 @@ impl Fleet {
         }
     }
 
-    /// Forgets machines that are gone.
+    /// Removes machines that are gone.
     fn note_vanished(&mut self, stock: &Stock<'_>, now_ms: u64) {
         let gone: Vec<MachineId> =
             self.state.machines.keys().filter(|id| !stock.alive.contains_key(id)).cloned().collect();
@@ -104,7 +104,7 @@ impl Fleet {
         self.joined.retain(|id, _| stock.alive.contains_key(id));
     }
 
-    /// Notes which machines have a node.
+    /// Updates which machines have a node.
     fn note_alive(&mut self, stock: &Stock<'_>, now_ms: u64) {
         for (&id, machine) in &stock.alive {
             let has_node = !stock.nodes_on(id).is_empty();
@@ -115,8 +115,8 @@ impl Fleet {
                     }
                     self.state.machines.remove(id);
                 }
-                // Its time to boot begins when it is there, and does not begin anew when it waits again, as a pod does
-                // whose program ends again and again.
+                // The time to boot starts once. It does not restart if the machine waits again, such as a pod whose
+                // program crashes repeatedly.
                 None if !has_node && machine.state == MachineState::Running => {
                     let (offer, had_node) = (machine.offer.clone(), self.joined.contains_key(id));
                     let phase = Phase::Lonely { since_ms: now_ms, had_node, offer };
@@ -126,7 +126,7 @@ impl Fleet {
             }
             if has_node && !self.joined.contains_key(id) {
                 self.joined.insert(id.clone(), (*machine).clone());
-                // What was there before this controller looked says nothing about what is to be had now.
+                // A machine from before this controller's start does not show that the offer is available now.
                 if self.has_planned {
                     self.state.troubles.remove(&machine.offer);
                 }
@@ -134,7 +134,7 @@ impl Fleet {
         }
     }
 
-    /// Closes requests whose machines are all there, or will not come any more.
+    /// Closes requests whose machines all exist, or will not appear any more.
     fn close_requests(&mut self, round: &Round<'_>, stock: &Stock<'_>) {
         let (limits, now_ms) = (self.limits, round.now_ms);
         self.note_misnamed(round, stock);
@@ -147,14 +147,14 @@ impl Fleet {
             let listed_ms = limits.listed_ms.max(STARTS_WITHIN * start_ms);
             match request.answered_ms {
                 Some(at) => outstanding > 0 && !waited(at, listed_ms),
-                // All of them are there, whatever the answer was.
+                // All machines exist, whatever the answer was.
                 None => outstanding > 0 && !waited(request.last_ms, limits.request_ms),
             }
         });
     }
 
-    /// Counts it as a failure when the machines of a request are listed as those of another offer: they are not wanted
-    /// then, and others are asked for in their place, which would go on for ever without a pause.
+    /// Counts a failure if the machines of a request are listed under another offer. They are surplus there, and
+    /// replacements would be requested endlessly without a pause.
     fn note_misnamed(&mut self, round: &Round<'_>, stock: &Stock<'_>) {
         let mut misnamed = Vec::new();
         for (key, request) in &self.state.requests {

@@ -1,4 +1,4 @@
-//! Single steps of a fleet. What holds whatever happens is checked in `tests/fleet.rs`.
+//! Single steps of a fleet. Invariants are tested in `tests/fleet/`.
 
 use super::*;
 use crate::connector::MachineState;
@@ -24,7 +24,7 @@ fn node(name: &str, on: &str) -> NodeSeen {
     NodeSeen { node: name.to_owned(), machine: Some(id(on)), workers: 1, ..NodeSeen::default() }
 }
 
-/// A fleet and the lists that it compares.
+/// A fleet and its input.
 struct Stage {
     fleet: Fleet,
     now_ms: u64,
@@ -61,7 +61,7 @@ impl Stage {
             knows_all_nodes: self.knows_all_nodes,
         };
         let planned = self.fleet.plan(&round);
-        // Another controller would go on from this.
+        // Another controller would continue from this.
         let written = serde_json::to_string(self.fleet.state()).unwrap();
         assert_eq!(&serde_json::from_str::<State>(&written).unwrap(), self.fleet.state());
         planned
@@ -71,7 +71,7 @@ impl Stage {
         self.wanted.insert("small".to_owned(), count);
     }
 
-    /// Two machines with a node each.
+    /// Two machines with one node each.
     fn of_two() -> Self {
         let mut stage = Self::new(2);
         stage.machines =
@@ -90,7 +90,7 @@ fn created(actions: &[Action]) -> (u32, Key) {
 }
 
 #[test]
-fn what_is_missing_is_asked_for_once() {
+fn missing_machines_are_requested_once() {
     let mut stage = Stage::new(3);
     let (count, key) = created(&stage.after(0));
     assert_eq!(count, 3);
@@ -103,22 +103,22 @@ fn what_is_missing_is_asked_for_once() {
 }
 
 #[test]
-fn a_request_without_an_answer_is_repeated_under_its_key() {
+fn unanswered_request_is_repeated_under_its_key() {
     let mut stage = Stage::new(2);
     let (_, key) = created(&stage.after(0));
     stage.fleet.created(stage.now_ms, &key, &Err(Refusal::unknown("no answer")));
     let state = stage.fleet.state().clone();
     assert_eq!(created(&stage.after(5)), (2, key.clone()));
-    // The controller was killed before it heard anything.
+    // The controller was killed before it received the answer.
     stage.fleet = Fleet::new(offers(), Limits::default(), state);
     assert_eq!(created(&stage.after(60)), (2, key.clone()));
-    // One of two appears: the request is still open, but another one is not made.
+    // One of two appears: the request stays open, and no other is made.
     stage.machines = vec![machine("a", MachineState::Running, Some(&key))];
     assert_eq!(created(&stage.after(60)), (2, key));
 }
 
 #[test]
-fn an_offer_that_is_refused_is_left_alone_for_a_while() {
+fn refused_offer_is_paused() {
     let mut stage = Stage::new(2);
     let (_, key) = created(&stage.after(0));
     stage.fleet.created(stage.now_ms, &key, &Err(Refusal::exhausted("quota of 0")));
@@ -130,7 +130,7 @@ fn an_offer_that_is_refused_is_left_alone_for_a_while() {
     stage.fleet.created(stage.now_ms, &again, &Err(Refusal::wrong("no right")));
     assert_eq!(stage.after(16), [], "the pause is longer");
     let (_, third) = created(&stage.after(15));
-    // A machine of it that joins ends that.
+    // A machine that joins ends the pause.
     stage.fleet.created(stage.now_ms, &third, &Ok(vec![id("a"), id("b")]));
     stage.machines = ["a", "b"].map(|name| machine(name, MachineState::Running, Some(&third))).to_vec();
     stage.after(5);
@@ -140,7 +140,7 @@ fn an_offer_that_is_refused_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn machines_that_cannot_start_count_as_failures_and_those_taken_away_do_not() {
+fn failed_starts_count_as_failures_and_losses_do_not() {
     let mut stage = Stage::of_two();
     stage.want(3);
     let (_, key) = created(&stage.after(5));
@@ -158,7 +158,7 @@ fn machines_that_cannot_start_count_as_failures_and_those_taken_away_do_not() {
 }
 
 #[test]
-fn a_node_leaves_before_its_machine_is_ended() {
+fn node_leaves_before_its_machine_is_ended() {
     let mut stage = Stage::of_two();
     stage.nodes[0].leads = true;
     stage.want(1);
@@ -167,10 +167,10 @@ fn a_node_leaves_before_its_machine_is_ended() {
     assert_eq!(stage.after(5), [], "it is asked once");
     stage.fleet.not_asked("n2");
     assert_eq!(stage.after(5), [drain]);
-    // It has lost its session, or the machine has started its node again: that one is asked, too.
+    // It has lost its session, or the machine has restarted its node: the new node is asked too.
     stage.nodes[1] = node("n3", "b");
     assert_eq!(stage.after(5), [Action::Drain { node: "n3".to_owned(), machine: id("b") }]);
-    // But not for ever.
+    // This is done once.
     stage.nodes[1] = node("n4", "b");
     let end = Action::Terminate { machines: vec![id("b")] };
     assert_eq!(stage.after(5), std::slice::from_ref(&end));
@@ -183,7 +183,7 @@ fn a_node_leaves_before_its_machine_is_ended() {
 }
 
 #[test]
-fn a_node_that_does_not_leave_is_not_waited_for_for_ever() {
+fn machine_of_stuck_node_is_ended_after_limit() {
     let mut stage = Stage::of_two();
     stage.want(1);
     stage.leave = vec![id("a")];
@@ -195,14 +195,14 @@ fn a_node_that_does_not_leave_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn machines_without_a_node_go_first_and_need_not_drain() {
+fn machines_without_node_leave_first_without_drain() {
     let mut stage = Stage::of_two();
     stage.machines.push(machine("c", MachineState::Requested, None));
     assert_eq!(stage.after(5), [Action::Terminate { machines: vec![id("c")] }]);
 }
 
 #[test]
-fn a_machine_whose_node_never_joins_is_ended() {
+fn machine_without_joined_node_is_ended() {
     let mut stage = Stage::new(1);
     stage.machines = vec![machine("a", MachineState::Requested, None)];
     assert_eq!(stage.after(3600), [], "it waits for its place");
@@ -215,11 +215,11 @@ fn a_machine_whose_node_never_joins_is_ended() {
 }
 
 #[test]
-fn a_machine_whose_node_is_gone_is_ended_soon() {
+fn machine_with_lost_node_is_ended_soon() {
     let mut stage = Stage::of_two();
     stage.nodes.remove(0);
     assert_eq!(stage.after(5), []);
-    // It may have lost its session, and come back under another name.
+    // It may have lost its session and rejoin under another name.
     stage.nodes.push(node("n9", "a"));
     assert_eq!(stage.after(5), []);
     stage.nodes.pop();
@@ -228,27 +228,27 @@ fn a_machine_whose_node_is_gone_is_ended_soon() {
 }
 
 #[test]
-fn a_node_that_leaves_by_itself_is_replaced() {
+fn node_that_leaves_by_itself_is_replaced() {
     let mut stage = Stage::of_two();
     stage.nodes[0].draining = true;
     assert_eq!(created(&stage.after(5)).0, 1);
 }
 
 #[test]
-fn never_more_than_the_offer_has() {
+fn requests_stay_below_maximum_of_offer() {
     let mut stage = Stage::new(100);
     assert_eq!(created(&stage.after(0)).0, 20);
     stage.wanted = BTreeMap::from([("large".to_owned(), 9), ("gone".to_owned(), 3)]);
     let (count, _) = created(&stage.after(5));
     assert_eq!(count, 4);
-    // Of an offer that is not in the file any more.
+    // The offer is no longer in the file.
     stage.machines = vec![Machine { offer: "gone".to_owned(), ..machine("x", MachineState::Running, None) }];
     let actions = stage.after(5);
     assert!(actions.contains(&Action::Terminate { machines: vec![id("x")] }), "{actions:?}");
 }
 
 #[test]
-fn the_last_machine_of_a_zone_stays_if_another_can_go() {
+fn last_machine_of_zone_stays_if_another_can_leave() {
     let mut stage = Stage::of_two();
     stage.machines.push(machine("c", MachineState::Running, None));
     stage.nodes.push(node("n3", "c"));
@@ -259,7 +259,7 @@ fn the_last_machine_of_a_zone_stays_if_another_can_go() {
 }
 
 #[test]
-fn what_people_see_of_a_machine() {
+fn displayed_machine_follows_its_progress() {
     let mut stage = Stage::of_two();
     stage.nodes[1].working = true;
     stage.machines.push(machine("c", MachineState::Running, None));
@@ -291,9 +291,9 @@ fn what_people_see_of_a_machine() {
     );
 }
 
-/// Whatever the connector leaves out: a script without pipefail, a cloud in a disturbance.
+/// A connector that omits machines: a script without pipefail, an incident of a cloud.
 #[test]
-fn machines_whose_nodes_are_members_are_there_also_if_they_are_not_listed() {
+fn unlisted_machines_with_members_still_count() {
     let mut stage = Stage::of_two();
     let all = std::mem::take(&mut stage.machines);
     assert_eq!(stage.after(5), [], "they are not replaced");
@@ -302,15 +302,15 @@ fn machines_whose_nodes_are_members_are_there_also_if_they_are_not_listed() {
     assert_eq!(stage.after(5), [], "and nobody goes because of them");
     stage.machines = all;
     assert_eq!(stage.after(5).len(), 1);
-    // Their nodes are gone, too.
+    // Their nodes are lost too.
     let mut stage = Stage::of_two();
     (stage.machines, stage.nodes) = (Vec::new(), Vec::new());
     assert_eq!(created(&stage.after(5)).0, 2);
-    // The connector says that it is gone.
+    // The connector reports that it is gone.
     let mut stage = Stage::of_two();
     stage.machines[0].state = MachineState::Gone;
     assert_eq!(created(&stage.after(5)).0, 1);
-    // A controller that has just begun knows them from the one before, and those of others it does not know.
+    // A new controller knows the machines of its predecessor, but not those of others.
     let mut stage = Stage::new(2);
     stage.nodes = vec![node("n1", "old-1"), node("n2", "old-2"), node("n3", "b")];
     stage.nodes[0].offer = Some("small".to_owned());
@@ -319,9 +319,9 @@ fn machines_whose_nodes_are_members_are_there_also_if_they_are_not_listed() {
     assert_eq!(created(&stage.after(5)).0, 1);
 }
 
-/// Nodes of a newer version have joined, which this one cannot read.
+/// Nodes of a newer version have joined, which this controller cannot read.
 #[test]
-fn no_machine_is_ended_for_having_no_node_while_a_member_cannot_be_read() {
+fn unreadable_member_protects_machines_without_node() {
     let mut stage = Stage::of_two();
     stage.machines.push(machine("c", MachineState::Running, None));
     stage.want(3);
@@ -338,7 +338,7 @@ fn no_machine_is_ended_for_having_no_node_while_a_member_cannot_be_read() {
 }
 
 #[test]
-fn a_machine_that_begins_again_and_again_has_one_time_to_join() {
+fn restarting_machine_has_one_time_limit_to_join() {
     let mut stage = Stage::new(1);
     stage.machines = vec![machine("a", MachineState::Running, None)];
     assert_eq!(stage.after(5), []);
@@ -352,7 +352,7 @@ fn a_machine_that_begins_again_and_again_has_one_time_to_join() {
 }
 
 #[test]
-fn an_offer_that_is_listed_by_another_name_is_left_alone_for_longer_and_longer() {
+fn offer_listed_under_another_name_is_paused_ever_longer() {
     let mut stage = Stage::new(3);
     let mut asked = 0;
     for round in 0..720 {
@@ -383,7 +383,7 @@ fn an_offer_that_is_listed_by_another_name_is_left_alone_for_longer_and_longer()
 }
 
 #[test]
-fn more_than_the_connector_takes_at_once_is_asked_for_in_parts() {
+fn large_request_is_split() {
     let mut stage = Stage::new(7);
     let limits = Limits { request_max: 3, ..Limits::default() };
     stage.fleet = Fleet::new(offers(), limits, State::new("t"));
@@ -400,7 +400,7 @@ fn more_than_the_connector_takes_at_once_is_asked_for_in_parts() {
 }
 
 #[test]
-fn what_fails_together_is_one_failure_and_a_machine_that_joins_at_once_ends_that() {
+fn simultaneous_failures_count_once_until_machine_joins() {
     let mut stage = Stage::of_two();
     stage.want(12);
     let (_, key) = created(&stage.after(5));
@@ -416,7 +416,7 @@ fn what_fails_together_is_one_failure_and_a_machine_that_joins_at_once_ends_that
     stage.fleet = Fleet::new(offers(), Limits::default(), state);
     stage.after(1);
     assert_eq!(stage.fleet.state().troubles()["small"].failures, 1);
-    // Its node is a member when it is first seen.
+    // Its node is a member when it is first listed.
     stage.machines.push(machine("y", MachineState::Running, None));
     stage.nodes.push(node("n9", "y"));
     stage.after(1);
@@ -424,7 +424,7 @@ fn what_fails_together_is_one_failure_and_a_machine_that_joins_at_once_ends_that
 }
 
 #[test]
-fn a_clock_that_was_ahead_or_leaps_ends_nothing_and_delays_nothing() {
+fn clock_jump_neither_ends_nor_delays_machines() {
     let mut stage = Stage::of_two();
     stage.want(1);
     stage.leave = vec![id("a")];
@@ -434,7 +434,7 @@ fn a_clock_that_was_ahead_or_leaps_ends_nothing_and_delays_nothing() {
     stage.want(9);
     let (_, key) = created(&stage.after(5));
     stage.fleet.created(stage.now_ms, &key, &Err(Refusal::unknown("no answer")));
-    // The next controller is on a machine whose clock is an hour behind.
+    // The next controller runs on a machine with a clock that is an hour behind.
     let state = stage.fleet.state().clone();
     stage.fleet = Fleet::new(offers(), Limits::default(), state);
     stage.now_ms -= 3_600 * S;
@@ -442,7 +442,7 @@ fn a_clock_that_was_ahead_or_leaps_ends_nothing_and_delays_nothing() {
     let actions = stage.after(30);
     assert!(actions.contains(&Action::Terminate { machines: vec![id("a")] }), "{actions:?}");
     assert!(actions.iter().any(|action| matches!(action, Action::Create { .. })), "{actions:?}");
-    // It was suspended for a while with all that it runs on.
+    // It was suspended with its whole machine.
     let mut stage = Stage::of_two();
     stage.want(3);
     stage.machines.push(machine("c", MachineState::Running, None));

@@ -1,4 +1,4 @@
-//! Which size is best: the least cost, or the shortest time, among those that keep the bounds.
+//! Selection of the best size: the lowest cost, or the shortest time, among the sizes that keep the bounds.
 
 use super::{
     Bound,
@@ -7,43 +7,42 @@ use super::{
 
 /// The ratio between neighbouring sizes that are compared.
 const GRID: f64 = 1.15;
-/// The least probability with which a deadline is to be kept.
+/// The minimum probability of meeting a deadline.
 const IN_TIME_MIN: f64 = 0.95;
-/// The same for fewer machines than there are. What is given away takes minutes to be had again.
+/// The same if machines are given up, since replacing them takes minutes.
 const IN_TIME_FEWER_MIN: f64 = 0.98;
-/// The share of its work for which each further worker counts if the user says nothing that time could be weighed
-/// with: the shortest time, but not at any price.
+/// The minimum useful share of a further worker's time if the user sets neither an efficiency nor a price of delay.
 const MARGIN_MIN: f64 = 1.0 / 3.0;
-/// What the best size must be better by than the present one, as a share.
+/// The relative gain over the present size that justifies a change.
 const GAIN_MIN: f64 = 0.05;
-/// The same if a deadline cannot be kept: nearly at any price.
+/// The minimum useful share if the deadline cannot be met: almost any price is accepted.
 const LATE_MARGIN_MIN: f64 = 0.05;
-/// What that share may be lower by for machines that are there, since it is measured with an error.
+/// The tolerance of the useful share for machines that are already running, since it is measured with an error.
 const MARGIN_ROOM: f64 = 0.08;
-/// As long as the end cannot be foreseen, a budget must last for this time.
+/// The time that a budget must last while the end cannot be predicted, in seconds.
 const EARLY_S: f64 = 600.0;
 
-/// A size, with what is expected of it.
+/// A size with its forecast.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Judged {
     pub(super) size: Size,
     pub(super) forecast: Forecast,
-    /// What is to be as small as possible: money or seconds.
+    /// The quantity to minimise: money or seconds.
     pub(super) value: f64,
-    /// The bounds that it does not keep, the most important first.
+    /// The bounds that it breaks, the most important first.
     pub(super) breaks: Vec<Bound>,
-    /// Whether new machines would come too late to be of use.
+    /// Whether new machines would start too late to be useful.
     pub(super) is_late: bool,
-    /// For what share of its work the last worker counts.
+    /// The useful share of the last worker's time.
     margin: f64,
 }
 
-/// What is to be as small as possible.
+/// The quantity to minimise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Aim {
-    /// What machines cost, and the delay if it has a price.
+    /// The cost of the machines, and of the delay if it has a price.
     Cost,
-    /// The time of workers, since a deadline is to be kept and prices are not known.
+    /// The time of workers, if there is a deadline but prices are unknown.
     WorkerTime,
     /// The time until the jobs are finished.
     Time,
@@ -55,9 +54,9 @@ pub(super) struct Choice {
     pub(super) aim: Aim,
     /// All sizes that were compared, from few machines to many.
     pub(super) judged: Vec<Judged>,
-    /// The place of the best one.
+    /// The index of the best size.
     pub(super) best: usize,
-    /// The place of the size that the cluster has, if it is among them.
+    /// The index of the present size, if it was compared.
     pub(super) now: Option<usize>,
     /// The bound that no size keeps.
     pub(super) broken: Option<Bound>,
@@ -74,7 +73,7 @@ impl Choice {
         self.now.is_none_or(|now| breaks(&self.judged[now]))
     }
 
-    /// Whether the best size is so much better than the present one that it is worth the change.
+    /// Whether the best size is so much better than the present one that a change is worthwhile.
     pub(super) fn is_worth_it(&self) -> bool {
         let Some(now) = self.now.map(|now| &self.judged[now]) else { return true };
         let best = self.best();
@@ -86,7 +85,7 @@ impl Choice {
     }
 }
 
-/// Returns the sizes that are compared: the bounds, the present one, and those between on a grid of 1.15.
+/// Returns the sizes to compare: the bounds, the present size, and a grid between them with a ratio of 1.15.
 pub(super) fn grid(min: u32, max: u32, now: u32) -> Vec<u32> {
     let min = min.min(max);
     let mut sizes = vec![min, max, now.max(min).min(max)];
@@ -103,7 +102,7 @@ pub(super) fn grid(min: u32, max: u32, now: u32) -> Vec<u32> {
     sizes
 }
 
-/// Judges the sizes; `None` if there is no work or nothing to choose from.
+/// Evaluates the sizes; `None` if there is no work or no size.
 pub(super) fn choose(outlook: &Outlook<'_>, sizes: &[u32]) -> Option<Choice> {
     let forecasts: Vec<(Size, Forecast)> = sizes
         .iter()
@@ -174,8 +173,8 @@ fn broken_bounds(
     breaks
 }
 
-/// Returns the place of the best size, and the bound that none keeps. Budget goes before deadline, and deadline before
-/// efficiency.
+/// Returns the index of the best size, and the bound that no size keeps. The budget takes precedence over the
+/// deadline, and the deadline over the efficiency.
 fn best(judged: &[Judged]) -> (usize, Option<Bound>) {
     let can_work = |place: &usize| judged[*place].size.workers > 0.0 && !judged[*place].is_late;
     let mut left: Vec<usize> = (0..judged.len()).filter(can_work).collect();
@@ -193,18 +192,18 @@ fn best(judged: &[Judged]) -> (usize, Option<Bound>) {
     (least(&left, |place| judged[place].value), None)
 }
 
-/// What is to be as small as possible if no size keeps a bound.
+/// The quantity to minimise if no size keeps a bound.
 fn least_broken(bound: Bound, judged: &Judged) -> f64 {
     match bound {
         Bound::Budget => judged.forecast.money.map_or(f64::INFINITY, |(_, most)| most),
-        // As soon as possible, but not at any price.
+        // The earliest end, but not at any price.
         Bound::Deadline if judged.margin < LATE_MARGIN_MIN => f64::INFINITY,
         Bound::Deadline => judged.forecast.takes_s[1],
         Bound::Efficiency => f64::from(judged.size.nodes),
     }
 }
 
-/// The place with the least value; of equal ones, that with the fewest machines.
+/// The index with the least value; among equal values, the one with the fewest machines.
 fn least(places: &[usize], value: impl Fn(usize) -> f64) -> usize {
     let mut best = places[0];
     for place in &places[1..] {
@@ -220,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_grid_is_fine_where_there_are_few_and_ends_at_the_bounds() {
+    fn grid_contains_bounds_and_is_fine_for_small_sizes() {
         assert_eq!(grid(0, 10, 3), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         let sizes = grid(2, 1000, 177);
         assert_eq!((sizes.first(), sizes.last()), (Some(&2), Some(&1000)));

@@ -1,31 +1,32 @@
-//! What the policy is to reach, and what it decides.
+//! The goals and the decisions of the policy.
 
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// What the user wants. `nodes` are machines of the connector, each with one node.
+/// The user's goals. `nodes` are machines of the connector, each with one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Goals {
-    /// The least number of nodes, also without a job.
+    /// The minimum number of nodes, which also runs without a job.
     pub min: u32,
-    /// The most nodes.
+    /// The maximum number of nodes.
     pub max: u32,
-    /// When the jobs are to be finished, in milliseconds since 1970.
+    /// The deadline of the jobs, in milliseconds since 1970.
     pub deadline_ms: Option<u64>,
-    /// The most money to be spent on machines, from the time the controller first ran with this budget for these jobs.
+    /// The maximum money to spend on machines, counted from the time the controller first ran with this budget for
+    /// these jobs.
     pub budget: Option<f64>,
-    /// The least share of its work for which each further worker counts, from 0 to 1.
+    /// The minimum useful share of each further worker's time, from 0 to 1.
     pub efficiency: Option<f64>,
-    /// What an hour costs in which the result is not there yet.
+    /// The price of an hour of delay.
     pub delay_price: Option<f64>,
-    /// Whether the jobs are to be suspended when the budget is spent.
+    /// Whether to suspend the jobs when the budget is spent.
     pub then_suspend: bool,
 }
 
 impl Default for Goals {
-    /// Up to ten nodes, as fast as they go.
+    /// Up to ten nodes, and no other goal.
     fn default() -> Self {
         Self {
             min: 0,
@@ -39,17 +40,17 @@ impl Default for Goals {
     }
 }
 
-/// Goals that nothing can reach, or that are no numbers.
+/// Contradictory or meaningless goals.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct GoalsError(pub(crate) String);
 
 impl Goals {
-    /// Checks that the goals make sense, whatever the cluster is like.
+    /// Checks that the goals are consistent.
     ///
     /// # Errors
     ///
-    /// What is wrong, and with which option it was said.
+    /// If a goal is out of its range or contradicts another one; the message names the option.
     pub fn check(&self) -> Result<(), GoalsError> {
         let wrong = |text: String| Err(GoalsError(text));
         if self.min > self.max {
@@ -77,46 +78,46 @@ impl Goals {
     }
 }
 
-/// What is to be done now.
+/// A decision about the number of machines.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Decision {
-    /// How many machines there are to be of each offer, those included that start and those excluded that leave. An
-    /// offer that is not named gets none.
+    /// The number of machines of each offer, with starting machines and without leaving ones. An offer that is not
+    /// listed gets none.
     pub wanted: BTreeMap<String, u32>,
-    /// The machines that are to leave now, by id, the first one first. They are not in `wanted`. Whoever has to end
-    /// more than these takes them in the order of [`victims`](super::victims).
+    /// The ids of the machines that leave now, the first victim first. They are not in `wanted`. Further victims are
+    /// chosen in the order of [`victims`](super::victims).
     pub leave: Vec<String>,
-    /// Why, in one sentence for people.
+    /// The reason, in one sentence for users.
     pub reason: String,
     /// The bound that cannot be kept, and is broken as little as possible.
     pub broken: Option<Bound>,
     /// The sizes that were compared, from few nodes to many.
     pub table: Vec<Candidate>,
-    /// Whether the jobs are to be suspended: the budget is spent.
+    /// Whether to suspend the jobs, since the budget is spent.
     pub suspend: bool,
-    /// What has been spent so far; `None` if a machine has no known price.
+    /// The money spent so far; `None` if the price of a machine is unknown.
     pub spent: Option<f64>,
-    /// Since when, in milliseconds since 1970.
+    /// The time from which spending is counted, in milliseconds since 1970.
     pub spent_since_ms: Option<u64>,
 }
 
 impl Decision {
-    /// The number of machines that are wanted.
+    /// Returns the total number of machines wanted.
     pub fn nodes(&self) -> u32 {
         self.wanted.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 }
 
-/// A bound that the user has set.
+/// A bound set by the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// The money to be spent.
+    /// The budget.
     Budget,
-    /// When the jobs are to be finished.
+    /// The deadline of the jobs.
     Deadline,
-    /// How well the workers are to be used.
+    /// The efficiency of the workers.
     Efficiency,
 }
 
@@ -130,24 +131,24 @@ impl fmt::Display for Bound {
     }
 }
 
-/// A size that the cluster could have, and what is expected of it.
+/// A possible size of the cluster, with its forecast.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Candidate {
     /// The number of machines.
     pub nodes: u32,
-    /// The workers on all members then, also on those that no connector has started.
+    /// The workers on all members then, including members that no connector has started.
     pub workers: u32,
-    /// When the jobs are finished: not earlier than the first time and not later than the second one in 8 of 10 cases,
-    /// in milliseconds since 1970. `None` if it is too early to say.
+    /// The earliest and the latest end of the jobs, in milliseconds since 1970; 8 of 10 cases are between them.
+    /// `None` if it is too early for an estimate.
     pub finish_ms: Option<(u64, u64)>,
-    /// What will have been spent by then, as expected; `None` if the time or a price is not known.
+    /// The expected spending by then; `None` if the time or a price is unknown.
     pub cost: Option<f64>,
-    /// The share of its time in which a worker is expected to be useful.
+    /// The expected useful share of a worker's time.
     pub efficiency: Option<f64>,
     /// Whether the cluster has this size now.
     pub now: bool,
-    /// What speaks against it, or distinguishes it; may be empty.
+    /// Disadvantages, or the difference to other sizes; may be empty.
     pub note: String,
 }
 
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goals_that_make_no_sense_are_named() {
+    fn inconsistent_goals_are_refused_by_option() {
         let wrong = |goals: Goals| goals.check().unwrap_err().to_string();
         let goals = Goals::default;
         assert_eq!(goals().check(), Ok(()));

@@ -1,37 +1,37 @@
-//! How much work a job still needs, from the estimated share that is done, with an error band.
+//! The remaining work of a job, from the estimated share that is complete, with an error.
 //!
 //! The share comes from the shape of the tree (after P. Kilby, J. Slaney, S. Thiébaux and T. Walsh, Estimating search
-//! tree size, 2006). Early it is poor, and it jumps when a better solution cuts off much of the tree. Therefore three
-//! estimators run beside each other, as G. Hendel, D. Anderson, P. Le Bodic and M. Pfetsch (Estimating the size of
-//! branch-and-bound trees, 2021) found that several together are better than each, and that a trend by double
-//! exponential smoothing is a good one:
+//! tree size, 2006). It is poor early, and jumps when a better solution cuts off much of the tree. Therefore three
+//! estimators are combined: G. Hendel, D. Anderson, P. Le Bodic and M. Pfetsch (Estimating the size of
+//! branch-and-bound trees, 2021) found that a combination is better than each of them, and that double exponential
+//! smoothing predicts the trend well:
 //!
-//! - *plain*: what is left takes as long for each part as what is done;
-//! - *trend*: the share goes on to grow as it has grown of late;
-//! - *power*: the share is a power of the work, by the last half of the work.
+//! - *plain*: the rest takes as long, in proportion, as the completed part;
+//! - *trend*: the share continues to grow at its recent rate;
+//! - *power*: the share is a power of the work, fitted to the last half of the work.
 //!
-//! Each counts by how well it has foreseen the last quarter of the work. Work is the time of busy workers.
+//! The weight of each depends on its predictions of the last quarter of the work. Work is the time of busy workers.
 
 use serde::{Deserialize, Serialize};
 
-/// Below this share nothing is said about the end.
+/// The minimum share for an estimate of the end.
 pub(super) const SHARE_MIN: f64 = 0.02;
-/// A share up to this says nothing.
+/// Shares up to this are ignored.
 const SHARE_TINY: f64 = 1e-12;
-/// The work grows by this factor between two points that are kept.
+/// The factor by which the work grows between two stored points.
 const POINT_RATIO: f64 = 1.04;
-/// Points older than this share of the work are forgotten.
+/// Points older than this share of the work are dropped.
 const KEPT_SHARE: f64 = 0.2;
-/// What the smoothing takes over of a new share, and of a new trend.
+/// The smoothing factors for the share and for the trend.
 const SMOOTHING: (f64, f64) = (0.4, 0.15);
-/// The error of a forecast that is taken to be chance.
+/// The random error of a forecast.
 const FORECAST_NOISE: f64 = 0.015;
-/// What is left is at least this share of what was done, as long as the job is not over.
+/// The minimum remaining work of a running job, relative to the completed work.
 const LEFT_MIN: f64 = 0.002;
-/// The least standard deviation of log(true/estimated work that is left), by the share that is done; between two rows
-/// it is interpolated. Near the end it grows again: what is left is the difference of two numbers that are nearly the
-/// same. To it comes what the forecasts of this job were off by, times [`FORECAST_FACTOR`]. Both are from the simulated
-/// trees of `tests/policy/trees.rs`.
+/// The minimum standard deviation of log(true/estimated remaining work), by the complete share, with interpolation.
+/// It grows near the end, where the remaining work is the difference of two nearly equal numbers. The errors of the
+/// forecasts of this job are added, times [`FORECAST_FACTOR`]. Both are from the simulated trees of
+/// `tests/policy/trees.rs`.
 const ERROR: [(f64, f64); 10] = [
     (0.0005, 2.0),
     (0.005, 1.3),
@@ -44,38 +44,38 @@ const ERROR: [(f64, f64); 10] = [
     (0.99, 0.2),
     (1.0, 0.7),
 ];
-/// The most that a forecast is taken to be off by, as a logarithm.
+/// The maximum error of one forecast, as a logarithm.
 const OFF_MAX: f64 = 0.7;
-/// What a forecast counts for among all those before.
+/// The minimum weight of a new forecast among all.
 const JUDGED_ANEW: f64 = 0.25;
-/// No guess is taken to be worse.
+/// The maximum standard deviation of an estimate.
 const SIGMA_MAX: f64 = 3.0;
 /// See [`ERROR`].
 const FORECAST_FACTOR: f64 = 1.2;
 
-/// An amount that is known up to a factor: its logarithm is normally distributed.
+/// An amount whose logarithm is normally distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Guess {
-    /// The amount that is exceeded in half of the cases.
+    /// The median.
     pub(super) median: f64,
     /// The standard deviation of its logarithm.
     pub(super) sigma: f64,
 }
 
 impl Guess {
-    /// Returns the amount that is exceeded only by `z` standard deviations.
+    /// Returns the amount at `z` standard deviations.
     pub(super) fn at(&self, z: f64) -> f64 {
         self.median * (self.sigma * z).exp()
     }
 
-    /// Takes two independent guesses of the same amount together.
+    /// Combines two independent estimates of the same amount.
     pub(super) fn and(self, other: Self) -> Self {
         let (one, two) = (self.sigma.powi(-2), other.sigma.powi(-2));
         let mean = (self.median.ln() * one + other.median.ln() * two) / (one + two);
         Self { median: mean.exp(), sigma: (one + two).powf(-0.5) }
     }
 
-    /// Returns the sum of guesses of different amounts, with the same mean and variance (L. Fenton, 1960).
+    /// Returns the sum of estimates of different amounts, with the same mean and variance (L. Fenton, 1960).
     pub(super) fn sum(guesses: impl IntoIterator<Item = Self>) -> Option<Self> {
         let (mut mean, mut variance, mut count, mut only) = (0.0, 0.0, 0, None);
         for guess in guesses {
@@ -94,23 +94,23 @@ impl Guess {
     }
 }
 
-/// How a job got on so far.
+/// The progress of a job.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Progress {
-    /// The work that was done when it was last seen.
+    /// The completed work at the last observation.
     pub(super) work: f64,
-    /// The share that was done then.
+    /// The complete share at that time.
     pub(super) share: Option<f64>,
     points: Vec<Point>,
     level: f64,
     trend: f64,
-    /// The mean of the squares of the errors of each estimator's forecasts.
+    /// The mean square of the forecast errors of each estimator.
     errors: [f64; 3],
     forecasts: u32,
 }
 
-/// The share after an amount of work, and what the estimators knew then.
+/// The share after an amount of work, with the state of the estimators.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Point {
     work: f64,
@@ -121,7 +121,7 @@ struct Point {
 }
 
 impl Point {
-    /// What each estimator expected the share to be after more work.
+    /// The share that each estimator predicts after more work.
     fn forecasts(&self, work: f64) -> [f64; 3] {
         [
             self.share * work / self.work,
@@ -132,10 +132,10 @@ impl Point {
 }
 
 impl Progress {
-    /// Takes note of the work that is done and of the share that this is said to be.
+    /// Adds an observation of the completed work and of the reported share.
     pub(super) fn saw(&mut self, work: f64, share: Option<f64>) {
         if work < self.work {
-            // A new attempt: the tree is searched again.
+            // A new attempt searches the tree again.
             *self = Self::default();
         }
         self.work = work;
@@ -167,19 +167,19 @@ impl Progress {
         *self.points.last_mut().expect("one was pushed") = point;
     }
 
-    /// Compares what was foreseen three quarters of the work ago with what has come.
+    /// Compares the forecasts made at three quarters of the work with the present share.
     fn judge(&mut self, work: f64, share: f64) {
         let Some(then) = self.points.iter().rfind(|point| point.work <= 0.75 * work) else { return };
         self.forecasts = self.forecasts.saturating_add(1);
         let part = (1.0 / f64::from(self.forecasts)).max(JUDGED_ANEW);
         for (error, foreseen) in self.errors.iter_mut().zip(then.forecasts(work)) {
-            // A jump is as bad as any other one: what comes after it is what counts.
+            // All jumps count the same, however large: the time after the jump matters.
             let off = (foreseen.max(1e-9) / share).ln().clamp(-OFF_MAX, OFF_MAX);
             *error += part * (off * off - *error);
         }
     }
 
-    /// The exponent with which the share has grown with the work, over the last half of it.
+    /// The exponent of the growth of the share with the work, over the last half of the work.
     fn power(&self) -> f64 {
         let recent = || self.points.iter().filter(|point| point.work >= 0.5 * self.work);
         let count = recent().count() as f64;
@@ -193,7 +193,7 @@ impl Progress {
         if along > 0.0 { (across / along).clamp(0.2, 5.0) } else { 1.0 }
     }
 
-    /// Estimates the work that is left; `None` without a share.
+    /// Estimates the remaining work; `None` without a share.
     pub(super) fn left(&self) -> Option<Guess> {
         let share = self.share?;
         let work = self.work;
@@ -212,22 +212,22 @@ impl Progress {
         let power = work * ((1.0 / share).powf(1.0 / power) - 1.0);
         let lefts = [plain, trend, power].map(|left| within(left).ln());
         let weights = self.errors.map(|error| 1.0 / (error + FORECAST_NOISE * FORECAST_NOISE));
-        // Before there was anything to foresee, the plain one counts alone.
+        // Before the first forecast, only the plain estimator counts.
         let weights = if self.forecasts == 0 { [1.0, 0.0, 0.0] } else { weights };
         let sum: f64 = weights.iter().sum();
         let mean = lefts.iter().zip(weights).map(|(left, weight)| left * weight).sum::<f64>() / sum;
         let spread =
             lefts.iter().zip(weights).map(|(left, weight)| (left - mean).powi(2) * weight).sum::<f64>() / sum;
         let off = self.errors.iter().zip(weights).map(|(error, weight)| error * weight).sum::<f64>() / sum;
-        // Errors of the share add up over the work that is left, as those of a random walk; the work that is left is
-        // off by 1/(1 - share) as much as the share.
+        // Errors of the share accumulate over the remaining work like a random walk. The relative error of the
+        // remaining work is 1/(1 - share) times that of the share.
         let off = FORECAST_FACTOR * off / (share * (1.0 - share)).max(0.01);
         let sigma = (error(share).powi(2) + spread + off).sqrt().min(SIGMA_MAX);
         Some(Guess { median: mean.exp(), sigma })
     }
 }
 
-/// The usual error by the share that is done.
+/// The minimum error by the complete share.
 fn error(share: f64) -> f64 {
     let above = ERROR.iter().position(|(at, _)| share < *at).unwrap_or(ERROR.len());
     match above {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_is_left_of_trees_of_several_shapes() {
+    fn remaining_work_of_several_shapes_is_estimated() {
         type Share = fn(f64) -> f64;
         let shapes: [(&str, Share, f64); 4] = [
             ("uniform", |x| x, 0.05),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn says_little_early_and_nothing_without_a_share() {
+    fn early_estimate_is_vague_and_absent_without_share() {
         let early = after(10_000.0, 0.01, |x| x).left().unwrap();
         assert!(early.sigma > 1.0, "{early:?}");
         assert_eq!(Progress::default().left(), None);
@@ -291,14 +291,14 @@ mod tests {
     }
 
     #[test]
-    fn begins_again_with_a_new_attempt() {
+    fn new_attempt_resets_progress() {
         let mut progress = after(10_000.0, 0.6, |x| x);
         progress.saw(5.0, Some(0.001));
         assert_eq!((progress.points.len(), progress.forecasts), (1, 0));
     }
 
     #[test]
-    fn keeps_few_points_of_long_jobs() {
+    fn long_job_keeps_few_points() {
         let mut progress = Progress::default();
         for step in 1..200_000_u32 {
             progress.saw(f64::from(step), Some(f64::from(step) / 200_000.0));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_guesses_together() {
+    fn combined_guess_is_more_certain() {
         let one = Guess { median: 100.0, sigma: 1.0 };
         let both = one.and(Guess { median: 400.0, sigma: 1.0 });
         assert!((both.median - 200.0).abs() < 1e-9 && both.sigma < 0.71);

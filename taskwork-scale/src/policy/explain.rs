@@ -1,4 +1,4 @@
-//! What was decided, for people.
+//! Explanations of decisions for users.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::{
     forecast::Outlook,
 };
 
-/// The sizes that were compared, as a table.
+/// The compared sizes as a table.
 pub(super) fn table(outlook: &Outlook<'_>, choice: &Choice) -> Vec<Candidate> {
     let places = 0..choice.judged.len();
     places.map(|place| candidate(outlook, choice, place)).collect()
@@ -59,7 +59,7 @@ fn note(outlook: &Outlook<'_>, choice: &Choice, place: usize) -> String {
     notes.join("; ")
 }
 
-/// What a size has over the present one: `40 min earlier, 0.60 more`.
+/// The difference of a size to the present one, such as `40 min earlier, 0.60 more`.
 fn difference(outlook: &Outlook<'_>, choice: &Choice, place: usize) -> Option<String> {
     let (now, other) = (&choice.judged[choice.now?], &choice.judged[place]);
     if outlook.is_early || now.size.workers <= 0.0 || other.size.workers <= 0.0 {
@@ -78,17 +78,35 @@ fn difference(outlook: &Outlook<'_>, choice: &Choice, place: usize) -> Option<St
     Some(text)
 }
 
-/// What keeps from going to the best number.
+/// Limits that prevent the best number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
     /// The budget is spent.
     pub(super) is_short: bool,
-    /// It has turned often enough of late.
+    /// The maximum number of turns in an hour is reached.
     pub(super) is_turn_too_many: bool,
 }
 
-/// Why a number of machines is wanted.
+/// The reason for a number of machines, and the jobs that do not count.
 pub(super) fn reason(
+    outlook: &Outlook<'_>,
+    choice: Option<&Choice>,
+    decision: &Decision,
+    target: u32,
+    held: Held,
+) -> String {
+    let mut text = reason_of_number(outlook, choice, decision, target, held);
+    if let [first, others @ ..] = &outlook.seen.unserved[..] {
+        let _ = write!(text, "; no offer can serve job {}: {}", first.id, first.reason);
+        if !others.is_empty() {
+            let others = u32::try_from(others.len()).unwrap_or(u32::MAX);
+            let _ = write!(text, "; nor {}", count(others, "other job"));
+        }
+    }
+    text
+}
+
+fn reason_of_number(
     outlook: &Outlook<'_>,
     choice: Option<&Choice>,
     decision: &Decision,
@@ -101,14 +119,19 @@ pub(super) fn reason(
     let _ = write!(text, "{}: ", count(nodes, "node"));
     let Some(choice) = choice else {
         let now = outlook.nodes_now();
-        text.push_str(match (nodes > outlook.goals.min, outlook.seen.offers.is_empty()) {
-            (_, true) => "there is no offer of machines",
-            (true, _) if target >= now => {
-                "there is no job, and more may come before a new machine would have started"
-            }
-            (true, _) => "there is no job; those that are paid for stay until that time ends",
-            (false, _) => "there is no job",
-        });
+        if outlook.seen.offers.is_empty() {
+            text.push_str("there is no offer of machines");
+            return text;
+        }
+        let are_unserved = !outlook.seen.unserved.is_empty();
+        text.push_str(if are_unserved { "there is no job for the machines" } else { "there is no job" });
+        if nodes > outlook.goals.min {
+            text.push_str(if target >= now {
+                ", and more may come before a new machine would have started"
+            } else {
+                "; those that are paid for stay until that time ends"
+            });
+        }
         return text;
     };
     if held.is_short {
@@ -154,10 +177,10 @@ pub(super) fn reason(
     text
 }
 
-/// Says how much of the budget is spent, and since when.
+/// The spent part of the budget, and the time from which it counts.
 fn spent(outlook: &Outlook<'_>) -> String {
     let Some(budget) = outlook.goals.budget else { return String::new() };
-    // A time that cannot be written is not of this world.
+    // The latest time that can be formatted.
     let since_ms = outlook.spent_since_ms.min(253_402_300_799_000);
     let since = std::time::UNIX_EPOCH + std::time::Duration::from_millis(since_ms);
     let since = humantime::format_rfc3339_seconds(since);

@@ -1,13 +1,13 @@
-//! What is to be expected of a cluster of a given size: when the jobs are finished, and what that costs.
+//! Forecasts for a cluster of a given size: the end of the jobs, and their cost.
 //!
 //! With work W left, p workers at price c and r(p) = p·E(p) useful workers, the jobs take
 //!
 //! ```text
-//! T(p) = start(p) + W / r(p) + tail,   and cost   C(p) = T(p)·(p·c + w) + what is paid of begun quanta
+//! T(p) = start(p) + W / r(p) + tail,   and cost   C(p) = T(p)·(p·c + w) + begun quanta
 //! ```
 //!
-//! where w is what an hour of delay costs. While new machines start, those that are there go on. As long as start and
-//! tail are short, C = W·(p·c + w) / r(p): the best p does not depend on W.
+//! where w is the price of an hour of delay. While new machines start, the present ones continue. As long as start
+//! and tail are short, C = W·(p·c + w) / r(p): the best p does not depend on W.
 
 use super::{
     Goals, MachineSeen, MachineState, Observation, OfferSeen, Place,
@@ -20,58 +20,60 @@ use super::{
     victims::ordered,
 };
 
-/// From the last task's end to the end of the job, and what is lost while the last tasks end, in seconds.
+/// The time from the end of the last task to the end of the job, with the loss while the last tasks end, in seconds.
 const TAIL_S: f64 = 3.0;
-/// What the speed may be off by, as the standard deviation of its logarithm.
+/// The error of the speed, as the standard deviation of its logarithm.
 const SPEED_SIGMA: f64 = 0.015;
-/// Time that is paid for is used up only if it is billed by more than this.
+/// A paid quantum is used up only if it is longer than this.
 pub(super) const QUANTUM_FINE_MS: u64 = 90_000;
-/// What share of such a time a new machine must be of use, also if the job is shorter than expected.
+/// The minimum useful share of the first such quantum of a new machine, even if the job is shorter than expected.
 const QUANTUM_USED_MIN: f64 = 0.5;
-/// No job is foreseen to take longer, in seconds: thirty years.
+/// The maximum predicted duration, in seconds: thirty years.
 const FOREVER_S: f64 = 1e9;
 /// Points and weights of a normal distribution with the same first moments (E. Pearson and J. Tukey, 1965, rounded by
 /// R. Swanson).
 const POINTS: [(f64, f64); 3] = [(-Z90, 0.3), (0.0, 0.4), (Z90, 0.3)];
 
-/// 8 of 10 ends of the simulated trees are within so many standard deviations. Those are taken to be larger than they
-/// are for most trees, which keeps deadlines.
+/// 8 of 10 ends of the simulated trees are within this many standard deviations. The standard deviations are larger
+/// than those of most trees, in order to meet deadlines.
 const BAND_Z: f64 = 0.95;
 
-/// All that forecasts are made from.
+/// The input of all forecasts.
 #[derive(Debug)]
 pub(super) struct Outlook<'a> {
     pub(super) seen: &'a Observation,
     pub(super) goals: &'a Goals,
     pub(super) curves: Curves,
-    /// Beyond this number of workers more are of no use.
+    /// The number of workers beyond which more are useless.
     pub(super) cap: Option<f64>,
-    /// The work that is left, in seconds of a busy worker; `None` if there is no job.
+    /// The remaining work, in seconds of a busy worker; `None` without a job.
     pub(super) left: Option<Guess>,
-    /// Whether it is too early to say when the jobs will be finished.
+    /// Whether it is too early to estimate the end of the jobs.
     pub(super) is_early: bool,
-    /// What was spent, as far as it is known, and since when.
+    /// The known spending, and the time from which it is counted.
     pub(super) spent: f64,
     pub(super) spent_since_ms: u64,
-    /// The machines that are not leaving, those first that are to stay longest.
+    /// The machines that stay, the last victim first.
     machines: Vec<(&'a MachineSeen, Option<Tariff>, Source)>,
-    /// What may be had, the cheapest first.
+    /// The machines that can run none of the jobs and do not leave yet, the first victim first.
+    unsuited: Vec<(&'a MachineSeen, Option<Tariff>)>,
+    /// The available offers, the cheapest first.
     sources: Vec<Source>,
-    /// Workers that are members without a machine of the connector.
+    /// Workers of members that no connector has started.
     base: f64,
 }
 
-/// An offer, and what follows from it.
+/// An offer with derived values.
 #[derive(Debug, Clone, Copy)]
 struct Source {
-    /// Its place in the list of offers.
+    /// Its index in the list of offers.
     index: usize,
     workers: f64,
     tariff: Option<Tariff>,
     start_s: f64,
     late_s: f64,
     minimum_s: f64,
-    /// How many more may be had.
+    /// The number of further machines available.
     room: u32,
 }
 
@@ -80,40 +82,39 @@ struct Source {
 pub(super) struct Size {
     /// The number of machines.
     pub(super) nodes: u32,
-    /// How many of the machines that are there stay.
+    /// The number of present machines that stay.
     pub(super) kept: usize,
-    /// The machines to be started: place in the list of offers, and number.
+    /// The machines to start: index in the list of offers, and number.
     pub(super) started: Vec<(usize, u32)>,
-    /// All workers then.
+    /// All workers in the end.
     pub(super) workers: f64,
-    /// Those that work already.
+    /// The workers at present.
     now: f64,
-    /// When the others will, on average, in seconds.
+    /// The mean time until the other workers arrive, in seconds.
     arrive_s: f64,
-    /// The longest of the start times of new machines, and the largest of their least bills, in seconds.
+    /// The longest start time of the new machines, and their largest minimum bill, in seconds.
     start_s: f64,
     minimum_s: f64,
-    /// The longest time that is billed as a whole for new machines, if that is more than a minute.
+    /// The longest quantum of the new machines if it is more than a minute, in seconds.
     quantum_s: f64,
 }
 
-/// What is expected of a size.
+/// The forecast for a size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Forecast {
-    /// The time until the jobs are finished: in one of ten cases shorter, half of the cases, nine of ten, in seconds.
+    /// The time until the jobs are finished, in seconds: the quantiles of 10, 50 and 90 %.
     pub(super) takes_s: [f64; 3],
-    /// In 8 of 10 cases they are not finished earlier nor later than this, in seconds.
+    /// The range that contains the time in 8 of 10 cases, in seconds.
     pub(super) band_s: (f64, f64),
-    /// The mean of that.
+    /// The mean time.
     pub(super) mean_s: f64,
-    /// What machines will cost from now on: on average, and in nine of ten cases at most. `None` if a price is not
-    /// known.
+    /// The future cost of the machines: the mean, and the quantile of 90 %. `None` if a price is unknown.
     pub(super) money: Option<(f64, f64)>,
-    /// The money, and the price of the delay.
+    /// The mean cost with the price of the delay.
     pub(super) total: Option<f64>,
-    /// The probability that the deadline is kept; `None` without a deadline.
+    /// The probability of meeting the deadline; `None` without a deadline.
     pub(super) in_time: Option<f64>,
-    /// E(p), with the idle time of workers that the search cannot feed.
+    /// E(p), with the idle time of workers for which the search has no tasks.
     pub(super) efficiency: f64,
 }
 
@@ -135,7 +136,7 @@ impl<'a> Outlook<'a> {
                 start_s: starts.median_s(offer),
                 late_s: starts.late_s(offer),
                 minimum_s: offer.minimum_ms as f64 / 1000.0,
-                room: if offer.refused { 0 } else { room },
+                room: if offer.refused || offer.unsuited { 0 } else { room },
             }
         };
         let all: Vec<Source> = seen.offers.iter().enumerate().map(source).collect();
@@ -148,6 +149,9 @@ impl<'a> Outlook<'a> {
             })
             .collect();
         machines.reverse();
+        let (unsuited, machines): (Vec<_>, Vec<_>) =
+            machines.into_iter().partition(|(machine, ..)| machine.unsuited);
+        let unsuited = unsuited.into_iter().rev().map(|(machine, tariff, _)| (machine, tariff)).collect();
         let mut sources = all;
         sources.sort_by(|one, two| {
             let price = |source: &Source| effective_price(&seen.offers[source.index], source.start_s);
@@ -156,7 +160,7 @@ impl<'a> Outlook<'a> {
         let ours: u32 = seen
             .machines
             .iter()
-            .filter(|machine| machine.state == MachineState::Working)
+            .filter(|machine| machine.state == MachineState::Working && !machine.unsuited)
             .fold(0, |sum, machine| sum.saturating_add(machine.workers));
         let base = f64::from(seen.workers.saturating_sub(ours));
         Self {
@@ -169,27 +173,33 @@ impl<'a> Outlook<'a> {
             spent,
             spent_since_ms,
             machines,
+            unsuited,
             sources,
             base,
         }
     }
 
-    /// The machines that are not leaving and have no notice.
+    /// The number of machines that stay, have no preemption notice and can run one of the jobs.
     pub(super) fn nodes_now(&self) -> u32 {
         u32::try_from(self.machines.len()).unwrap_or(u32::MAX)
     }
 
-    /// The most machines that are to be had.
+    /// The maximum number of machines available.
     pub(super) fn nodes_max(&self) -> u32 {
         self.sources.iter().fold(self.nodes_now(), |sum, source| sum.saturating_add(source.room))
     }
 
-    /// The machines that are not leaving and have no notice, those first that are to stay longest.
+    /// The machines counted by [`nodes_now`](Self::nodes_now), the last victim first.
     pub(super) fn staying(&self) -> impl Iterator<Item = (&'a MachineSeen, Option<Tariff>)> {
         self.machines.iter().map(|(machine, tariff, _)| (*machine, *tariff))
     }
 
-    /// Returns how so many machines are had; `None` if there are not so many.
+    /// The machines that can run none of the jobs and do not leave yet.
+    pub(super) fn unsuited(&self) -> impl Iterator<Item = (&'a MachineSeen, Option<Tariff>)> {
+        self.unsuited.iter().copied()
+    }
+
+    /// Returns how a number of machines is composed; `None` if there are not enough.
     pub(super) fn size(&self, nodes: u32) -> Option<Size> {
         let kept = self.machines.len().min(nodes as usize);
         let mut size = Size {
@@ -210,7 +220,7 @@ impl<'a> Outlook<'a> {
                 continue;
             }
             let for_s = self.seen.at_ms.saturating_sub(machine.requested_ms) as f64 / 1000.0;
-            // One that has taken longer than most will not come much sooner than another one would.
+            // A machine that is later than most is expected no sooner than a new one.
             let rest_s =
                 if for_s < source.late_s { (source.start_s - for_s).max(5.0) } else { source.start_s };
             arriving += source.workers;
@@ -241,8 +251,8 @@ impl<'a> Outlook<'a> {
         Some(size)
     }
 
-    /// Whether nothing works, and all machines that start are later than nine of ten. One that waits in a queue is not
-    /// late: another one would wait behind it.
+    /// Whether no worker is a member, and all starting machines are later than the quantile of 90 %. A queued machine
+    /// is not late: another one would wait behind it.
     pub(super) fn is_stuck(&self) -> bool {
         let is_late = |(machine, _, source): &(&MachineSeen, Option<Tariff>, Source)| {
             let for_s = self.seen.at_ms.saturating_sub(machine.requested_ms) as f64 / 1000.0;
@@ -253,21 +263,21 @@ impl<'a> Outlook<'a> {
         is_known && self.base <= 0.0 && !self.machines.is_empty() && self.machines.iter().all(is_late)
     }
 
-    /// How many of so many workers the search can feed: at the cap those that were busy, which the cap is somewhat
-    /// above, and fewer of them if there are fewer.
+    /// The number of workers that the search keeps busy. At the cap it is the number that was busy, which is below
+    /// the cap by [`ROOM`](parallelism::ROOM).
     fn fed(&self, workers: f64) -> f64 {
         let Some(cap) = self.cap else { return workers };
         let some = workers.min(cap);
         some * (1.0 - (1.0 - 1.0 / parallelism::ROOM) * some / cap)
     }
 
-    /// The useful workers among so many, at the worth that the time of a busy worker has now.
+    /// The speed of a number of workers, in busy workers of the present cluster.
     pub(super) fn speed(&self, workers: f64) -> f64 {
         let fed = self.fed(workers);
         fed * self.curves.efficiency(fed) / self.curves.worth(f64::from(self.seen.workers.max(1)))
     }
 
-    /// The share of its time in which one of so many workers is useful.
+    /// The useful share of a worker's time in a cluster of this many workers.
     pub(super) fn efficiency(&self, workers: f64) -> f64 {
         if workers <= 0.0 {
             return 1.0;
@@ -276,14 +286,14 @@ impl<'a> Outlook<'a> {
         fed / workers * self.curves.efficiency(fed)
     }
 
-    /// For what share of its work the last seventh of so many workers counts.
+    /// The useful share of the time of the last seventh of the workers.
     pub(super) fn margin(&self, workers: f64) -> f64 {
         let fewer = (workers / 1.15).min(workers - 1.0).max(0.0);
         let one = self.speed(1.0).max(1e-9);
         (self.speed(workers) - self.speed(fewer)) / ((workers - fewer).max(1e-9) * one)
     }
 
-    /// Foresees what happens with a size; `None` without work.
+    /// Forecasts a size; `None` without work.
     pub(super) fn forecast(&self, size: &Size) -> Option<Forecast> {
         let left = self.left?;
         let left = Guess { sigma: left.sigma.hypot(SPEED_SIGMA), ..left };
@@ -327,7 +337,7 @@ impl<'a> Outlook<'a> {
         })
     }
 
-    /// What the machines of a size cost from now on if they stay for a time; `None` if a price is not known.
+    /// The future cost of the machines of a size that stay for a time; `None` if a price is unknown.
     pub(super) fn bill(&self, size: &Size, seconds: f64) -> Option<f64> {
         // Below 1e12, and not below 0.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded, see above")]
@@ -343,14 +353,14 @@ impl<'a> Outlook<'a> {
         Some(bill)
     }
 
-    /// Whether new machines of a size would be of use for less time than they take to start, or are billed for. The
-    /// first one never is: without it nothing is done.
+    /// Whether the new machines of a size would be useful for less time than they take to start or are billed for.
+    /// The first machine is never too late, since no work is done without it.
     pub(super) fn comes_too_late(&self, size: &Size, forecast: &Forecast) -> bool {
         let is_first = size.nodes <= 1 && self.base <= 0.0;
-        // The mean would be that of a few very long jobs.
+        // The median, since a few very long jobs dominate the mean.
         let useful_s = forecast.takes_s[1] - size.start_s;
-        // A begun hour is paid, whatever turns out later: where time has a price but no bound, a job that is shorter
-        // than expected should still need half of it.
+        // A begun hour is paid in any case. If time has a price but no bound, even a job that is shorter than
+        // expected should need half of it.
         let is_bound = self.goals.deadline_ms.is_some();
         let quantum_s = if is_bound { 0.0 } else { size.quantum_s * QUANTUM_USED_MIN };
         let is_short = useful_s < size.start_s.max(size.minimum_s) || forecast.takes_s[0] < quantum_s;
@@ -358,8 +368,8 @@ impl<'a> Outlook<'a> {
     }
 }
 
-/// The price of a worker for an hour, with what is lost when such machines are taken away: the time in which the next
-/// one starts. What a lost node had not written is about a second of its work, and is left out.
+/// The price of an hour of a worker, with the time lost when such a machine is taken away and its successor starts.
+/// The unwritten work of a lost node, about a second, is neglected.
 fn effective_price(offer: &OfferSeen, start_s: f64) -> f64 {
     let price = offer.price_per_hour.filter(|price| price.is_finite()).unwrap_or(f64::INFINITY);
     let losses = offer.losses_per_hour.filter(|losses| losses.is_finite() && *losses > 0.0).unwrap_or(0.0);

@@ -1,7 +1,7 @@
-//! How many machines a cluster should have: from an observation to a wish, and why.
+//! Decides how many machines a cluster should have, with a reason.
 //!
-//! Pure: no clock, no I/O, no chance. The same observations give the same decisions, also after a [`Policy`] has been
-//! written down and read again in another process.
+//! Pure: no clock, no I/O, no randomness. The same observations give the same decisions, also after a [`Policy`] has
+//! been serialised and read by another process.
 //!
 //! ```text
 //! observation ──▶ spending · starts · windows ──▶ efficiency · parallelism ─┐
@@ -9,15 +9,15 @@
 //!      └────────▶ progress of the jobs, totals of earlier ones ──▶ work left┘
 //! ```
 //!
-//! # What was taken from others
+//! # Related work
 //!
-//! That the number of processors is sought with the least total of what they cost and of what the delay of the result
-//! costs, while the program runs, since its scalability depends on the input: J. Haussmann, W. Blochinger and
-//! W. Küchlin, Cost-efficient parallel processing of irregularly structured problems in cloud computing environments,
-//! Cluster Computing 22 (2019), 887 to 909. That a controller reasons about how the program scales at run time, and
-//! keeps thresholds of cost and efficiency that the user sets: S. Kehrer and W. Blochinger, Equilibrium: an elasticity
-//! controller for parallel tree search in the cloud, The Journal of Supercomputing 76 (2020), 9211 to 9245. Both were
-//! at hand by their abstracts only: formulas, estimators and rules are not theirs.
+//! J. Haussmann, W. Blochinger and W. Küchlin (Cost-efficient parallel processing of irregularly structured problems
+//! in cloud computing environments, Cluster Computing 22, 2019, 887 to 909) choose the number of processors while the
+//! program runs, since its scalability depends on the input, and minimise the sum of the cost of processors and of
+//! delay. S. Kehrer and W. Blochinger (Equilibrium: an elasticity controller for parallel tree search in the cloud,
+//! The Journal of Supercomputing 76, 2020, 9211 to 9245) have a controller that models the scalability at run time
+//! and keeps the user's thresholds of cost and efficiency. Only the abstracts of both were available: the formulas,
+//! estimators and rules here are different.
 
 mod observation;
 mod decision;
@@ -38,7 +38,7 @@ mod normal;
 mod tests;
 
 pub use decision::{Bound, Candidate, Decision, Goals, GoalsError};
-pub use observation::{JobSeen, MachineSeen, MachineState, Observation, OfferSeen, Place};
+pub use observation::{JobSeen, JobUnserved, MachineSeen, MachineState, Observation, OfferSeen, Place};
 pub(crate) use spending::AHEAD_MAX_MS;
 pub use steps::Policy;
 pub use victims::victims;

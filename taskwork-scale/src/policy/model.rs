@@ -1,31 +1,30 @@
-//! How the speed of a search depends on the number of workers, learnt while it runs.
+//! The speed of a search by the number of workers, learnt while it runs.
 //!
-//! With p workers a worker is useful for the share E(p) = 1 / (1 + α(p − 1) + βp(p − 1)) of its time: the universal
-//! scalability law of N. Gunther. α is what workers lose by what they share, β by what each has to do for each other
-//! one. Both are found by least squares over windows of ten seconds, of which the older ones count less.
+//! With p workers, the useful share of a worker's time is E(p) = 1 / (1 + α(p − 1) + βp(p − 1)): the universal
+//! scalability law of N. Gunther. α is the loss by contention, β the loss by communication between pairs of workers.
+//! Both are fitted by least squares to windows of ten seconds, with a lower weight for older windows.
 //!
-//! E is measured in two ways, and the lesser counts: by the share of their time in which workers have a task, and by
-//! what a worker's second brings in units of work. The second sees what the first does not: memory that all cores of
-//! a machine share, slower machines. It needs windows with different numbers of workers; none are tried for the sake
-//! of a measurement.
+//! E is measured in two ways, and the lower value counts: by the share of time in which workers have a task, and by
+//! the units of work for each second of a worker. Only the second includes memory that all cores of a machine share,
+//! and slower machines. It needs windows with different numbers of workers; none are tried just to measure.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// After this time a window counts half.
+/// The age at which the weight of a window is halved.
 const HALF_LIFE_MS: f64 = 600_000.0;
-/// The ratio between neighbouring classes of numbers of workers, each of which keeps one mean.
+/// The ratio between neighbouring classes of worker counts, each of which keeps one mean.
 const CLASS_RATIO: f64 = 1.15;
-/// What is believed before anything is measured, and how much: from simulated clusters of up to 1,000 nodes
-/// (`docs/scaling.md`), and the spread among programs.
+/// The prior means and standard deviations of α and β: from simulated clusters of up to 1,000 nodes
+/// (`docs/scaling.md`), and from the spread among programs.
 const PRIOR: [(f64, f64); 2] = [(1.5e-4, 2e-3), (7e-8, 2e-6)];
-/// The least relative error that a window is taken to have: what is not noise is a model that is not exact.
+/// The minimum relative error of a window, which includes the error of the model.
 const NOISE_MIN: f64 = 0.03;
-/// Units of work say something about E only if the largest number of workers is this many times the smallest one.
+/// Units of work are used only if the largest number of workers is this many times the smallest.
 const SPREAD_MIN: f64 = 1.5;
 
-/// What is known about the efficiency of a program.
+/// The learnt efficiency of a program.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Efficiency {
@@ -33,21 +32,21 @@ pub(super) struct Efficiency {
     units: Fit,
 }
 
-/// What a window of some seconds has shown.
+/// The measurements of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
-    /// When it ended.
+    /// The time of its end.
     pub(super) at_ms: u64,
-    /// The average number of workers.
+    /// The mean number of workers.
     pub(super) workers: f64,
-    /// The share of their time in which they had a task.
+    /// The share of time in which they had a task.
     pub(super) busy_share: f64,
-    /// The seconds of one worker for one unit of work, if units are counted.
+    /// The seconds of one worker for each unit of work, if units are counted.
     pub(super) seconds_for_unit: Option<f64>,
 }
 
 impl Efficiency {
-    /// Learns from a window in which there was enough to do.
+    /// Learns from a window with enough work.
     pub(super) fn learn(&mut self, window: &Window) {
         if window.busy_share > 0.01 {
             self.busy.add(window.at_ms, window.workers, 1.0 / window.busy_share.min(1.0));
@@ -67,7 +66,7 @@ impl Efficiency {
     }
 }
 
-/// The two curves, of which the lesser counts.
+/// The two curves; the lower one counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Curves {
     busy: Curve,
@@ -95,13 +94,13 @@ impl Curves {
         self.units.map_or(busy, |units| units.at(workers).min(busy))
     }
 
-    /// Returns what a second of a busy worker is worth with this many workers, as a share of what it is worth alone.
+    /// Returns the value of a second of a busy worker in a cluster of this size, relative to a single worker.
     pub(super) fn worth(&self, workers: f64) -> f64 {
         self.efficiency(workers) / self.busy.at(workers)
     }
 }
 
-/// Means of what was measured, by classes of numbers of workers.
+/// Means of the measurements, by classes of worker counts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Fit {
@@ -113,7 +112,7 @@ struct Fit {
 #[serde(default)]
 struct Class {
     workers: f64,
-    /// The mean, and of the squares of the relative deviations from it.
+    /// The mean value, and the mean square of the relative deviations from it.
     value: f64,
     deviation: f64,
     weight: f64,
@@ -153,13 +152,13 @@ impl Fit {
         }
     }
 
-    /// Fits the curve; without an intercept, that is fitted, too.
+    /// Fits the curve. Without a given intercept, the intercept is fitted too.
     fn curve(&self, intercept: Option<f64>) -> Curve {
         let least = self.classes.values().map(|class| class.value).fold(f64::INFINITY, f64::min);
         let unit = if intercept.is_none() && least.is_finite() { least } else { 1.0 };
         let noise = self.noise();
-        // Normal equations of value = a + b(p - 1) + cp(p - 1), where b = aα and c = aβ, with what is believed before
-        // as one more observation of b and of c.
+        // Normal equations of value = a + b(p - 1) + cp(p - 1), where b = aα and c = aβ. The prior is one more
+        // observation of b and of c.
         let mut matrix = [[0.0; 3]; 3];
         let mut right = [0.0; 3];
         let mut add = |row: [f64; 3], value: f64, weight: f64| {
@@ -194,8 +193,8 @@ impl Fit {
     }
 }
 
-/// Solves the normal equations so that the second and the third unknown are not negative: the best of the four
-/// solutions in which each is free or 0.
+/// Solves the normal equations under the condition that the second and the third unknown are not negative: the best
+/// of the four solutions in which each is free or 0.
 fn not_negative(matrix: &[[f64; 3]; 3], right: &[f64; 3]) -> [f64; 3] {
     let free_first = [[true, true, true], [true, true, false], [true, false, true]];
     let mut best = ([right[0] / matrix[0][0], 0.0, 0.0], f64::INFINITY);
@@ -266,7 +265,7 @@ mod tests {
         let truth = Curve { alpha, beta };
         let mut learnt = Efficiency::default();
         for (at, workers) in (0..).zip(sizes.iter().cycle().take(sizes.len() * 10)) {
-            // Noise of two in a hundred that is the same in every run.
+            // Deterministic noise of 2 %.
             let busy_share = truth.at(*workers) * (1.0 + 0.02 * f64::from(at * 7 % 3 - 1));
             let seconds_for_unit = Some(3.0 / (busy_share * worth(*workers)));
             let at_ms = u64::try_from(at).unwrap() * 10_000;
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn learns_how_a_program_scales() {
+    fn fit_of_windows_finds_curve() {
         for (alpha, beta) in [(0.0, 0.0), (0.01, 0.0), (0.001, 1e-5), (1e-4, 1e-6)] {
             let truth = Curve { alpha, beta };
             let curves = taught(alpha, beta, &[4.0, 12.0, 28.0, 60.0, 124.0], |_| 1.0);
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn believes_earlier_measurements_until_it_has_its_own() {
+    fn fit_without_windows_follows_prior() {
         let curves = Efficiency::default().curves();
         for (workers, was) in [(10.0, 0.972), (50.0, 0.96), (200.0, 0.935), (500.0, 0.893), (1000.0, 0.82)] {
             assert!(
@@ -297,14 +296,14 @@ mod tests {
                 curves.efficiency(workers)
             );
         }
-        // A small machine that is badly used says little about a thousand of them, but something.
+        // A small cluster that is badly used is weak evidence about a large one.
         let small = taught(0.05, 0.0, &[2.0], |_| 1.0);
         assert!(small.efficiency(100.0) < curves.efficiency(100.0));
         assert!(small.efficiency(100.0) > 0.3, "{small:?}");
     }
 
     #[test]
-    fn counts_what_busy_time_does_not_show() {
+    fn units_of_work_lower_efficiency_below_busy_share() {
         let shared = |workers: f64| 1.0 / (1.0 + 0.004 * (workers - 1.0));
         let curves = taught(1e-4, 0.0, &[4.0, 12.0, 28.0, 60.0, 124.0], shared);
         assert!((curves.efficiency(124.0) / shared(124.0) - 1.0).abs() < 0.1, "{}", curves.efficiency(124.0));
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn forgets_slowly_and_survives_strange_input() {
+    fn fit_forgets_slowly_and_ignores_invalid_windows() {
         let mut learnt = Efficiency::default();
         for at in 0..400_u64 {
             let busy_share = if at < 200 { 0.5 } else { 0.98 };

@@ -1,39 +1,42 @@
-//! What the policy is told, every few seconds and whenever something has happened.
+//! The input of the policy, every few seconds and after events.
 //!
 //! Times are milliseconds since 1970 by the controller's clock, money is in the one currency of the connector's file.
-//! What is not known is `None`, never 0.
+//! Unknown values are `None`, never 0.
 
 use serde::{Deserialize, Serialize};
 
-/// A cluster at one moment, with its jobs, its machines, and what machines may be had.
+/// A cluster at one time, with its jobs, its machines and the offers.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Observation {
-    /// When it was made.
+    /// The time of the observation.
     pub at_ms: u64,
-    /// The workers of all members that are not leaving, also of those that no connector has started.
+    /// The workers of all members that are not leaving, including members that no connector has started.
     pub workers: u32,
-    /// Those of them that have a task.
+    /// The workers with a task.
     pub busy: Option<u32>,
-    /// Those of them that have none and for which none is queued.
+    /// The workers without a task for which none is queued.
     pub hungry: Option<u32>,
     /// The queued tasks of all members.
     pub queued: Option<u64>,
     /// The tasks in the global task lists of the jobs.
     pub open_tasks: Option<u64>,
-    /// Steal requests that were answered with tasks, since the members started.
+    /// Steal requests that were answered with tasks since the members started.
     pub steals_granted: Option<u64>,
     /// Steal requests that were refused, or not answered in time.
     pub steals_refused: Option<u64>,
-    /// The jobs that are running and that this controller works for.
+    /// The running jobs that this controller works for.
     pub jobs: Vec<JobSeen>,
-    /// Jobs that this controller works for and on which no member works yet.
+    /// The number of jobs that this controller works for and that no member works on yet.
     pub waiting_jobs: u32,
-    /// Members that cannot be read. Each may be the node of a machine that seems to start.
+    /// Open jobs that no offer can serve. They are in neither `jobs` nor `waiting_jobs`, since machines would not
+    /// help them.
+    pub unserved: Vec<JobUnserved>,
+    /// The number of members that cannot be read. Each may be the node of a machine that seems to start.
     pub unread_members: u32,
-    /// The machines of the connector that are not gone, also those that have been asked for.
+    /// The machines of the connector that are not gone, including requested ones.
     pub machines: Vec<MachineSeen>,
-    /// The kinds of machines that may be had.
+    /// The available kinds of machines.
     pub offers: Vec<OfferSeen>,
 }
 
@@ -41,49 +44,61 @@ pub struct Observation {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobSeen {
-    /// Its id; a new attempt has the same one.
+    /// Its id, which new attempts keep.
     pub id: String,
-    /// The program, without its version: what earlier jobs of it have needed says something about this one.
+    /// The program without its version: earlier jobs of a program give estimates for later ones.
     pub program: String,
-    /// The estimated share of the search that is done, from 0 to 1.
+    /// The estimated share of the search that is complete, from 0 to 1.
     pub share: Option<f64>,
-    /// The units of work that are done, such as visited states; 0 if the program does not count any. It never falls,
-    /// except when a new attempt begins.
+    /// The completed units of work, such as visited states; 0 if the program does not count any. It falls only when a
+    /// new attempt starts.
     pub work: f64,
-    /// The time that workers have spent on tasks of the job, on all members that ever worked on it.
+    /// The time that workers of all members have spent on tasks of the job.
     pub busy_ns: u64,
     /// The time that workers of the job have been without a task.
     pub idle_ns: u64,
-    /// When it began to be worked on.
+    /// The time of its submission.
     pub began_ms: u64,
+}
+
+/// An open job that no offer can serve.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobUnserved {
+    /// Its id.
+    pub id: String,
+    /// Its requirements, and why the offers do not meet them.
+    pub reason: String,
 }
 
 /// A machine of the connector.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MachineSeen {
-    /// Its id, or that of the request it comes from as long as it has none.
+    /// Its id, or one derived from its request while it has none.
     pub id: String,
     /// The name of its offer.
     pub offer: String,
-    /// What it does.
+    /// Its state.
     pub state: MachineState,
-    /// Whether it is there, or what it waits for.
+    /// Whether it exists, or where it waits.
     pub place: Place,
-    /// When it was asked for; if that is not known, now: the policy remembers the earliest time that it was told.
+    /// The time of the request; if unknown, the present time: the policy remembers the earliest time reported.
     pub requested_ms: u64,
-    /// Since when it is billed; `None` if that is not known, then it is taken to be billed since it was asked for. What
-    /// is not there is not billed, whatever stands here.
+    /// The time from which it is billed; if `None`, it is billed from the time of the request. A machine that does
+    /// not exist yet is not billed, whatever this value is.
     pub billed_since_ms: Option<u64>,
-    /// When its node became a member.
+    /// The time at which its node joined.
     pub joined_ms: Option<u64>,
-    /// The workers of its node; 0 as long as it is not a member.
+    /// The workers of its node; 0 before the node has joined.
     pub workers: u32,
-    /// Whether it was announced that it will be taken away.
+    /// Whether there is a preemption notice for it.
     pub noticed: bool,
-    /// Whether its node leads the cluster.
+    /// Whether it can run none of the jobs although there are some. It leaves when its paid time ends.
+    pub unsuited: bool,
+    /// Whether its node leads a job.
     pub leader: bool,
-    /// The zone that it is in.
+    /// Its zone.
     pub zone: Option<String>,
 }
 
@@ -91,29 +106,29 @@ pub struct MachineSeen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MachineState {
-    /// It was asked for, or boots; its node is not a member.
+    /// It was requested, or boots; its node is not a member.
     #[default]
     Starting,
-    /// Its node is a member that is not leaving.
+    /// Its node is a member, and is not leaving.
     Working,
-    /// Its node leaves, or the machine is being ended.
+    /// Its node leaves, or the machine is being terminated.
     Leaving,
 }
 
-/// Whether a machine is there.
+/// Whether a machine exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// It is there, and billed.
+    /// It exists, and is billed.
     #[default]
     There,
-    /// Its connector lists it, but it waits for its place, such as a job in a queue.
+    /// Its connector lists it, but it is queued, such as a batch job.
     Queued,
-    /// It was asked for, and no connector lists it yet.
+    /// It was requested, and no connector lists it yet.
     Asked,
 }
 
-/// A kind of machine that may be had.
+/// A kind of machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OfferSeen {
@@ -123,22 +138,24 @@ pub struct OfferSeen {
     pub workers: u32,
     /// The price of an hour.
     pub price_per_hour: Option<f64>,
-    /// The time that is billed as a whole.
+    /// The quantum of billing.
     pub quantum_ms: u64,
-    /// The least time that is billed.
+    /// The minimum billed time.
     pub minimum_ms: u64,
-    /// The most machines of this kind at a time.
+    /// The maximum number of machines at a time.
     pub max: u32,
-    /// Whether the machines may be taken away at any time.
+    /// Whether the provider may take the machines away at any time.
     pub spot: bool,
-    /// How often an hour such a machine is taken away, if that is known.
+    /// The rate at which machines are taken away, per hour, if known.
     pub losses_per_hour: Option<f64>,
-    /// The time between the notice and the loss, if such machines are announced to go.
+    /// The time between the preemption notice and the loss, if there are notices.
     pub notice_ms: Option<u64>,
-    /// The time from the request to the first work, as the connector's file says it.
+    /// The time from the request to the first work, as the connector's file specifies it.
     pub start_ms: u64,
-    /// Whether none is to be had at the moment: the offer was refused, and it is not time to try again.
+    /// Whether the offer was refused, and the pause after that is not over.
     pub refused: bool,
+    /// Whether its machines can run none of the jobs although there are some. None is started.
+    pub unsuited: bool,
 }
 
 impl Default for OfferSeen {
@@ -156,6 +173,7 @@ impl Default for OfferSeen {
             notice_ms: None,
             start_ms: 60_000,
             refused: false,
+            unsuited: false,
         }
     }
 }

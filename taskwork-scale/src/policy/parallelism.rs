@@ -1,32 +1,32 @@
-//! How many workers the search can keep busy.
+//! The number of workers that the search can keep busy.
 //!
-//! A tree that has become thin, or whose last task is long, has no use for more workers, whatever the model says. It
-//! shows in workers that are idle although they ask others for tasks. Then the busy ones and a tenth more are useful.
-//! That holds until there is more than they can take: no more idle time than so many workers have anyway. Otherwise
-//! more are tried from time to time, ever more rarely when it was in vain.
+//! A tree that has become thin, or whose last task is long, cannot use more workers, whatever the model predicts. The
+//! symptom is workers that are idle although they request tasks. Then the busy workers and a tenth more are useful,
+//! until idle time is back to the share expected of so many workers. Otherwise more workers are tried from time to
+//! time, less often after each failure.
 
 use serde::{Deserialize, Serialize};
 
 use super::window::Closed;
 
-/// Workers that are idle for more than this share of their time have nothing to do.
+/// Workers that are idle for more than this share of their time lack tasks.
 const IDLE_MAX: f64 = 0.2;
-/// With less idle time than is expected and this much more, there is more to do than the workers take.
+/// If idle time exceeds the expected share by less than this, there is more work than the workers can do.
 const IDLE_ROOM: f64 = 0.04;
-/// What is useful, for each busy worker.
+/// The number of useful workers for each busy worker.
 pub(super) const ROOM: f64 = 1.1;
-/// How many more workers are tried, for each, if all are busy and if they are not.
+/// The factors by which more workers are tried: if all are busy, and if they are not.
 const TRIED: (f64, f64) = (2.0, 1.25);
-/// How long it takes until more are tried, at first and at most. The first estimate is often that of a search that
-/// has only just begun; later ones are better.
+/// The first and the longest time until more workers are tried. The first estimate is often made at the start of a
+/// search; later ones are better.
 const PATIENCE_MS: (u64, u64) = (30_000, 2_400_000);
-/// How many times as long it takes after more were tried in vain.
+/// The factor for that time after a failed trial.
 const IN_VAIN: u64 = 16;
-/// How many times as long it takes if not all are busy, and at most.
+/// The factor for that time if not all workers are busy, and the longest such time.
 const IDLE_PATIENCE: u64 = 60;
 const IDLE_PATIENCE_MS: u64 = 7_200_000;
 
-/// The number of workers that can be kept busy, if it is known.
+/// The number of workers that can be kept busy, if known.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Parallelism {
@@ -36,25 +36,25 @@ pub(super) struct Parallelism {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Cap {
     workers: f64,
-    /// The number of workers of which many were idle, when that was last so.
+    /// The number of workers at the last time when many of them were idle.
     in_vain: f64,
     since_ms: u64,
     patience_ms: u64,
-    /// Whether more were tried since then.
+    /// Whether more workers were tried since then.
     is_tried: bool,
 }
 
 impl Parallelism {
-    /// Returns the number of workers beyond which more are of no use.
+    /// Returns the number of workers beyond which more are useless.
     pub(super) fn cap(&self) -> Option<f64> {
         self.cap.map(|cap| cap.workers)
     }
 
-    /// Takes note of a window, in which so many workers are expected to be idle for this share of their time. Returns
-    /// whether there was too little to do, so that the window says nothing about how the program scales.
+    /// Updates the cap from a window with an expected share of idle time. Returns whether there was too little work
+    /// for the window to show how the program scales.
     pub(super) fn saw(&mut self, closed: &Closed, expected_idle: f64) -> bool {
         let idle_share = 1.0 - closed.window.busy_share;
-        // Without knowing about steals and queues, idle time alone has to do.
+        // If steals and queues are unknown, idle time alone decides.
         let workers = closed.window.workers;
         let idle = workers - closed.busy;
         let steals_fail = closed.refused_share.is_none_or(|share| share > 0.5)
@@ -84,11 +84,11 @@ impl Parallelism {
         if closed.is_steady && waited_ms >= patience_ms && tried > cap.workers {
             (cap.workers, cap.since_ms, cap.is_tried) = (tried, since_ms, true);
         }
-        // Idle time between the two bounds is due to the tree, too, as long as the cap holds.
+        // As long as the cap holds, idle time between the two bounds is also caused by the tree.
         !is_busy
     }
 
-    /// Forgets all, since the jobs are others.
+    /// Resets the state for other jobs.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_the_busy_workers_of_a_thin_tree() {
+    fn thin_tree_caps_workers_at_busy_ones() {
         let mut parallelism = Parallelism::default();
         assert!(!parallelism.saw(&window(10, 100.0, 95.0, Some(0.9)), 0.02));
         assert_eq!(parallelism.cap(), None, "busy enough");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_when_there_is_more_to_do_again() {
+    fn cap_rises_when_all_workers_are_busy() {
         let mut parallelism = Parallelism::default();
         parallelism.saw(&window(10, 100.0, 20.0, Some(1.0)), 0.02);
         for at in 2..20 {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn tries_more_ever_more_rarely() {
+    fn failed_trials_become_rarer() {
         let mut parallelism = Parallelism::default();
         let mut tried = Vec::new();
         let mut before = f64::INFINITY;

@@ -1,4 +1,4 @@
-//! What earlier jobs say about one whose search tree is not known yet.
+//! Estimates for a job whose search tree is still unknown, from earlier jobs.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,15 +7,15 @@ use super::{
     normal::{cdf, quantile},
 };
 
-/// What a job of an unknown program takes: ten minutes of one worker, give or take a factor of twelve. So few that
-/// machines are not started by the dozen before the first one has shown that there is something to do.
+/// The work of a job of an unknown program: ten minutes of one worker, within a factor of twelve. The low median
+/// avoids starting dozens of machines before the first one has shown that there is work.
 const UNKNOWN: Guess = Guess { median: 600.0, sigma: 2.5 };
-/// How much that counts beside the first job of a program.
+/// The weight of that estimate; a finished job has the weight 1.
 const UNKNOWN_WEIGHT: f64 = 1.0;
-/// The least spread among the jobs of a program that is believed.
+/// The minimum spread among the jobs of a program.
 const SIGMA_MIN: f64 = 0.5;
 
-/// The work of the jobs of a program that are over: how many, and mean and variance of the logarithms.
+/// The work of the finished jobs of a program: their number, and mean and variance of the logarithms.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Totals {
@@ -25,7 +25,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Takes note of a job that is over.
+    /// Adds a finished job.
     pub(super) fn finished(&mut self, work: f64) {
         if !(work.is_finite() && work > 0.0) {
             return;
@@ -36,7 +36,7 @@ impl Totals {
         self.squares += off * (work.ln() - self.mean);
     }
 
-    /// Returns what a job of the program takes, before it begins.
+    /// Returns the estimated total work of a job of the program.
     fn total(&self) -> Guess {
         let weight = self.jobs + UNKNOWN_WEIGHT;
         let unknown = UNKNOWN.median.ln();
@@ -46,7 +46,7 @@ impl Totals {
         Guess { median: mean.exp(), sigma: variance.sqrt().max(SIGMA_MIN) }
     }
 
-    /// Returns what is left of a job that has done this much: the longer it has run, the longer it will.
+    /// Returns the estimated remaining work of a job: the longer it has run, the more remains.
     pub(super) fn left(&self, work: f64) -> Guess {
         let total = self.total();
         if work <= 0.0 {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expects_more_of_what_has_taken_long() {
+    fn longer_job_has_more_remaining_work() {
         let totals = Totals::default();
         let mut before = 0.0;
         for work in [1e4, 1e5, 1e6, 1e9] {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn learns_from_jobs_of_the_program() {
+    fn finished_jobs_determine_estimate() {
         let mut totals = Totals::default();
         for work in [100.0, 120.0, 90.0, 110.0, f64::NAN, 0.0] {
             totals.finished(work);

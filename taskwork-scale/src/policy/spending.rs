@@ -1,4 +1,4 @@
-//! What machines have cost, and what they will.
+//! Past and future costs of machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use super::{MachineSeen, Observation, OfferSeen, Place};
 /// Milliseconds of an hour.
 pub(super) const HOUR_MS: f64 = 3_600_000.0;
 
-/// A price from here on is a mistake, and not known.
+/// A price of this or more is an error, and counts as unknown.
 const PRICE_MAX: f64 = 1e12;
 
-/// How a machine is billed.
+/// The terms on which a machine is billed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Tariff {
     price_per_hour: f64,
@@ -21,24 +21,24 @@ pub(super) struct Tariff {
 }
 
 impl Tariff {
-    /// Returns how machines of an offer are billed; `None` if the price is not known.
+    /// Returns the tariff of an offer; `None` if the price is unknown.
     pub(super) fn of(offer: &OfferSeen) -> Option<Self> {
         let price_per_hour = offer.price_per_hour.filter(|price| (0.0..PRICE_MAX).contains(price))?;
         Some(Self { price_per_hour, quantum_ms: offer.quantum_ms.max(1), minimum_ms: offer.minimum_ms })
     }
 
-    /// Returns the time that is billed for a machine that is used for a time.
+    /// Returns the billed time for a time of use.
     pub(super) fn billed_ms(&self, used_ms: u64) -> u64 {
         used_ms.div_ceil(self.quantum_ms).saturating_mul(self.quantum_ms).max(self.minimum_ms)
     }
 
-    /// Returns the bill for a machine that is used for a time.
+    /// Returns the bill for a time of use.
     pub(super) fn bill(&self, used_ms: u64) -> f64 {
         self.price_per_hour * self.billed_ms(used_ms) as f64 / HOUR_MS
     }
 
-    /// Returns what is billed besides for a machine that was used for a time if it is used for some more; `None` is one
-    /// that is not billed yet.
+    /// Returns the additional bill if a machine is used for some more time. `used_ms` is `None` for a machine that is
+    /// not billed yet.
     pub(super) fn further(&self, used_ms: Option<u64>, more_ms: u64) -> f64 {
         match used_ms {
             None => self.bill(more_ms),
@@ -47,7 +47,7 @@ impl Tariff {
     }
 }
 
-/// Returns for how long a machine has been billed; `None` if it is not billed yet.
+/// Returns the time for which a machine has been billed; `None` if it is not billed yet.
 pub(super) fn used_ms(machine: &MachineSeen, at_ms: u64) -> Option<u64> {
     let since_ms = match (machine.billed_since_ms, machine.place) {
         (Some(since_ms), _) => since_ms,
@@ -57,36 +57,36 @@ pub(super) fn used_ms(machine: &MachineSeen, at_ms: u64) -> Option<u64> {
     Some(at_ms.saturating_sub(since_ms))
 }
 
-/// What was spent since it began to count.
+/// The spending since counting started.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Spending {
-    /// The machines that are there or were asked for.
+    /// The machines that exist or were requested.
     open: BTreeMap<String, Account>,
-    /// How those are billed, each way once: there may be thousands of accounts.
+    /// Their tariffs without duplicates: there may be thousands of accounts.
     tariffs: Vec<Tariff>,
-    /// When these were seen last.
+    /// The time of the last observation.
     until_ms: u64,
-    /// What those have cost that are gone.
+    /// The cost of the machines that are gone.
     closed: f64,
-    /// Whether a machine without a known price was ever there.
+    /// Whether there was ever a machine without a known price.
     is_partial: bool,
-    /// When it began to count, and what was spent before.
+    /// The time at which counting started, and the spending before.
     began_ms: Option<u64>,
     before: f64,
-    /// Whether it is to begin anew with the next observation.
+    /// Whether counting restarts with the next observation.
     begins_anew: bool,
 }
 
-/// What is known of a machine.
+/// The billing data of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(from = "(u64, Option<u64>, Option<usize>)", into = "(u64, Option<u64>, Option<usize>)")]
 struct Account {
-    /// When it was asked for, or was seen first.
+    /// The time of the request, or of the first observation.
     asked_ms: u64,
-    /// Since when it is billed; `None` if it is not there yet.
+    /// The time from which it is billed; `None` if it does not exist yet.
     since_ms: Option<u64>,
-    /// The place of its tariff; `None` if its price is not known.
+    /// The index of its tariff; `None` if the price is unknown.
     tariff: Option<usize>,
 }
 
@@ -102,34 +102,34 @@ impl From<Account> for (u64, Option<u64>, Option<usize>) {
     }
 }
 
-/// A time that was written down and is so far ahead of now comes from a clock that was wrong, in milliseconds.
+/// A stored time that is further ahead than this comes from a wrong clock, in milliseconds.
 pub(crate) const AHEAD_MAX_MS: u64 = 60_000;
 
 impl Account {
-    /// Brings an account up to what is seen of its machine, of which it is not known since when it is billed if it was
-    /// not there at the last look.
+    /// Updates an account from an observation. A machine that did not exist at the last observation may have been
+    /// billed since any time between the two.
     fn of(machine: &MachineSeen, before: Option<Self>, looked_ms: u64, at_ms: u64) -> Self {
         let told_ms = machine.billed_since_ms.unwrap_or(machine.requested_ms);
         let asked_ms =
             before.map_or(machine.requested_ms, |before| before.asked_ms.min(machine.requested_ms));
         let since_ms = match (before, machine.place) {
             (Some(Self { since_ms: Some(since_ms), asked_ms, .. }), _) => {
-                // Only now is it told since when it is there. Otherwise what was seen counts: a job in a queue is
-                // listed with the time of its submission.
+                // The connector may report only now that the machine existed before. Otherwise the observed time
+                // counts: a queued job is listed with the time of its submission.
                 Some(if told_ms < asked_ms { since_ms.min(told_ms) } else { since_ms })
             }
             (_, Place::Queued | Place::Asked) => None,
             (Some(before), Place::There) => Some(looked_ms.max(before.asked_ms).min(at_ms)),
             (None, Place::There) => Some(told_ms.min(at_ms)),
         };
-        // One that lies ahead is of a clock that was wrong.
+        // A time in the future comes from a wrong clock.
         Self { asked_ms, since_ms: since_ms.map(|since_ms| since_ms.min(at_ms)), tariff: None }
     }
 }
 
 impl Spending {
-    /// Takes note of the machines that are there, and returns those that were not known. One that is not there any
-    /// more is taken to have gone only now: a budget must not be exceeded by what nobody saw.
+    /// Updates the accounts, and returns the new machines. A machine that is no longer listed counts until now:
+    /// unobserved time must not exceed a budget.
     pub(super) fn saw(&mut self, seen: &Observation) -> BTreeSet<String> {
         let offers: BTreeMap<&str, &OfferSeen> =
             seen.offers.iter().map(|offer| (&*offer.name, offer)).collect();
@@ -142,7 +142,7 @@ impl Spending {
             if before.is_none() {
                 new.insert(machine.id.clone());
             }
-            // The price is that of the time when the machine was first seen.
+            // The price is that of the first observation.
             let tariff = before.and_then(|account| account.tariff).or_else(|| {
                 let tariff = offers.get(&*machine.offer).and_then(|offer| Tariff::of(offer))?;
                 Some(self.place(tariff))
@@ -165,7 +165,7 @@ impl Spending {
         new
     }
 
-    /// Returns the place of a tariff, which is noted if it is new.
+    /// Returns the index of a tariff, and adds a new one.
     fn place(&mut self, tariff: Tariff) -> usize {
         self.tariffs.iter().position(|known| *known == tariff).unwrap_or_else(|| {
             self.tariffs.push(tariff);
@@ -179,23 +179,23 @@ impl Spending {
         tariff.zip(used_ms).map_or(0.0, |(tariff, used_ms)| tariff.bill(used_ms))
     }
 
-    /// Lets what is spent count from the next observation on.
+    /// Restarts counting with the next observation.
     pub(super) fn begin_anew(&mut self) {
         self.begins_anew = true;
     }
 
-    /// Returns whether a machine is among those that were there at the last look.
+    /// Returns whether the last observation contained a machine.
     pub(super) fn knows(&self, machine: &str) -> bool {
         self.open.contains_key(machine)
     }
 
-    /// Returns when what is spent began to count.
+    /// Returns the time at which counting started.
     pub(super) fn began_ms(&self) -> Option<u64> {
         self.began_ms
     }
 
-    /// Returns what was seen last, with the times of the machines as they are known from all that was seen: a
-    /// connector may say them at some times, or never.
+    /// Returns the last observation with the best known times of the machines: a connector may report them sometimes
+    /// or never.
     pub(super) fn settled(&self, seen: &Observation) -> Observation {
         let mut settled = seen.clone();
         for machine in &mut settled.machines {
@@ -205,13 +205,13 @@ impl Spending {
         settled
     }
 
-    /// Returns what was spent as far as it is known, the time included that is paid ahead.
+    /// Returns the known part of the spending, including time that is paid in advance.
     pub(super) fn known(&self) -> f64 {
         let all = self.closed + self.open.values().map(|account| self.bill(account)).sum::<f64>();
         (all - self.before).max(0.0)
     }
 
-    /// Returns what was spent; `None` if a price is not known.
+    /// Returns the spending; `None` if a price is unknown.
     pub(super) fn total(&self) -> Option<f64> {
         (!self.is_partial).then(|| self.known())
     }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn pays_whole_quanta_once() {
+    fn spending_counts_begun_quanta_once() {
         let mut spending = Spending::default();
         spending.saw(&seen(1, &[("m", 0), ("n", 0)], Some(2.0)));
         assert!((spending.known() - 4.0).abs() < 1e-9);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_a_price_is_not_known() {
+    fn spending_without_price_is_unknown() {
         let mut spending = Spending::default();
         spending.saw(&seen(1, &[("m", 0)], None));
         assert_eq!(spending.total(), None);
@@ -263,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_least_bill() {
+    fn bill_has_minimum() {
         let offer = OfferSeen { price_per_hour: Some(60.0), minimum_ms: 60_000, ..OfferSeen::default() };
         let tariff = Tariff::of(&offer).unwrap();
         assert!((tariff.bill(1_500) - 1.0).abs() < 1e-9);
         assert!((tariff.bill(60_500) - 61.0 / 60.0).abs() < 1e-9);
     }
 
-    /// As a connector lists it that says no times: asked for now, whenever it is looked at.
+    /// An observation from a connector that reports no times: the machine always seems to be requested now.
     fn untimed(at_ms: u64, state: Place) -> Observation {
         let mut seen = seen(at_ms, &[("m", at_ms)], Some(1.0));
         seen.machines[0].place = state;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_spent_is_not_forgotten_when_nobody_says_since_when() {
+    fn spending_without_reported_times_counts_from_first_observation() {
         let hour = 3_600_000;
         let mut spending = Spending::default();
         for at_ms in [hour, 2 * hour, 11 * hour] {
@@ -293,7 +293,7 @@ mod tests {
         );
         spending.saw(&seen(11 * hour, &[], Some(1.0)));
         assert!((spending.known() - 10.0).abs() < 1e-9, "{}", spending.known());
-        // It is told later that it was there before.
+        // The connector reports later that the machine existed before.
         let mut spending = Spending::default();
         spending.saw(&untimed(3 * hour, Place::There));
         let mut told = untimed(4 * hour, Place::There);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_costs_nothing() {
+    fn queued_machine_costs_nothing() {
         let hour = 3_600_000;
         let mut spending = Spending::default();
         // A job waits for five hours, listed with the time of its submission.
@@ -319,7 +319,7 @@ mod tests {
             spending.saw(&runs);
         }
         assert!((spending.known() - 1.0).abs() < 1e-9, "{}", spending.known());
-        // A request that is given up, or whose machines have ids by now.
+        // A request that is cancelled, or whose machines have ids by now.
         let mut spending = Spending::default();
         spending.saw(&untimed(hour, Place::Asked));
         spending.saw(&seen(2 * hour, &[], Some(1.0)));
@@ -327,13 +327,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_spent_before_does_not_count_after_it_began_anew() {
+    fn restarted_spending_excludes_earlier_costs() {
         let hour = 3_600_000;
         let mut spending = Spending::default();
         spending.saw(&untimed(hour, Place::There));
         spending.saw(&untimed(2 * hour, Place::There));
         spending.begin_anew();
-        // What has gone in a time in which nobody looked belongs to before.
+        // Spending in a time without observations belongs to the time before.
         spending.saw(&seen(50 * hour, &[], Some(1.0)));
         assert_eq!((spending.known(), spending.began_ms()), (0.0, Some(50 * hour)));
         spending.saw(&untimed(51 * hour, Place::There));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_wrong_is_not_billed_for_good() {
+    fn wrong_clock_is_not_billed_permanently() {
         let hour = 3_600_000;
         let mut spending = Spending::default();
         spending.saw(&untimed(hour, Place::There));

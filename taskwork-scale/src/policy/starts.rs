@@ -1,4 +1,4 @@
-//! How long machines take to start, learnt from those that have.
+//! Start times of machines, learnt from observations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{MachineState, Observation, OfferSeen, normal::Z90};
 
-/// How many starts what the connector's file says counts for.
+/// The weight of the start time in the connector's file, in observed starts.
 const SAID_WEIGHT: f64 = 3.0;
-/// The least spread of the logarithm of the time, and how much what was measured counts before it is believed.
+/// The spread of the logarithm of the time.
 const SIGMA: f64 = 0.6;
-/// After so many starts the older ones are forgotten.
+/// The number of starts after which older ones are forgotten.
 const REMEMBERED: f64 = 50.0;
 
 /// Means of the logarithms of the times, by offer.
@@ -18,8 +18,8 @@ const REMEMBERED: f64 = 50.0;
 #[serde(default)]
 pub(super) struct Starts {
     known: BTreeMap<String, Known>,
-    /// The machines that start. One that has worked is not among them again as long as it is listed: that its node was
-    /// lost and has come back is no start.
+    /// The starting machines. A machine that has worked is not added again while it is listed: a lost node that comes
+    /// back is not a start.
     starting: BTreeSet<String>,
 }
 
@@ -30,8 +30,8 @@ struct Known {
 }
 
 impl Starts {
-    /// Takes note of the machines that start, and of those that have joined. Those that were not listed before are
-    /// given by their ids. With the first look of all, those that work already say nothing: nobody knows since when.
+    /// Updates the starting machines, and learns from those that have joined. `new` has the ids of machines that were
+    /// not listed before. Working machines of the first observation are skipped, since their start is unknown.
     pub(super) fn saw(&mut self, seen: &Observation, new: &BTreeSet<String>, is_first: bool) {
         let mut starting = BTreeSet::new();
         for machine in &seen.machines {
@@ -56,7 +56,7 @@ impl Starts {
         self.known.retain(|name, _| seen.offers.iter().any(|offer| offer.name == *name));
     }
 
-    /// Returns the time from the request to the first work that half of the machines of an offer take, in seconds.
+    /// Returns the median time from the request to the first work, in seconds.
     pub(super) fn median_s(&self, offer: &OfferSeen) -> f64 {
         let said = (offer.start_ms.max(1) as f64).ln();
         let known = self.known.get(&offer.name).copied().unwrap_or_default();
@@ -64,7 +64,7 @@ impl Starts {
         mean.exp() / 1000.0
     }
 
-    /// Returns the time after which nine of ten machines work, in seconds.
+    /// Returns the quantile of 90 % of that time, in seconds.
     pub(super) fn late_s(&self, offer: &OfferSeen) -> f64 {
         self.median_s(offer) * (SIGMA * Z90).exp()
     }
@@ -76,7 +76,7 @@ mod tests {
     use crate::policy::MachineSeen;
 
     #[test]
-    fn believes_what_was_said_until_machines_have_started() {
+    fn start_time_follows_file_until_machines_have_started() {
         let offer = OfferSeen { name: "a".into(), start_ms: 60_000, ..OfferSeen::default() };
         let machine = |number: u64| MachineSeen {
             id: format!("m{number}"),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_lost_and_comes_back_has_not_started_for_hours() {
+    fn rejoined_node_is_not_a_start() {
         let offer = OfferSeen { name: "a".into(), start_ms: 60_000, ..OfferSeen::default() };
         let ids: Vec<String> = (0..50).map(|number| format!("m{number}")).collect();
         let at = |state: MachineState, joined_ms: u64| {
@@ -119,11 +119,11 @@ mod tests {
         starts.saw(&at(MachineState::Starting, 0), &ids.iter().cloned().collect(), true);
         starts.saw(&at(MachineState::Working, 60_000), &BTreeSet::new(), false);
         let before = starts.median_s(&offer);
-        // ZooKeeper was away for so long that all sessions have expired.
+        // ZooKeeper was unavailable until all sessions had expired.
         starts.saw(&at(MachineState::Starting, 0), &BTreeSet::new(), false);
         starts.saw(&at(MachineState::Working, 36_000_000), &BTreeSet::new(), false);
         assert!((starts.median_s(&offer) - before).abs() < 1e-9, "{before} {}", starts.median_s(&offer));
-        // A controller that knows nothing finds them at work.
+        // A new controller finds them working.
         let mut starts = Starts::default();
         starts.saw(&at(MachineState::Working, 36_000_000), &ids.iter().cloned().collect(), true);
         assert!((starts.median_s(&offer) - 60.0).abs() < 1e-6, "{}", starts.median_s(&offer));

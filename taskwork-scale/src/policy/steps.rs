@@ -1,17 +1,17 @@
-//! The controller's steps, each time something is observed.
+//! The steps of the controller after each observation.
 //!
 //! 1. Observe: spending, start times, progress, windows of ten seconds; the models learn.
 //! 2. Compare sizes: [`choose`](super::choose).
-//! 3. Act if the best one is better by a twentieth, or a bound is in danger: up at once, but not to more than twice as
-//!    many and four; down after three rounds that agree, each machine at the end of the time that is paid for.
-//! 4. Never spend more than the budget by more than what has begun: machines leave before their next quantum.
+//! 3. Act if the best size is better by 5 %, or if a bound is in danger. The number grows at once, at most to twice
+//!    as many and four. It falls after three rounds that agree; each machine leaves when its paid time ends.
+//! 4. Never exceed the budget by more than the quanta that have begun: machines leave before their next quantum.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Candidate, Decision, Goals, MachineState, Observation,
+    Candidate, Decision, Goals, MachineSeen, MachineState, Observation,
     choose::{Choice, choose, grid},
     estimate::{Guess, Progress, SHARE_MIN},
     explain,
@@ -25,34 +25,34 @@ use super::{
     window::Windows,
 };
 
-/// Observations that follow sooner are not a round of their own.
+/// Observations at shorter intervals do not count as rounds.
 const ROUND_MS: u64 = 4_000;
-/// The rounds that must agree before machines leave.
+/// The number of consecutive rounds that must agree before machines leave.
 const ROUNDS_DOWN: usize = 3;
-/// More machines after fewer, or the other way round, are a turn. There are no more than this many in [`TURNS_MS`]: what
-/// comes and goes faster than machines do is not followed.
+/// A turn is an increase after a decrease, or a decrease after an increase. At most this many happen within
+/// [`TURNS_MS`]: faster changes are not followed, since machines take minutes to start.
 const TURNS_MAX: usize = 3;
 const TURNS_MS: u64 = 3_600_000;
-/// The time that a machine needs to leave: a drain, and the round in which it is noticed.
+/// The time that a machine needs to leave: the round that notices it, and the drain.
 const LEAVE_MS: u64 = 45_000;
-/// The programs that are remembered.
+/// The maximum number of programs that are remembered.
 const PROGRAMS_MAX: usize = 32;
 
-/// Decides how many machines a cluster should have.
+/// The policy: decides how many machines a cluster should have.
 ///
-/// It is a value: written down with serde and read again, it decides as if nothing had happened.
+/// A policy is a value: serialised and read again, it continues as if nothing had happened.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
     goals: Goals,
-    /// For which jobs: a word that changes with them.
+    /// A text that identifies the jobs of the goals.
     purpose: String,
     spending: Spending,
     starts: Starts,
     windows: Windows,
     parallelism: Parallelism,
     jobs: BTreeMap<String, JobKnown>,
-    /// By program, or by programs if several run.
+    /// By program, or by the names of all programs if several run.
     efficiency: BTreeMap<String, Efficiency>,
     totals: BTreeMap<String, Totals>,
     raised_ms: Option<u64>,
@@ -61,7 +61,7 @@ pub struct Policy {
     idle_since_ms: Option<u64>,
 }
 
-/// A job, as far as it is known.
+/// The known facts about a job.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct JobKnown {
@@ -69,31 +69,31 @@ struct JobKnown {
     progress: Progress,
 }
 
-/// Rounds in a row in which fewer machines were best.
+/// Consecutive rounds in which fewer machines were best.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Fewer {
-    /// What was best in the last of them.
+    /// The best numbers in the latest rounds.
     latest: Vec<u32>,
     at_ms: u64,
 }
 
-/// The changes of direction of late.
+/// Recent changes of direction.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Turns {
-    /// Whether the last change was to more machines, once there was one.
+    /// Whether the last change was an increase; `None` before the first change.
     is_up: Option<bool>,
-    /// The number to which that was.
+    /// The number of machines after that change.
     target: u32,
     at_ms: Vec<u64>,
 }
 
 impl Turns {
-    /// Takes in that there are to be so many machines instead of those that are there now.
+    /// Records a change of the number of machines.
     fn change(&mut self, target: u32, now: u32, at_ms: u64) {
         let is_up = target > now;
-        // Machines that were lost are replaced.
+        // Replacing lost machines is not a change.
         if target == now || is_up && self.is_up.is_some() && target <= self.target {
             return;
         }
@@ -104,8 +104,8 @@ impl Turns {
         (self.is_up, self.target) = (Some(is_up), target);
     }
 
-    /// Returns the most machines to which it may go now. More would be a turn too many, since they may be too many
-    /// before long.
+    /// Returns the maximum number of machines at present. A larger number would probably have to be reduced again
+    /// soon, which would be one turn too many.
     fn most(&self, at_ms: u64) -> Option<u32> {
         let of_late = self.at_ms.iter().filter(|turn| at_ms < turn.saturating_add(TURNS_MS)).count();
         (self.is_up == Some(false) && of_late + 2 > TURNS_MAX).then_some(self.target)
@@ -113,26 +113,25 @@ impl Turns {
 }
 
 impl Policy {
-    /// Creates a policy that knows nothing yet.
+    /// Creates a policy without knowledge.
     pub fn new(goals: Goals) -> Self {
         Self { goals, ..Self::default() }
     }
 
-    /// Returns what is to be reached.
+    /// Returns the goals.
     pub fn goals(&self) -> &Goals {
         &self.goals
     }
 
-    /// Changes what is to be reached, and keeps what was learnt and spent.
+    /// Changes the goals, and keeps the learnt models and the spending.
     pub fn set_goals(&mut self, goals: Goals) {
         self.goals = goals;
         self.fewer = Fewer::default();
         self.turns = Turns::default();
     }
 
-    /// Changes what is to be reached, and for which jobs, which a word stands for. What was learnt is kept. What was
-    /// spent counts anew for another budget or other jobs, and if it is to count from a time on at which it had begun
-    /// already.
+    /// Changes the goals and the text that identifies their jobs. The learnt models are kept. Spending restarts at 0
+    /// for another budget or other jobs, and if it has been counted since before `from_ms`.
     pub fn pursue(&mut self, goals: Goals, purpose: &str, from_ms: Option<u64>) {
         let is_other = self.purpose != purpose || goals.budget.is_some() && goals.budget != self.goals.budget;
         let is_asked = from_ms.zip(self.spending.began_ms()).is_some_and(|(from_ms, began)| began < from_ms);
@@ -145,21 +144,23 @@ impl Policy {
         }
     }
 
-    /// Returns whether a machine was there at the last look, by its id.
+    /// Returns whether the last observation contained the machine with this id.
     pub fn knows(&self, machine: &str) -> bool {
         self.spending.knows(machine)
     }
 
-    /// Returns what was spent on machines so far; `None` if the price of one of them is not known.
+    /// Returns the money spent on machines so far; `None` if the price of one of them is unknown.
     pub fn spent(&self) -> Option<f64> {
         self.spending.total()
     }
 
-    /// Decides what to do now.
+    /// Decides from an observation.
     pub fn decide(&mut self, seen: &Observation) -> Decision {
         let seen = &self.learn(seen);
         let outlook = self.outlook(seen);
-        let most = self.goals.max.min(outlook.nodes_max());
+        let kept = outlook.unsuited().filter(|(machine, tariff)| is_paid(seen, machine, *tariff)).count();
+        let max = self.goals.max.saturating_sub(u32::try_from(kept).unwrap_or(u32::MAX));
+        let most = max.min(outlook.nodes_max());
         let sizes = grid(self.goals.min, most, outlook.nodes_now());
         let choice = choose(&outlook, &sizes);
         let now = outlook.nodes_now();
@@ -167,11 +168,11 @@ impl Policy {
             Some(choice) => self.follow(choice, now, seen.at_ms),
             None => (self.without_work(&outlook), Fewer::default()),
         };
-        // A machine that never comes must not be waited for.
+        // A machine that never joins must not block the others.
         let target =
             if choice.is_some() && outlook.is_stuck() { target.max(now.saturating_add(1)) } else { target };
-        // The minimum and the maximum hold always.
-        let target = target.max(self.goals.min).min(self.goals.max);
+        // The minimum and the maximum always hold.
+        let target = target.max(self.goals.min).min(max);
         let mut decision = Self::carry_out(&outlook, target);
         let is_short = Self::guard_budget(&outlook, &mut decision);
         decision.suspend =
@@ -191,7 +192,7 @@ impl Policy {
         decision
     }
 
-    /// Returns what is expected of clusters with these numbers of machines, without any consequence.
+    /// Returns the forecasts for these numbers of machines. The policy does not change.
     pub fn whatif(&self, seen: &Observation, nodes: &[u32]) -> Vec<Candidate> {
         let mut with = self.clone();
         let seen = with.learn(seen);
@@ -203,7 +204,7 @@ impl Policy {
         choose(&outlook, &sizes).map(|choice| explain::table(&outlook, &choice)).unwrap_or_default()
     }
 
-    /// Learns from what is seen, and returns it with the times of the machines that are known from before.
+    /// Learns from an observation. Returns it with the times of machines that earlier observations contained.
     fn learn(&mut self, seen: &Observation) -> Observation {
         let is_first = self.spending.began_ms().is_none();
         let new = self.spending.saw(seen);
@@ -232,7 +233,7 @@ impl Policy {
         }
     }
 
-    /// Takes note of the jobs, and of those that are over.
+    /// Updates the progress of the jobs, and learns from jobs that are over.
     fn saw_jobs(&mut self, seen: &Observation) {
         let ids: BTreeSet<&str> = seen.jobs.iter().map(|job| &*job.id).collect();
         let is_other = self.jobs.len() != ids.len() || self.jobs.keys().any(|id| !ids.contains(&**id));
@@ -243,8 +244,9 @@ impl Policy {
         let totals = &mut self.totals;
         self.jobs.retain(|id, known| {
             let is_there = ids.contains(&**id);
-            // A job that was cancelled says nothing about how long such jobs take.
-            if !is_there && known.progress.share.is_none_or(|share| share > 0.9) {
+            // A cancelled job gives no information about the duration of its kind, nor does a job that still runs.
+            let is_unserved = seen.unserved.iter().any(|job| job.id == *id);
+            if !is_there && !is_unserved && known.progress.share.is_none_or(|share| share > 0.9) {
                 totals.entry(known.program.clone()).or_default().finished(known.progress.work);
             }
             is_there
@@ -271,7 +273,7 @@ impl Policy {
         let of_job = |known: &JobKnown| {
             let before = total(&known.program).left(known.progress.work);
             let Some(left) = known.progress.left() else { return before };
-            // What is known of the total says the less of what is left, the less that is.
+            // An estimate of the total predicts the rest less well, the smaller the rest is.
             let before = Guess { sigma: before.sigma * (1.0 + known.progress.work / left.median), ..before };
             left.and(before)
         };
@@ -282,13 +284,13 @@ impl Policy {
         outlook
     }
 
-    /// Returns the most machines to which it may go now.
+    /// Returns the maximum number of machines at present.
     fn most(&self, choice: &Choice, now: u32, at_ms: u64) -> u32 {
         let most = self.turns.most(at_ms).filter(|_| now > 0 && !choice.is_urgent());
         most.map_or(u32::MAX, |most| most.max(now))
     }
 
-    /// Returns the number of machines to go to, and the rounds that agree on fewer.
+    /// Returns the next number of machines, and the consecutive rounds that agree on fewer.
     fn follow(&self, choice: &Choice, now: u32, at_ms: u64) -> (u32, Fewer) {
         let best = choice.best();
         let wanted = best.size.nodes.min(self.most(choice, now, at_ms));
@@ -313,7 +315,7 @@ impl Policy {
         (now, Fewer::default())
     }
 
-    /// Without work the machines wait as long as new ones would take to start: then both cost the same.
+    /// Without work, idle machines are kept for the time that new ones would take to start: then both cost the same.
     fn without_work(&self, outlook: &Outlook<'_>) -> u32 {
         let seen = outlook.seen;
         let since_ms = self.idle_since_ms.unwrap_or(seen.at_ms);
@@ -322,40 +324,49 @@ impl Policy {
         if idle_s >= longest_s { self.goals.min } else { outlook.nodes_now() }
     }
 
-    /// Starts what is missing, and lets leave what is too much, each when its paid time ends.
+    /// Starts missing machines, and lets surplus machines leave when their paid time ends.
     fn carry_out(outlook: &Outlook<'_>, target: u32) -> Decision {
         let mut decision = Decision::default();
         let seen = outlook.seen;
         let noticed =
             seen.machines.iter().filter(|machine| machine.noticed && machine.state != MachineState::Leaving);
         decision.leave.extend(noticed.map(|machine| machine.id.clone()));
+        let mut replaced = BTreeSet::new();
+        for (machine, tariff) in outlook.unsuited() {
+            if is_paid(seen, machine, tariff) {
+                *decision.wanted.entry(machine.offer.clone()).or_default() += 1;
+            } else {
+                decision.leave.push(machine.id.clone());
+                replaced.insert(machine.offer.as_str());
+            }
+        }
         let mut surplus = Vec::new();
         for (place, (machine, tariff)) in outlook.staying().enumerate() {
-            let offer = seen.offers.iter().find(|offer| offer.name == machine.offer);
             let is_too_many = place >= target as usize;
-            let is_paid = tariff.is_some()
-                && offer.is_some_and(|offer| {
-                    offer.quantum_ms > QUANTUM_FINE_MS && paid_left_ms(machine, offer, seen.at_ms) > LEAVE_MS
-                });
-            if is_too_many && !is_paid {
+            if is_too_many && !is_paid(seen, machine, tariff) {
                 surplus.push(machine.id.clone());
             } else {
                 *decision.wanted.entry(machine.offer.clone()).or_default() += 1;
             }
         }
-        // The first victim is the last of those that are to stay longest.
+        // Victims are in the reverse order of `staying`.
         decision.leave.extend(surplus.into_iter().rev());
         if target > outlook.nodes_now() {
             let size = outlook.size(target.min(outlook.nodes_max()));
             for (index, count) in size.into_iter().flat_map(|size| size.started) {
-                *decision.wanted.entry(seen.offers[index].name.clone()).or_default() += count;
+                let offer = &seen.offers[index].name;
+                // The fleet compares numbers. It would keep the leaving machines instead of starting others, so those
+                // are started in the next round.
+                if !replaced.contains(offer.as_str()) {
+                    *decision.wanted.entry(offer.clone()).or_default() += count;
+                }
             }
         }
         decision
     }
 
-    /// Lets machines leave, and starts none, as far as what is left of the budget does not pay for what they would be
-    /// billed until they have left. Returns whether that was so.
+    /// Enforces the budget: machines leave, and none starts, if the rest of the budget does not pay for the time
+    /// until they have left. Returns whether that limited the decision.
     fn guard_budget(outlook: &Outlook<'_>, decision: &mut Decision) -> bool {
         let Some(budget) = outlook.goals.budget else { return false };
         let seen = outlook.seen;
@@ -376,7 +387,8 @@ impl Policy {
         }
         for offer in &seen.offers {
             let Some(tariff) = Tariff::of(offer) else { continue };
-            let have = outlook.staying().filter(|(machine, _)| machine.offer == offer.name);
+            let all = outlook.staying().chain(outlook.unsuited());
+            let have = all.filter(|(machine, _)| machine.offer == offer.name);
             let stay = have.filter(|(machine, _)| !decision.leave.contains(&machine.id)).count();
             let stay = u32::try_from(stay).unwrap_or(u32::MAX);
             let Some(count) = decision.wanted.get_mut(&offer.name) else { continue };
@@ -392,7 +404,15 @@ impl Policy {
     }
 }
 
-/// The programs of the running jobs, as one name.
+/// Returns whether a machine is paid for by a long quantum, beyond the time that it needs to leave.
+fn is_paid(seen: &Observation, machine: &MachineSeen, tariff: Option<Tariff>) -> bool {
+    let offer = seen.offers.iter().find(|offer| offer.name == machine.offer).filter(|_| tariff.is_some());
+    offer.is_some_and(|offer| {
+        offer.quantum_ms > QUANTUM_FINE_MS && paid_left_ms(machine, offer, seen.at_ms) > LEAVE_MS
+    })
+}
+
+/// The programs of the running jobs, joined to one name.
 fn programs(seen: &Observation) -> String {
     let names: BTreeSet<&str> = seen.jobs.iter().map(|job| &*job.program).collect();
     names.into_iter().collect::<Vec<_>>().join(" and ")

@@ -1,4 +1,4 @@
-//! Single decisions. What comes of many of them is in `tests/policy/`.
+//! Single decisions. Simulations of whole jobs are in `tests/policy/`.
 
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn machine(number: u64, state: MachineState) -> MachineSeen {
     }
 }
 
-/// A cluster of machines that work on a job of which a share is done.
+/// A cluster whose machines work on a job with a completed share.
 fn busy(at_ms: u64, machines: u64, share: f64, work_s: f64) -> Observation {
     Observation {
         at_ms,
@@ -55,7 +55,7 @@ fn millis(seconds: f64) -> u64 {
     (seconds * 1000.0) as u64
 }
 
-/// Observes a job with `total` seconds of work until `share` is done, with a policy that may not act.
+/// Observes a job with `total` seconds of work until `share` is complete. The policy cannot act.
 fn taught(policy: &mut Policy, machines: u64, total: f64, share: f64) -> Observation {
     let rounds = 40;
     let mut seen = busy(AT_MS, machines, 0.0, 0.0);
@@ -68,7 +68,7 @@ fn taught(policy: &mut Policy, machines: u64, total: f64, share: f64) -> Observa
 }
 
 #[test]
-fn without_work_there_is_the_minimum() {
+fn cluster_without_jobs_keeps_minimum() {
     let mut policy = Policy::new(Goals { min: 2, max: 10, ..Goals::default() });
     let mut seen = Observation { at_ms: AT_MS, offers: vec![offer("a", 0.4)], ..Observation::default() };
     let decision = policy.decide(&seen);
@@ -81,7 +81,7 @@ fn without_work_there_is_the_minimum() {
 }
 
 #[test]
-fn after_a_job_machines_wait_as_long_as_new_ones_would_start() {
+fn idle_machines_stay_for_one_start_time() {
     let mut policy = Policy::new(Goals::default());
     let mut seen = busy(AT_MS, 3, 0.99, 100.0);
     policy.decide(&seen);
@@ -93,7 +93,7 @@ fn after_a_job_machines_wait_as_long_as_new_ones_would_start() {
     seen.at_ms += 15_000;
     let decision = policy.decide(&seen);
     assert_eq!((decision.nodes(), decision.leave.len()), (0, 3));
-    // Billed by the hour, they stay until it is over.
+    // Billed by the hour, they stay until the hour ends.
     seen.offers[0].quantum_ms = 3_600_000;
     assert_eq!(policy.decide(&seen).nodes(), 3);
     seen.at_ms = AT_MS + 3_000_000 - 20_000;
@@ -101,7 +101,7 @@ fn after_a_job_machines_wait_as_long_as_new_ones_would_start() {
 }
 
 #[test]
-fn begins_with_a_few_and_doubles() {
+fn unknown_job_starts_few_machines_then_doubles() {
     let mut policy = Policy::new(Goals { max: 50, ..Goals::default() });
     let mut seen = Observation {
         at_ms: AT_MS,
@@ -124,10 +124,10 @@ fn begins_with_a_few_and_doubles() {
 }
 
 #[test]
-fn a_deadline_decides_how_many() {
+fn deadline_determines_number_of_machines() {
     let far = AT_MS + 3_600_000;
     let mut policy = Policy::new(Goals { max: 50, deadline_ms: Some(far), ..Goals::default() });
-    // 90,000 s are left, give or take a factor of two: 7 machines of 4 workers for an hour, or 14.
+    // 90,000 s remain, within a factor of two: 7 machines of 4 workers for an hour, or 14.
     let seen = taught(&mut policy, 10, 100_000.0, 0.1);
     let choice = policy.decide(&Observation { at_ms: seen.at_ms + 5_000, ..seen.clone() });
     let best = choice.table.iter().find(|size| size.note.contains("best")).unwrap();
@@ -141,7 +141,7 @@ fn a_deadline_decides_how_many() {
 }
 
 #[test]
-fn what_would_be_changes_nothing() {
+fn whatif_leaves_policy_unchanged() {
     let mut policy = Policy::new(Goals { max: 50, ..Goals::default() });
     let seen = taught(&mut policy, 10, 100_000.0, 0.3);
     let before = policy.clone();
@@ -152,14 +152,14 @@ fn what_would_be_changes_nothing() {
     assert!(table[1].now && !table[0].now);
     let ends: Vec<u64> = table.iter().map(|size| size.finish_ms.unwrap().1).collect();
     assert!(ends[0] > ends[1] && ends[1] > ends[2], "{table:?}");
-    // 70,000 s at 0.1 an hour are 1.94, and not much more is spent by more machines.
+    // 70,000 s at 0.1 an hour are 1.94, and more machines cost little more.
     let cost = table[1].cost.unwrap() - policy.spent().unwrap();
     assert!((1.5..2.6).contains(&cost), "{cost}");
     assert!((table[0].cost.unwrap() / table[2].cost.unwrap() - 1.0).abs() < 0.2, "{table:?}");
 }
 
 #[test]
-fn an_unknown_price_is_not_nothing() {
+fn unknown_price_makes_cost_unknown() {
     let mut policy = Policy::new(Goals { max: 50, deadline_ms: Some(AT_MS + 7_200_000), ..Goals::default() });
     let mut seen = taught(&mut policy, 10, 100_000.0, 0.3);
     seen.offers[0].price_per_hour = None;
@@ -174,7 +174,7 @@ fn an_unknown_price_is_not_nothing() {
 }
 
 #[test]
-fn without_money_nothing_runs() {
+fn budget_of_zero_ends_all_machines() {
     let goals = Goals { min: 1, budget: Some(0.0), then_suspend: true, ..Goals::default() };
     let decision = Policy::new(goals).decide(&busy(AT_MS, 3, 0.5, 100.0));
     assert_eq!((decision.nodes(), decision.leave.len(), decision.suspend), (0, 3, true));
@@ -182,7 +182,7 @@ fn without_money_nothing_runs() {
 }
 
 #[test]
-fn a_machine_with_a_notice_is_replaced() {
+fn machine_with_preemption_notice_is_replaced() {
     let mut policy = Policy::new(Goals { max: 10, ..Goals::default() });
     let mut seen = taught(&mut policy, 10, 1e6, 0.3);
     seen.machines[4].noticed = true;
@@ -193,7 +193,7 @@ fn a_machine_with_a_notice_is_replaced() {
 }
 
 #[test]
-fn an_offer_that_is_refused_is_left_out() {
+fn refused_offer_starts_no_machine() {
     let mut policy = Policy::new(Goals { max: 10, ..Goals::default() });
     let mut seen = busy(AT_MS, 1, 0.001, 100.0);
     seen.offers.push(OfferSeen { workers: 8, ..offer("dear", 4.0) });
@@ -205,7 +205,60 @@ fn an_offer_that_is_refused_is_left_out() {
 }
 
 #[test]
-fn a_machine_that_never_comes_is_not_waited_for() {
+fn unsuited_machines_are_replaced_by_suited_ones() {
+    let mut seen = Observation { waiting_jobs: 1, workers: 0, jobs: Vec::new(), ..busy(AT_MS, 3, 0.0, 0.0) };
+    seen.machines.iter_mut().for_each(|machine| machine.unsuited = true);
+    seen.offers[0].unsuited = true;
+    seen.offers.push(offer("dear", 4.0));
+    let decision = Policy::new(Goals { max: 5, ..Goals::default() }).decide(&seen);
+    assert_eq!(decision.leave, ["m2", "m1", "m0"]);
+    assert!(decision.wanted["dear"] >= 1 && !decision.wanted.contains_key("a"), "{decision:?}");
+    // Paid machines stay, and count against the maximum.
+    seen.offers[0].quantum_ms = 3_600_000;
+    let decision = Policy::new(Goals { max: 5, ..Goals::default() }).decide(&seen);
+    assert_eq!(
+        (decision.leave.len(), decision.wanted["a"], decision.wanted["dear"]),
+        (0, 3, 2),
+        "{decision:?}"
+    );
+}
+
+#[test]
+fn unsuited_machines_of_suited_offer_leave_before_others_start() {
+    let mut policy = Policy::new(Goals { max: 5, ..Goals::default() });
+    let mut seen = Observation { waiting_jobs: 1, workers: 0, jobs: Vec::new(), ..busy(AT_MS, 3, 0.0, 0.0) };
+    seen.machines.iter_mut().for_each(|machine| machine.unsuited = true);
+    let decision = policy.decide(&seen);
+    assert_eq!((decision.leave.len(), decision.nodes()), (3, 0), "{decision:?}");
+    seen.machines.iter_mut().for_each(|machine| machine.state = MachineState::Leaving);
+    seen.at_ms += 5_000;
+    let decision = policy.decide(&seen);
+    assert!(decision.wanted["a"] >= 1 && decision.leave.is_empty(), "{decision:?}");
+}
+
+#[test]
+fn jobs_without_offer_are_named_and_start_no_machine() {
+    let unserved =
+        |id: &str| JobUnserved { id: id.into(), reason: "it runs uts 1, offer a runs tsp".to_owned() };
+    let mut seen = Observation {
+        at_ms: AT_MS,
+        offers: vec![offer("a", 0.4)],
+        unserved: vec![unserved("j-7"), unserved("j-8")],
+        ..Observation::default()
+    };
+    let decision = Policy::new(Goals::default()).decide(&seen);
+    assert_eq!(decision.nodes(), 0);
+    let expected = "0 nodes: there is no job for the machines; no offer can serve job j-7: it runs uts 1, offer a \
+                    runs tsp; nor 1 other job";
+    assert_eq!(decision.reason, expected);
+    seen.unserved.pop();
+    seen.waiting_jobs = 1;
+    let decision = Policy::new(Goals::default()).decide(&seen);
+    assert!(decision.nodes() >= 1 && decision.reason.ends_with("offer a runs tsp"), "{decision:?}");
+}
+
+#[test]
+fn machine_that_never_joins_is_supplemented() {
     let mut policy = Policy::new(Goals::default());
     let mut seen = busy(AT_MS, 0, 0.0, 0.0);
     seen.jobs[0].share = None;
@@ -222,14 +275,14 @@ fn a_machine_that_never_comes_is_not_waited_for() {
             seen.machines.push(MachineSeen { id, requested_ms, ..machine(1, MachineState::Starting) });
         }
     }
-    // More of them at once as long as nothing says that there is little to do, then one after the other.
+    // Several at once as long as there may be much work, then one after the other.
     assert!(times.iter().any(|at| *at >= 80), "{times:?}");
     assert!(times.len() <= 6, "{times:?}");
 }
 
-/// Twenty jobs in a full queue: no money is spent, and no more of them are submitted.
+/// Twenty jobs in a full queue: no money is spent, and no further job is submitted.
 #[test]
-fn machines_in_a_queue_are_neither_paid_nor_late() {
+fn queued_machines_are_neither_billed_nor_late() {
     let mut policy = Policy::new(Goals { max: 50, budget: Some(10.0), ..Goals::default() });
     let mut seen = busy(AT_MS, 0, 0.0, 0.0);
     seen.jobs[0].share = None;
@@ -251,7 +304,7 @@ fn machines_in_a_queue_are_neither_paid_nor_late() {
 }
 
 #[test]
-fn a_budget_begins_anew_for_other_jobs_and_when_it_is_asked_for() {
+fn budget_restarts_for_other_jobs_and_on_request() {
     let goals = Goals { max: 10, budget: Some(3.0), then_suspend: true, ..Goals::default() };
     let mut policy = Policy::default();
     policy.pursue(goals.clone(), "job 1", None);
@@ -261,7 +314,7 @@ fn a_budget_begins_anew_for_other_jobs_and_when_it_is_asked_for() {
     let decision = policy.decide(&seen);
     assert!(decision.suspend, "{decision:?}");
     assert!(decision.reason.contains("of 3.00 are spent since 2023-11-14T22:13:20Z"), "{}", decision.reason);
-    // The same again is no new budget: this is a controller that was started again.
+    // The same budget again does not restart counting: the controller was restarted.
     let mut again = policy.clone();
     again.pursue(Goals { deadline_ms: Some(5), ..goals.clone() }, "job 1", Some(AT_MS));
     seen.at_ms += 5_000;
@@ -336,9 +389,9 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever is observed, there is an answer within the bounds, and it can be written down.
+    /// Every observation has a decision within the bounds, and the policy can be serialised.
     #[test]
-    fn any_observation_has_an_answer(seen in prop::collection::vec(any_observation(), 1..6), max in 1..100_u32,
+    fn any_observation_gives_decision_within_bounds(seen in prop::collection::vec(any_observation(), 1..6), max in 1..100_u32,
                                      deadline_ms in any::<Option<u64>>(), budget in any::<Option<u32>>(),
                                      delay in any::<Option<u32>>()) {
         let goals = Goals { max, deadline_ms, budget: budget.map(f64::from), delay_price: delay.map(f64::from),
@@ -347,7 +400,7 @@ proptest! {
         for seen in &seen {
             let decision = policy.decide(seen);
             prop_assert!(!decision.reason.is_empty());
-            // Machines that are paid for may stay beyond the maximum, but none is started.
+            // Machines that are paid for may exceed the maximum, but none is started.
             prop_assert!(decision.nodes() <= max.max(u32::try_from(seen.machines.len()).unwrap()));
             let written = serde_json::to_string(&policy).unwrap();
             let read: Policy = serde_json::from_str(&written).unwrap();

@@ -1,4 +1,4 @@
-//! Which machines go first.
+//! The order in which machines leave.
 
 use std::{
     cmp::Reverse,
@@ -7,10 +7,11 @@ use std::{
 
 use super::{MachineSeen, MachineState, Observation, OfferSeen, spending::used_ms};
 
-/// Returns the ids of the machines that are not leaving yet, in the order in which they are to leave.
+/// Returns the ids of the machines that are not leaving yet, the first victim first.
 ///
-/// Those with a notice go first; then those that do not work yet, and perhaps never will; then the dearest for each
-/// worker; then those whose paid time ends soonest; then the newest. The last machine of each zone goes only after those, and the leader of the cluster last.
+/// The order is: machines with a preemption notice; machines that have not joined; the most expensive for each
+/// worker; those whose paid time ends soonest; the newest. The last machine of each zone leaves only after these, and
+/// the leader of the cluster last.
 pub fn victims(seen: &Observation) -> Vec<String> {
     ordered(seen).into_iter().map(|machine| machine.id.clone()).collect()
 }
@@ -23,12 +24,12 @@ pub(super) fn ordered(seen: &Observation) -> Vec<&MachineSeen> {
     machines.sort_by_cached_key(|machine| {
         let offer = offers.get(&*machine.offer).copied();
         let price = Reverse(millionths(offer.and_then(price_of_worker)));
-        // In minutes: within a second that is billed as a whole, no moment is better than another.
+        // Minutes, since shorter differences are irrelevant if machines are billed by the second.
         let left_min = offer.map_or(0, |offer| paid_left_ms(machine, offer, seen.at_ms) / 60_000);
         let works = machine.state == MachineState::Working;
         (!machine.noticed, works, price, left_min, Reverse(machine.requested_ms), machine.id.clone())
     });
-    // From the last to the first: the one of each zone that would go last stays.
+    // In reverse: the last victim of each zone stays.
     let mut zones = BTreeSet::new();
     let mut rank: Vec<u8> = machines
         .iter()
@@ -46,18 +47,18 @@ pub(super) fn ordered(seen: &Observation) -> Vec<&MachineSeen> {
     ranked.into_iter().map(|(_, machine)| machine).collect()
 }
 
-/// The price of a worker for an hour.
+/// The price of an hour of a worker.
 fn price_of_worker(offer: &OfferSeen) -> Option<f64> {
     Some(offer.price_per_hour? / f64::from(offer.workers.max(1)))
 }
 
-/// As a number that can be ordered; an unknown price is none.
+/// The price as an integer that can be ordered; 0 if unknown.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and none is below 0")]
 fn millionths(price: Option<f64>) -> u64 {
     (price.unwrap_or(0.0) * 1e6).round() as u64
 }
 
-/// How long a machine is still paid for.
+/// The remaining time for which a machine is paid.
 pub(super) fn paid_left_ms(machine: &MachineSeen, offer: &OfferSeen, at_ms: u64) -> u64 {
     let Some(used_ms) = used_ms(machine, at_ms) else { return 0 };
     let quantum_ms = offer.quantum_ms.max(1);
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dearest_goes_first_and_the_leader_last() {
+    fn most_expensive_machine_leaves_first_and_leader_last() {
         let mut noticed = machine("noticed", "large", 0);
         noticed.noticed = true;
         let mut leader = machine("leader", "small", 3_400_000);
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn one_machine_of_each_zone_stays_longest() {
+    fn last_machine_of_zone_leaves_late() {
         let of =
             |id: &str, zone: &str, at| MachineSeen { zone: Some(zone.into()), ..machine(id, "small", at) };
         let seen = seen(vec![of("a1", "a", 10), of("a2", "a", 20), of("b1", "b", 30), of("b2", "b", 40)]);

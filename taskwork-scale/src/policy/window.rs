@@ -1,22 +1,22 @@
-//! Windows of ten seconds: where the time of the workers went.
+//! Windows of ten seconds: how the workers spent their time.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Observation, model};
 
-/// The least length of a window.
+/// The minimum length of a window.
 const LENGTH_MS: u64 = 10_000;
-/// A window that takes longer says nothing: the controller was away, or a clock was set.
+/// A longer window is discarded: the controller was away, or a clock was changed.
 const LENGTH_MAX_MS: u64 = 120_000;
 
-/// The window that is open.
+/// The open window.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Windows {
     began: Option<Counters>,
-    /// The smallest and the largest number of workers in the window.
+    /// The minimum and the maximum number of workers in the window.
     workers: (u32, u32),
-    /// Worker milliseconds, since the window began.
+    /// Worker milliseconds since the start of the window.
     worker_ms: f64,
     latest_ms: u64,
     latest_workers: u32,
@@ -36,23 +36,23 @@ struct Counters {
     queued: Option<u64>,
 }
 
-/// A window that is over.
+/// A complete window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Closed {
-    /// For the model.
+    /// The input of the model.
     pub(super) window: model::Window,
-    /// The number of busy workers, on average.
+    /// The mean number of busy workers.
     pub(super) busy: f64,
-    /// Whether about as many workers were there all the time: new ones are idle at first.
+    /// Whether the number of workers was nearly constant: new workers are idle at first.
     pub(super) is_steady: bool,
-    /// The share of the steal requests that failed; `None` if it is not known.
+    /// The share of failed steal requests; `None` if unknown.
     pub(super) refused_share: Option<f64>,
-    /// The tasks that are queued at its end.
+    /// The number of queued tasks at its end.
     pub(super) queued: Option<u64>,
 }
 
 impl Windows {
-    /// Takes note of an observation; returns the window that it closes.
+    /// Adds an observation. Returns the window that it completes.
     pub(super) fn saw(&mut self, seen: &Observation) -> Option<Closed> {
         let now = Counters::of(seen);
         self.worker_ms += f64::from(self.latest_workers) * now.at_ms.saturating_sub(self.latest_ms) as f64;
@@ -112,7 +112,7 @@ impl Counters {
         }
     }
 
-    /// Whether these are the same jobs, in the same attempts, not too much later.
+    /// Returns whether the jobs and attempts are the same, and not much time has passed.
     fn continues(&self, before: &Self) -> bool {
         self.jobs == before.jobs
             && (before.at_ms..=before.at_ms.saturating_add(LENGTH_MAX_MS)).contains(&self.at_ms)
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn says_where_the_time_went() {
+    fn window_measures_busy_time_and_steals() {
         let mut windows = Windows::default();
         assert_eq!(windows.saw(&seen(0, 10, 0, 0)), None);
         assert_eq!(windows.saw(&seen(5_000, 10, 40, 10)), None);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn begins_anew_when_counters_or_clocks_jump() {
+    fn window_restarts_when_counters_or_clock_jump() {
         let mut windows = Windows::default();
         windows.saw(&seen(100_000, 10, 100, 0));
         assert_eq!(windows.saw(&seen(111_000, 10, 5, 0)), None, "a new attempt");

@@ -1,6 +1,6 @@
-//! The scripts in `deploy/scale`, with programs that stand in for those of the clouds.
+//! The scripts in `deploy/scale`, with programs that replace those of the clouds.
 //!
-//! That the real ones behave like these is not shown here: what they print was taken from their vendors' documents.
+//! The replacements follow the vendors' documents; the real programs are not tested here.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,7 +13,7 @@ use taskwork_scale::connector::{
 };
 use tempfile::TempDir;
 
-/// An example, with programs that stand in for others.
+/// An example, with programs that replace others.
 struct Example {
     folder: TempDir,
     connector: Box<dyn Connector>,
@@ -24,7 +24,7 @@ fn here(path: &str) -> String {
     format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns whether what the scripts need is on this machine.
+/// Returns whether this machine has the programs that the scripts need.
 fn can_run() -> bool {
     let can = |program: &str| {
         Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success())
@@ -40,9 +40,9 @@ fn can_run() -> bool {
 impl Example {
     fn new(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // The script for ssh keeps files beside itself.
-        // Copied by another process: a child that another test forks at this moment would keep a file of this process open
-        // for writing, and such a file cannot be run.
+        // The script for ssh keeps its files next to itself.
+        // Copied by another process: a child that another test forks at this time would keep a file of this process
+        // open for writing, and such a file cannot be executed.
         let scripts =
             [&format!("{name}.sh"), "user-data.sh"].map(|file| here(&format!("../deploy/scale/{file}")));
         assert!(Command::new("cp").args(scripts).arg(folder.path()).status().unwrap().success());
@@ -75,7 +75,7 @@ impl Example {
         self.connector.list().await.unwrap()
     }
 
-    /// Creates machines, twice by the same key, and ends one of them.
+    /// Creates machines, repeats the request under the same key, and terminates one of them.
     async fn works(&self) {
         let key: Key = "5b1c20aa-3".parse().unwrap();
         assert_eq!(self.listed().await, []);
@@ -97,7 +97,7 @@ impl Example {
         assert_ne!(listed[1].state, MachineState::Ending, "{listed:?}");
     }
 
-    /// Says what the cloud says of a machine, and returns what is listed then.
+    /// Sets the cloud's report of a machine, and returns the list.
     async fn becomes(&self, from: &str, to: &str) -> MachineState {
         for file in fs::read_dir(self.folder.path()).unwrap() {
             let path = file.unwrap().path();
@@ -109,7 +109,7 @@ impl Example {
         self.listed().await[1].state.clone()
     }
 
-    /// There are no more machines.
+    /// No more machines are available.
     async fn refuses(&self) {
         fs::write(self.folder.path().join("quota"), "").unwrap();
         let refused = self.connector.create(&self.offer, 1, &"k-9".parse().unwrap()).await.unwrap_err();
@@ -143,9 +143,10 @@ async fn clouds() {
     }
 }
 
-/// What is listed is billed, also if it is off, so it must be ended; only what is not there any more is gone.
+/// A listed machine is billed even if it is off, so it must be terminated; only a machine that no longer exists is
+/// gone.
 #[tokio::test]
-async fn machines_that_are_off_are_not_gone() {
+async fn stopped_machines_are_not_gone() {
     if !can_run() {
         return;
     }
@@ -202,7 +203,7 @@ async fn hosts_by_ssh() {
     assert_eq!(one.len(), 1, "the rest of three hosts");
     let refused = example.connector.create(&example.offer, 1, &"k-2".parse().unwrap()).await.unwrap_err();
     assert_eq!(refused.why, Why::Exhausted, "{refused:?}");
-    // A host whose node has ended long ago is free again, but not because somebody looks.
+    // A host whose node ended long ago is free again, but not because of a dry run.
     let taken = example.folder.path().join("taken/h3");
     fs::write(example.folder.path().join("unit-h3"), "inactive\n").unwrap();
     assert!(Command::new("touch").args(["-d", "1 hour ago"]).arg(&taken).status().unwrap().success());
@@ -213,7 +214,7 @@ async fn hosts_by_ssh() {
 }
 
 #[test]
-fn all_examples_can_be_read() {
+fn examples_are_valid_connector_files() {
     let mut count = 0;
     for file in fs::read_dir(here("../deploy/scale")).unwrap() {
         let path = file.unwrap().path();

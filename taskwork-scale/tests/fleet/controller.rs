@@ -10,17 +10,17 @@ use taskwork_scale::{
 
 use crate::world::{World, offers};
 
-/// The controller, and what it has written.
+/// The controller, and the state it has written.
 #[derive(Debug)]
 pub(crate) struct Controller {
     written: String,
-    /// The machines that were there when that was written, as the policy knows them.
+    /// The machines at the time of that state, as the policy knows them.
     known: BTreeSet<MachineId>,
     fleet: Option<Fleet>,
     pub(crate) killed: u64,
 }
 
-/// What is seen at the beginning of a round.
+/// The input of a round.
 struct Seen {
     machines: Vec<Machine>,
     missed: Vec<Machine>,
@@ -37,14 +37,14 @@ impl Controller {
         }
     }
 
-    /// The fleet as another controller would take it over.
+    /// The fleet of a controller that takes over.
     fn taken_over(&self) -> Fleet {
         Fleet::new(offers(), Limits::default(), serde_json::from_str(&self.written).unwrap())
     }
 
-    /// Does what a controller does every few seconds.
+    /// Performs one round.
     pub(crate) fn round(&mut self, world: &mut World, wanted: &BTreeMap<String, u32>) {
-        // What was not seen is not acted upon.
+        // Without a list nothing is done.
         let Some(machines) = world.list() else { return };
         let mut fleet = self.fleet.take().unwrap_or_else(|| self.taken_over());
         let nodes = world.nodes();
@@ -55,7 +55,7 @@ impl Controller {
             return;
         }
         if world.faults.has(world.rng.random(), 0.05) {
-            // Not written, so nothing is done, and the controller reads again.
+            // The state was not written, so nothing is done, and the controller reads it again.
             return;
         }
         self.written = serde_json::to_string(fleet.state()).unwrap();
@@ -98,7 +98,7 @@ impl Controller {
         is_killed
     }
 
-    /// The machines that are there and were not chosen to go, of each offer, also those that are not listed yet.
+    /// The existing machines of each offer that were not chosen to leave, including unlisted ones.
     pub(crate) fn staying(&self, world: &World) -> BTreeMap<String, u32> {
         let seen = Seen { machines: world.everything(), missed: Vec::new(), nodes: world.nodes() };
         let told: BTreeSet<&str> = world.told().collect();
@@ -113,7 +113,7 @@ impl Controller {
         there
     }
 
-    /// Returns whether it remembers no request and no machine any more.
+    /// Returns whether its state has no request and no machine.
     pub(crate) fn has_forgotten_all(&self) -> bool {
         let state: serde_json::Value = serde_json::from_str(&self.written).unwrap();
         ["requests", "machines"].iter().all(|name| state[name].as_object().unwrap().is_empty())

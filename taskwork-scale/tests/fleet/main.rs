@@ -1,8 +1,8 @@
-//! What holds of a fleet whatever happens: no machine is started twice, and none is forgotten.
+//! Invariants of a fleet: no machine is started twice, and none is forgotten.
 //!
-//! A controller works on simulated machines. Its calls are refused, lost, done late or by half; what it has started
-//! is listed late; machines do not boot, are taken away, and have nodes that never leave; and the controller is
-//! killed between any two of its steps, and goes on from what it has written.
+//! A controller works with simulated machines. Its calls are refused, lost, delayed or done in part; new machines are
+//! listed late; machines fail to boot, are taken away, and have nodes that never leave; and the controller is killed
+//! between any two steps, and continues from the state it has written.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -25,7 +25,7 @@ fn seeds() -> u64 {
     if std::env::var_os("TASKWORK_LONG").is_some() { 10_000 } else { 150 }
 }
 
-/// A world with a controller in it, and the most machines that were ever wanted of each offer.
+/// A world with a controller, and the maximum wanted number of each offer so far.
 struct Run {
     seed: u64,
     world: World,
@@ -69,7 +69,7 @@ impl Run {
         }
     }
 
-    /// A time in which everything may go wrong, and what is wanted changes.
+    /// A time of faults and changing wishes.
     fn bad_weather(&mut self) {
         self.world.faults = Faults::ALL;
         for _ in 0..self.world.rng.random_range(5..25) {
@@ -90,7 +90,7 @@ fn no_machine_is_started_twice_and_none_is_forgotten() {
     for seed in 0..seeds() {
         let mut run = Run::new(seed);
         run.bad_weather();
-        // What is wanted comes, whatever was before.
+        // The wanted machines start, whatever happened before.
         run.want("small", 5);
         run.want("large", 2);
         run.rounds(700);
@@ -107,7 +107,7 @@ fn no_machine_is_started_twice_and_none_is_forgotten() {
             "seed {seed}: {joined:?}\n{:?}",
             run.controller
         );
-        // And it goes.
+        // And they end.
         run.want("small", 0);
         run.want("large", 0);
         run.rounds(200);

@@ -8,15 +8,15 @@ use taskwork_scale::{
     fleet::NodeSeen,
 };
 
-/// The longest time until something that was created is listed, in milliseconds.
+/// The maximum time until a created machine is listed, in milliseconds.
 const LISTED_MS: u64 = 40_000;
-/// The longest time until something that was asked for is done although no answer came, in milliseconds.
+/// The maximum delay of a request whose answer was lost, in milliseconds.
 const LATE_MS: u64 = 30_000;
 /// The time for which a machine that is gone is still listed, in milliseconds.
 const GONE_MS: u64 = 60_000;
-/// The time for which a node is a member whose machine was taken away: until its session expires.
+/// The time for which the node of a machine that was taken away is a member: until its session expires.
 const SESSION_MS: u64 = 15_000;
-/// What may go wrong.
+/// Whether faults happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Faults(bool);
 
@@ -24,7 +24,7 @@ impl Faults {
     pub(crate) const ALL: Self = Self(true);
     pub(crate) const NONE: Self = Self(false);
 
-    /// Returns whether something of this probability happens, given a number from 0 to 1.
+    /// Returns whether an event of this probability happens, given a number from 0 to 1.
     pub(crate) fn has(self, drawn: f64, probability: f64) -> bool {
         self.0 && drawn < probability
     }
@@ -35,17 +35,17 @@ pub(crate) struct World {
     pub(crate) rng: SmallRng,
     pub(crate) faults: Faults,
     machines: BTreeMap<MachineId, Simulated>,
-    /// All machines that there ever were.
+    /// All machines that ever existed.
     made: BTreeSet<MachineId>,
-    /// What was asked for under each key.
+    /// The requests by their keys.
     keys: BTreeMap<Key, (String, u32)>,
-    /// What will be done later.
+    /// Delayed requests.
     late: Vec<(u64, Key)>,
     nodes: u64,
-    /// Whether a machine is gone when its node has left, as a process is.
+    /// Whether a machine ends with its node, as a process does.
     ends_with_node: bool,
     names_machines: bool,
-    /// Whether it is said when a machine was made.
+    /// Whether creation times are reported.
     says_times: bool,
 }
 
@@ -58,9 +58,9 @@ struct Simulated {
     joins_ms: Option<u64>,
     node: Option<Node>,
     told: bool,
-    /// How many of its nodes were asked to leave, and have come back under another name.
+    /// The number of its nodes that were asked to leave and have rejoined under another name.
     came_back: u32,
-    /// When it ends, or has ended.
+    /// When it ends or ended.
     ends_ms: Option<u64>,
     failed: bool,
 }
@@ -139,19 +139,19 @@ impl World {
                 }
             } else if is_lost && let Some(node) = machine.node.take() {
                 machine.came_back += u32::from(node.drained_ms.is_some());
-                // Its session has expired; it comes back under another name.
+                // Its session has expired; it rejoins under another name.
                 machine.joins_ms = Some(now_ms + 10_000);
             }
         }
         self.machines.retain(|_, machine| machine.ends_ms.is_none_or(|at| at + GONE_MS > now_ms));
     }
 
-    /// Creates what was asked for under a key, except for what was created before, but at most so many.
+    /// Creates the machines of a request that were not created before, up to a number.
     fn make(&mut self, key: &Key, most: u32) {
         let (offer, count) = self.keys[key].clone();
         for number in 0..count.min(most) {
             let id: MachineId = format!("{key}.{number}").parse().unwrap();
-            // The same key stands for the same machines, also after they are gone.
+            // The same key gives the same machines, even after they are gone.
             if !self.made.insert(id.clone()) {
                 continue;
             }
@@ -203,12 +203,12 @@ impl World {
         Ok(if self.names_machines { ids } else { Vec::new() })
     }
 
-    /// Lists the machines, if that can be done.
+    /// Lists the machines, unless that fails.
     pub(crate) fn list(&mut self) -> Option<Vec<Machine>> {
         if self.chance(0.15) {
             return None;
         }
-        // Some of the machines with a node are left out at times, or all.
+        // At times, some or all machines with a node are omitted.
         let (is_short, is_empty) = (self.chance(0.05), self.rng.random());
         let mut machines = Vec::new();
         for (id, machine) in &self.machines {
@@ -220,7 +220,7 @@ impl World {
         Some(machines)
     }
 
-    /// All machines that are there, also those that are not listed yet.
+    /// All existing machines, including unlisted ones.
     pub(crate) fn everything(&self) -> Vec<Machine> {
         let there = self.machines.iter().filter(|(_, machine)| machine.is_there(self.now_ms));
         there.map(|(id, machine)| machine.shown(id, self.now_ms, true)).collect()
@@ -243,7 +243,7 @@ impl World {
             .collect()
     }
 
-    /// Asks a node to leave; `None` if that was not done.
+    /// Asks a node to leave; `None` on failure.
     pub(crate) fn drain(&mut self, name: &str) -> Option<()> {
         if self.chance(0.1) {
             return None;
@@ -257,8 +257,8 @@ impl World {
         Some(())
     }
 
-    /// Ends machines: none that has a node, unless it was asked to leave long before, or has joined after that was
-    /// decided. That time is told for each machine.
+    /// Terminates machines. None of them may have a node, unless it was asked to leave long before, or has joined
+    /// after the decision. `decided_ms` returns the time of the decision for each machine.
     pub(crate) fn terminate(
         &mut self,
         ids: &[MachineId],
@@ -288,12 +288,12 @@ impl World {
         Ok(())
     }
 
-    /// The machines that were told to end.
+    /// The machines whose termination was requested.
     pub(crate) fn told(&self) -> impl Iterator<Item = &str> {
         self.machines.iter().filter(|(_, machine)| machine.told).map(|(id, _)| id.as_str())
     }
 
-    /// How many machines have a node that does not leave, of each offer.
+    /// The number of machines of each offer with a node that does not leave.
     pub(crate) fn joined(&self) -> BTreeMap<String, u32> {
         let mut joined = BTreeMap::new();
         let there = self.machines.values().filter(|machine| machine.is_there(self.now_ms) && !machine.told);
@@ -305,7 +305,7 @@ impl World {
         joined
     }
 
-    /// How many machines there ever were.
+    /// The number of machines that ever existed.
     pub(crate) fn made(&self) -> usize {
         self.made.len()
     }

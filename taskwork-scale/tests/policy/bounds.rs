@@ -1,4 +1,4 @@
-//! Whether deadlines, budgets and efficiencies are kept.
+//! Tests of deadlines, budgets and efficiencies.
 
 use taskwork_scale::policy::{Goals, Policy};
 
@@ -9,11 +9,11 @@ use crate::{
     world::BEGAN_MS,
 };
 
-/// Trees that more machines make faster.
+/// Trees that more machines search faster.
 const WIDE: [Shape; 4] = [Shape::Uniform, Shape::Binomial, Shape::Comb, Shape::LateIncumbent];
 
 #[test]
-fn keeps_deadlines_that_can_be_kept() {
+fn feasible_deadlines_are_met() {
     let (mut kept, mut cost) = (Figures::default(), Figures::default());
     for shape in WIDE {
         let mut of_shape = Figures::default();
@@ -40,7 +40,7 @@ fn keeps_deadlines_that_can_be_kept() {
 }
 
 #[test]
-fn never_exceeds_a_budget_by_more_than_what_has_begun() {
+fn budget_is_exceeded_by_begun_quanta_at_most() {
     let mut used = Figures::default();
     for shape in Shape::ALL {
         for seed in seeds(4) {
@@ -64,7 +64,7 @@ fn never_exceeds_a_budget_by_more_than_what_has_begun() {
 }
 
 #[test]
-fn keeps_an_efficiency() {
+fn efficiency_goal_is_met() {
     let mut figures = Figures::default();
     for shape in WIDE {
         let mut of_shape = Figures::default();

@@ -7,24 +7,24 @@ use taskwork_scale::policy::{Decision, MachineSeen, MachineState, OfferSeen};
 
 use crate::chance::{exponential, normal};
 
-/// The time for which a request is open.
+/// The time until a request is complete.
 const REQUEST_MS: u64 = 10_000;
-/// A machine that has not joined after this time is ended.
+/// The time after which a machine that has not joined is terminated.
 const JOIN_MAX_MS: u64 = 600_000;
-/// The longest that a drain takes.
+/// The maximum time of a drain.
 const DRAIN_MAX_MS: f64 = 5_000.0;
-/// How long a kind of machine that was refused is not asked for again.
+/// The pause after a refusal.
 const BACKOFF_MS: u64 = 60_000;
 
-/// What is true of a kind of machine.
+/// The properties of a kind of machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Kind {
     pub(crate) offer: OfferSeen,
-    /// How often an hour one is taken away.
+    /// The rate at which machines are taken away, per hour.
     pub(crate) losses_per_hour: f64,
-    /// The time from the notice to the loss.
+    /// The time from the preemption notice to the loss.
     pub(crate) notice_ms: u64,
-    /// The most that the cloud gives, whatever the offer says.
+    /// The maximum number that the cloud provides, whatever the offer states.
     pub(crate) quota: u32,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Cloud {
     next_id: u64,
     refused_until_ms: BTreeMap<usize, u64>,
     next_event_ms: u64,
-    /// Workers that are members and not leaving, and those that leave.
+    /// The workers of members that stay, and of those that leave.
     pub(crate) workers: u32,
     pub(crate) leaving_workers: u32,
     /// The bill of the machines that are gone.
@@ -75,7 +75,7 @@ impl Cloud {
         }
     }
 
-    /// Does what a decision says, as a fleet does.
+    /// Applies a decision, as a fleet does.
     pub(crate) fn obey(&mut self, decision: &Decision, at_ms: u64) {
         let leave: BTreeSet<&String> = decision.leave.iter().collect();
         for place in 0..self.machines.len() {
@@ -110,7 +110,7 @@ impl Cloud {
 
     fn create(&mut self, kind: usize, at_ms: u64) {
         let about = &self.kinds[kind];
-        // Half of the machines take the time that is said, 95 of 100 at most three times as long.
+        // Half of the machines take the stated time, 95 of 100 at most three times as long.
         let start_ms = about.offer.start_ms as f64 * (normal(&mut self.chance) * 3_f64.ln() / 1.645).exp();
         let joins_ms = (self.chance.random::<f64>() >= 0.02).then_some(at_ms + start_ms as u64);
         let taken_ms = (about.losses_per_hour > 0.0).then(|| {
@@ -131,7 +131,7 @@ impl Cloud {
         });
     }
 
-    /// Lets time pass.
+    /// Simulates the machines up to a time.
     pub(crate) fn advance(&mut self, at_ms: u64) {
         if at_ms < self.next_event_ms {
             return;
@@ -150,7 +150,7 @@ impl Cloud {
                 machine.state = MachineState::Leaving;
                 machine.leaves_ms = Some(at_ms);
             }
-            // A node that has a notice drains by itself.
+            // A node with a preemption notice drains by itself.
             if let Some(taken_ms) = machine.taken_ms
                 && notice_ms > 0
                 && at_ms + notice_ms >= taken_ms + 20_000.min(notice_ms)
@@ -194,12 +194,12 @@ impl Cloud {
         self.next_event_ms = next;
     }
 
-    /// What all machines have cost.
+    /// The cost of all machines so far.
     pub(crate) fn spent(&self, at_ms: u64) -> f64 {
         self.closed + self.machines.iter().map(|machine| self.bill(machine, at_ms)).sum::<f64>()
     }
 
-    /// The price of one quantum of each machine that is there.
+    /// The price of one quantum of each existing machine.
     pub(crate) fn quanta(&self) -> f64 {
         let quantum = |machine: &Machine| {
             let offer = &self.kinds[machine.kind].offer;
@@ -215,13 +215,13 @@ impl Cloud {
         price(offer) * billed as f64 / 3_600_000.0
     }
 
-    /// What the controller sees of the machines.
+    /// The machines and offers as the controller observes them.
     pub(crate) fn seen(&self, at_ms: u64) -> (Vec<MachineSeen>, Vec<OfferSeen>) {
         let machine = |machine: &Machine| {
             let about = &self.kinds[machine.kind];
             let is_member = machine.state != MachineState::Starting;
             let joined_ms = machine.joins_ms.filter(|_| is_member);
-            // Half of the clouds do not say when a machine was made: after its request is done nobody else does.
+            // Half of the clouds do not report creation times; after the request is complete they are unknown.
             let is_known = self.says_times || at_ms < machine.requested_ms + REQUEST_MS;
             let said_ms = if is_known { machine.requested_ms } else { joined_ms.unwrap_or(at_ms) };
             MachineSeen {

@@ -1,4 +1,4 @@
-//! Scenarios and figures that the tests have in common.
+//! Common scenarios and statistics.
 
 use std::{env, ops::Range};
 
@@ -10,14 +10,14 @@ use crate::{
     world::World,
 };
 
-/// The most machines.
+/// The maximum number of machines.
 pub(crate) const MAX: u32 = 128;
-/// What an hour of delay costs.
+/// The price of an hour of delay.
 pub(crate) const DELAY_PRICE: f64 = 5.0;
-/// What an hour of a worker costs.
+/// The price of an hour of a worker.
 const WORKER_PRICE: f64 = 0.1;
 
-/// Whether the long run was asked for, which asserts all bounds.
+/// Whether this is the long run, which asserts all bounds.
 pub(crate) fn is_long() -> bool {
     env::var_os("TASKWORK_LONG").is_some_and(|value| value == "1")
 }
@@ -28,7 +28,7 @@ pub(crate) fn seeds(few: u64) -> Range<u64> {
     0..told.unwrap_or(if is_long() { 200 } else { few })
 }
 
-/// Machines of 16 workers, billed by the second, of which half start within 40 s.
+/// Machines of 16 workers, billed by the second, with a median start time of 40 s.
 pub(crate) fn machines() -> Kind {
     let offer = OfferSeen {
         name: "node".to_owned(),
@@ -43,24 +43,24 @@ pub(crate) fn machines() -> Kind {
     Kind { offer, losses_per_hour: 0.0, notice_ms: 0, quota: u32::MAX }
 }
 
-/// The same, billed by the hour.
+/// The same machines, billed by the hour.
 pub(crate) fn hourly() -> Kind {
     let mut kind = machines();
     (kind.offer.quantum_ms, kind.offer.minimum_ms) = (3_600_000, 0);
     kind
 }
 
-/// A tree of a shape on machines.
+/// A tree of a shape, searched on machines.
 pub(crate) fn world(shape: Shape, seed: u64, kind: Kind) -> World {
     World { tree: Tree::new(shape, seed), kinds: vec![kind], seed, budget: None }
 }
 
-/// Nothing but the most machines.
+/// Only the maximum number of machines.
 pub(crate) fn goals() -> Goals {
     Goals { max: MAX, ..Goals::default() }
 }
 
-/// Numbers that were measured, in order.
+/// Sorted measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Figures(Vec<f64>);
 
@@ -74,12 +74,12 @@ impl Figures {
         self.0.len()
     }
 
-    /// The value that this share of the figures does not exceed.
+    /// The quantile of a share.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         self.0[((self.0.len() - 1) as f64 * share).round() as usize]
     }
 
-    /// The share of the figures that are at least as large.
+    /// The share of the figures that are at least this large.
     pub(crate) fn share_from(&self, least: f64) -> f64 {
         self.0.iter().filter(|figure| **figure >= least).count() as f64 / self.0.len() as f64
     }

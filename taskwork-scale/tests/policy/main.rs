@@ -1,7 +1,7 @@
-//! The policy against an abstract cluster in a cloud: what it costs, what it keeps, and how it compares.
+//! The policy with a simulated cluster in a cloud: its cost, its bounds, and a comparison with other policies.
 //!
-//! `TASKWORK_LONG=1` runs 200 seeds of each scenario instead of a few, or `TASKWORK_SEEDS` of them, and asserts all
-//! bounds. The figures are printed (`--nocapture`).
+//! `TASKWORK_LONG=1` runs 200 seeds of each scenario, or `TASKWORK_SEEDS` of them, and asserts all bounds. The
+//! figures are printed (`--nocapture`).
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

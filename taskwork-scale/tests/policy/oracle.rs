@@ -1,11 +1,11 @@
-//! Who knows the tree: the best number of machines that stays the same, in hindsight.
+//! An oracle that knows the tree: the best constant number of machines in hindsight.
 
 use crate::{
     rivals::Fixed,
     world::{Outcome, World},
 };
 
-/// Returns the number of machines with the least total, and what came of it.
+/// Returns the number of machines with the lowest total, and its outcome.
 pub(crate) fn best_fixed(world: &World, max: u32, delay_price: f64) -> (u32, Outcome) {
     let mut best: Option<(u32, Outcome)> = None;
     let mut nodes = 1;
@@ -20,7 +20,7 @@ pub(crate) fn best_fixed(world: &World, max: u32, delay_price: f64) -> (u32, Out
                 worse = 0;
             }
         }
-        // The total has one minimum, apart from chance.
+        // The total has one minimum, apart from randomness.
         if worse >= 4 {
             break;
         }

@@ -1,4 +1,4 @@
-//! Those that the policy is compared with.
+//! Other policies for comparison.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use taskwork_scale::policy::{Decision, MachineState, Observation, victims};
 
 use crate::world::Controller;
 
-/// Always as many machines.
+/// A constant number of machines.
 #[derive(Debug)]
 pub(crate) struct Fixed(pub(crate) u32);
 
@@ -16,8 +16,8 @@ impl Controller for Fixed {
     }
 }
 
-/// A threshold of processor use, as the Horizontal Pod Autoscaler has it: the number for which the average use is the
-/// wanted one, at most twice as many or four more each 15 seconds, fewer only after five minutes.
+/// A threshold of CPU use, as in the Horizontal Pod Autoscaler: the number for which the mean use is the target, at
+/// most twice as many or four more each 15 seconds, fewer only after five minutes.
 #[derive(Debug, Default)]
 pub(crate) struct Threshold {
     pub(crate) max: u32,
@@ -49,7 +49,7 @@ impl Controller for Threshold {
         let (busy, idle) = ((job.busy_ns - busy) as f64, (job.idle_ns - idle) as f64);
         let working = seen.machines.iter().filter(|machine| machine.state == MachineState::Working).count();
         let wanted = if busy + idle > 0.0 {
-            // Machines that start count as unused, as pods that are not ready do.
+            // Starting machines count as unused, as pods that are not ready do.
             let ratio = busy / (busy + idle) / Self::USE;
             let ready = (working as f64 * ratio).ceil() as u32;
             if (0.9..=1.1).contains(&ratio) { now } else { ready.max(1) }
@@ -64,7 +64,7 @@ impl Controller for Threshold {
     }
 }
 
-/// So many machines of the first offer.
+/// Returns a decision for this many machines of the first offer.
 fn wish(seen: &Observation, nodes: u32) -> Decision {
     let order = victims(seen);
     let leave = order.len().saturating_sub(nodes as usize);

@@ -1,4 +1,4 @@
-//! Whether the policy keeps still, follows the tree, foresees the end, and survives the controller.
+//! Tests of stability, adaptation to the tree, forecasts, and restarts of the controller.
 
 use taskwork_scale::policy::{Decision, Goals, Observation, Policy};
 
@@ -8,7 +8,7 @@ use crate::{
     world::Controller,
 };
 
-/// What comes before is the start.
+/// The end of the start phase, in seconds.
 const STEADY_S: f64 = 300.0;
 
 fn goals_of(number: u64) -> Goals {
@@ -20,7 +20,7 @@ fn goals_of(number: u64) -> Goals {
 }
 
 #[test]
-fn turns_rarely() {
+fn policy_turns_at_most_three_times_an_hour() {
     let mut figures = Figures::default();
     for shape in [Shape::Uniform, Shape::Comb, Shape::LateIncumbent, Shape::Chain] {
         for seed in seeds(3) {
@@ -39,7 +39,7 @@ fn turns_rarely() {
 }
 
 #[test]
-fn lets_machines_go_when_one_long_task_is_left() {
+fn one_long_last_task_releases_machines() {
     let mut figures = Figures::default();
     for seed in seeds(6) {
         let mut world = world(Shape::Chain, seed, machines());
@@ -56,7 +56,7 @@ fn lets_machines_go_when_one_long_task_is_left() {
 }
 
 #[test]
-fn starts_few_machines_for_a_tiny_tree() {
+fn tiny_tree_starts_few_machines() {
     let mut figures = Figures::default();
     for seed in seeds(6) {
         let world = world(Shape::Tiny, seed, machines());
@@ -67,7 +67,7 @@ fn starts_few_machines_for_a_tiny_tree() {
 }
 
 #[test]
-fn foresees_the_end() {
+fn predicted_band_contains_end() {
     let mut all = Figures::default();
     for shape in Shape::LONG {
         let mut figures = Figures::default();
@@ -91,7 +91,7 @@ fn foresees_the_end() {
     assert!(share >= 0.6, "{share}");
 }
 
-/// A controller that dies after every round, and whose successor reads what it has written.
+/// A controller that is killed after every round, with a successor that reads its state.
 struct Dying {
     written: String,
     steady: Policy,
@@ -109,7 +109,7 @@ impl Controller for Dying {
 }
 
 #[test]
-fn survives_the_controller() {
+fn policy_survives_restarts_of_controller() {
     for shape in [Shape::Binomial, Shape::Chain, Shape::Tiny] {
         let steady = Policy::new(goals_of(0));
         let written = serde_json::to_string(&steady).unwrap();

@@ -1,5 +1,5 @@
-//! Search trees, as the policy sees them: how much work there is, what share of it is said to be done, and how many
-//! workers it can keep busy, each over the part that is done.
+//! Search trees as the policy sees them: the work, the reported share and the number of workers that can be kept
+//! busy, by the completed part.
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 
@@ -8,25 +8,25 @@ use crate::chance::normal;
 /// The shapes of trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// All parts of a level are alike.
+    /// All subtrees of a level have the same size.
     Uniform,
-    /// Parts that are very different, as in UTS with binomial trees: the share wanders.
+    /// Very different subtrees, as in binomial UTS: the share fluctuates.
     Binomial,
-    /// A long path with a subtree at each of its states: most of the share is done early.
+    /// A long path with a subtree at each node: most of the share is completed early.
     Comb,
-    /// A good solution is found late and cuts off most of what was left.
+    /// A good solution is found late, and cuts off most of the rest.
     LateIncumbent,
-    /// Over in seconds.
+    /// Takes seconds.
     Tiny,
-    /// One state after another.
+    /// One node after another.
     Chain,
 }
 
 impl Shape {
-    /// All of them.
+    /// All shapes.
     pub(crate) const ALL: [Self; 6] =
         [Self::Uniform, Self::Binomial, Self::Comb, Self::LateIncumbent, Self::Tiny, Self::Chain];
-    /// Those that a cluster can work on for at least 20 minutes.
+    /// The shapes that keep a cluster busy for at least 20 minutes.
     pub(crate) const LONG: [Self; 5] =
         [Self::Uniform, Self::Binomial, Self::Comb, Self::LateIncumbent, Self::Chain];
 }
@@ -34,16 +34,16 @@ impl Shape {
 /// A tree of known size.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
-    /// Its work, in seconds of one worker that is alone.
+    /// Its work, in seconds of a single worker.
     pub(crate) work: f64,
-    /// What one worker loses to others, and for each of them.
+    /// The loss by contention, and by communication between pairs of workers.
     alpha: f64,
     beta: f64,
-    /// How much of what is lost is idle time; the rest makes the workers slower.
+    /// The part of the loss that is idle time; the rest slows the workers down.
     idle_part: f64,
-    /// The share that is said to be done after each thousandth.
+    /// The reported share after each thousandth of the work.
     shares: Vec<f64>,
-    /// The number of workers that it feeds after each thousandth.
+    /// The number of workers that can be kept busy after each thousandth of the work.
     feeds: Vec<f64>,
 }
 
@@ -53,7 +53,7 @@ impl Tree {
     pub(crate) fn new(shape: Shape, seed: u64) -> Self {
         let mut chance = SmallRng::seed_from_u64(seed ^ 0x7ee5);
         let work = match shape {
-            // 20 minutes to three hours of 500 workers.
+            // 20 minutes to three hours with 500 workers.
             Shape::Uniform | Shape::Binomial | Shape::LateIncumbent => {
                 500.0 * 1200.0 * 9_f64.powf(chance.random::<f64>())
             }
@@ -65,7 +65,7 @@ impl Tree {
         let beta = 1e-7 * normal(&mut chance).exp();
         let idle_part = chance.random_range(0.4..1.0);
         let mut shares = shares(shape, &mut chance);
-        // Small errors, which are gone at the end; what is done never becomes less.
+        // Small errors, which vanish at the end; the share never falls.
         let mut before: f64 = 0.0;
         for share in &mut shares {
             before = before.max(*share * (1.0 + 0.01 * (1.0 - *share) * normal(&mut chance))).min(1.0);
@@ -85,17 +85,17 @@ impl Tree {
         tree
     }
 
-    /// The share that is said to be done after a part of the work.
+    /// The reported share after a part of the work.
     pub(crate) fn share(&self, part: f64) -> f64 {
         at(&self.shares, part)
     }
 
-    /// How many workers it feeds after a part of the work.
+    /// The number of workers that can be kept busy after a part of the work.
     pub(crate) fn feeds(&self, part: f64) -> f64 {
         at(&self.feeds, part)
     }
 
-    /// The useful and the busy ones among so many workers, after a part of the work.
+    /// The useful workers and the busy workers of a number, after a part of the work.
     pub(crate) fn useful(&self, workers: f64, part: f64) -> (f64, f64) {
         let fed = workers.min(self.feeds(part));
         let lost = self.alpha * (fed - 1.0).max(0.0) + self.beta * fed * (fed - 1.0).max(0.0);
@@ -115,7 +115,7 @@ fn shares(shape: Shape, chance: &mut SmallRng) -> Vec<f64> {
     match shape {
         Shape::Uniform | Shape::Tiny | Shape::Chain => parts.collect(),
         Shape::Binomial => {
-            // The share is a power of the part, and the exponent wanders until it is 1 at the end.
+            // The share is a power of the part; the exponent fluctuates until it is 1 at the end.
             let mut off: f64 = 0.5 * normal(chance);
             parts
                 .map(|part: f64| {
@@ -147,7 +147,7 @@ fn feeds(shape: Shape, work: f64, chance: &mut SmallRng) -> Vec<f64> {
     let parts = (0..=STEPS).map(|step| step as f64 / STEPS as f64);
     parts
         .map(|part| {
-            // At first there is one task, at the end there are few; both are short.
+            // There is one task at the start, and few at the end; both phases are short.
             let edge = (1.0 + part * work * 20.0).min(1.0 + (1.0 - part) * work);
             let wave = if shape == Shape::Binomial { 1.0 + 0.7 * (part * 40.0).sin() } else { 1.0 };
             (level * wave).min(edge).max(1.0)

@@ -1,4 +1,4 @@
-//! A run: a tree, a cloud, and somebody who decides every five seconds.
+//! A run: a tree, a cloud and a controller that decides every five seconds.
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use taskwork_scale::policy::{Candidate, Decision, JobSeen, Observation, Policy};
@@ -9,14 +9,14 @@ use crate::{
     trees::Tree,
 };
 
-/// When a run begins, in milliseconds since 1970.
+/// The start of a run, in milliseconds since 1970.
 pub(crate) const BEGAN_MS: u64 = 1_700_000_000_000;
 const STEP_MS: u64 = 1_000;
 const ROUND_MS: u64 = 5_000;
-/// A run that takes longer has failed: four days.
+/// The time limit of a run: four days.
 const END_MS: u64 = 4 * 86_400_000;
 
-/// Whoever decides how many machines there are.
+/// A policy that decides how many machines there are.
 pub(crate) trait Controller {
     fn decide(&mut self, seen: &Observation) -> Decision;
 }
@@ -27,34 +27,34 @@ impl Controller for Policy {
     }
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outcome {
-    /// Until the tree was searched; `None` if that did not happen.
+    /// The time until the tree was searched; `None` if it was not.
     pub(crate) took_s: Option<f64>,
     pub(crate) spent: f64,
-    /// How far the budget was exceeded beyond one quantum of each machine, at the worst moment.
+    /// The maximum by which the budget was exceeded beyond one quantum of each machine.
     pub(crate) over_budget: f64,
-    /// Worker seconds, and the useful ones among them.
+    /// Worker seconds, and the useful part of them.
     pub(crate) worker_s: f64,
     pub(crate) useful_s: f64,
     /// The wanted number of nodes over time.
     pub(crate) wanted: Vec<(f64, u32)>,
-    /// The bands of the finish that were told, with the share that was said to be done.
+    /// The predicted bands of the end, with the reported share.
     pub(crate) bands: Vec<(f64, (u64, u64))>,
-    /// When what the tree feeds fell below 2 for good, if it did before the end.
+    /// When the tree fed fewer than 2 workers for the rest of the run, if it did.
     pub(crate) thin_s: Option<f64>,
     pub(crate) suspended: bool,
     pub(crate) joined: u32,
 }
 
 impl Outcome {
-    /// Money and delay.
+    /// The sum of money and the price of the delay.
     pub(crate) fn total(&self, delay_price: f64) -> f64 {
         self.spent + delay_price * self.took_s.unwrap_or(f64::INFINITY) / 3600.0
     }
 
-    /// How often the wanted number turned from more to fewer, or back, from a time on.
+    /// The number of turns from more to fewer wanted machines, or back, after a time.
     pub(crate) fn turns(&self, from_s: f64) -> u32 {
         let (mut turns, mut direction) = (0, 0);
         let from = self.wanted.partition_point(|(at_s, _)| *at_s < from_s);
@@ -69,7 +69,7 @@ impl Outcome {
     }
 }
 
-/// What a run is made of.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) tree: Tree,
@@ -78,7 +78,7 @@ pub(crate) struct World {
     pub(crate) budget: Option<f64>,
 }
 
-/// What has happened in a run so far.
+/// The state of a run.
 #[derive(Debug)]
 struct Run<'a> {
     world: &'a World,
@@ -86,20 +86,20 @@ struct Run<'a> {
     chance: SmallRng,
     outcome: Outcome,
     now_ms: u64,
-    /// The work that is done, in seconds of one worker that is alone, and what the job says of it.
+    /// The completed work, in seconds of a single worker, and the job's report of it.
     done: f64,
     job: JobSeen,
     busy_s: f64,
     idle_s: f64,
     granted: f64,
     refused: f64,
-    /// By what the speed is off, as a logarithm.
+    /// The error of the speed, as a logarithm.
     speed_off: f64,
     next_share: f64,
 }
 
 impl World {
-    /// Lets somebody decide until the tree is searched.
+    /// Runs a controller until the tree is searched.
     pub(crate) fn run(&self, controller: &mut dyn Controller) -> Outcome {
         let job = JobSeen { id: "job".to_owned(), program: "tree".to_owned(), ..JobSeen::default() };
         let mut run = Run {
@@ -140,7 +140,7 @@ impl Run<'_> {
         self.done / self.world.tree.work
     }
 
-    /// Lets the controller see, decide, and be obeyed.
+    /// Lets the controller observe and decide, and applies its decision.
     fn round(&mut self, controller: &mut dyn Controller) {
         let (at_ms, now_s, tree) = (BEGAN_MS + self.now_ms, self.now_ms as f64 / 1000.0, &self.world.tree);
         let (machines, offers) = self.cloud.seen(at_ms);
@@ -177,12 +177,12 @@ impl Run<'_> {
         }
     }
 
-    /// Lets a second pass.
+    /// Simulates a second.
     fn step(&mut self) {
-        // Leaving nodes are at half of their work, on average.
+        // On average, leaving nodes work half of the time.
         let workers = f64::from(self.cloud.workers) + 0.5 * f64::from(self.cloud.leaving_workers);
         let (useful, busy) = self.world.tree.useful(workers, self.part());
-        // The speed wanders by three in a hundred, within about a minute.
+        // The speed fluctuates by 3 % within about a minute.
         self.speed_off = 0.98 * self.speed_off + 0.006 * normal(&mut self.chance);
         let asked = (workers - busy) * 2.0;
         let is_thin = self.world.tree.feeds(self.part()) < workers;

@@ -1,5 +1,5 @@
 //! The queue and the signals in every interleaving of a few threads: no wake-up is lost, each task is taken
-//! exactly once, and the pool is idle only when nothing runs.
+//! exactly once, and the pool is idle only when no task runs.
 //!
 //! Run by `cargo test -p taskwork --lib --features loom interleavings`, which `cargo xtask test` does too.
 
@@ -80,7 +80,7 @@ fn every_interleaving(model: impl Fn() + Send + Sync + 'static) {
 }
 
 #[test]
-fn a_worker_that_waits_hears_of_a_task() {
+fn waiting_worker_is_notified_of_a_task() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         let its = Arc::clone(&desk);
@@ -91,7 +91,7 @@ fn a_worker_that_waits_hears_of_a_task() {
 }
 
 #[test]
-fn each_task_goes_to_one_worker_and_all_end() {
+fn each_task_goes_to_one_worker_and_all_workers_exit() {
     every_interleaving(|| {
         let desk = Desk::new(2);
         let workers: Vec<_> = (0..2)
@@ -111,7 +111,7 @@ fn each_task_goes_to_one_worker_and_all_end() {
 }
 
 #[test]
-fn a_thief_and_a_worker_never_have_the_same_task() {
+fn thief_and_worker_never_have_the_same_task() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         desk.queue.put([task(0), task(1)], &desk.signals);
@@ -127,7 +127,7 @@ fn a_thief_and_a_worker_never_have_the_same_task() {
 }
 
 #[test]
-fn a_worker_that_was_stopped_goes_on() {
+fn stopped_worker_continues_after_resume() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         let its = Arc::clone(&desk);
@@ -141,13 +141,13 @@ fn a_worker_that_was_stopped_goes_on() {
 }
 
 #[test]
-fn an_idle_pool_has_nothing_that_runs() {
+fn idle_pool_runs_no_task() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         desk.queue.put([task(0)], &desk.signals);
         let its = Arc::clone(&desk);
         let worker = thread::spawn(move || its.work(0));
-        // Like the driver: it commits the completed tasks when the pool is idle.
+        // Like the driver: commits the completed tasks when the pool is idle.
         if desk.queue.view().is_idle() {
             assert_eq!(desk.taken.load(SeqCst), 1, "idle, but the task is not done");
         }
@@ -157,7 +157,7 @@ fn an_idle_pool_has_nothing_that_runs() {
 }
 
 #[test]
-fn an_idle_pool_shows_everything_that_it_has_completed() {
+fn idle_pool_shows_all_completions() {
     every_interleaving(|| {
         let limits = PoolLimits {
             task_children_max: 1,
@@ -176,7 +176,7 @@ fn an_idle_pool_shows_everything_that_it_has_completed() {
             }
         });
         let view = Work::view(&*pool);
-        // A node that leaves assumes that it sees all tasks then.
+        // A leaving node assumes that it sees all tasks then.
         if view.is_idle() {
             assert_eq!(view.batch_ids, 1, "idle, but what was done last is missing");
         }
@@ -186,7 +186,7 @@ fn an_idle_pool_shows_everything_that_it_has_completed() {
 }
 
 #[test]
-fn what_a_steal_took_is_noted_when_the_first_stolen_task_begins() {
+fn steal_time_is_recorded_when_the_first_stolen_task_starts() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         desk.queue.put([task(0)], &desk.signals);
@@ -205,7 +205,7 @@ fn what_a_steal_took_is_noted_when_the_first_stolen_task_begins() {
 }
 
 #[test]
-fn the_demand_is_right_when_all_is_quiet() {
+fn demand_is_exact_when_the_pool_is_quiet() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         let its = Arc::clone(&desk);
@@ -221,7 +221,7 @@ fn the_demand_is_right_when_all_is_quiet() {
 }
 
 #[test]
-fn a_cut_waits_for_every_worker_with_a_task_and_for_no_other() {
+fn cut_waits_exactly_for_workers_with_a_task() {
     every_interleaving(|| {
         let desk = Desk::new(1);
         desk.queue.put([task(0), task(1)], &desk.signals);
@@ -236,7 +236,7 @@ fn a_cut_waits_for_every_worker_with_a_task_and_for_no_other() {
         let sealed: Vec<u64> = taken.iter().map(|queued| queued.entry.id.number).collect();
         desk.queue.sealed(taken.into_iter().map(|queued| (queued, None)).collect(), &desk.signals);
         let (first, second) = worker.join().unwrap();
-        // What was encoded counts after the cut when it is complete, what was not counts before.
+        // A task that was encoded counts after the cut when it is complete; one that was not, before it.
         let after = Standing::After(1);
         match sealed.as_slice() {
             [0, 1] => assert_eq!((first, second), (after, after)),
@@ -251,7 +251,7 @@ fn a_cut_waits_for_every_worker_with_a_task_and_for_no_other() {
 const SCOPE: Scope = Scope(TaskId { node: NodeId(1), number: 9 });
 
 impl Desk {
-    /// Lets a task wait for the only task of its scope.
+    /// Makes a task wait for the only task of its scope.
     fn wait(&self) {
         let spawned = Spawned::Awaited { scope: SCOPE, then: Then::GoesOn };
         let (waiting, child) = (Entry { spawned, ..task(2) }, task(1).id);
@@ -259,7 +259,7 @@ impl Desk {
         assert!(waits.is_ok(), "there is no cut in which it has to be");
     }
 
-    /// Notes that this task is complete.
+    /// Records that this task is complete.
     fn complete_child(&self) {
         let done = Completed { scope: Some(SCOPE), ..Completed::plain(task(1).id, &[]) };
         self.queue.note_completed(Basis::FIRM, &done, &self.signals);
@@ -272,7 +272,7 @@ impl Desk {
 }
 
 #[test]
-fn a_task_that_begins_to_wait_hears_of_the_last_completion() {
+fn task_starting_to_wait_is_notified_of_the_last_completion() {
     every_interleaving(|| {
         let desk = Desk::new(2);
         desk.queue.open_scope(SCOPE, Basis::FIRM);
@@ -285,14 +285,14 @@ fn a_task_that_begins_to_wait_hears_of_the_last_completion() {
 }
 
 #[test]
-fn a_task_that_is_being_written_hears_of_the_last_completion() {
+fn task_being_written_is_notified_of_the_last_completion() {
     every_interleaving(|| {
         let desk = Desk::new(2);
         desk.queue.open_scope(SCOPE, Basis::FIRM);
         desk.wait();
         let its = Arc::clone(&desk);
         let child = thread::spawn(move || its.complete_child());
-        // The driver takes it out of the pool for a moment.
+        // The driver takes it out of the pool temporarily.
         let taken = desk.queue.begin_cut(&[], true, &desk.signals);
         assert_eq!(taken.len(), 1);
         desk.queue.sealed(taken.into_iter().map(|queued| (queued, None)).collect(), &desk.signals);

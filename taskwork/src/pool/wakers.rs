@@ -1,7 +1,7 @@
-//! Wake-ups from outside for tasks that wait.
+//! External wake-ups for waiting tasks.
 //!
-//! A wake-up only notes the waiting task and notifies the driver, which queues the task: whoever wakes a task does
-//! not wait for a lock under which much is done.
+//! A wake-up only records the waiting task and notifies the driver, which queues the task: the caller never waits for
+//! the queue's lock.
 
 use std::{
     fmt,
@@ -16,17 +16,17 @@ use tokio::sync::Notify;
 use super::lock;
 use crate::id::TaskId;
 
-/// Wakes a task that waits for something outside; see [`Context::waker`](crate::Context::waker).
+/// Wakes a task that waits for an external event; see [`Context::waker`](crate::Context::waker).
 ///
-/// A wake-up before the task waits lets it go on at once. One after the task has gone on, has moved to another
-/// node or is complete, or after the end of the job, has no effect.
+/// A wake-up before the task waits makes it continue immediately. A wake-up has no effect after the task has continued,
+/// has moved to another node or is complete, or after the end of the job.
 ///
-/// A task that was handed over may for a while be twice on a node, until it is known which of the two counts. Each
+/// A task that was handed over may temporarily exist twice on a node, until it is known which of the two counts. Each
 /// takes a waker, and the later one wakes both.
 #[derive(Clone)]
 pub struct Waker(Arc<Bell>);
 
-/// One wait of one task for something outside.
+/// One wait of one task for an external event.
 pub(super) struct Bell {
     /// Its number in the pool.
     pub(super) number: u64,
@@ -36,7 +36,7 @@ pub(super) struct Bell {
     desk: Weak<Desk>,
 }
 
-/// Where wake-ups arrive, and the driver is notified of changes of the pool.
+/// The receiver of wake-ups, which notifies the driver of changes of the pool.
 #[derive(Default)]
 pub(super) struct Desk {
     pub(super) changed: Notify,
@@ -45,7 +45,7 @@ pub(super) struct Desk {
 }
 
 impl Waker {
-    /// Lets the task be searched again. Never blocks, and may be called from any thread, however often.
+    /// Causes the task to be searched again. Never blocks, and may be called from any thread, repeatedly.
     pub fn wake(&self) {
         if self.0.rung.swap(true, SeqCst) {
             return;
@@ -68,8 +68,8 @@ impl fmt::Debug for Waker {
 }
 
 impl Bell {
-    /// Returns whether the wake-up has come. Asked under the queue's lock when the task begins to wait: if the
-    /// answer is no, the wake-up is noted later than that.
+    /// Returns whether the wake-up has come. Called under the queue's lock when the task starts to wait: if it returns
+    /// false, the wake-up is recorded later than that.
     pub(super) fn has_rung(&self) -> bool {
         self.rung.load(SeqCst)
     }

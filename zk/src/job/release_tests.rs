@@ -19,7 +19,7 @@ const RECORD_BYTES_MAX: usize = 4 << 10;
 /// Returns the size of the data of a job, in bytes.
 async fn bytes(stage: &Stage) -> usize {
     let path = stage.cluster.job(&stage.job).record();
-    crate::housekeeping::bytes_kept(&*stage.store, &path).await.unwrap() as usize
+    crate::housekeeping::bytes_kept(&*stage.store, &path).await.unwrap().try_into().unwrap()
 }
 
 async fn leader(stage: &Stage) -> Fence {

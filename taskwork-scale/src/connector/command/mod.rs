@@ -1,4 +1,4 @@
-//! Machines that are had by programs of the user's own: the tools of a cloud, ssh, whatever there is.
+//! Machines created by the user's own programs, such as the tools of a cloud or ssh.
 //!
 //! | program | arguments | prints |
 //! |---|---|---|
@@ -7,17 +7,17 @@
 //! | `terminate` | ID… | nothing |
 //!
 //! A line is `{"id": "i-1", "offer": "small", "state": "running", "key": "a1b2-0", "created_ms": 1767225600000}`,
-//! where `state` is `requested`, `running`, `ending`, `gone` or `failed` (then `why` says more); all but `id`,
-//! `offer` and `state` may be missing. In the environment of `create` there are `TASKWORK_CLUSTER`, and
-//! `TASKWORK_LABELS`, which is to be in the environment of the node, like `TASKWORK_MACHINE`, which is the id of
-//! the machine. In that of `list` there is `TASKWORK_DRY_RUN` if it is called by somebody who only looks, and it may
-//! change nothing then.
+//! where `state` is `requested`, `running`, `ending`, `gone` or `failed` (with the reason in `why`); all but `id`,
+//! `offer` and `state` are optional. The environment of `create` contains `TASKWORK_CLUSTER` and `TASKWORK_LABELS`.
+//! The program passes `TASKWORK_LABELS` to the environment of the node, with the id of the machine as
+//! `TASKWORK_MACHINE`. The environment of `list` contains `TASKWORK_DRY_RUN` in a dry run, in which it must not
+//! change anything.
 //!
-//! `create` with a key that it knows creates nothing; it is repeated whenever its answer was lost. The exit code 0
-//! says that it is done; 75 that there are no more machines at present, and nothing was done; 78, 126 and 127 that
-//! somebody must mend something, and nothing was done. After any other end it is not known whether it was done.
+//! `create` with a known key creates nothing; it is repeated if its answer was lost. Exit code 0 reports success; 75
+//! that no more machines are available at present, and nothing was done; 78, 126 and 127 that the user must fix the
+//! configuration, and nothing was done. After any other end the outcome is unknown.
 //!
-//! Whatever the programs do, it is bounded: the time, what they print, and the number of machines.
+//! The time, the output and the number of machines are bounded, whatever the programs do.
 
 mod program;
 #[cfg(test)]
@@ -33,20 +33,20 @@ use super::{
     file::{Common, LABELS_VARIABLE},
 };
 
-/// The variable of the environment in which `list` finds that it may change nothing, files of its own included.
+/// The environment variable that forbids `list` to change anything, including files of its own.
 const LOOK_VARIABLE: &str = "TASKWORK_DRY_RUN";
 
 /// The number of machines that one call of `terminate` ends.
 const TERMINATED_MAX: usize = 100;
 
-/// What a connector's file says of the programs.
+/// The settings of the programs in a connector's file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
     create: Vec<String>,
     list: Vec<String>,
     terminate: Vec<String>,
-    /// The longest time of a call, in seconds.
+    /// The time limit of a call, in seconds.
     #[serde(default = "timeout")]
     timeout_s: u32,
 }
@@ -55,7 +55,7 @@ const fn timeout() -> u32 {
     50
 }
 
-/// Machines that are had by programs.
+/// The connector to the user's programs.
 #[derive(Debug)]
 pub(super) struct Command {
     common: Common,
@@ -64,7 +64,7 @@ pub(super) struct Command {
     terminate: Program,
 }
 
-/// A line about a machine.
+/// A line of output about a machine.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -87,10 +87,10 @@ enum StateWord {
 }
 
 impl Command {
-    /// Opens the connector. The programs are not run yet.
+    /// Opens the connector. Does not run the programs yet.
     ///
     /// # Errors
-    /// What is wrong with the settings.
+    /// If the settings are invalid.
     pub(super) fn new(common: Common, settings: Settings) -> Result<Self, String> {
         let limit = Duration::from_secs(settings.timeout_s.into());
         if limit.is_zero() || limit >= CALL_MAX {
@@ -149,7 +149,7 @@ impl Command {
     }
 }
 
-/// Reads lines about machines. If one of them cannot be understood, none counts: what is not listed is gone.
+/// Parses lines about machines. One invalid line makes all invalid, since unlisted machines count as gone.
 fn read(program: &Program, text: &str) -> Result<Vec<Machine>, Refusal> {
     let path = program.path.display();
     let (mut machines, mut ids) = (Vec::new(), BTreeSet::new());

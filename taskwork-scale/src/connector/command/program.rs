@@ -1,4 +1,4 @@
-//! Running a program that may hang, print without end, or leave others behind.
+//! Runs a program that may hang, print without end, or leave child processes behind.
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
@@ -14,14 +14,14 @@ use tokio::{
 
 use crate::connector::Refusal;
 
-/// The most that a program may print, in bytes.
+/// The maximum output of a program, in bytes.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
-/// How much of what it says on standard error is shown, from the end, in bytes.
+/// The maximum length of the end of its standard error that is shown, in bytes.
 const SAID_BYTES_MAX: usize = 600;
 
-/// The exit code of a program that has nothing left to give, `EX_TEMPFAIL` of sysexits(3).
+/// The exit code if no more machines are available, `EX_TEMPFAIL` of sysexits(3).
 const EXHAUSTED: i32 = 75;
-/// The exit codes of a program that is set up wrongly: `EX_CONFIG` of sysexits(3), not executable, not found.
+/// The exit codes of a configuration error: `EX_CONFIG` of sysexits(3), not executable, not found.
 const WRONG: [i32; 3] = [78, 126, 127];
 
 /// A program with its first arguments.
@@ -29,24 +29,24 @@ const WRONG: [i32; 3] = [78, 126, 127];
 pub(super) struct Program {
     pub(super) path: PathBuf,
     pub(super) arguments: Vec<String>,
-    /// The longest time that it may run.
+    /// The time limit of a run.
     pub(super) limit: Duration,
 }
 
-/// A process group, which is killed when this is dropped before the process was waited for.
+/// A process group. It is killed if this is dropped before the process was waited for.
 struct Group(Option<Pid>);
 
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // It may have ended at this moment.
+            // It may have exited just now.
             let _ = killpg(group, Signal::SIGKILL);
         }
     }
 }
 
 impl Program {
-    /// Runs the program, and returns what it has printed if it has succeeded.
+    /// Runs the program. Returns its output if it succeeds.
     pub(super) async fn run(
         &self,
         arguments: &[String],
@@ -66,7 +66,7 @@ impl Program {
         let mut child = started
             .map_err(|error| Refusal::wrong(format!("{path} cannot be run: {error}. Is it executable?")))?;
         let id = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
-        // What it has started itself would go on otherwise.
+        // Child processes would continue otherwise.
         let mut group = Group(id);
         let ended = time::timeout(self.limit, listen(&mut child)).await;
         let (out, err, code) = match ended {
@@ -104,8 +104,8 @@ impl Program {
     }
 }
 
-/// What a process has printed, what it has said last, and how it has ended: `None` if it has not, since it printed
-/// too much.
+/// The output of a process, the end of its standard error, and its exit status: `None` if it is still running because
+/// it printed too much.
 type Ended = (Vec<u8>, Vec<u8>, Option<std::process::ExitStatus>);
 
 async fn listen(child: &mut Child) -> std::io::Result<Ended> {
@@ -123,7 +123,7 @@ async fn listen(child: &mut Child) -> std::io::Result<Ended> {
             None => Ok(Vec::new()),
         }
     };
-    // Both at once, since a full pipe would stop the program; but not beyond too much of the one.
+    // Both are read at once, since a full pipe would block the program, until one of them is too long.
     tokio::pin!(said);
     tokio::pin!(read);
     let mut all = None;
@@ -144,7 +144,7 @@ async fn listen(child: &mut Child) -> std::io::Result<Ended> {
     Ok((all.unwrap_or_default(), last.unwrap_or_default(), Some(status)))
 }
 
-/// Reads to the end, and keeps the last of it.
+/// Reads to the end, and keeps the last part.
 async fn tail(mut from: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
     let (mut kept, mut buffer) = (Vec::new(), vec![0; 8192]);
     loop {

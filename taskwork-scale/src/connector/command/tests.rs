@@ -1,4 +1,4 @@
-//! Programs that do what they should, and programs that do anything else.
+//! Programs that follow the protocol, and programs that do not.
 
 use std::{fs, path::Path, time::Instant};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::connector::{Why, file, scripts};
 
-/// A folder with a connector's file, and programs of which some are shell scripts.
+/// A folder with a connector's file and programs, some of them shell scripts.
 struct Stage {
     folder: TempDir,
     connector: Box<dyn Connector>,
@@ -40,8 +40,8 @@ fn key() -> Key {
 }
 
 #[tokio::test]
-async fn machines_are_created_listed_and_ended() {
-    // A cloud in a file, idempotent by key.
+async fn programs_create_list_and_end_machines() {
+    // A simulated cloud in a file, idempotent by key.
     let create = r#"cd "$(dirname "$0")"
         [ "$TASKWORK_CLUSTER" = demo ] || exit 78
         grep -q "\"key\": \"$3\"" cloud 2>/dev/null || for n in $(seq "$2"); do
@@ -70,7 +70,7 @@ async fn machines_are_created_listed_and_ended() {
 }
 
 #[tokio::test]
-async fn a_list_that_cannot_be_understood_is_no_list() {
+async fn invalid_list_is_refused() {
     for (list, part) in [
         ("echo nonsense", "line 1"),
         (r#"echo '{"id": "a", "offer": "small", "state": "running"}'; echo '{"id": "b"'"#, "line 2"),
@@ -83,7 +83,7 @@ async fn a_list_that_cannot_be_understood_is_no_list() {
         ),
         (r"printf '\377\n'", "UTF-8"),
         ("echo what there is >&2; exit 3", "exit code 3: what there is"),
-        // Half of the list, and then an error.
+        // Half of the list, then an error.
         (r#"echo '{"id": "a", "offer": "small", "state": "running"}'; exit 1"#, "exit code 1"),
         ("kill -9 $$", "by a signal"),
         ("head -c 5000000 /dev/zero", "more than 4194304 bytes"),
@@ -95,12 +95,12 @@ async fn a_list_that_cannot_be_understood_is_no_list() {
 }
 
 #[tokio::test]
-async fn a_program_that_hangs_is_ended_with_all_that_it_has_started() {
+async fn hanging_program_is_killed_with_its_children() {
     for hangs in [
         // A child that outlives it and holds its output.
         "sleep 61.5 & echo $! > \"$(dirname \"$0\")/pid\"",
         "echo $$ > \"$(dirname \"$0\")/pid\"; trap '' TERM; sleep 61.5",
-        // It never stops to complain.
+        // It prints errors endlessly.
         "echo $$ > \"$(dirname \"$0\")/pid\"; while :; do echo no >&2; done",
     ] {
         let stage = Stage::new("true", hangs, "true");
@@ -110,7 +110,7 @@ async fn a_program_that_hangs_is_ended_with_all_that_it_has_started() {
         assert!(before.elapsed() < CALL_MAX, "it is bounded");
         let pid = fs::read_to_string(stage.folder.path().join("pid")).unwrap();
         let path = format!("/proc/{}/stat", pid.trim());
-        // It may still be waited for.
+        // It can still be waited for.
         for _ in 0..200 {
             match fs::read_to_string(&path) {
                 Ok(stat) if !stat.contains(") Z ") => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -123,13 +123,13 @@ async fn a_program_that_hangs_is_ended_with_all_that_it_has_started() {
 }
 
 #[tokio::test]
-async fn the_exit_code_says_whether_anything_was_done() {
+async fn exit_code_determines_kind_of_failure() {
     for (create, why) in [
         ("echo quota >&2; exit 75", Why::Exhausted),
         ("exit 78", Why::Wrong),
         ("exec ./no-such-program", Why::Wrong),
         ("exit 1", Why::Unknown),
-        // More than were asked for.
+        // More than requested.
         (
             r#"for n in 1 2 3; do echo "{\"id\": \"$n\", \"offer\": \"small\", \"state\": \"running\"}"; done"#,
             Why::Unknown,

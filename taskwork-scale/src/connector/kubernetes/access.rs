@@ -1,4 +1,4 @@
-//! Where the API of Kubernetes is, and by what it lets this process in.
+//! The address of the Kubernetes API, and the credentials for it.
 
 use std::{
     fs,
@@ -9,36 +9,36 @@ use std::{
 
 use hyper::Uri;
 
-/// Where a pod finds what its service account has.
+/// The folder with the credentials of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The largest file that is read, in bytes.
+/// The maximum size of a file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// An address with the files that lead in.
+/// An address with its credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Access {
     pub(super) is_tls: bool,
-    /// The host's name or address, without brackets.
+    /// The host name or address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    /// What comes before the paths of the API, such as that of a proxy; without a slash at its end.
+    /// The prefix of the API's paths, such as that of a proxy; without a slash at its end.
     pub(super) prefix: String,
     pub(super) namespace: String,
     files: Files,
 }
 
-/// The files that lead in.
+/// The files with the credentials.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Files {
-    /// One with a token.
+    /// The token.
     pub(super) token: Option<PathBuf>,
-    /// One with the authorities that have signed the certificate of the API.
+    /// The authorities that have signed the certificate of the API.
     pub(super) authorities: Option<PathBuf>,
 }
 
 impl Access {
-    /// Takes what is given, and what is missing from the pod in which this runs, whose variables these are.
+    /// Combines the settings with those of the pod of this process, from its environment variables.
     pub(super) fn new(
         api: Option<&str>,
         namespace: Option<String>,
@@ -101,13 +101,13 @@ impl Access {
                  Give https://… with ca_file and token_file"
             ));
         }
-        // What is missing now would be missing later.
+        // A file that is missing now would also be missing later.
         this.token()?;
         this.authorities()?;
         Ok(this)
     }
 
-    /// Returns the token as it is now: Kubernetes renews it each hour.
+    /// Reads the current token: Kubernetes renews it each hour.
     pub(super) fn token(&self) -> Result<Option<String>, String> {
         let Some(file) = &self.files.token else { return Ok(None) };
         let token = read(file)?.trim().to_owned();
@@ -115,12 +115,12 @@ impl Access {
         if is_one { Ok(Some(token)) } else { Err(format!("{}: this is no token", file.display())) }
     }
 
-    /// Returns the authorities as they are now, in PEM.
+    /// Reads the current authorities, in PEM.
     pub(super) fn authorities(&self) -> Result<Option<String>, String> {
         self.files.authorities.as_deref().filter(|_| self.is_tls).map(read).transpose()
     }
 
-    /// Returns host and port as a request names them.
+    /// Returns host and port in the format of a request.
     pub(super) fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -130,7 +130,7 @@ impl Access {
     }
 }
 
-/// Returns whether an address is one of TLS, its host, its port, and the path at its end.
+/// Returns whether an address uses TLS, its host, its port, and its path.
 fn parse(url: &str) -> Result<(bool, String, u16, String), String> {
     let wrong =
         || format!("api {url:?}: expected http://127.0.0.1:8001 as of kubectl proxy, or https://HOST:PORT");
@@ -154,7 +154,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Checks a name that becomes a part of a path.
+/// Checks a name that becomes part of a path.
 pub(super) fn check_name(what: &str, name: &str) -> Result<(), String> {
     if is_name(name) {
         return Ok(());
@@ -162,7 +162,7 @@ pub(super) fn check_name(what: &str, name: &str) -> Result<(), String> {
     Err(format!("{what} {name:?}: a name in Kubernetes consists of lowercase letters, digits, - and ."))
 }
 
-/// Returns whether Kubernetes would allow such a name.
+/// Returns whether Kubernetes would accept a name.
 pub(super) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

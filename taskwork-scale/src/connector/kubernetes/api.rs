@@ -1,4 +1,4 @@
-//! The calls of the API of Kubernetes that are needed: five, of which each has one path.
+//! The five calls of the Kubernetes API that the connector needs, each with one path.
 
 use form_urlencoded::Serializer;
 use hyper::Method;
@@ -13,48 +13,48 @@ use super::{
 };
 use crate::connector::{Key, MACHINES_MAX, Refusal};
 
-/// The annotation of a Deployment that has the ledger.
+/// The annotation of a Deployment that contains the ledger.
 pub(super) const LEDGER: &str = "taskwork/scale";
 
-/// The annotation by which a `ReplicaSet` chooses the pods that it ends: those of the least cost first.
+/// The annotation by which a `ReplicaSet` chooses the pods to delete: the lowest cost first.
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// A patch that replaces the fields that it names. With the version of the object in it, it is refused if the object has
-/// changed.
+/// The type of a patch that replaces the fields it contains. If it contains the version of the object, it is rejected
+/// if the object has changed.
 const MERGE: &str = "application/merge-patch+json";
 
-/// The number of pods that are asked for at once.
+/// The number of pods in a page.
 const PAGE: usize = 250;
 
-/// How often a list of pods is begun anew because it has changed too much on the way.
+/// The maximum number of times that a list of pods is restarted because it has changed too much between pages.
 const LISTS_MAX: usize = 3;
 
-/// The most of a message that is passed on, in characters.
+/// The maximum length of an error message, in characters.
 const MESSAGE_CHARS_MAX: usize = 400;
 
-/// A Deployment, as far as it matters here.
+/// The relevant fields of a Deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Deployment {
-    /// Changes with every change of the object.
+    /// The version, which changes with every change of the object.
     version: String,
     pub(super) replicas: u32,
-    /// Which pods are its own, as a query.
+    /// The selector of its pods, as a query.
     pub(super) selector: String,
     pub(super) ledger: Ledger,
-    /// Why Kubernetes does not make the pods that are missing.
+    /// The reason for which Kubernetes does not create missing pods.
     pub(super) refused: Option<String>,
 }
 
-/// What has become of a conditional patch.
+/// The outcome of a conditional patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Patched {
     Done,
-    /// The object has changed since it was read: nothing was done.
+    /// The object has changed since it was read, and nothing was done.
     Conflict,
 }
 
-/// The API of one namespace.
+/// The API of a namespace.
 #[derive(Debug)]
 pub(super) struct Api(Http);
 
@@ -133,7 +133,7 @@ impl Api {
         Self(Http::new(access))
     }
 
-    /// Says in messages where this is.
+    /// Adds the address of the API to messages.
     pub(super) fn place(&self) -> String {
         format!("Kubernetes at {}", self.0.access().authority())
     }
@@ -210,7 +210,7 @@ impl Api {
         Err(Refusal::unknown(format!("{}: its pods change faster than they can be listed", self.place())))
     }
 
-    /// Returns `None` if a list has become too old before its end.
+    /// Returns `None` if a list has expired before its end.
     async fn try_pods(&self, selector: &str) -> Result<Option<Vec<Pod>>, Refusal> {
         let what = format!("the pods of the namespace {}", self.0.access().namespace);
         let mut pods = Vec::new();
@@ -242,12 +242,12 @@ impl Api {
         }
     }
 
-    /// Lets the `ReplicaSet` of a pod prefer it when it has to end one. A pod that is gone needs nothing.
+    /// Makes the `ReplicaSet` of a pod delete it first. Ignores pods that are gone.
     pub(super) async fn make_cheap(&self, pod: &str) -> Result<(), Refusal> {
         self.annotate(pod, COST, "-1000").await
     }
 
-    /// Notes of which request a pod is. A pod that is gone needs no note.
+    /// Records the request of a pod at the pod. Ignores pods that are gone.
     pub(super) async fn note_key(&self, pod: &str, key: &Key) -> Result<(), Refusal> {
         self.annotate(pod, KEY, key.as_str()).await
     }
@@ -259,7 +259,8 @@ impl Api {
         self.judge(&answer, &[200, 404], &format!("the pod {pod}"))
     }
 
-    /// Ends a pod, in its own time. One that is gone, or was replaced by another one of its name, needs nothing.
+    /// Deletes a pod, with its grace period. Ignores pods that are gone or were replaced by another one of the same
+    /// name.
     pub(super) async fn delete_pod(&self, pod: &str, uid: &str) -> Result<(), Refusal> {
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}});
         let path = format!("{}/{pod}", self.pods_path());
@@ -280,7 +281,7 @@ impl Api {
         format!("/api/v1/namespaces/{}/pods", self.0.access().namespace)
     }
 
-    /// Returns the refusal that an answer is, unless it has one of the expected statuses.
+    /// Returns the error of an answer, unless it has one of the expected statuses.
     fn judge(&self, answer: &Answer, expected: &[u16], what: &str) -> Result<(), Refusal> {
         if expected.contains(&answer.status) {
             return Ok(());
@@ -322,7 +323,7 @@ fn page(selector: &str, next: Option<&str>) -> String {
     query.finish()
 }
 
-/// Returns the beginning of a message, on one line.
+/// Returns the start of a message, on one line.
 fn short(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(MESSAGE_CHARS_MAX).collect()

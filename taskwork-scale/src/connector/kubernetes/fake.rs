@@ -1,4 +1,4 @@
-//! An API of Kubernetes on loopback that answers as a test wants it to, also with what no API should. The one that keeps
+//! A Kubernetes API on loopback with answers defined by a test, including invalid ones. The simulated API with
 //! objects is in the tests of the whole workspace.
 
 use std::sync::{Arc, Mutex};
@@ -10,22 +10,22 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// What the API does with a request.
+/// The reaction of the API to a request.
 pub(super) enum Reply {
     /// Sends these bytes, and closes the connection.
     Send(Vec<u8>),
-    /// Says nothing, and keeps the connection.
+    /// Does not answer, and keeps the connection open.
     Hang,
 }
 
 /// A request.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
-    /// Its number, from 0.
+    /// Its number, starting with 0.
     pub(super) number: usize,
-    /// Its first line without the version.
+    /// Its request line without the version.
     pub(super) line: String,
-    /// Its headers in small letters.
+    /// Its headers, in lower case.
     pub(super) headers: String,
     pub(super) body: String,
 }
@@ -53,7 +53,7 @@ impl Fake {
                 open.spawn(async move {
                     match tls {
                         None => serve(stream, &log, &*reply).await,
-                        // Who does not trust us goes away.
+                        // A client that does not trust the certificate closes the connection.
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(stream).await {
                                 serve(stream, &log, &*reply).await;
@@ -102,7 +102,7 @@ async fn serve(
     };
     match reply(&asked) {
         Reply::Send(bytes) => {
-            // Who has asked may not want all of it.
+            // The client may close the connection before it has read everything.
             let _ = stream.write_all(&bytes).await;
             let _ = stream.shutdown().await;
         }
@@ -110,7 +110,7 @@ async fn serve(
     }
 }
 
-/// An answer with this status and this body.
+/// Returns an answer with a status and a body.
 pub(super) fn answer(status: u16, body: &str) -> Reply {
     let length = body.len();
     Reply::Send(format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes())

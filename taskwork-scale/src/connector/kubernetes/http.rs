@@ -1,6 +1,6 @@
-//! Requests to the API of Kubernetes: HTTP/1.1, over TLS unless it is `kubectl proxy`. Each has a connection of its own:
-//! there are a few in five seconds, and tokens and authorities are renewed. Everything has a bound, whatever the other
-//! side does.
+//! Requests to the Kubernetes API: HTTP/1.1, over TLS unless it is `kubectl proxy`. Each request has its own
+//! connection: there are only a few in five seconds, and tokens and authorities change. Times and sizes are bounded,
+//! whatever the server does.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ pub(super) struct Answer {
 /// The time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum size of an answer: a page of pods, each with all that is said of it.
+/// The maximum size of an answer: a page of pods with all their fields.
 const BODY_BYTES_MAX: usize = 32 << 20;
 
 /// The maximum size of the head of an answer, in bytes.
@@ -59,7 +59,7 @@ impl Http {
         &self.access
     }
 
-    /// Sends a request, with a body of a type if there is one.
+    /// Sends a request, with an optional body of a type.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -146,7 +146,7 @@ async fn talk(
     pin!(talk, connection);
     tokio::select! {
         answer = &mut talk => answer,
-        // What has arrived is still to be read; what has not is missed by it.
+        // Data that has arrived is still read; the end of the connection shows whether the rest is missing.
         _ = &mut connection => talk.await,
     }
 }

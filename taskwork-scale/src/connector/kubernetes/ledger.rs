@@ -1,7 +1,7 @@
-//! What was asked of a Deployment, kept in an annotation of it: pure.
+//! The ledger of a Deployment's requests, kept in an annotation. Pure.
 //!
-//! A Deployment has a number of replicas, and nothing that tells one from another. The ledger says for which requests
-//! this number was raised, and for which pods it was lowered, so that each is done once.
+//! A Deployment has a number of replicas, and does not distinguish them. The ledger records the requests for which
+//! this number was raised and the pods for which it was lowered, so that each is done once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use super::pods::Pod;
 use crate::connector::{Key, Refusal};
 
-/// What was asked of a Deployment.
+/// The requests to a Deployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ledger {
-    /// The number of pods that were there before, or were never asked for by a key.
+    /// The number of pods from before the first request, or without a key.
     #[serde(default)]
     base: u32,
-    /// The requests, from the oldest on.
+    /// The requests, the oldest first.
     #[serde(default)]
     requests: Vec<Request>,
-    /// The pods for which the number was lowered, as long as they are there.
+    /// The pods for which the number was lowered, until they are gone.
     #[serde(default)]
     ended: BTreeSet<String>,
 }
@@ -27,14 +27,14 @@ pub(super) struct Ledger {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Request {
     key: Key,
-    /// How many of its pods are to be there.
+    /// The number of its pods.
     count: u32,
 }
 
-/// The number of requests without pods that are remembered, so that they are not done again.
+/// The number of requests without pods that are remembered, so that they are not repeated.
 const EMPTY_MAX: usize = 32;
 
-/// The most requests and pods that are being ended: an annotation has room for 256 KiB.
+/// The maximum number of requests, and of pods being deleted: an annotation has room for 256 KiB.
 const ENTRIES_MAX: usize = 2000;
 
 impl Ledger {
@@ -43,7 +43,7 @@ impl Ledger {
         self.requests.iter().any(|request| request.key == *key)
     }
 
-    /// Returns how many pods of a request are to be there.
+    /// Returns the number of pods of a request.
     pub(super) fn count(&self, key: &Key) -> u32 {
         self.requests.iter().find(|request| request.key == *key).map_or(0, |request| request.count)
     }
@@ -53,7 +53,7 @@ impl Ledger {
         self.ended.contains(pod)
     }
 
-    /// Notes a new request. `replicas` is the number before it.
+    /// Adds a request. `replicas` is the number before it.
     pub(super) fn request(&mut self, key: &Key, count: u32, replicas: u32) -> Result<(), Refusal> {
         if self.requests.is_empty() {
             self.base = replicas;
@@ -68,8 +68,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes that of a request only so many pods will be there, and returns how many fewer these are. With none, it is as
-    /// if it had not been made.
+    /// Reduces a request to a number of pods, and returns the difference. A request with none is removed, as if it
+    /// had not been made.
     pub(super) fn keep(&mut self, key: &Key, kept: u32) -> u32 {
         let Some(at) = self.requests.iter().position(|request| request.key == *key) else { return 0 };
         let missing = self.requests[at].count.saturating_sub(kept);
@@ -80,13 +80,13 @@ impl Ledger {
         missing
     }
 
-    /// Notes that pods are ended, of all that there are, and returns by how much the number falls. A pod that has ended
-    /// for good does not count in it any more.
+    /// Records the deletion of some of all pods, and returns the decrease of the number. A pod that has already
+    /// terminated is no longer included in it.
     pub(super) fn end(&mut self, ending: &[&Pod], all: &[Pod]) -> u32 {
         let keys = self.assign(all);
         let new = ending.iter().filter(|pod| pod.counts() && !self.ended.contains(&pod.name));
         let new: Vec<String> = new.map(|pod| pod.name.clone()).collect();
-        // Those that are gone are not asked for again, and none comes back under its name.
+        // Deleted pods are not requested again, and their names are not reused.
         self.ended.retain(|name| all.iter().any(|pod| pod.name == *name));
         for name in &new {
             match keys.get(name.as_str()).cloned().flatten() {
@@ -103,9 +103,9 @@ impl Ledger {
         u32::try_from(new.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the key of each pod. Those that are noted with one keep it. Of the others the oldest are those that were
-    /// there before, then come those of the oldest requests of which some are missing. Pods that are ending have none, since
-    /// their places are free for others.
+    /// Returns the key of each pod. A pod with a recorded key keeps it. Among the others, the oldest are those from
+    /// before the first request, followed by those of the oldest requests with missing pods. Pods that are being
+    /// deleted have no key, since their places are free for others.
     pub(super) fn assign<'a>(&self, pods: &'a [Pod]) -> BTreeMap<&'a str, Option<Key>> {
         let mut all: Vec<&Pod> =
             pods.iter().filter(|pod| pod.counts() && !self.has_ended(&pod.name)).collect();
@@ -130,8 +130,8 @@ impl Ledger {
         keys
     }
 
-    /// Returns the pods whose key is to be noted, with their keys: without a note they would change places with others,
-    /// since Kubernetes tells their ages in whole seconds only.
+    /// Returns the pods with an unrecorded key, with their keys. Without a record they could swap places with others,
+    /// since Kubernetes reports ages in whole seconds.
     pub(super) fn unnoted<'a>(&self, pods: &'a [Pod]) -> Vec<(&'a Pod, Key)> {
         let mut keys = self.assign(pods);
         let key = |pod: &'a Pod| Some((pod, keys.remove(pod.name.as_str())??));
@@ -145,7 +145,7 @@ impl Ledger {
         pods.iter().filter(is_of).collect()
     }
 
-    /// Forgets the oldest requests without pods.
+    /// Removes the oldest requests without pods.
     fn forget_empty(&mut self) {
         let empty = self.requests.iter().filter(|request| request.count == 0).count();
         let mut surplus = empty.saturating_sub(EMPTY_MAX);

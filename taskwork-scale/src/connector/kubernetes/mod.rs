@@ -1,21 +1,21 @@
-//! Machines that are pods of a Deployment of Kubernetes: one Deployment for each offer.
+//! Machines that are pods of a Deployment in Kubernetes: one Deployment for each offer.
 //!
 //! ```text
 //! create     Deployment: replicas + COUNT, and the key, in one conditional patch; then wait for the pods
-//! list       Deployment and its pods; the oldest pods belong to the oldest requests, which is noted at each pod
+//! list       Deployment and its pods; the oldest pods belong to the oldest requests, which is recorded at each pod
 //! terminate  pods: deletion cost -1000;  Deployment: replicas - N, and their names, in one conditional patch;
 //!            delete these pods, which is the SIGTERM by which nodes drain
 //! ```
 //!
-//! The number of replicas and the [ledger] of what was asked for change together or not at all, so that a call that is
-//! repeated has no further effect, whatever becomes of an answer. This is why the Deployment itself is patched and not
-//! its subresource `scale`, which could not carry the ledger. Somebody else may change the number of replicas
-//! meanwhile: it is changed by differences.
+//! The number of replicas and the [ledger] of requests change together, so that a repeated call has no further
+//! effect, even if an answer was lost. Therefore the Deployment itself is patched instead of its subresource `scale`,
+//! which could not contain the ledger. Another client may change the number of replicas at the same time: the
+//! connector changes it by differences.
 //!
-//! A pod that is lost or evicted is replaced by Kubernetes itself, under the key of the lost one.
+//! Kubernetes replaces a lost or evicted pod, under the key of the lost one.
 //!
-//! The pods of a Deployment are those that its own `ReplicaSet`s keep, and not all that have the labels by which it
-//! selects: the number of replicas does not count the others, and they are nobody's to end here.
+//! The pods of a Deployment are those that its own `ReplicaSet`s keep, not all that its labels select: other pods are
+//! not included in the number of replicas, and must not be deleted here.
 
 mod access;
 mod api;
@@ -43,23 +43,23 @@ use self::{
 };
 use super::{Calling, Connector, Key, MACHINES_MAX, Machine, MachineId, Offer, Refusal, file::Common};
 
-/// What a connector's file says of Kubernetes.
+/// The Kubernetes settings in a connector's file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
     /// The Deployment of each offer. No two may select the same pods.
     deployments: BTreeMap<String, String>,
-    /// The namespace of the Deployments; by default that of this pod.
+    /// The namespace of the Deployments; by default that of the pod of this process.
     #[serde(default)]
     namespace: Option<String>,
-    /// The address of the API: `http://127.0.0.1:8001` as `kubectl proxy` serves it, or `https://…` with the two files
-    /// below; by default that of the cluster in which this runs.
+    /// The address of the API: `http://127.0.0.1:8001` of `kubectl proxy`, or `https://…` with the two files below;
+    /// by default that of the cluster of this process.
     #[serde(default)]
     api: Option<String>,
-    /// A file with the token of a service account. It is read for every request, so that it may be renewed.
+    /// A file with the token of a service account. It is read for every request, since it may be renewed.
     #[serde(default)]
     token_file: Option<PathBuf>,
-    /// A file with the certificates of the authorities that have signed that of the API, in PEM.
+    /// A file with the certificates of the API's authorities, in PEM.
     #[serde(default)]
     ca_file: Option<PathBuf>,
 }
@@ -74,16 +74,16 @@ pub(super) struct Kubernetes {
     patience: Patience,
 }
 
-/// How long the calls wait for what others do.
+/// The time limits of the calls.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
     /// For a whole call.
     call: Duration,
-    /// For the pods of a request, which need not run. Later it is asked for again.
+    /// For the pods of a request, which need not run. The request is repeated later.
     pods: Duration,
-    /// Until pods that are missing because Kubernetes refuses them are not asked for any more.
+    /// Until pods that Kubernetes refuses to create are withdrawn.
     refused: Duration,
-    /// Between two looks.
+    /// Between two reads.
     look: Duration,
 }
 
@@ -94,20 +94,20 @@ const PATIENCE: Patience = Patience {
     look: Duration::from_millis(300),
 };
 
-/// The most pods that get a note at once; others get theirs the next time.
+/// The maximum number of pods whose keys are recorded in one call; the rest follow in later calls.
 const NOTED_AT_ONCE: usize = 200;
-/// The number of pods that are ended at once.
+/// The number of pods that are deleted at once.
 const ENDED_AT_ONCE: usize = 50;
-/// How often a change is tried anew when somebody else was faster.
+/// The maximum number of tries of a change if another client was faster.
 const CONFLICTS_MAX: u32 = 10;
-/// The pause after that, which grows with each try.
+/// The pause between these tries, which grows with each one.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(40);
 
 impl Kubernetes {
-    /// Opens the connector. Kubernetes is not asked for anything yet.
+    /// Opens the connector. Does not contact Kubernetes yet.
     ///
     /// # Errors
-    /// What is wrong with the settings, or with the files that they name.
+    /// If the settings or the files they name are invalid.
     pub(super) fn new(common: Common, settings: Settings) -> Result<Self, String> {
         if let Some(offer) =
             common.offers.iter().find(|offer| !settings.deployments.contains_key(&offer.name))
@@ -136,7 +136,7 @@ impl Kubernetes {
         Ok(Self { api: Api::new(access), common, deployments: settings.deployments, patience: PATIENCE })
     }
 
-    /// Shortens all waiting, for tests.
+    /// Shortens all time limits, for tests.
     #[cfg(test)]
     fn hurried(mut self) -> Self {
         let ms = Duration::from_millis;
@@ -166,13 +166,13 @@ impl Kubernetes {
             Ok(Some((replicas, ledger)))
         })
         .await?;
-        // From now on the number is raised, so whatever goes wrong leaves that open.
+        // The number is raised by now, so every failure leaves the outcome open.
         let outcome = self.pods_of(name, key, began).await;
         outcome.unwrap_or_else(|refusal| Err(Refusal::unknown(refusal.message)))
     }
 
-    /// Waits for the pods of a request that was made. The outer refusal says that nobody knows what has become of it,
-    /// the inner one that it was withdrawn.
+    /// Waits for the pods of a request. The outer error means that the outcome is unknown, the inner one that the
+    /// request was withdrawn.
     async fn pods_of(
         &self,
         name: &str,
@@ -190,8 +190,9 @@ impl Kubernetes {
                 if there.len() >= count {
                     return Ok(Ok(there));
                 }
-                // Pods without a machine would be there: those that make pods are away. To ask again under this key is
-                // harmless, under another one it would make twice as many once they are back.
+                // The pods would exist without a machine, since the controllers that create pods are unavailable.
+                // Repeating the request under this key is harmless; under another key it would create twice as many
+                // later.
                 return Err(Refusal::unknown(format!(
                     "Kubernetes has made {} of {count} pods of the Deployment {name} so far",
                     there.len()
@@ -212,8 +213,8 @@ impl Kubernetes {
         Ok((deployment, pods))
     }
 
-    /// Takes back what was asked for and Kubernetes refuses to make, so that it is not made at some time later, when
-    /// nobody wants it any more. The inner refusal is for what was taken back as a whole.
+    /// Withdraws pods that Kubernetes refuses to create, so that they are not created later without need. The inner
+    /// error means that the whole request was withdrawn.
     async fn withdraw(
         &self,
         name: &str,
@@ -237,7 +238,7 @@ impl Kubernetes {
         Ok(Err(if why.contains("quota") { Refusal::exhausted(message) } else { Refusal::wrong(message) }))
     }
 
-    /// Lists all pods, and notes at them of which requests they are unless it is only to look.
+    /// Lists all pods. Unless this is a dry run, records their keys.
     async fn list_pods(&self, only_look: bool) -> Result<Vec<Machine>, Refusal> {
         let mut machines = Vec::new();
         for offer in &self.common.offers {
@@ -259,7 +260,7 @@ impl Kubernetes {
         Ok(machines)
     }
 
-    /// Notes at pods of which requests they are.
+    /// Records the keys of pods at the pods.
     async fn note_keys(&self, deployment: &Deployment, pods: &[Pod]) -> Result<(), Refusal> {
         for (pod, key) in deployment.ledger.unnoted(pods).into_iter().take(NOTED_AT_ONCE) {
             self.api.note_key(&pod.name, &key).await?;
@@ -273,7 +274,7 @@ impl Kubernetes {
             let (_, pods) = self.look_at(name).await?;
             let ending: Vec<&Pod> =
                 pods.iter().filter(|pod| wanted.contains(pod.name.as_str()) && !pod.is_ending).collect();
-            // Some at a time, so that what a call that is given up has done need not be done again.
+            // In groups, so that an interrupted call has recorded a part.
             for some in ending.chunks(ENDED_AT_ONCE) {
                 self.end_some(name, some, &pods).await?;
             }
@@ -281,7 +282,7 @@ impl Kubernetes {
         Ok(())
     }
 
-    /// Ends some of the pods of a Deployment.
+    /// Deletes some of the pods of a Deployment.
     async fn end_some(&self, name: &str, ending: &[&Pod], all: &[Pod]) -> Result<(), Refusal> {
         for pod in ending.iter().filter(|pod| !pod.is_over) {
             self.api.make_cheap(&pod.name).await?;
@@ -292,15 +293,15 @@ impl Kubernetes {
             Ok((fewer > 0).then(|| (deployment.replicas.saturating_sub(fewer), ledger)))
         })
         .await?;
-        // Their ReplicaSet chooses these by their cost; it prefers pods that are not ready, however. Where it has taken
-        // such a one, or has not looked yet, this makes the number right again.
+        // Their ReplicaSet chooses them by their cost, but prefers pods that are not ready. If it has deleted such a
+        // pod, or has not acted yet, this restores the number.
         for pod in ending {
             self.api.delete_pod(&pod.name, &pod.uid).await?;
         }
         Ok(())
     }
 
-    /// Changes the number of replicas and the ledger of a Deployment together; `None` leaves them as they are.
+    /// Changes the number of replicas and the ledger of a Deployment together; `None` keeps both.
     async fn change(
         &self,
         name: &str,
@@ -320,7 +321,7 @@ impl Kubernetes {
         )))
     }
 
-    /// Bounds a call.
+    /// Limits the time of a call.
     async fn bounded<T>(&self, call: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
         time::timeout(self.patience.call, call).await.unwrap_or_else(|_| {
             let waited = self.patience.call.as_secs();

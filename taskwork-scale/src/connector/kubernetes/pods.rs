@@ -1,31 +1,31 @@
-//! A pod as its API object says it: pure.
+//! A pod as described by its API object. Pure.
 
 use serde::Deserialize;
 
 use crate::connector::{Key, MachineId, MachineState, Refusal};
 
-/// The annotation of a pod that has the key of its request.
+/// The annotation of a pod with the key of its request.
 pub(super) const KEY: &str = "taskwork/key";
 
-/// A pod, as far as it matters here.
+/// The relevant fields of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pod {
     pub(super) name: String,
-    /// Tells it from others of the same name.
+    /// Distinguishes it from others of the same name.
     pub(super) uid: String,
     pub(super) created_ms: Option<u64>,
-    /// The request that it was found to be of.
+    /// The recorded key of its request.
     pub(super) key: Option<Key>,
     /// Whether it is being deleted.
     pub(super) is_ending: bool,
-    /// Whether it has ended for good: nothing of it works any more, and it is replaced already.
+    /// Whether it has terminated: it does no work, and was already replaced.
     pub(super) is_over: bool,
-    /// The `ReplicaSet` that keeps it, with the mark of the template that both are made from.
+    /// The `ReplicaSet` that keeps it, with the hash of their common template.
     replica_set: Option<(String, String)>,
     phase: String,
-    /// Why it is not as it should be.
+    /// The reason of a failure.
     why: String,
-    /// Whether a container of it was started already, or cannot be.
+    /// Whether one of its containers has been started, or cannot be.
     was_tried: bool,
 }
 
@@ -62,7 +62,7 @@ struct RawOwner {
     kind: String,
     #[serde(default)]
     name: String,
-    /// Whether it is the one that keeps the object.
+    /// Whether it is the controller of the object.
     #[serde(default)]
     controller: Option<bool>,
 }
@@ -90,7 +90,7 @@ struct RawContainer {
 }
 
 impl RawContainer {
-    /// Returns whether it was started already, or cannot be: what its machine does then is no waiting for a place.
+    /// Returns whether it has been started, or cannot be. If so, it is not waiting for a place.
     fn was_tried(&self) -> bool {
         let why = self.state.get("waiting").and_then(|waiting| waiting.get("reason")?.as_str());
         let waits = self.state.is_empty() || self.state.contains_key("waiting");
@@ -98,16 +98,16 @@ impl RawContainer {
     }
 }
 
-/// The reasons for which a container waits that is on its way. All others are errors.
+/// The reasons of a waiting container that is about to start. All others are errors.
 const WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// The label by which a Deployment tells its templates apart: the end of the name of the `ReplicaSet` of each.
+/// The label with the hash of the template: the end of the name of its `ReplicaSet`.
 const TEMPLATE: &str = "pod-template-hash";
 
-/// Reasons for which a pod is taken away, so that its end is no failure.
+/// Reasons for which pods are preempted, so that their end is no failure.
 const TAKEN: [&str; 6] = ["Evicted", "Preempting", "Shutdown", "NodeShutdown", "Terminated", "NodeLost"];
 
-/// The most of a reason that is passed on, in characters.
+/// The maximum length of a reason, in characters.
 const REASON_CHARS_MAX: usize = 200;
 
 impl From<RawPod> for Pod {
@@ -142,7 +142,7 @@ impl Pod {
         })
     }
 
-    /// Returns its state as a machine, which was told to end or was not.
+    /// Returns its state as a machine; `was_ended` is whether its deletion was requested.
     pub(super) fn state(&self, was_ended: bool) -> MachineState {
         if self.is_over {
             let was_taken =
@@ -159,13 +159,13 @@ impl Pod {
         } else if matches!(self.phase.as_str(), "" | "Pending") && !self.was_tried {
             MachineState::Requested
         } else {
-            // Also if its program ends again and again: its node has its time to join, and no more.
+            // A program that crashes repeatedly counts too: the time for its node to join is limited.
             MachineState::Running
         }
     }
 
-    /// Returns whether it is kept by a `ReplicaSet` of this Deployment. Labels do not tell that: those of another
-    /// Deployment, or of a pod that somebody has started by hand, may have all that the Deployment selects by.
+    /// Returns whether a `ReplicaSet` of this Deployment keeps it. Labels do not show that: pods of another
+    /// Deployment, or started by hand, may have all selected labels.
     pub(super) fn is_of(&self, deployment: &str) -> bool {
         let of = self.replica_set.as_ref();
         of.is_some_and(|(name, template)| {
@@ -173,13 +173,13 @@ impl Pod {
         })
     }
 
-    /// Returns whether it counts among the replicas.
+    /// Returns whether it is included in the number of replicas.
     pub(super) fn counts(&self) -> bool {
         !self.is_ending && !self.is_over
     }
 }
 
-/// Reads a time as Kubernetes writes it, in milliseconds since 1970.
+/// Parses a Kubernetes timestamp to milliseconds since 1970.
 fn milliseconds(text: &str) -> Option<u64> {
     let since = humantime::parse_rfc3339(text).ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
     u64::try_from(since.as_millis()).ok()

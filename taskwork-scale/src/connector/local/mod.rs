@@ -1,16 +1,16 @@
-//! Machines that are processes of this machine: for trying things out, for tests, and for one big machine.
+//! Machines that are local processes: for trials, for tests, and for one large machine.
 //!
-//! Each process has a file in a folder, from before its start until long after its end, so that a controller that
-//! was started again knows it, and never starts it twice. It is told by its number and the time of its start, since
-//! numbers are used again. It leads a process group of its own, so that a Ctrl-C for the controller does not reach
-//! it; it is ended by SIGTERM, and by SIGKILL after a grace period.
+//! Each process has a file in a folder, from before its start until long after its end, so that a restarted
+//! controller knows it and never starts it twice. It is identified by its pid and its start time, since pids are
+//! reused. It leads its own process group, so that Ctrl-C for the controller does not reach it; it is terminated by
+//! SIGTERM, and by SIGKILL after a grace period.
 //!
-//! Files are written to disk and processes started in threads of their own: a slow disk must not keep the controller from
-//! its other work, such as the heartbeats to ZooKeeper.
+//! Files are written and processes are started in separate threads: a slow disk must not block other work of the
+//! controller, such as its heartbeats to ZooKeeper.
 //!
 //! ```text
-//!   <folder>/<cluster>/<key>.<number>.json   which process it is
-//!                      <key>.<number>.log    what it has said
+//!   <folder>/<cluster>/<key>.<number>.json   its record
+//!                      <key>.<number>.log    its output
 //! ```
 
 mod process;
@@ -41,7 +41,7 @@ use super::{
     file::{Common, LABELS_VARIABLE},
 };
 
-/// What a connector's file says of local machines.
+/// The settings of local machines in a connector's file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
@@ -50,35 +50,35 @@ pub(super) struct Settings {
     /// Further variables of its environment.
     #[serde(default)]
     environment: BTreeMap<String, String>,
-    /// Where the files are kept.
+    /// The folder of the files.
     folder: PathBuf,
     /// The time between SIGTERM and SIGKILL, in seconds.
     #[serde(default = "grace")]
     grace_s: u32,
 }
 
-/// The variable by which a process is found again: the file about it, which no other cluster or folder has.
+/// The environment variable by which a process is found again: the path of its file, which is unique.
 const RECORD_VARIABLE: &str = "TASKWORK_MACHINE_RECORD";
 
-/// Twice the drain deadline that a node has by itself, and some time to end.
+/// Twice the default drain deadline of a node, and some time to exit.
 const fn grace() -> u32 {
     75
 }
 
-/// The connector to the processes of this machine.
+/// The connector to local processes.
 #[derive(Debug)]
 pub(super) struct Local(Arc<Processes>);
 
-/// Processes of this machine.
+/// The processes of this machine.
 #[derive(Debug)]
 struct Processes {
     common: Common,
     settings: Settings,
     records: Records,
-    /// Those that this process has started, which only it may wait for.
+    /// The child processes of this process, which only it may wait for.
     children: Mutex<BTreeMap<MachineId, Child>>,
-    /// Held by the call that is being done. One that is given up goes on in its thread, and the next one must not find its
-    /// work half done.
+    /// Held by the current call. A cancelled call continues in its thread, and the next one must not see its work
+    /// half done.
     turn: Mutex<()>,
 }
 
@@ -86,7 +86,7 @@ impl Local {
     /// Opens the connector. Its folder is created with the first machine.
     ///
     /// # Errors
-    /// What is wrong with the settings.
+    /// If the settings are invalid.
     pub(super) fn new(common: Common, settings: Settings) -> Result<Self, String> {
         if settings.program.is_empty() {
             return Err(
@@ -104,7 +104,7 @@ impl Local {
         Ok(Self(Arc::new(Processes { common, settings, records, children, turn })))
     }
 
-    /// Does something that may take its time, after what was begun before it.
+    /// Runs a blocking call after the calls before it.
     fn apart<T: Send + 'static>(
         &self,
         what: impl FnOnce(&Processes) -> Result<T, Refusal> + Send + 'static,
@@ -121,7 +121,7 @@ impl Local {
     }
 }
 
-/// Returns a path by which a folder is known whoever asks for it, whether it is there already or not.
+/// Returns a canonical path of a folder, which need not exist yet.
 fn settled(folder: &Path) -> io::Result<PathBuf> {
     let whole = std::path::absolute(folder)?;
     let there = whole.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"));
@@ -166,14 +166,14 @@ impl Processes {
         if record.state != State::Starting {
             return Ok(());
         }
-        // An earlier controller may have been killed between the start and the note about it.
+        // An earlier controller may have been killed between the start and the record of it.
         let found = if is_new { None } else { self.found(&Process::all(RECORD_VARIABLE), id) };
         record.state = match found {
             Some(process) => State::Running(process),
             None => match self.start(offer, id) {
                 Ok(state) => state,
                 Err(refusal) => {
-                    // Nothing was started, so there is nothing to be found again.
+                    // Nothing was started, so there is nothing to find later.
                     self.records.remove(id).map_err(failed)?;
                     return Err(refusal);
                 }
@@ -182,7 +182,7 @@ impl Processes {
         self.records.write(id, &record).map_err(failed)
     }
 
-    /// Finds the process of a machine that was started and not noted, among those of this machine.
+    /// Searches the processes of this machine for one that was started but not recorded.
     fn found(&self, all: &BTreeMap<Vec<u8>, Process>, id: &MachineId) -> Option<Process> {
         all.get(self.records.file(id).as_os_str().as_bytes()).cloned()
     }
@@ -224,8 +224,8 @@ impl Processes {
         Ok(State::Running(process))
     }
 
-    /// Lists the processes. Unless it is only to look, it is noted what has become of them, and those that do not end in
-    /// their time are killed.
+    /// Lists the processes. Unless this is a dry run, records their states, and kills those whose grace period is
+    /// over.
     fn list_now(&self, only_look: bool) -> Result<Vec<Machine>, Refusal> {
         let now_ms = now_ms();
         let records = self
@@ -233,14 +233,14 @@ impl Processes {
             .all(now_ms, only_look)
             .map_err(|error| Refusal::unknown(format!("{}: {error}", self.records.folder().display())))?;
         let mut machines = Vec::new();
-        // Read once for all of them, since each process of the machine is looked at.
+        // Read once for all, since this examines every process of the machine.
         let is_open = records.iter().any(|(_, record)| record.state == State::Starting);
         let running = if is_open { Process::all(RECORD_VARIABLE) } else { BTreeMap::new() };
         for (id, mut record) in records {
             let before = record.state.clone();
             self.look(&id, &mut record, &running);
             if only_look {
-                // Nothing is noted.
+                // A dry run writes nothing.
             } else if record.state == before {
                 self.kill_if_due(&id, &record, now_ms);
             } else {
@@ -249,7 +249,7 @@ impl Processes {
                 })?;
             }
             let state = match record.state {
-                // Nobody has been told of it; the request for it is repeated, or given up.
+                // It was never reported; its request is repeated or dropped.
                 State::Starting => continue,
                 State::Running(_) => MachineState::Running,
                 State::Ending { .. } => MachineState::Ending,
@@ -262,7 +262,7 @@ impl Processes {
         Ok(machines)
     }
 
-    /// Kills a process that has not ended in its time.
+    /// Kills a process whose grace period is over.
     fn kill_if_due(&self, id: &MachineId, record: &Record, now_ms: u64) {
         let State::Ending { process, since_ms } = &record.state else { return };
         if now_ms.saturating_sub(*since_ms) > u64::from(self.settings.grace_s) * 1000 {
@@ -271,7 +271,7 @@ impl Processes {
         }
     }
 
-    /// Looks what has become of a process.
+    /// Updates the state of a process.
     fn look(&self, id: &MachineId, record: &mut Record, running: &BTreeMap<Vec<u8>, Process>) {
         let process = match &record.state {
             State::Starting => {
@@ -287,9 +287,9 @@ impl Processes {
             return;
         }
         let mut children = self.children();
-        // Asked for only now, or it could have ended in between. That is also what frees its number.
+        // Read here, since it may have exited in between. Waiting also frees the pid.
         let code = match children.get_mut(id).map(Child::try_wait) {
-            // It runs, and the system did not say so.
+            // It runs, although the system did not report it.
             Some(Ok(None)) => return,
             Some(Ok(code)) => code,
             Some(Err(_)) | None => None,
@@ -311,8 +311,8 @@ impl Processes {
                 |error: io::Error| Refusal::unknown(format!("{}: {error}", self.records.file(id).display()));
             let Some(mut record) = self.records.read(id).map_err(failed)? else { continue };
             if let State::Running(process) = &record.state {
-                // A second SIGTERM would make a node hurry, so it is noted; a controller that is killed in between
-                // sends two rather than none.
+                // A second SIGTERM would make a node hurry, so the first one is recorded. A controller that is killed
+                // in between sends it twice rather than never.
                 process.signal(Signal::SIGTERM);
                 record.state = State::Ending { process: process.clone(), since_ms: now_ms() };
                 self.records.write(id, &record).map_err(failed)?;

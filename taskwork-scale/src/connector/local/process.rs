@@ -1,4 +1,4 @@
-//! Processes as the operating system lists them, told apart from later ones with the same number.
+//! Processes of the operating system, distinguished from later ones with the same pid.
 
 use std::{collections::BTreeMap, fs};
 
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Process {
     pid: i32,
-    /// When it began, in ticks since the machine was started: a later process of the same number differs in that.
+    /// Its start, in ticks since the boot of the machine: later processes with the same pid differ in it.
     began: u64,
-    /// Which start of the machine that was.
+    /// The id of the boot.
     boot: String,
 }
 
-/// What `/proc` says of a process.
+/// The relevant fields of `/proc`.
 struct Status {
     group: i32,
     began: u64,
@@ -26,15 +26,15 @@ struct Status {
 }
 
 impl Process {
-    /// Returns the process of this number, if it runs.
+    /// Returns the process with this pid, if it runs.
     pub(super) fn of(pid: u32) -> Option<Self> {
         let pid = i32::try_from(pid).ok().filter(|pid| *pid > 1)?;
         let status = Status::read(pid).filter(|status| !status.is_over)?;
         Some(Self { pid, began: status.began, boot: boot() })
     }
 
-    /// Finds the processes that were started with this variable in their environment, and lead their groups, by its
-    /// values.
+    /// Finds the processes that were started with this environment variable and lead their groups, by the values of
+    /// the variable.
     pub(super) fn all(name: &str) -> BTreeMap<Vec<u8>, Self> {
         let start = [name.as_bytes(), b"="].concat();
         let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -57,8 +57,8 @@ impl Process {
 
     /// Sends a signal to it and its group, if it still runs.
     pub(super) fn signal(&self, signal: Signal) {
-        // Between the look and the signal the number cannot be used again unless the process was waited for, by us
-        // or by the first process of the machine, and all numbers went round in that moment.
+        // Between the check and the signal the pid can be reused only if the process was waited for, by this process
+        // or by the init process, and all pids were used in that time.
         if self.runs()
             && let Err(error) = killpg(Pid::from_raw(self.pid), signal)
         {
@@ -73,7 +73,7 @@ impl Status {
         // The name in parentheses may contain anything.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
-        // proc_pid_stat(5), from the third field on.
+        // Fields of proc_pid_stat(5), starting with the third.
         Some(Self {
             is_over: matches!(*fields.first()?, "Z" | "X" | "x"),
             group: fields.get(2)?.parse().ok()?,
@@ -82,14 +82,14 @@ impl Status {
     }
 }
 
-/// Returns what differs from one start of this machine to the next; empty if it does not say so.
+/// Returns the id of this boot; empty if unknown.
 fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 #[cfg(test)]
 impl Process {
-    /// Returns an earlier process of the same number.
+    /// An earlier process with the same pid.
     pub(super) fn earlier(&self) -> Self {
         Self { began: self.began - 1, ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! The files that say which processes there are.
+//! The files that record the processes.
 
 use std::{
     fs::{self, File},
@@ -16,7 +16,7 @@ const KEPT_MS: u64 = 24 * 3_600_000;
 /// The time for which a process that is gone is still listed.
 const LISTED_MS: u64 = 600_000;
 
-/// What is known of a process.
+/// The record of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) offer: String,
@@ -25,14 +25,14 @@ pub(super) struct Record {
     pub(super) state: State,
 }
 
-/// How far a process has come.
+/// The state of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
-    /// It is about to be started; if whoever was to do that was killed, it may have been or not.
+    /// It is about to be started. If the controller was killed, it may or may not have been started.
     Starting,
     Running(Process),
-    /// It was told to end.
+    /// It was asked to terminate.
     Ending {
         process: Process,
         since_ms: u64,
@@ -70,10 +70,10 @@ impl Records {
         self.folder.join(format!("{id}.log"))
     }
 
-    /// Writes a new record, or returns the one that is there, and whether it is new.
+    /// Writes a new record, or returns the existing one; and whether it is new.
     pub(super) fn begin(&self, id: &MachineId, new: Record) -> io::Result<(Record, bool)> {
         let whole = self.beside(id, &new)?;
-        // A link appears whole, and only if there is none: two controllers cannot both begin.
+        // A link appears atomically, and only if there is none: two controllers cannot both succeed.
         let linked = fs::hard_link(&whole, self.file(id));
         fs::remove_file(&whole)?;
         match linked {
@@ -96,7 +96,7 @@ impl Records {
         let path = self.folder.join(format!(".{id}.{}.new", std::process::id()));
         let mut file = File::create(&path)?;
         file.write_all(&serde_json::to_vec(record)?)?;
-        // A process that runs must not be forgotten when the machine stops, either.
+        // The record of a running process must survive a crash of the machine.
         file.sync_data()?;
         Ok(path)
     }
@@ -121,12 +121,12 @@ impl Records {
         fs::remove_file(self.file(id))
     }
 
-    /// Reads all records but old ones, which are removed unless it is only to look.
+    /// Reads all records but old ones, which are removed unless this is a dry run.
     pub(super) fn all(&self, now_ms: u64, only_look: bool) -> io::Result<Vec<(MachineId, Record)>> {
         let mut records = Vec::new();
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
-            // It is created with the first machine.
+            // The folder is created with the first machine.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(records),
             Err(error) => return Err(error),
         };

@@ -1,4 +1,4 @@
-//! Real processes.
+//! Tests with real processes.
 
 use std::{path::Path, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::time;
 use super::*;
 use crate::connector::{Why, file};
 
-/// A connector over processes, all of which end with it.
+/// A connector whose processes are killed with it.
 struct Stage {
     folder: TempDir,
     local: Local,
@@ -32,7 +32,7 @@ impl Stage {
         Self { folder, local }
     }
 
-    /// Creates one with a machine that ignores SIGTERM.
+    /// Creates a connector with a machine that ignores SIGTERM.
     async fn deaf(grace_s: u32) -> (Self, Vec<MachineId>) {
         let stage = Self::new("trap '' TERM; echo deaf; while :; do sleep 0.1; done", grace_s);
         let made = stage.local.create("small", 1, &key("t-0")).await.unwrap();
@@ -45,7 +45,7 @@ impl Stage {
         panic!("it does not ignore the signal in time");
     }
 
-    /// The connector of a controller that was started again: it knows only what stands in the folder.
+    /// The connector of a restarted controller, which knows only the folder.
     fn again(&self, program: &str, grace_s: u32) -> Local {
         open(self.folder.path(), program, grace_s)
     }
@@ -81,7 +81,7 @@ async fn becomes(local: &Local, is_it: impl Fn(&MachineState) -> bool) -> Machin
 }
 
 #[tokio::test]
-async fn a_key_stands_for_the_same_processes_also_for_the_next_controller() {
+async fn repeated_key_gives_same_processes_after_restart() {
     let program = "echo here is $TASKWORK_MACHINE with $TASKWORK_LABELS; exec sleep 600";
     let stage = Stage::new(program, 5);
     let made = stage.local.create("small", 2, &key("t-0")).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_key_stands_for_the_same_processes_also_for_the_next_controller() {
             .iter()
             .all(|machine| machine.state == MachineState::Running && machine.key == Some(key("t-0")))
     );
-    // One more of the same request: only that is started.
+    // One more of the same request: only that one is started.
     assert_eq!(next.create("small", 3, &key("t-0")).await.unwrap().len(), 3);
     for _ in 0..500 {
         if fs::read_to_string(stage.local.0.records.log(&made[1])).unwrap().ends_with('\n') {
@@ -109,7 +109,7 @@ async fn a_key_stands_for_the_same_processes_also_for_the_next_controller() {
 }
 
 #[tokio::test]
-async fn a_process_that_was_started_before_its_controller_could_note_it_is_found() {
+async fn unrecorded_process_is_found() {
     let stage = Stage::new("exec sleep 600", 5);
     let id = stage.local.create("small", 1, &key("t-1")).await.unwrap().remove(0);
     let mut record = stage.local.0.records.read(&id).unwrap().unwrap();
@@ -119,7 +119,7 @@ async fn a_process_that_was_started_before_its_controller_could_note_it_is_found
     let next = stage.again("exec sleep 600", 5);
     next.create("small", 1, &key("t-1")).await.unwrap();
     assert_eq!(stage.local.0.records.read(&id).unwrap().unwrap().state, before, "not a second one");
-    // One that was never started is not listed, and is started when it is asked for again.
+    // A process that was never started is not listed, and is started when the request is repeated.
     let new = Record::new("small".to_owned(), key("t-2"), now_ms());
     next.0.records.begin(&"t-2.0".parse().unwrap(), new).unwrap();
     assert_eq!(next.list().await.unwrap().len(), 1);
@@ -132,13 +132,13 @@ async fn a_process_that_was_started_before_its_controller_could_note_it_is_found
 }
 
 #[tokio::test]
-async fn a_process_is_told_to_end_and_then_killed() {
+async fn process_is_terminated_and_then_killed() {
     let stage = Stage::new("exec sleep 600", 60);
     let made = stage.local.create("small", 1, &key("t-0")).await.unwrap();
     stage.local.terminate(&made).await.unwrap();
     stage.local.terminate(&made).await.unwrap();
     assert_eq!(becomes(&stage.local, MachineState::is_over).await, MachineState::Gone);
-    // It has ended, so the same key starts nothing.
+    // It has exited, so the same key starts nothing.
     stage.local.create("small", 1, &key("t-0")).await.unwrap();
     assert_eq!(stage.local.list().await.unwrap()[0].state, MachineState::Gone);
 
@@ -149,7 +149,7 @@ async fn a_process_is_told_to_end_and_then_killed() {
 }
 
 #[tokio::test]
-async fn a_process_that_breaks_down_has_failed() {
+async fn crashed_process_has_failed() {
     let stage = Stage::new("echo no such server >&2; exit 3", 5);
     stage.local.create("small", 1, &key("t-0")).await.unwrap();
     let state = becomes(&stage.local, MachineState::is_over).await;
@@ -158,7 +158,7 @@ async fn a_process_that_breaks_down_has_failed() {
 }
 
 #[tokio::test]
-async fn another_process_of_the_same_number_is_left_alone() {
+async fn process_with_reused_pid_is_untouched() {
     let stage = Stage::new("exec sleep 600", 0);
     let id = stage.local.create("small", 1, &key("t-0")).await.unwrap().remove(0);
     let mut record = stage.local.0.records.read(&id).unwrap().unwrap();
@@ -174,7 +174,7 @@ async fn another_process_of_the_same_number_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_is_said() {
+async fn failed_start_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"{"kind": "local", "program": ["./no-such-program"], "folder": "m",
         "offers": [{"name": "small", "workers": 1, "max": 9}]}"#;
@@ -190,13 +190,13 @@ async fn what_cannot_be_started_is_said() {
 }
 
 #[tokio::test]
-async fn who_only_looks_changes_nothing() {
+async fn dry_run_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let local = open(folder.path(), "exec sleep 600", 5);
     assert_eq!(local.look().await.unwrap(), []);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "not even a folder");
 
-    // A node that takes its time to leave, and a record whose process is gone; beside them somebody looks with no grace.
+    // A node that leaves slowly, and a record without a process; a dry run with a grace period of 0 looks at both.
     let (stage, made) = Stage::deaf(600).await;
     stage.local.terminate(&made).await.unwrap();
     let mut record = stage.local.0.records.read(&made[0]).unwrap().unwrap();
@@ -218,7 +218,7 @@ async fn who_only_looks_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_call_waits_for_one_that_is_still_being_done() {
+async fn call_waits_for_cancelled_call() {
     let folder = tempfile::tempdir().unwrap();
     let local = open(folder.path(), "exec sleep 600", 5);
     let (begin, begun) = tokio::sync::oneshot::channel();

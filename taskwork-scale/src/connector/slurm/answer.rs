@@ -1,17 +1,17 @@
-//! What Slurm's commands say: pure, since any of it may be something else than expected.
+//! The parser of the output of Slurm's commands. Pure, since any output may be unexpected.
 
 use crate::connector::{Key, MACHINES_MAX, Machine, MachineId, MachineState, Refusal};
 
-/// What `squeue` prints of a job: its id, state, time of submission, reason, and comment, which may contain anything.
+/// The format of `squeue`: id, state, time of submission, reason, and the comment, which may contain anything.
 pub(super) const FORMAT: &str = "%i|%T|%V|%r|%k";
 
-/// By what the comment of a job begins that a connector has submitted.
+/// The prefix of the comment of a connector's job.
 const MARK: &str = "taskwork";
 
-/// The most of a message that is passed on, in characters.
+/// The maximum length of an error message, in characters.
 const MESSAGE_CHARS_MAX: usize = 400;
 
-/// What Slurm says when there are no more jobs to be had at the moment.
+/// Messages of Slurm if no more jobs are accepted now.
 const EXHAUSTED: [&str; 6] = [
     "submit limit",
     "MaxSubmitJob",
@@ -21,7 +21,7 @@ const EXHAUSTED: [&str; 6] = [
     "Job limit",
 ];
 
-/// What it says when nobody knows whether a request has arrived.
+/// Messages of Slurm if it is unknown whether a request was received.
 const UNKNOWN: [&str; 7] = [
     "Unable to contact slurm controller",
     "Socket timed out",
@@ -37,9 +37,10 @@ pub(super) fn comment(key: &Key, offer: &str) -> String {
     format!("{MARK}/{key}/{offer}")
 }
 
-/// Reads the output of `sbatch --parsable`: the number of the job, and the cluster after a `;` where there are several.
+/// Parses the output of `sbatch --parsable`: the number of the job, with the cluster after a `;` if there are
+/// several.
 pub(super) fn submitted(output: &str, count: u32) -> Result<Vec<MachineId>, Refusal> {
-    // Scripts of a site may print something before it.
+    // Local scripts may print something before it.
     let line = output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     let job = line.split(';').next().unwrap_or_default();
     let odd = || {
@@ -54,7 +55,7 @@ pub(super) fn submitted(output: &str, count: u32) -> Result<Vec<MachineId>, Refu
     (1..=count).map(|task| format!("{job}_{task}").parse().map_err(|_| odd())).collect()
 }
 
-/// Reads the output of `squeue`. Jobs of the same name that no connector has submitted are left out.
+/// Parses the output of `squeue`. Jobs of the same name that no connector has submitted are skipped.
 pub(super) fn machines(output: &str) -> Result<Vec<Machine>, Refusal> {
     let mut machines = Vec::new();
     for line in output.lines().filter(|line| !line.trim().is_empty()) {
@@ -65,7 +66,7 @@ pub(super) fn machines(output: &str) -> Result<Vec<Machine>, Refusal> {
         let Some((key, offer)) = request(comment) else { continue };
         let state = of_job(state.unwrap_or_default(), reason.unwrap_or_default());
         if state.is_over() && !id.is_some_and(is_array_task) {
-            // What is left of an array of which tasks were cancelled while they waited: its number alone.
+            // The rest of an array with tasks that were cancelled while they were queued: only its number.
             continue;
         }
         let id = id.filter(|id| is_array_task(id)).and_then(|id| id.parse().ok()).ok_or_else(odd)?;
@@ -84,41 +85,41 @@ pub(super) fn machines(output: &str) -> Result<Vec<Machine>, Refusal> {
     Ok(machines)
 }
 
-/// Returns whether the output of `squeue` has a job of a request, in whatever state.
+/// Returns whether the output of `squeue` contains a job of a request, in any state.
 pub(super) fn has_request(output: &str, key: &Key) -> bool {
     let comments = output.lines().filter_map(|line| line.splitn(5, '|').nth(4));
     comments.filter_map(|comment| request(comment.trim())).any(|(its, _)| its == *key)
 }
 
-/// Returns the key and the offer of the comment of a job, if a connector has submitted it.
+/// Returns the key and the offer in the comment of a connector's job.
 fn request(comment: &str) -> Option<(Key, String)> {
     let (key, offer) = comment.strip_prefix(MARK)?.strip_prefix('/')?.split_once('/')?;
     Some((key.parse().ok()?, offer.to_owned()))
 }
 
-/// Returns whether an id is that of one task of an array: other jobs are not ours.
+/// Returns whether an id names a task of an array: connectors submit no other jobs.
 pub(super) fn is_array_task(id: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     id.split_once('_').is_some_and(|(job, task)| is_number(job) && is_number(task))
 }
 
-/// Returns what the state of a job means for its machine.
+/// Returns the state of the machine for a state of a job.
 fn of_job(state: &str, reason: &str) -> MachineState {
     match state {
         "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD"
         | "SPECIAL_EXIT" => MachineState::Requested,
         "COMPLETING" | "STAGE_OUT" => MachineState::Ending,
-        // To be taken away or to have used up one's time is no failure.
+        // Preemption and timeouts are no failures.
         "COMPLETED" | "CANCELLED" | "PREEMPTED" | "TIMEOUT" | "DEADLINE" | "REVOKED" => MachineState::Gone,
         "FAILED" | "OUT_OF_MEMORY" | "NODE_FAIL" | "BOOT_FAIL" => {
             MachineState::Failed(format!("Slurm says {state}, {}", short(reason)))
         }
-        // Running, suspended, and what later versions may add: it is there, and may work.
+        // Running, suspended, and states of later versions: the job exists, and may work.
         _ => MachineState::Running,
     }
 }
 
-/// Judges what `scancel` says: that a job is over, or has just begun, is what was wanted or will be seen.
+/// Interprets the output of `scancel`: a job that is over or has just started is no error.
 pub(super) fn cancelled(success: bool, error: &str) -> Result<(), Refusal> {
     const HARMLESS: [&str; 5] = [
         "Invalid job id",
@@ -135,7 +136,7 @@ pub(super) fn cancelled(success: bool, error: &str) -> Result<(), Refusal> {
     Err(refusal("scancel", error))
 }
 
-/// Returns the refusal of a command that has failed with this message.
+/// Returns the failure of a command with this message.
 pub(super) fn refusal(command: &str, error: &str) -> Refusal {
     let has = |words: &[&str]| words.iter().any(|word| error.contains(word));
     let message = if error.trim().is_empty() {
@@ -152,7 +153,7 @@ pub(super) fn refusal(command: &str, error: &str) -> Refusal {
     }
 }
 
-/// Returns the beginning of a message, on one line.
+/// Returns the start of a message, on one line.
 fn short(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(MESSAGE_CHARS_MAX).collect()

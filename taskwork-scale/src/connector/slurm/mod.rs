@@ -1,14 +1,14 @@
-//! Machines that are jobs of Slurm: each is a task of an array of `deploy/slurm/nodes.sbatch`, which becomes one node.
+//! Machines that are jobs of Slurm: each is a task of an array of `deploy/slurm/nodes.sbatch`, which becomes one
+//! node.
 //!
 //! ```text
 //! create     squeue: is there a job of this key? ─ no ─▶ sbatch --array=1-COUNT --comment=taskwork/KEY/OFFER
 //! list       squeue --array --states=all                 7_1, 7_2, 7_3: the ids of the machines
-//! terminate  scancel those that wait; SIGTERM to the batch scripts of those that run, which lets the nodes drain, once;
-//!            scancel those that have not ended two minutes later
+//! terminate  scancel queued jobs; SIGTERM once to the batch scripts of running jobs, which lets the nodes drain;
+//!            scancel jobs that have not ended two minutes later
 //! ```
 //!
-//! Slurm forgets jobs some minutes after their end (`MinJobAge`), so only jobs that have ended longer ago are created
-//! again under the same key.
+//! Slurm forgets jobs some minutes after their end (`MinJobAge`). A repeated key creates again only forgotten jobs.
 
 mod answer;
 mod run;
@@ -28,7 +28,7 @@ use super::{
     file::{Common, LABELS_VARIABLE},
 };
 
-/// What a connector's file says of Slurm.
+/// The Slurm settings in a connector's file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
@@ -37,25 +37,25 @@ pub(super) struct Settings {
     /// The arguments of the script: options of the node, such as `--insecure`.
     #[serde(default)]
     arguments: Vec<String>,
-    /// The name of the jobs, by which they are found; by default that of the cluster after `taskwork-`. No two
-    /// connectors of one user may have the same.
+    /// The name of the jobs, by which they are found; by default `taskwork-` with the name of the cluster. It must be
+    /// unique among the connectors of a user.
     #[serde(default)]
     job_name: Option<String>,
     /// Options of `sbatch` for each offer, such as `["--partition=long", "--cpus-per-task=32"]`.
     #[serde(default)]
     sbatch: BTreeMap<String, Vec<String>>,
-    /// Variables for the script besides those of this process, such as `TASKWORK_PROGRAM`.
+    /// Environment variables for the script in addition to those of this process, such as `TASKWORK_PROGRAM`.
     #[serde(default)]
     environment: BTreeMap<String, String>,
-    /// The folder of Slurm's commands, if they are not on the search path.
+    /// The folder of Slurm's commands, if they are not in `PATH`.
     #[serde(default)]
     commands: Option<PathBuf>,
-    /// The most nodes of one request, of which each is an array: `MaxArraySize` of the site less one.
+    /// The maximum number of nodes of a request, which is one array: `MaxArraySize` of the site less one.
     #[serde(default = "array_max")]
     array_max: u32,
 }
 
-/// Slurm's own limit unless it was changed.
+/// Slurm's default.
 const fn array_max() -> u32 {
     1000
 }
@@ -67,19 +67,19 @@ pub(super) struct Slurm {
     settings: Settings,
     script: PathBuf,
     job_name: String,
-    /// When machines were told to leave: a second signal would make their nodes hurry.
+    /// The times at which machines were asked to leave: a second signal would make their nodes hurry.
     told: Mutex<BTreeMap<MachineId, Instant>>,
 }
 
-/// The time that a node has to leave before its job is cancelled: the longest drain, and some time to end. A controller
-/// that has begun anew does not know when that was, and tells it once more.
+/// The time that a node has to leave before its job is cancelled: the maximum drain, and some time to exit. A
+/// restarted controller does not know when that started, and asks once more.
 const LEAVE_MAX: Duration = Duration::from_secs(120);
 
-/// The time limit of one command, of which a call needs at most three; a controller of Slurm that is being replaced
-/// is waited for by them.
+/// The time limit of a command; a call needs at most three. The commands wait for a Slurm controller that is being
+/// replaced.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(18);
 
-/// Options of `sbatch` by which jobs would not be found again, or would not be those of the script.
+/// Options of `sbatch` that would hide the jobs from the connector, or make them run something else.
 const OWN_OPTIONS: [&str; 9] = [
     "--array",
     "--clusters",
@@ -92,20 +92,20 @@ const OWN_OPTIONS: [&str; 9] = [
     "--wrap",
 ];
 
-/// The same in one letter.
+/// The short forms of these options.
 const OWN_LETTERS: [char; 4] = ['a', 'J', 'M', 'W'];
 
-/// Options in one letter that take no value, and after which others may stand in the same word.
+/// Short options without a value, which others may follow in the same word.
 const LETTERS_ALONE: [char; 9] = ['h', 'H', 'I', 'k', 'O', 'Q', 's', 'v', 'V'];
 
-/// Variables of a node that the connector sets itself.
+/// Environment variables of a node that the connector sets itself.
 const OWN_VARIABLES: [&str; 3] = [MACHINE_VARIABLE, LABELS_VARIABLE, "TASKWORK_CLUSTER"];
 
 impl Slurm {
-    /// Opens the connector. Slurm is not asked for anything yet.
+    /// Opens the connector. Does not contact Slurm yet.
     ///
     /// # Errors
-    /// What is wrong with the settings, whatever Slurm says.
+    /// If the settings are invalid, regardless of Slurm.
     pub(super) fn new(common: Common, settings: Settings) -> Result<Self, String> {
         let job_name = settings.job_name.clone().unwrap_or_else(|| format!("taskwork-{}", common.cluster));
         if !is_plain(&job_name) {
@@ -145,7 +145,7 @@ impl Slurm {
         })
     }
 
-    /// Returns what there is of our jobs.
+    /// Returns the connector's jobs.
     async fn squeue(&self) -> Result<String, Refusal> {
         let name = format!("--name={}", self.job_name);
         let format = format!("--format={}", answer::FORMAT);
@@ -172,7 +172,7 @@ impl Slurm {
         words.extend(self.settings.sbatch.get(&offer.name).into_iter().flatten().cloned());
         words.push(self.script.display().to_string());
         words.extend(self.settings.arguments.iter().cloned());
-        // Slurm hands them on to the script.
+        // Slurm passes them on to the script.
         let mut environment = self.settings.environment.clone();
         environment.insert(LABELS_VARIABLE.to_owned(), self.common.labels(offer));
         environment.insert("TASKWORK_CLUSTER".to_owned(), self.common.cluster.clone());
@@ -183,7 +183,7 @@ impl Slurm {
         answer::submitted(&said.output, count)
     }
 
-    /// Cancels machines, in this state or in any, with these further options.
+    /// Cancels machines in one state or in any, with further options.
     async fn scancel(
         &self,
         state: Option<&str>,
@@ -199,7 +199,7 @@ impl Slurm {
         answer::cancelled(said.success, &said.error)
     }
 
-    /// Returns those that are to be told to leave now, and those that have had their time; the others still have some.
+    /// Returns the machines to ask to leave now, and those whose time is over; the others still have time.
     fn due(&self, machines: &[MachineId], now: Instant) -> (Vec<MachineId>, Vec<MachineId>) {
         let mut told = self.told();
         let (mut first, mut overdue) = (Vec::new(), Vec::new());
@@ -240,7 +240,8 @@ impl Slurm {
     }
 
     async fn tell(&self, machines: &[MachineId]) -> Result<(), Refusal> {
-        // Those that wait have nobody to get a signal. They may begin meanwhile, so they come first.
+        // Queued jobs have no process that could get a signal. They are cancelled first, since they may start
+        // at any time.
         self.scancel(Some("PENDING"), &[], machines).await?;
         self.scancel(Some("SUSPENDED"), &[], machines).await?;
         self.scancel(Some("RUNNING"), &["--signal=TERM", "--batch"], machines).await
@@ -318,8 +319,8 @@ impl Connector for Slurm {
     }
 }
 
-/// Returns whether an argument of `sbatch` is an option that the connector sets itself, or one of an abbreviation, or
-/// one that is joined to its value: `--job-n=x`, `-Jx`.
+/// Returns whether an argument of `sbatch` is an option that the connector sets itself, or an abbreviation of one, or
+/// is joined to its value: `--job-n=x`, `-Jx`.
 fn is_own(argument: &str) -> bool {
     let name = argument.split_once('=').map_or(argument, |(name, _)| name);
     if let Some(letters) = name.strip_prefix('-').filter(|letters| !letters.starts_with('-')) {
@@ -328,7 +329,7 @@ fn is_own(argument: &str) -> bool {
     name.len() > 2 && OWN_OPTIONS.iter().any(|own| own.starts_with(name))
 }
 
-/// Returns whether a word needs no quotes anywhere.
+/// Returns whether a word needs no quotes in any shell.
 fn is_plain(word: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=63).contains(&word.len()) && word.bytes().all(plain)

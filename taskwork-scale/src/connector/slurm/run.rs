@@ -1,4 +1,4 @@
-//! Runs a command of Slurm to its end, within a time and with an output that are bounded.
+//! Runs a command of Slurm with limits on its time and output.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use tokio::{
 
 use crate::connector::Refusal;
 
-/// The most that a command may print, in bytes: a line for each of as many jobs as a connector lists.
+/// The maximum output of a command, in bytes: a line for each job that a connector can list.
 const OUTPUT_BYTES_MAX: u64 = 8 << 20;
 
-/// What a command has said.
+/// The output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) success: bool,
@@ -28,7 +28,7 @@ pub(super) struct Said {
     pub(super) error: String,
 }
 
-/// Variables that set options of the commands by which jobs would not be found again, as they begin.
+/// Prefixes of environment variables that set options of the commands and would hide jobs.
 const HIDING: [&str; 9] = [
     "SQUEUE_",
     "SCANCEL_",
@@ -41,14 +41,14 @@ const HIDING: [&str; 9] = [
     "SBATCH_WRAP",
 ];
 
-/// Returns a command with an environment but for what would hide jobs.
+/// Returns a command without environment variables that would hide jobs.
 pub(super) fn command(
     program: &Path,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Command {
     let hides = |name: &OsStr| {
         let name = name.to_string_lossy();
-        // To wait for nodes is another matter than to wait for the end of the job.
+        // Waiting for nodes is different from waiting for the end of the job.
         name != "SBATCH_WAIT_ALL_NODES" && HIDING.iter().any(|start| name.starts_with(start))
     };
     let mut command = Command::new(program);
@@ -67,7 +67,7 @@ pub(super) async fn run(
     let mut child = command(program, std::env::vars_os())
         .args(words)
         .envs(environment)
-        // Times in seconds since 1970, instead of local ones.
+        // Times in seconds since 1970 instead of local times.
         .env("SLURM_TIME_FORMAT", "%s")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -97,7 +97,7 @@ pub(super) async fn run(
     }
 }
 
-/// Reads all of what a command prints; what is too long to be meant is an error.
+/// Reads the output of a command; too long an output is an error.
 async fn bounded(stream: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
     let mut bytes = Vec::new();
     if let Some(stream) = stream {

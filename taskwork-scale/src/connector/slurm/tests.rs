@@ -1,5 +1,5 @@
-//! Tests of the connector to Slurm: with what its commands were seen to print, with what they should not, and with
-//! scripts in their place.
+//! Tests of the Slurm connector: with recorded output of its commands, with invalid output, and with scripts that
+//! replace them.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn ids(machines: &[Machine]) -> Vec<&str> {
 }
 
 #[test]
-fn jobs_of_an_array_are_machines_with_the_key_of_their_request() {
+fn array_tasks_are_machines_with_key_of_request() {
     let output = "\
 12_1|RUNNING|1795617600|None|taskwork/k-1/cpu\n\
 12_2|PENDING|1795617600|Resources|taskwork/k-1/cpu\n\
@@ -38,9 +38,9 @@ fn jobs_of_an_array_are_machines_with_the_key_of_their_request() {
     assert!(answer::machines("\n").expect("nothing is a list").is_empty());
 }
 
-/// As Slurm 22.05 prints it after two tasks of six were cancelled while they waited.
+/// The output of Slurm 22.05 after two tasks of six were cancelled while they were queued.
 #[test]
-fn an_array_of_which_tasks_were_cancelled_is_understood() {
+fn array_with_cancelled_tasks_is_parsed() {
     let output = "\
 1|CANCELLED|1795620974|Resources|taskwork/k-1/cpu\n\
 1_1|COMPLETED|1795620974|None|taskwork/k-1/cpu\n\
@@ -53,7 +53,7 @@ fn an_array_of_which_tasks_were_cancelled_is_understood() {
 }
 
 #[test]
-fn states_are_told_apart() {
+fn job_states_map_to_machine_states() {
     let state = |name: &str| {
         let line = format!("1_1|{name}|0|NonZeroExitCode|taskwork/k/o");
         machines(&line).expect("it is understood").remove(0).state
@@ -74,11 +74,11 @@ fn states_are_told_apart() {
 }
 
 #[test]
-fn what_is_no_list_of_jobs_is_refused_and_not_taken_for_an_empty_one() {
+fn invalid_job_list_is_refused() {
     for output in [
         "slurm_load_jobs error: Invalid user\n",
         "12_1|RUNNING\n",
-        // Not expanded: which of them run is not known.
+        // Not expanded: which of the tasks run is unknown.
         "12_[1-4%2]|PENDING|0|Resources|taskwork/k/o\n",
         "12|RUNNING|0|None|taskwork/k/o\n",
         "../../x_1|RUNNING|0|None|taskwork/k/o\n",
@@ -91,7 +91,7 @@ fn what_is_no_list_of_jobs_is_refused_and_not_taken_for_an_empty_one() {
 }
 
 #[test]
-fn a_submission_gives_the_ids_of_its_tasks() {
+fn submission_output_gives_task_ids() {
     let ids = |output, count| {
         submitted(output, count).map(|ids| ids.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
@@ -104,7 +104,7 @@ fn a_submission_gives_the_ids_of_its_tasks() {
 }
 
 #[test]
-fn refusals_say_what_slurm_says_and_what_it_means() {
+fn refusal_contains_message_and_kind() {
     for (error, why) in [
         (
             "sbatch: error: invalid partition specified: gpu\nsbatch: error: Batch job submission failed: Invalid partition name specified",
@@ -136,7 +136,7 @@ fn refusals_say_what_slurm_says_and_what_it_means() {
 }
 
 #[test]
-fn a_machine_that_is_gone_already_is_ended() {
+fn scancel_of_finished_job_succeeds() {
     for error in [
         "scancel: error: Kill job error on job id 5_1: Invalid job id specified",
         "scancel: error: Kill job error on job id 5_1: Job/step already completing or completed",
@@ -151,7 +151,7 @@ fn a_machine_that_is_gone_already_is_ended() {
     assert_eq!(cancelled(false, "").expect_err("it has failed").why, Why::Wrong);
 }
 
-/// A folder with scripts in place of Slurm's commands, which note how they were called.
+/// A folder with scripts that replace Slurm's commands and record their calls.
 struct Imitation(tempfile::TempDir);
 
 impl Imitation {
@@ -165,7 +165,7 @@ impl Imitation {
         this
     }
 
-    /// Opens the connector with further settings, or others.
+    /// Opens the connector with additional settings.
     fn open(&self, more: serde_json::Value) -> Result<Slurm, String> {
         let folder = self.0.path();
         let mut settings = serde_json::json!({
@@ -200,7 +200,7 @@ impl Imitation {
 }
 
 #[tokio::test]
-async fn a_request_is_submitted_once() {
+async fn repeated_request_is_submitted_once() {
     let slurm = Imitation::new(&[
         ("squeue", "cat \"$0.out\" 2> /dev/null; true"),
         ("sbatch", "env > \"$0.env\"; echo 7"),
@@ -218,7 +218,7 @@ async fn a_request_is_submitted_once() {
         assert!(environment.lines().any(|one| one == line), "no {line} in {environment}");
     }
 
-    // Its answer was lost, and it is asked for again.
+    // Its answer was lost, and the request is repeated.
     let listed = "7_1|RUNNING|0|None|taskwork/k-1/cpu\n7_2|COMPLETED|0|None|taskwork/k-1/cpu\n";
     fs::write(slurm.0.path().join("squeue.out"), listed).expect("an output");
     let again = connector.create("cpu", 2, &key("k-1")).await.expect("it is done already");
@@ -233,7 +233,7 @@ async fn a_request_is_submitted_once() {
 }
 
 #[tokio::test]
-async fn without_a_list_nothing_is_submitted() {
+async fn failed_list_prevents_submission() {
     let error =
         "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1";
     let slurm = Imitation::new(&[("squeue", error), ("sbatch", "echo 7")]);
@@ -244,7 +244,7 @@ async fn without_a_list_nothing_is_submitted() {
 }
 
 #[tokio::test]
-async fn those_that_wait_are_cancelled_and_those_that_run_are_told_to_leave() {
+async fn queued_jobs_are_cancelled_and_running_jobs_are_signalled() {
     let slurm = Imitation::new(&[("scancel", "")]);
     let machines = ["7_1", "7_2"].map(|id| id.parse::<MachineId>().expect("an id"));
     slurm.slurm().terminate(&machines).await.expect("it is done");
@@ -255,7 +255,7 @@ async fn those_that_wait_are_cancelled_and_those_that_run_are_told_to_leave() {
         called.iter().all(|line| line.contains("--name=taskwork-demo ")),
         "only jobs of our name: {called:?}"
     );
-    // The whole array, a job of somebody, an option.
+    // The whole array, a job of another user, an option.
     for other in ["7", "a_1", "-u"] {
         let refusal = slurm.slurm().terminate(&[other.parse().expect("an id")]).await.expect_err(other);
         assert_eq!(refusal.why, Why::Wrong);
@@ -263,9 +263,9 @@ async fn those_that_wait_are_cancelled_and_those_that_run_are_told_to_leave() {
     assert_eq!(slurm.called().len(), 3);
 }
 
-/// A second SIGTERM lets a node hurry, and one that hangs needs more than that.
+/// A second SIGTERM would make a node hurry, and a node that hangs needs more than that.
 #[tokio::test]
-async fn a_node_is_told_once_and_cancelled_when_it_has_had_its_time() {
+async fn node_is_signalled_once_and_cancelled_after_its_time() {
     let slurm = Imitation::new(&[("scancel", "")]);
     let connector = slurm.slurm();
     let [one, other] = ["7_1", "7_2"].map(|id| id.parse::<MachineId>().expect("an id"));
@@ -280,7 +280,7 @@ async fn a_node_is_told_once_and_cancelled_when_it_has_had_its_time() {
     let called = slurm.called();
     assert!(called[6..] == ["scancel --name=taskwork-demo 7_1".to_owned()], "{called:?}");
 
-    // Nobody was told if the command has failed.
+    // No job was signalled if the command has failed.
     let slurm = Imitation::new(&[("scancel", "echo 'scancel: error: access denied' >&2; exit 1")]);
     let connector = slurm.slurm();
     connector.end(&both, began).await.expect_err("it has failed");
@@ -288,7 +288,7 @@ async fn a_node_is_told_once_and_cancelled_when_it_has_had_its_time() {
 }
 
 #[test]
-fn options_that_only_look_like_own_ones_are_taken() {
+fn options_similar_to_own_ones_are_accepted() {
     let slurm = Imitation::new(&[]);
     let options =
         ["--partition=long", "-p", "a-J", "--wait-all-nodes=1", "--wckey=x", "--mem=4G", "-c8", "--"];
@@ -296,7 +296,7 @@ fn options_that_only_look_like_own_ones_are_taken() {
 }
 
 #[tokio::test]
-async fn variables_that_would_hide_jobs_do_not_reach_the_commands() {
+async fn variables_that_would_hide_jobs_are_withheld() {
     let slurm = Imitation::new(&[("squeue", "env > \"$0.env\"")]);
     let squeue = slurm.0.path().join("squeue");
     let given =
@@ -313,7 +313,7 @@ async fn variables_that_would_hide_jobs_do_not_reach_the_commands() {
 }
 
 #[tokio::test]
-async fn a_command_that_hangs_floods_or_is_missing_is_reported() {
+async fn faulty_commands_are_reported() {
     let slurm = Imitation::new(&[("squeue", "exec sleep 600")]);
     let squeue = slurm.0.path().join("squeue");
     let refusal =
@@ -369,9 +369,9 @@ fn the_example_can_work() {
 }
 
 proptest::proptest! {
-    /// Whatever the commands print, it is understood or refused, and a machine always has an id that may be used.
+    /// Any output is parsed or refused, and every machine has a usable id.
     #[test]
-    fn any_output_is_understood_or_refused(output in "([0-9_;\\[\\]|/ \n]|RUNNING|taskwork/k/o|ä){0,60}", count in 0_u32..50) {
+    fn any_output_is_parsed_or_refused(output in "([0-9_;\\[\\]|/ \n]|RUNNING|taskwork/k/o|ä){0,60}", count in 0_u32..50) {
         if let Ok(machines) = machines(&output) {
             proptest::prop_assert!(machines.iter().all(|machine| is_array_task(machine.id.as_str())));
         }

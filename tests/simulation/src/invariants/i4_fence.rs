@@ -62,7 +62,13 @@ impl OnlyMembersAndLeadersWrite {
             if matches!(op, Op::Check { .. }) {
                 continue;
             }
+            // Nothing depends on an earlier attempt, or on any attempt of a job that is over: every member may remove it.
+            let is_needed =
+                |attempt| facts.job(at.job).is_none_or(|job| attempt >= job.latest && !job.state.is_over());
             match (at.attempt, &at.rest[..]) {
+                (Some(attempt), []) if matches!(op, Op::Delete { .. }) && !is_needed(attempt) => {
+                    takes_part = true;
+                }
                 (Some(_), []) | (None, ["result"]) => leads = true,
                 (Some(_), [folder, ..]) if OF_MEMBERS.contains(folder) => takes_part = true,
                 _ => {}

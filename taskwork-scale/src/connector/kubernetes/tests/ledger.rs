@@ -1,4 +1,4 @@
-//! What was asked of a Deployment, and which of its pods are whose.
+//! The ledger, and the assignment of pods to requests.
 
 use serde_json::{Value, json};
 
@@ -24,15 +24,15 @@ fn pods(names: &[&str]) -> Vec<Pod> {
     (0..).zip(names).map(|(at, name)| pod(name, at, &Value::Null)).collect()
 }
 
-/// The pods of a request, by their names.
+/// The names of the pods of a request.
 fn names(ledger: &Ledger, of: &str, all: &[Pod]) -> Vec<String> {
     ledger.pods_of(&key(of), all).into_iter().map(|pod| pod.name.clone()).collect()
 }
 
 #[test]
-fn the_oldest_pods_are_those_of_the_oldest_requests() {
+fn oldest_pods_belong_to_oldest_requests() {
     let mut ledger = Ledger::default();
-    // One pod was there before.
+    // One pod existed before.
     ledger.request(&key("a"), 2, 1).expect("there is room");
     ledger.request(&key("b"), 2, 3).expect("there is room");
     let all = pods(&["p0", "p1", "p2", "p3"]);
@@ -40,7 +40,7 @@ fn the_oldest_pods_are_those_of_the_oldest_requests() {
     assert_eq!(names(&ledger, "b", &all), ["p3"], "the second one is not there yet");
     assert!(ledger.has(&key("a")) && !ledger.has(&key("c")));
 
-    // One is lost, and Kubernetes puts another one in its place.
+    // One is lost, and Kubernetes replaces it.
     let mut all = pods(&["p0", "p1", "p2", "p3", "p4", "p5"]);
     all[1] = pod("p1", 1, &json!({"metadata": {"deletionTimestamp": "2026-11-25T00:01:00Z"}}));
     assert_eq!(names(&ledger, "a", &all), ["p2", "p3"]);
@@ -48,13 +48,13 @@ fn the_oldest_pods_are_those_of_the_oldest_requests() {
 }
 
 #[test]
-fn pods_keep_the_request_that_is_noted_at_them() {
+fn pods_keep_recorded_request() {
     let mut ledger = Ledger::default();
     ledger.request(&key("a"), 2, 0).expect("there is room");
     ledger.request(&key("b"), 1, 2).expect("there is room");
     let noted =
         |name, at, key: &str| pod(name, at, &json!({"metadata": {"annotations": {"taskwork/key": key}}}));
-    // Of the same second, so that their names would decide.
+    // In the same second, so that their names would decide.
     let all = [noted("x", 0, "a"), pod("y", 0, &Value::Null), noted("z", 0, "b")];
     assert_eq!(
         (names(&ledger, "a", &all), names(&ledger, "b", &all)),
@@ -63,7 +63,7 @@ fn pods_keep_the_request_that_is_noted_at_them() {
     let unnoted: Vec<_> =
         ledger.unnoted(&all).into_iter().map(|(pod, key)| (pod.name.as_str(), key)).collect();
     assert_eq!(unnoted, [("y", key("a"))]);
-    // Somebody has written what cannot be.
+    // A user has written impossible values.
     let odd = [noted("x", 0, "b"), noted("y", 1, "b"), noted("z", 2, "unknown"), noted("0", 3, "No Key")];
     assert_eq!(
         (names(&ledger, "a", &odd), names(&ledger, "b", &odd)),
@@ -73,7 +73,7 @@ fn pods_keep_the_request_that_is_noted_at_them() {
 }
 
 #[test]
-fn the_number_is_lowered_once_for_each_pod() {
+fn number_is_lowered_once_for_each_pod() {
     let mut ledger = Ledger::default();
     ledger.request(&key("a"), 2, 0).expect("there is room");
     ledger.request(&key("b"), 1, 2).expect("there is room");
@@ -85,7 +85,7 @@ fn the_number_is_lowered_once_for_each_pod() {
     assert_eq!(names(&ledger, "a", &all), ["p1"]);
     assert!(ledger.has(&key("b")), "it must not be done again");
     assert!(ledger.has_ended("p0"));
-    // They are gone: nothing needs to be known of them.
+    // The pods are gone, so their records are removed.
     let left = pods(&["p1"]);
     assert_eq!(ledger.end(&[], &left), 0);
     assert!(!ledger.has_ended("p0"));
@@ -95,7 +95,7 @@ fn the_number_is_lowered_once_for_each_pod() {
 }
 
 #[test]
-fn a_request_that_is_refused_is_as_if_it_had_not_been_made() {
+fn refused_request_leaves_no_trace() {
     let mut ledger = Ledger::default();
     ledger.request(&key("a"), 3, 5).expect("there is room");
     assert_eq!(ledger.keep(&key("a"), 1), 2);
@@ -106,7 +106,7 @@ fn a_request_that_is_refused_is_as_if_it_had_not_been_made() {
 }
 
 #[test]
-fn a_ledger_stays_small() {
+fn ledger_size_is_bounded() {
     let mut ledger = Ledger::default();
     for number in 0..5000 {
         let key = key(&format!("0123456789abcdef-{number}"));
@@ -126,7 +126,7 @@ fn a_ledger_stays_small() {
 }
 
 #[test]
-fn a_pod_has_the_state_of_its_program() {
+fn pod_state_follows_its_program() {
     let state = |more: &Value, was_ended| pod("p", 0, more).state(was_ended);
     assert_eq!(state(&Value::Null, false), MachineState::Running);
     assert_eq!(state(&Value::Null, true), MachineState::Ending);
@@ -139,7 +139,7 @@ fn a_pod_has_the_state_of_its_program() {
         state(&json!({"status": {"phase": "Pending", "containerStatuses": [container]}}), false)
     };
     assert_eq!(waits("ContainerCreating", 0), MachineState::Requested);
-    // It never joins, and is ended for that.
+    // Its node never joins, so it is terminated.
     assert_eq!(waits("ContainerCreating", 1), MachineState::Running);
     for why in ["CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"] {
         assert_eq!(waits(why, 0), MachineState::Running, "{why}");

@@ -1,4 +1,4 @@
-//! Tests of the connector to Kubernetes that need no objects: its settings, its requests, its ledger.
+//! Tests of the Kubernetes connector without objects: its settings, its requests, its ledger.
 
 mod ledger;
 mod requests;

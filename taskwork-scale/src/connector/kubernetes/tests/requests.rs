@@ -1,4 +1,4 @@
-//! The requests that are sent, and what becomes of answers of all kinds.
+//! The requests sent, and the handling of all kinds of answers.
 
 use std::{fs, sync::Arc};
 
@@ -40,7 +40,7 @@ fn pods(names: &[&str]) -> Value {
     json!({"items": names.iter().map(pod).collect::<Vec<_>>()})
 }
 
-/// A connector to an API on loopback without TLS, as `kubectl proxy` has it.
+/// A connector to an API on loopback without TLS, such as `kubectl proxy`.
 fn proxied(fake: &Fake) -> Kubernetes {
     let folder = tempfile::tempdir().expect("a folder");
     let api = format!("http://127.0.0.1:{}", fake.port);
@@ -49,7 +49,7 @@ fn proxied(fake: &Fake) -> Kubernetes {
 }
 
 #[tokio::test]
-async fn pods_are_made_by_one_conditional_patch_and_listed_by_pages() {
+async fn pods_are_created_by_one_conditional_patch_and_listed_by_pages() {
     let fake = Fake::start(None, |asked| match asked.line.split(' ').next() {
         Some("PATCH") => answer(200, &deployment(3, &Value::Null)),
         _ if asked.line.contains("continue=") => answer(200, &pods(&["p2"]).to_string()),
@@ -111,14 +111,14 @@ async fn pods_are_ended_by_cost_number_and_deletion() {
     assert!(delete.body.contains(r#""preconditions":{"uid":"u-p2"}"#), "{}", delete.body);
 }
 
-/// A new release as docs/operating.md has it: a second Deployment, whose pods have the labels of the first one, too.
+/// A new release as in docs/operating.md: a second Deployment whose pods have all labels of the first one.
 #[tokio::test]
-async fn pods_of_others_with_the_same_labels_are_not_touched() {
+async fn pods_of_others_with_same_labels_are_untouched() {
     let others = |names: &[&str]| {
         let mut all = pods(names);
         let items = all["items"].as_array_mut().expect("pods");
         items[1]["metadata"]["ownerReferences"][0]["name"] = "nodes-2-5d4f".into();
-        // Somebody has started it by hand.
+        // A user has started it by hand.
         items[2]["metadata"]["ownerReferences"] = Value::Null;
         items[3]["metadata"]["ownerReferences"][0]["controller"] = false.into();
         all
@@ -140,7 +140,7 @@ async fn pods_of_others_with_the_same_labels_are_not_touched() {
 }
 
 #[tokio::test]
-async fn who_only_looks_notes_nothing() {
+async fn dry_run_records_nothing() {
     let fake = Fake::start(None, |asked| {
         if asked.line.contains("/pods?") {
             answer(200, &pods(&["p1"]).to_string())
@@ -156,9 +156,9 @@ async fn who_only_looks_notes_nothing() {
     assert!(fake.asked().iter().any(|asked| asked.line.starts_with("PATCH")), "{:?}", fake.asked());
 }
 
-/// Kubernetes itself does not answer requests for pods now, so they would come later.
+/// Kubernetes does not create the pods now, so they could appear later.
 #[tokio::test]
-async fn pods_that_are_not_made_yet_are_asked_for_under_the_same_key() {
+async fn missing_pods_are_requested_under_same_key() {
     let fake = Fake::start(None, |asked| {
         if asked.line.contains("/pods?") {
             answer(200, &pods(&["p1"]).to_string())
@@ -171,9 +171,9 @@ async fn pods_that_are_not_made_yet_are_asked_for_under_the_same_key() {
     assert!(refusal.why == Why::Unknown && refusal.message.contains("1 of 2 pods"), "{refusal}");
 }
 
-/// The number was raised, so that the next try must have the same key.
+/// The number was raised, so the next try must use the same key.
 #[tokio::test]
-async fn what_is_refused_after_the_number_was_raised_leaves_open_whether_it_was_done() {
+async fn failure_after_raised_number_leaves_outcome_unknown() {
     for status in [401, 403, 404] {
         let fake = Fake::start(None, move |asked| match asked.number {
             0 => answer(200, &deployment(1, &Value::Null)),
@@ -194,7 +194,7 @@ async fn what_is_refused_after_the_number_was_raised_leaves_open_whether_it_was_
 }
 
 #[tokio::test]
-async fn answers_that_are_none_are_reported_as_what_they_mean() {
+async fn invalid_answers_are_reported_by_kind() {
     let error = |message: &str| json!({"kind": "Status", "message": message}).to_string();
     for (status, body, why, part) in [
         (401, error("Unauthorized"), Why::Wrong, "token_file"),
@@ -218,7 +218,7 @@ async fn answers_that_are_none_are_reported_as_what_they_mean() {
 }
 
 #[tokio::test]
-async fn an_api_that_hangs_breaks_off_floods_or_is_away_is_reported_in_time() {
+async fn faulty_api_is_reported_in_time() {
     let replies: [fn() -> Reply; 5] = [
         || Reply::Hang,
         || Reply::Send(Vec::new()),
@@ -243,7 +243,7 @@ async fn an_api_that_hangs_breaks_off_floods_or_is_away_is_reported_in_time() {
 }
 
 #[tokio::test]
-async fn pods_of_odd_names_are_not_acted_on() {
+async fn pods_with_invalid_names_are_untouched() {
     for name in ["../../secrets/x", "", "A", "p?x=y"] {
         let fake = Fake::start(None, move |asked| {
             answer(
@@ -261,7 +261,7 @@ async fn pods_of_odd_names_are_not_acted_on() {
 }
 
 #[tokio::test]
-async fn a_list_that_has_become_too_old_is_begun_anew() {
+async fn expired_list_is_restarted() {
     let fake = Fake::start(None, |asked| match asked.number {
         1 => {
             answer(200, &json!({"metadata": {"continue": "x"}, "items": pods(&["old"])["items"]}).to_string())
@@ -325,7 +325,7 @@ fn secured(fake: &Fake, folder: &TempDir) -> Kubernetes {
 }
 
 #[tokio::test]
-async fn over_tls_the_api_is_checked_and_tokens_and_authorities_are_renewed() {
+async fn tls_checks_api_and_rereads_tokens_and_authorities() {
     let (ours, others) = (Authority::new(), Authority::new());
     let fake = Fake::start(Some(ours.acceptor), |asked| {
         let is_let_in = asked.headers.contains("authorization: bearer second\r\n");

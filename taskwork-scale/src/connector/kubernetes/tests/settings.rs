@@ -1,4 +1,4 @@
-//! Settings, and what the pod in which the controller runs has for them.
+//! Settings, and defaults from the pod of the controller.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{super::access::*, *};
 
 #[test]
-fn in_a_pod_everything_is_there() {
+fn settings_default_to_those_of_pod() {
     let account = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| fs::write(account.path().join(name), text).expect("a file");
     write("namespace", "search\n");
@@ -23,7 +23,7 @@ fn in_a_pod_everything_is_there() {
     assert_eq!((access.host.as_str(), access.port, access.namespace.as_str()), ("fd00::1", 6443, "search"));
     assert_eq!(access.authority(), "[fd00::1]:6443");
     assert_eq!(access.token(), Ok(Some("abc.def".to_owned())));
-    // It is renewed while this runs.
+    // It is renewed during the test.
     write("token", "ghi");
     assert_eq!(access.token(), Ok(Some("ghi".to_owned())));
     assert_eq!(access.authorities(), Ok(Some("PEM".to_owned())));
