@@ -116,7 +116,7 @@ fn isolated_node_is_replaced_and_returns() {
         thread::sleep(Duration::from_millis(20));
     }
     stage.hosts.heal().unwrap();
-    stage.cluster.wait_for_log(0, "joins anew").unwrap();
+    stage.cluster.wait_for_log(0, "joins again").unwrap();
     let job = stage.finish_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
 }
