@@ -45,7 +45,7 @@ fn solve((name, arguments, field, answer): Given, more: &[&str]) -> Result<Value
 }
 
 fn number(said: &Value, field: &str) -> Result<f64> {
-    said[field].as_f64().with_context(|| format!("it says nothing of {field}"))
+    said[field].as_f64().with_context(|| format!("there is no {field}"))
 }
 
 /// Measures the speedup from a second worker.

@@ -193,7 +193,7 @@ impl Given {
     fn is_proven_soon(&self) -> Result<bool> {
         let limit = VERY_LONG_S.to_string();
         let said = self.solve(&["--workers", "1", "--time-limit", &limit])?;
-        said["proven"].as_bool().with_context(|| format!("it does not say whether it is proven: {said}"))
+        said["proven"].as_bool().with_context(|| format!("there is no field proven: {said}"))
     }
 
     fn maximises(&self) -> bool {
@@ -219,7 +219,7 @@ impl Given {
 }
 
 fn number(said: &Value, field: &str) -> Result<f64> {
-    said[field].as_f64().with_context(|| format!("it says nothing of {field}: {said}"))
+    said[field].as_f64().with_context(|| format!("there is no {field}: {said}"))
 }
 
 fn instances(made: &TempDir) -> Result<Vec<Given>> {

@@ -88,7 +88,7 @@ impl Task for Walk {
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let shape = cx.shared();
-        tell(&shape.visits, 0);
+        record(&shape.visits, 0);
         loop {
             if cx.migrate() {
                 return Outcome::Migrate;
@@ -101,7 +101,7 @@ impl Task for Walk {
             *cx.output() += 1;
             cx.worked(1);
             cx.progressed(done.unwrap_or_default());
-            tell(&shape.visits, 1);
+            record(&shape.visits, 1);
             cx.potential_split(self);
         }
     }
@@ -138,7 +138,7 @@ pub fn now_us() -> u64 {
 }
 
 /// Records that this process is at work, and has visited this many more states.
-fn tell(folder: &Path, states: u64) {
+fn record(folder: &Path, states: u64) {
     let mut kept = TALLY.lock().unwrap_or_else(PoisonError::into_inner);
     let last_us = now_us();
     // The next job has another folder.
@@ -164,7 +164,7 @@ impl Part {
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        ensure!(bytes.len() == Self::BYTES, "a process was killed before it could say what it had done");
+        ensure!(bytes.len() == Self::BYTES, "a process was killed before it could record its work");
         let mut numbers = bytes
             .chunks_exact(8)
             .map(|number| number.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)));

@@ -51,7 +51,7 @@ fn repeated_request_takes_effect_once() {
         assert_eq!(machine.state, MachineState::Running);
         keys.entry(machine.key.map(|key| key.to_string())).or_default().insert(machine.id);
     }
-    assert_eq!(keys[&None].len(), 1, "one was there before");
+    assert_eq!(keys[&None].len(), 1, "one existed before");
     assert_eq!(keys[&Some("k-1".to_owned())], first.into_iter().collect());
     assert_eq!(keys[&Some("k-2".to_owned())], second.into_iter().collect());
 }
@@ -101,7 +101,7 @@ fn pods_refused_by_quota_are_reported_and_not_created_later() {
     kubernetes.world().quota = Some(2);
     let connector = kubernetes.connector();
     let some = done(connector.create(OFFER, 4, &key("k-1"))).unwrap();
-    assert_eq!((some.len(), kubernetes.replicas()), (2, 2), "there are two, and no more are asked for");
+    assert_eq!((some.len(), kubernetes.replicas()), (2, 2), "there are two, and no more are requested");
     let none = done(connector.create(OFFER, 1, &key("k-2"))).unwrap_err();
     assert!(none.why == Why::Exhausted && none.message.contains("exceeded quota"), "{none:?}");
     assert_eq!(kubernetes.replicas(), 2);

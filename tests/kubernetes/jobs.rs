@@ -27,7 +27,7 @@ const ROUNDS: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Waits until the nodes of these pods take part in the job. Returns false if the job ended before.
-fn take_part(kubernetes: &Small, pods: &[String], job: &mut Running) -> bool {
+fn wait_for_participation(kubernetes: &Small, pods: &[String], job: &mut Running) -> bool {
     let mut all = false;
     kubernetes.wait_until("the nodes take part", |this| {
         all = pods.iter().all(|pod| this.log(pod).contains("the node takes part"));
@@ -37,7 +37,7 @@ fn take_part(kubernetes: &Small, pods: &[String], job: &mut Running) -> bool {
 }
 
 /// Checks that removed pods have handed on their tasks.
-fn have_left(kubernetes: &Small, pods: &[String]) {
+fn check_left(kubernetes: &Small, pods: &[String]) {
     for pod in pods {
         let log = kubernetes.log(pod);
         assert!(log.contains("the node has left"), "{pod}:\n{log}");
@@ -76,7 +76,7 @@ fn play(spin: u32) -> bool {
     done(connector.create(OFFER, 2, &key("k-2"))).unwrap();
     kubernetes.wait_for(4);
     let four = kubernetes.ready();
-    let mut all = take_part(&kubernetes, &four, &mut job);
+    let mut all = wait_for_participation(&kubernetes, &four, &mut job);
     assert_eq!(machines(&cluster), four.iter().cloned().collect());
 
     // Scale down: exactly the chosen pods drain.
@@ -85,18 +85,18 @@ fn play(spin: u32) -> bool {
     done(connector.terminate(&ids)).unwrap();
     kubernetes.wait_for(2);
     assert_eq!((kubernetes.ready(), kubernetes.replicas()), (vec![four[1].clone(), four[2].clone()], 2));
-    have_left(&kubernetes, &chosen);
+    check_left(&kubernetes, &chosen);
 
     // Half of them are evicted at once; Kubernetes replaces them.
     done(connector.create(OFFER, 2, &key("k-3"))).unwrap();
     kubernetes.wait_for(4);
     let four = kubernetes.ready();
-    all &= take_part(&kubernetes, &four, &mut job);
+    all &= wait_for_participation(&kubernetes, &four, &mut job);
     for pod in &four[..2] {
         let _ = kubernetes.world().delete_pod(pod, None);
     }
     kubernetes.wait_for(4);
-    have_left(&kubernetes, &four[..2]);
+    check_left(&kubernetes, &four[..2]);
     let was_long_enough = all && !job.has_ended().unwrap();
 
     let said = job.end_within(PATIENCE).unwrap();
@@ -111,7 +111,7 @@ fn play(spin: u32) -> bool {
 #[test]
 fn job_continues_while_pods_are_scaled_and_evicted() {
     let was_long_enough = (0..ROUNDS).any(|round| play(2000 * 4_u32.pow(round)));
-    assert!(was_long_enough, "every job was over before its pods had gone");
+    assert!(was_long_enough, "every job ended before its pods were removed");
 }
 
 /// Kubernetes restarts a node that exits by itself, for example after `taskwork drain`, as another node of

@@ -56,7 +56,7 @@ impl Kubelet {
         let names: Vec<String> = world.pods.keys().cloned().collect();
         for name in names {
             let has_room = world.has_room();
-            let pod = world.pods.get_mut(&name).expect("nobody else removes pods");
+            let pod = world.pods.get_mut(&name).expect("only the kubelet removes pods");
             let Some(program) = &self.program else {
                 if pod.is_deleted {
                     world.pods.remove(&name);

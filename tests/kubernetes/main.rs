@@ -1,7 +1,7 @@
 //! The connector to Kubernetes against a small Kubernetes on this machine, which runs each pod as a process:
 //! nodes of a real program that work on a real job over a real ZooKeeper.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod api;
 mod calls;

@@ -42,10 +42,10 @@ async fn press_button(browser: &Browser, text: &str) {
 /// Reloads the page, after a script.
 async fn reload(browser: &Browser, first: &str) {
     browser.run(&format!("window.isOld = true; {first}; location.reload()")).await;
-    browser.wait_until("it is loaded anew", "window.isOld === undefined").await;
+    browser.wait_until("it is reloaded", "window.isOld === undefined").await;
 }
 
-async fn is_focused(browser: &Browser, id: &str) {
+async fn assert_focused(browser: &Browser, id: &str) {
     browser.wait_until("the focus", &format!("document.activeElement.id === {}", json!(id))).await;
 }
 
@@ -72,7 +72,7 @@ async fn operator_actions_work_in_browser() {
     browser.wait_for("TASKWORK_ZK").await;
     fill_in(&browser, "Sign in", TOKEN).await;
     browser.wait_for("Signed in as anna").await;
-    is_focused(&browser, "actions").await;
+    assert_focused(&browser, "actions").await;
 
     let listen = "window.sent = []; const ask = window.fetch;
         window.fetch = (path, options) => { if (options?.body) window.sent.push(options.body); return ask(path, options); }";
@@ -98,7 +98,7 @@ async fn operator_actions_work_in_browser() {
     browser.wait_for("Signed in as anna").await;
     press_button(&browser, "Sign out").await;
     browser.wait_for("sign in with an operator").await;
-    is_focused(&browser, "actions").await;
+    assert_focused(&browser, "actions").await;
     assert_eq!(browser.eval("sessionStorage.length").await, Value::from(0));
 
     // Properties of JavaScript objects are not names of pages.

@@ -86,7 +86,7 @@ impl Browser {
     pub(crate) async fn wait_until(&self, what: &str, expression: &str) -> Duration {
         let begun = Instant::now();
         while self.eval(expression).await != Value::Bool(true) {
-            assert!(begun.elapsed() < SOON, "waited in vain: {what}\n{}", self.text().await);
+            assert!(begun.elapsed() < SOON, "not in time: {what}\n{}", self.text().await);
             sleep(LOOK_EVERY).await;
         }
         println!("{what}: {:.2} s", begun.elapsed().as_secs_f64());
@@ -141,5 +141,5 @@ fn port(driver: &mut Child) -> u16 {
             }
         }
     });
-    told.recv_timeout(SOON).expect("chromedriver says on which port it listens")
+    told.recv_timeout(SOON).expect("chromedriver prints its port")
 }

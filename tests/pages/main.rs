@@ -3,7 +3,7 @@
 //! `cargo xtask test --long` runs this, since the browser is a large package. With `TASKWORK_PICTURES=FOLDER`
 //! screenshots of the pages are written to the folder.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod accessible;
 mod actions;
@@ -61,7 +61,7 @@ async fn focus_on(browser: &Browser, page: &str) {
         let focused = browser.eval("document.activeElement.getAttribute('href') ?? ''").await;
         if focused.as_str().is_some_and(|href| href.contains(page)) {
             let is_seen = browser.eval("document.activeElement.matches(':focus-visible')").await;
-            assert_eq!(is_seen, Value::Bool(true), "people see where the focus is");
+            assert_eq!(is_seen, Value::Bool(true), "the focus is visible");
             return;
         }
     }
@@ -96,7 +96,7 @@ async fn browser_shows_cluster_events() {
     browser.wait_until("the page of the job", &format!("location.hash.includes('{id}')")).await;
     browser.wait_for("Rate of work").await;
     browser.wait_for("2 nodes").await;
-    assert_ne!(browser.eval("document.title").await, "owned", "a name is a text and nothing else");
+    assert_ne!(browser.eval("document.title").await, "owned", "a name is displayed as text");
 
     // Nodes join and leave.
     cluster.start_nodes("tree", 1, &options).unwrap();

@@ -74,6 +74,6 @@ fn job_after_failed_job_fails_with_reason() {
     }
     let many: Vec<&str> = [["--after", "0"]; 101].concat();
     let refused = cluster.run("tree", &[&["submit", "3"], &many[..]].concat()).unwrap();
-    assert!(refused.code == 2 && refused.err.contains("after 100 others, not after 101"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("at most 100 others, not for 101"), "{refused:?}");
     assert_eq!(cluster.json("taskwork", &["jobs"]).unwrap().as_array().unwrap().len(), 3);
 }

@@ -70,7 +70,7 @@ async fn two_nodes_in_process_complete_three_jobs() {
         (last, readings) = (worked, readings + 1);
         gate.open().unwrap();
     }
-    assert!(readings > 0, "the first reading is at once");
+    assert!(readings > 0, "the first reading arrives at once");
     assert_eq!(timeout(PATIENCE, watched.result()).await.unwrap().unwrap().output, Tree::sequential(13).0);
 
     timeout(PATIENCE, endless.cancel("enough")).await.unwrap().unwrap();
@@ -98,7 +98,7 @@ async fn two_nodes_in_process_complete_three_jobs() {
         assert!(node.has_ended());
         timeout(PATIENCE, node.ended()).await.unwrap().unwrap();
     }
-    assert_eq!(client.overview().await.unwrap().members.len(), 0, "they have left cleanly");
+    assert_eq!(client.overview().await.unwrap().members.len(), 0, "all nodes have left cleanly");
     client.close().await;
 }
 
@@ -239,7 +239,7 @@ async fn search_is_solved_by_nodes_with_its_type() {
     let there = timeout(PATIENCE, Box::pin(search.solved())).await.unwrap().unwrap();
     assert!(there.proven && there.best.is_some(), "{there:?}");
     assert_eq!(there.best.map(|best| best.cost), here.best.map(|best| best.cost));
-    assert!(told.load(SeqCst) > 0, "who observes is told");
+    assert!(told.load(SeqCst) > 0, "the observer is notified");
 
     let refused = Solver::new(knapsack()).workers(2).submit(&client).await.unwrap_err();
     assert!(refused.to_string().contains("a cluster has its own"), "{refused}");

@@ -45,7 +45,7 @@ fn results_are_exact_on_three_nodes_and_three_servers() {
 }
 
 fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 fn figure(cluster: &Cluster, name: &str) -> u64 {
@@ -148,7 +148,7 @@ fn job_reports_its_load_on_zookeeper() {
     gate.open().unwrap();
     let said: Value = serde_json::from_str(&running.end().unwrap().out).unwrap();
     let job = cluster.json("taskwork", &["job", said["job"].as_str().unwrap()]).unwrap();
-    assert_eq!(job["figures"], said["figures"], "the submitter has waited for the last word of every node");
+    assert_eq!(job["figures"], said["figures"], "the submitter has waited for the last report of every node");
     assert_eq!(number(&job["figures"]["worked"]), Tree::sequential(18).0);
     assert_eq!(job["nodes"].as_array().unwrap().len(), 3);
     let cost = &job["zookeeper"];

@@ -25,7 +25,7 @@ const LONG_AWAY: Duration = Duration::from_secs(14);
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + SOON;
     while !holds() {
-        assert!(Instant::now() < deadline, "{what} is not so within {} s", SOON.as_secs());
+        assert!(Instant::now() < deadline, "not within {} s: {what}", SOON.as_secs());
         thread::sleep(LOOK_EVERY);
     }
 }
@@ -86,7 +86,7 @@ fn waiting_commands_survive_outage_and_print_result() {
     let hasty = hasty.end().unwrap();
     assert_eq!(hasty.code, 3, "{hasty:?}");
     assert!(hasty.err.contains(&format!("taskwork wait {hasty_id}")), "{hasty:?}");
-    wait_until("twice interrupted, it has ended", || {
+    wait_until("it exits after two interrupts", || {
         let ended = angry.has_ended().unwrap();
         if !ended {
             interrupt(angry.id());

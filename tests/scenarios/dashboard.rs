@@ -65,7 +65,7 @@ impl Dashboard {
             if holds(&answer) {
                 return answer;
             }
-            assert!(Instant::now() < deadline, "waited in vain for {path}:\n{answer}");
+            assert!(Instant::now() < deadline, "not in time: {path}:\n{answer}");
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -105,7 +105,7 @@ fn operator_actions_change_the_cluster() {
     let (status, said) = dashboard.act("inject", &json!({ "job": JOB, "suggestion": [1, 2] }));
     assert!(status == 200 && said.contains("take it"), "{status} {said}");
     let (status, said) = dashboard.act("suspend", &job);
-    assert!(status == 200 && said.contains("put aside"), "{status} {said}");
+    assert!(status == 200 && said.contains("is suspended"), "{status} {said}");
     dashboard.wait_for_view(|view| stage(view) == "suspended");
     assert_eq!(dashboard.act("suspend", &job).0, 200, "it is already");
     assert_eq!(dashboard.act("resume", &job).0, 200);
@@ -123,7 +123,7 @@ fn operator_actions_change_the_cluster() {
     assert_eq!(cluster.json("taskwork", &["job", JOB]).unwrap()["reason"], "it's too dear");
     for (what, id, status, says) in [
         ("cancel", JOB, 409, "is over already"),
-        ("inject", JOB, 409, "only one that is not over"),
+        ("inject", JOB, 409, "suggestions are accepted only until it is over"),
         ("resume", JOB, 409, "only a suspended job"),
         ("cancel", "j-0000000099", 404, "has no job"),
         ("suspend", "j-0000000099", 404, "has no job"),

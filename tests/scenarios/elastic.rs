@@ -43,7 +43,7 @@ impl Stage {
 
     /// Opens the gate, and waits for the end of the job: the exact count. Returns the output of `taskwork
     /// job`.
-    fn ends_exactly(mut self) -> (Value, Cluster) {
+    fn finish_exactly(mut self) -> (Value, Cluster) {
         assert!(!self.job.has_ended().unwrap(), "the job has not waited at its gate");
         self.gate.open().unwrap();
         let said = self.job.end().unwrap();
@@ -99,8 +99,8 @@ fn nodes_join_and_leave_by_signal_and_by_command() {
     let gone = stage.nodes()[0]["node"].as_str().unwrap().to_owned();
     let drained = stage.cluster.run("taskwork", &["drain", &gone, "--wait"]).unwrap();
     assert_eq!(drained.code, 0, "{drained:?}");
-    let (job, _cluster) = stage.ends_exactly();
-    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "nobody was lost");
+    let (job, _cluster) = stage.finish_exactly();
+    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "no node was lost");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn job_without_nodes_waits_and_next_node_resumes_it() {
     assert_eq!(resting["state"], "waits for nodes");
     assert!(resting["parked_tasks"].as_u64().unwrap() > 0, "{resting}");
     stage.cluster.start_nodes("tree", 1, &["--workers", "3"]).unwrap();
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!(job["attempt"], 1);
 }
 
@@ -135,8 +135,8 @@ fn suspended_job_makes_room_and_resumes() {
     assert_eq!(job["state"], "suspended", "{job}");
     assert_eq!(stage.cluster.run("taskwork", &["suspend", "1"]).unwrap().code, 1, "it is over");
     assert_eq!(stage.cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
-    let (job, _cluster) = stage.ends_exactly();
-    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "nobody was lost");
+    let (job, _cluster) = stage.finish_exactly();
+    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "no node was lost");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn killed_nodes_cost_only_unwritten_work() {
         killed.push(name);
     }
     stage.cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     // Both losses were detected, and no work was lost permanently.
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
     for name in &killed {
@@ -191,7 +191,7 @@ fn killed_and_restarted_server_costs_nothing() {
         stage.cluster.servers_mut().revive(0).unwrap();
         stage.cluster.servers_mut().wait_until_serving(0).unwrap();
     }
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }
 
@@ -201,7 +201,7 @@ fn loss_of_ensemble_leader_costs_nothing() {
     let leader = stage.cluster.servers().leader().unwrap();
     stage.cluster.servers_mut().kill(leader).unwrap();
     stage.wait_until("another server leads", |stage| stage.cluster.servers().leader().is_some());
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }
 
@@ -220,7 +220,7 @@ fn lost_majority_longer_than_session_costs_nothing() {
     for node in 0..3 {
         stage.cluster.wait_for_log(node, "a server has resumed the session").unwrap();
     }
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
 }
 
@@ -238,11 +238,11 @@ fn node_frozen_beyond_session_joins_again() {
     stage.cluster.nodes[2].signal("STOP").unwrap();
     stage.wait_until("its session has expired", |stage| stage.nodes().len() == 2);
     stage.cluster.nodes[2].signal("CONT").unwrap();
-    stage.wait_until("it has joined anew", |stage| stage.nodes().len() == 3);
+    stage.wait_until("it has joined again", |stage| stage.nodes().len() == 3);
     let new =
         stage.nodes().into_iter().find(|node| !before.iter().any(|known| node["node"] == known.as_str()));
     assert!(new.is_some(), "under another id");
-    let (job, cluster) = stage.ends_exactly();
+    let (job, cluster) = stage.finish_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
     assert!(continues(&cluster, &frozen).is_some(), "its work was taken over\n{}", cluster.logs());
 }
@@ -284,7 +284,7 @@ fn random_joins_and_leaves_keep_count_exact() {
         assert_eq!(
             (&job["attempt"], &job["lost"]),
             (&1.into(), &Value::Array(vec![])),
-            "seed {seed}: nobody was lost"
+            "seed {seed}: no node was lost"
         );
         for node in 0..cluster.nodes.len() {
             if !here.contains(&node) {
@@ -366,7 +366,7 @@ fn timeline_measures_join_leave_and_replacement() {
         stage.cluster.wait_for_log(1, &format!("others continue from its last write node={lost}")).unwrap();
         recoveries.push(now_ms() - killed);
         let newcomer = stage.cluster.name_of(newcomer).unwrap();
-        let (job, _cluster) = stage.ends_exactly();
+        let (job, _cluster) = stage.finish_exactly();
         joins.push(at_ms(&job, "first task", &newcomer).unwrap() - started);
         for what in ["joined", "takes part", "told to leave", "left"] {
             assert!(at_ms(&job, what, &newcomer).is_some(), "{what}: {}", job["timeline"]);
@@ -444,6 +444,6 @@ fn briefly_lost_majority_costs_nothing() {
     thread::sleep(Duration::from_millis(1500));
     stage.cluster.servers_mut().revive(0).unwrap();
     stage.cluster.servers_mut().revive(1).unwrap();
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }

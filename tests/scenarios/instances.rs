@@ -47,7 +47,7 @@ fn answer(name: &str, text: &str, more: &[&str]) -> Value {
     serde_json::from_slice(&said.stdout).unwrap()
 }
 
-fn is_refused(name: &str, texts: &[(&str, &str)]) {
+fn assert_refused(name: &str, texts: &[(&str, &str)]) {
     for (text, wrong) in texts {
         let said = read(name, text, &[]);
         let error = String::from_utf8_lossy(&said.stderr);
@@ -112,7 +112,7 @@ fn graphs() {
     let weightless = answer("maxclique", "p edge 2 1\nn 1 0\nn 2 0\ne 1 2\n", &["--weighted"]);
     assert_eq!((&weightless["weight"], &weightless["proven"]), (&0.into(), &true.into()));
     assert_ne!(weightless["clique"], Value::Null);
-    is_refused(
+    assert_refused(
         "maxclique",
         &[
             ("", ":1: found the end of the file"),
@@ -163,7 +163,7 @@ fn knapsacks() {
     assert_eq!(answer("knapsack", decimals, &["--target", "0.2"])["end"], "target");
     assert_eq!(answer("knapsack", decimals, &["--target", "0.251"])["items"], Value::Null);
     assert_eq!(answer("knapsack", decimals, &["--within", "0.13"])["collected"].as_array().unwrap().len(), 2);
-    is_refused(
+    assert_refused(
         "knapsack",
         &[
             ("", "expected a number of items"),
@@ -216,7 +216,7 @@ fn quadratic_assignments() {
     let text = "2\r\n\r\n0 3 5 0\r\n\r\n0 10\r\n1 0\r\n";
     assert_eq!(answer("qap", text, &[])["cost"], 3 * 10 + 5);
     assert_eq!(answer("qap", "1 7 3", &[])["cost"], 21);
-    is_refused(
+    assert_refused(
         "qap",
         &[
             ("", "expected a number of facilities"),
@@ -237,7 +237,7 @@ fn flow_shops() {
                   processing times :\r\n 3 1\r\n 1 4\r\nnumber of jobs, …\r\n 1 1 1 1 1\r\nprocessing times :\r\n 9\r\n";
     assert_eq!(answer("flowshop", titled, &[])["makespan"], 6);
     assert_eq!(answer("flowshop", titled, &["--instance", "2"])["makespan"], 9);
-    is_refused(
+    assert_refused(
         "flowshop",
         &[
             ("", "expected a number of jobs"),
@@ -286,7 +286,7 @@ fn directed_tours() {
     let (before, _) = text.split_once("99 1 5").unwrap();
     let half = text.replace("FULL_MATRIX", "UPPER_ROW");
     let coordinates = text.replace("EXPLICIT", "EUC_2D");
-    is_refused(
+    assert_refused(
         "tsp",
         &[
             (&format!("{before}99 1 5\n5 99 1\n1 5\n"), "8 distances"),

@@ -64,7 +64,7 @@ fn round_of_kills(seed: u64) {
             missing = 0;
         }
     }
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 /// Seeds that together kill a leader, several nodes at the same instant, and draining nodes.
@@ -166,7 +166,7 @@ fn round_of_storms(seed: u64) {
             7 if !frozen.is_empty() => {
                 let node = frozen.swap_remove(random.random_range(0..frozen.len()));
                 stage.cluster.nodes[node].signal("CONT").unwrap();
-                stage.note(format!("{node} goes on"));
+                stage.note(format!("{node} continues"));
             }
             8 => {
                 stage.cluster.servers_mut().kill(0).unwrap();
@@ -185,7 +185,7 @@ fn round_of_storms(seed: u64) {
         stage.cluster.nodes[node].signal("CONT").unwrap();
     }
     stage.start(2);
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 /// With `TASKWORK_LONG=1`: the scenarios above already cover every single fault.
@@ -212,7 +212,7 @@ fn all_nodes_killed_at_half_are_continued_by_new_ones() {
     stage.wait_until_half_done();
     stage.kill(&[0, 1, 2, 3], "all at once");
     stage.start(4);
-    let (job, cluster) = stage.ends_exactly();
+    let (job, cluster) = stage.finish_exactly();
     // They have not started from the beginning.
     let again: u64 = (4..8).map(|node| worked_by(&job, &cluster.name_of(node).unwrap())).sum();
     assert!(again < Tree::sequential(DEPTH).0, "{again} states by the new nodes: {job}");
@@ -224,7 +224,7 @@ fn job_without_living_nodes_is_suspended_and_resumed() {
     stage.wait_until_half_done();
     stage.kill(&[0, 1, 2, 3], "all at once");
     assert_eq!(stage.cluster.json("taskwork", &["suspend", "0"]).unwrap()["suspended"], true);
-    stage.wait_until("nobody is a member", |stage| stage.names().is_empty());
+    stage.wait_until("there is no member", |stage| stage.names().is_empty());
     assert_eq!(stage.job()["state"], "suspended");
     stage.start(3);
     // They do another job, and leave this one suspended.
@@ -232,7 +232,7 @@ fn job_without_living_nodes_is_suspended_and_resumed() {
     assert_eq!(other["states"], Tree::sequential(10).0, "{}", stage.cluster.logs());
     assert_eq!(stage.job()["state"], "suspended");
     assert_eq!(stage.cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 #[test]
@@ -254,29 +254,29 @@ fn nodes_frozen_beyond_sessions_are_continued_and_join_again() {
     for node in frozen {
         stage.cluster.nodes[node].signal("CONT").unwrap();
     }
-    stage.note("they go on");
-    stage.wait_until("they have joined anew", |stage| {
+    stage.note("they continue");
+    stage.wait_until("they have joined again", |stage| {
         let names = stage.names();
         names.len() == 4 && names.iter().filter(|name| !before.contains(name)).count() == 2
     });
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 /// A node is killed while ZooKeeper is stopped, so no node can detect it.
 fn killed_while_zookeeper_is_away(away: Duration) {
-    let title = format!("ZooKeeper away for {away:?}");
+    let title = format!("ZooKeeper stopped for {away:?}");
     let mut stage = Stage::new(title, Cluster::start(&Setup::standalone()).unwrap(), 4, tree());
     stage.cluster.servers_mut().kill(0).unwrap();
-    stage.note("ZooKeeper is away");
+    stage.note("ZooKeeper is stopped");
     // It stays stopped for this time.
     thread::sleep(away / 2);
-    stage.kill(&[1], "while ZooKeeper is away");
+    stage.kill(&[1], "while ZooKeeper is stopped");
     thread::sleep(away / 2);
     stage.cluster.servers_mut().revive(0).unwrap();
     stage.cluster.servers_mut().wait_until_serving(0).unwrap();
-    stage.note("ZooKeeper is back");
+    stage.note("ZooKeeper is restarted");
     stage.wait_until("it is known to be lost", |stage| stage.cluster.logs().contains(CONTINUED));
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn job_and_ensemble_leaders_killed_together_are_replaced() {
     stage.start(1);
     stage.wait_until("another server leads", |stage| stage.cluster.servers().leader().is_some());
     stage.wait_until("it is known to be lost", |stage| stage.cluster.logs().contains(CONTINUED));
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 /// Jobs have the same names again: nodes must not mix their old holdings into a new job.
@@ -319,7 +319,7 @@ fn emptied_zookeeper_receives_no_old_work() {
     assert_eq!(found["job"], "j-0000000000", "it has the name of the other");
     let job = stage.job();
     assert_eq!((&job["attempt"], &job["lost"]), (&json!(1), &json!([])), "{job}");
-    stage.wait_until("they have all joined anew", |stage| {
+    stage.wait_until("all have joined again", |stage| {
         let names = stage.names();
         names.len() == 3 && !names.iter().any(|name| before.contains(name))
     });
@@ -327,7 +327,7 @@ fn emptied_zookeeper_receives_no_old_work() {
     stage.wait_until("the old job's submitter knows", |stage| stage.job.has_ended().unwrap());
     let (printed, errors) = (stage.job.output(), stage.job.errors());
     if !errors.contains("forgotten") || printed.contains("states") {
-        stage.fail(format!("who waited for the old job: {printed} {errors}"));
+        stage.fail(format!("submitter of the old job: {printed} {errors}"));
     }
     let said = stage.cluster.logs().matches("the node's session is over; it joins again").count();
     assert!(said >= 3, "{}", stage.cluster.logs());

@@ -33,14 +33,14 @@ fn begin(cluster: &Cluster, gate: &Gate) -> Running {
 }
 
 /// Waits until a node has exited after leaving in time.
-fn leaves(cluster: &mut Cluster, node: usize, why: &str) {
+fn check_leave(cluster: &mut Cluster, node: usize, why: &str) {
     let ended = cluster.nodes[node].wait().unwrap();
     let log = cluster.log(node);
     assert!(ended.success() && log.contains(why) && log.contains("the node has left"), "{ended:?}\n{log}");
 }
 
 /// Waits for the end of the job: the count is exact, and no node was lost.
-fn ends_exactly(cluster: &Cluster, job: Running) {
+fn finish_exactly(cluster: &Cluster, job: Running) {
     let said = job.end_within(PATIENCE).unwrap();
     assert_eq!(said.code, 0, "{said:?}\n{}", cluster.logs());
     let said: Value = serde_json::from_str(&said.out).unwrap();
@@ -126,11 +126,11 @@ fn preempted_nodes_leave_in_time() {
     fs::rename(new, &file).unwrap();
     metadata.goes.store(true, Relaxed);
     for (node, deadline) in [(0, "deadline_s=1"), (1, "deadline_s=30.0")] {
-        leaves(&mut cluster, node, "the node is to leave");
+        check_leave(&mut cluster, node, "the node is to leave");
         assert!(cluster.log(node).contains(deadline), "{}", cluster.log(node));
     }
     gate.open().unwrap();
-    ends_exactly(&cluster, job);
+    finish_exactly(&cluster, job);
 }
 
 #[test]
@@ -150,10 +150,10 @@ fn nodes_leave_by_lifetime_and_idle_limits() {
     for node in [1, 2] {
         cluster.wait_for_log(node, "the node takes part").unwrap();
     }
-    leaves(&mut cluster, 1, "it has lived for its 20s");
+    check_leave(&mut cluster, 1, "it has lived for its 20s");
     gate.open().unwrap();
-    ends_exactly(&cluster, job);
-    leaves(&mut cluster, 2, "there has been no job for the node");
+    finish_exactly(&cluster, job);
+    check_leave(&mut cluster, 2, "there has been no job for the node");
     assert!(!cluster.nodes[0].has_ended().unwrap(), "nobody has told it to leave");
 }
 

@@ -47,7 +47,7 @@ impl Seen {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"))
+        timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("not in time: {what}"))
     }
 }
 
@@ -84,11 +84,11 @@ async fn observer_view_is_recorded_and_replayed() {
 
     // The server is stopped and restarted; in between the view shows since when it is silent.
     servers.kill(0).unwrap();
-    let now = seen.wait_until("nothing is heard", |now| now.cluster.silent_since_ms.is_some()).await;
+    let now = seen.wait_until("the view is silent", |now| now.cluster.silent_since_ms.is_some()).await;
     assert!(now.jobs.contains_key(&id), "what was known is still shown");
     servers.revive(0).unwrap();
     servers.wait_until_serving(0).unwrap();
-    seen.wait_until("it is heard again", |now| now.cluster.silent_since_ms.is_none()).await;
+    seen.wait_until("the view is updated again", |now| now.cluster.silent_since_ms.is_none()).await;
 
     timeout(SOON, client.cancel(job.id(), "enough")).await.unwrap().unwrap();
     let now = seen.wait_until("the end", |now| !now.jobs[&id].about.stage.is_open()).await;
@@ -97,7 +97,7 @@ async fn observer_view_is_recorded_and_replayed() {
     assert!(now.warnings.is_empty(), "{:?}", now.warnings);
     observing.abort();
     let _ = observing.await;
-    let Ok(seen) = Arc::try_unwrap(seen.0) else { panic!("nobody else has it") };
+    let Ok(seen) = Arc::try_unwrap(seen.0) else { panic!("there is another handle") };
     let (view, recorder) = seen.into_inner().unwrap();
     let record = recorder.finish().unwrap();
     assert_eq!(replay(&record[..]).unwrap().snapshot(), view.snapshot());
@@ -121,7 +121,7 @@ fn wait_for_page(address: &str, path: &str, text: &str) -> String {
         if answer.contains(text) {
             return answer;
         }
-        assert!(Instant::now() < deadline, "{path} does not say {text:?}:\n{answer}");
+        assert!(Instant::now() < deadline, "{path} does not contain {text:?}:\n{answer}");
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -232,5 +232,5 @@ fn node_serves_health_and_metrics() {
     wait_for_page(&address, "/metrics", "taskwork_job_busy_workers{job_id=\"j-0000000000\"} 1.0");
     cluster.servers_mut().kill(0).unwrap();
     wait_for_page(&address, "/readyz", "503 Service Unavailable");
-    assert!(page(&address, "/livez").unwrap().contains("200 OK"), "it goes on");
+    assert!(page(&address, "/livez").unwrap().contains("200 OK"), "it continues");
 }

@@ -48,7 +48,7 @@ impl Stage {
 
     /// Opens the gate, and waits for the end of the job: the exact count. Returns the output of `taskwork
     /// job`.
-    fn ends_exactly(mut self) -> Value {
+    fn finish_exactly(mut self) -> Value {
         assert!(!self.job.has_ended().unwrap(), "the job has not waited at its gate");
         self.gate.open().unwrap();
         let said = self.job.end().unwrap();
@@ -74,7 +74,7 @@ fn cut_between_two_nodes_costs_nothing() {
     stage.hosts.cut(2, 1).unwrap();
     thread::sleep(A_WHILE);
     stage.hosts.heal().unwrap();
-    assert_eq!(stage.ends_exactly()["attempt"], 1);
+    assert_eq!(stage.finish_exactly()["attempt"], 1);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn one_way_cut_costs_nothing() {
     stage.hosts.cut(3, 1).unwrap();
     thread::sleep(A_WHILE);
     stage.hosts.heal().unwrap();
-    assert_eq!(stage.ends_exactly()["attempt"], 1);
+    assert_eq!(stage.finish_exactly()["attempt"], 1);
 }
 
 /// The grants of one node never reach another: granted tasks are settled through ZooKeeper.
@@ -98,7 +98,7 @@ fn permanent_cut_costs_nothing() {
     }
     let stage = Stage::new();
     stage.hosts.cut(1, 2).unwrap();
-    assert_eq!(stage.ends_exactly()["attempt"], 1);
+    assert_eq!(stage.finish_exactly()["attempt"], 1);
 }
 
 #[test]
@@ -112,12 +112,12 @@ fn isolated_node_is_replaced_and_returns() {
     let line = "others continue from its last write";
     let deadline = Instant::now() + SOON;
     while ![1, 2].iter().any(|&node| stage.cluster.log(node).contains(line)) {
-        assert!(Instant::now() < deadline, "nobody replaces it\n{}", stage.cluster.logs());
+        assert!(Instant::now() < deadline, "no node replaces it\n{}", stage.cluster.logs());
         thread::sleep(Duration::from_millis(20));
     }
     stage.hosts.heal().unwrap();
-    stage.cluster.wait_for_log(0, "joins anew").unwrap();
-    let job = stage.ends_exactly();
+    stage.cluster.wait_for_log(0, "joins again").unwrap();
+    let job = stage.finish_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
 }
 
@@ -130,5 +130,5 @@ fn slow_links_cause_no_loss() {
     for host in 1..4 {
         stage.hosts.slow_down(host, 256).unwrap();
     }
-    assert_eq!(stage.ends_exactly()["attempt"], 1);
+    assert_eq!(stage.finish_exactly()["attempt"], 1);
 }

@@ -77,7 +77,7 @@ impl Stage {
     }
 
     /// Opens the gate, and waits for the end of the job: the exact count, in the first attempt, with no node lost.
-    fn ends_exactly(mut self) {
+    fn finish_exactly(mut self) {
         assert!(!self.job.has_ended().unwrap(), "the job has not waited at its gate");
         self.gate.open().unwrap();
         let said = self.job.end_within(PATIENCE).unwrap();
@@ -108,7 +108,7 @@ fn rolling_restart_with_joins_and_drains_loses_nothing() {
             stage.join();
             stage.drain();
         }
-        stage.ends_exactly();
+        stage.finish_exactly();
     }
 }
 
@@ -120,5 +120,5 @@ fn nodes_leaving_in_turn_after_restart_lose_nothing() {
     for _ in 0..3 {
         stage.drain();
     }
-    stage.ends_exactly();
+    stage.finish_exactly();
 }

@@ -174,7 +174,7 @@ fn killed_controllers_scale_job_from_2_to_12_to_4_processes() {
     assert_eq!(
         stage.machines.records().len(),
         13,
-        "no more were ever started than these and the one that was lost"
+        "no other processes were started than these and the lost one"
     );
     kill(&third);
     let fourth = stage.controller("0", "4");
@@ -202,8 +202,8 @@ fn controller_without_zookeeper_changes_nothing() {
     stage.cluster.servers_mut().revive(0).unwrap();
     stage.cluster.servers_mut().wait_until_serving(0).unwrap();
     let goes_on = if loses_office { "decides about the machines now" } else { "are known again" };
-    stage.wait_until("it goes on", &controller, |_| controller.errors()[since..].contains(goes_on));
-    stage.wait_until("the nodes are back", &controller, |stage| stage.nodes().len() == 3);
+    stage.wait_until("it continues", &controller, |_| controller.errors()[since..].contains(goes_on));
+    stage.wait_until("the nodes are members again", &controller, |stage| stage.nodes().len() == 3);
     assert_eq!(stage.machines.processes(), before);
     assert_eq!(stage.machines.records().len(), 3);
 }

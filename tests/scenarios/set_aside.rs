@@ -102,7 +102,7 @@ impl Stage {
 }
 
 /// Checks the output for a job that has ended without one of its tasks.
-fn is_incomplete(stage: &Stage, said: &CommandOutput) -> Value {
+fn check_incomplete(stage: &Stage, said: &CommandOutput) -> Value {
     assert_eq!(said.code, 1, "{}\n{}", said.err, stage.cluster.logs());
     let result: Value = serde_json::from_str(&said.out).unwrap();
     let (states, _) = Tree::sequential(DEPTH);
@@ -130,7 +130,7 @@ fn events(job: &Value, kind: &str) -> usize {
 fn panicking_task_is_set_aside_without_process_loss() {
     let mut stage = Stage::new(2, PATIENT);
     let said = stage.submit(&[]);
-    let task = is_incomplete(&stage, &said);
+    let task = check_incomplete(&stage, &said);
     assert!(task["reason"].as_str().unwrap().ends_with("is deadly"), "{task}");
     assert_eq!(stage.died(), 0);
     let job = stage.job();
@@ -144,7 +144,7 @@ fn panicking_task_is_set_aside_without_process_loss() {
 fn task_that_aborts_is_set_aside_after_three_processes() {
     let mut stage = Stage::new(2, HASTY);
     let said = stage.submit(&["--aborts"]);
-    let task = is_incomplete(&stage, &said);
+    let task = check_incomplete(&stage, &said);
     assert_eq!(task["reason"], "");
     let died = stage.died() as u64;
     assert!((DEATHS..=LOSSES_MAX).contains(&died), "{died}");

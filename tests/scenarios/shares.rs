@@ -96,14 +96,14 @@ fn suspended_or_cancelled_job_takes_no_node_from_another() {
         assert_eq!(cluster.run("taskwork", &[act, id]).unwrap().code, 0);
     }
     let before = worked(&cluster, &endless);
-    wait_until(&cluster, "it goes on", || worked(&cluster, &endless) > before + 1000);
-    assert_eq!([0, 1].map(|node| cluster.name_of(node)), names, "no node has joined anew");
+    wait_until(&cluster, "it continues", || worked(&cluster, &endless) > before + 1000);
+    assert_eq!([0, 1].map(|node| cluster.name_of(node)), names, "no node has joined again");
     // To take part again, the nodes need new ids.
     assert_eq!(cluster.run("taskwork", &["resume", &aside]).unwrap().code, 0);
     gate.open().unwrap();
     assert_done(&cluster, &aside, 18);
     let before = worked(&cluster, &endless);
-    wait_until(&cluster, "it goes on", || worked(&cluster, &endless) > before + 1000);
+    wait_until(&cluster, "it continues", || worked(&cluster, &endless) > before + 1000);
     assert_eq!(job(&cluster, &endless)["attempt"], 1);
 }
 
@@ -118,7 +118,7 @@ fn higher_priority_runs_first_and_exclusive_job_waits() {
     let exclusive = submit(&cluster, "12", &["--exclusive"]);
     let after = submit(&cluster, "11", &[]);
     let before = worked(&cluster, &endless);
-    wait_until(&cluster, "the first goes on", || worked(&cluster, &endless) > before + 1000);
+    wait_until(&cluster, "the first continues", || worked(&cluster, &endless) > before + 1000);
     for id in [&exclusive, &after] {
         assert_eq!(nodes_of(&cluster, id), 0, "it waits: {}", job(&cluster, id));
     }

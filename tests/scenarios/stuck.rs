@@ -16,7 +16,7 @@ use taskwork_tests::{
 use zk_server::Setup;
 
 /// The duration of a state that outlasts any scenario, in milliseconds.
-const FOR_EVER: &str = "600000";
+const ENDLESS_MS: &str = "600000";
 
 /// The exit code of a node that reached its deadline before everything was handed on.
 const LATE: Option<i32> = Some(4);
@@ -26,7 +26,7 @@ const TOO_LONG: Duration = Duration::from_secs(2);
 
 /// Starts nodes of one worker each, and a job with one state that does not check for this long, or until the
 /// gate is open. Returns when it is working on that state.
-fn at_work(mut cluster: Cluster, silent_ms: &str, nodes: usize, options: &[&str]) -> (Cluster, Gate) {
+fn start_working(mut cluster: Cluster, silent_ms: &str, nodes: usize, options: &[&str]) -> (Cluster, Gate) {
     let options = [&["--workers", "1"], options].concat();
     cluster.start_nodes("tree", 1, &options).unwrap();
     let gate = cluster.gate().unwrap();
@@ -44,14 +44,14 @@ fn cancel(cluster: &Cluster, job: &str) {
 }
 
 /// Runs another job, and checks that it is reported as done.
-fn another_job_is_done(cluster: &Cluster) {
+fn run_another_job(cluster: &Cluster) {
     let said = cluster.run("tree", &["submit", "10", "--wait", "--json"]).unwrap_or_else(|error| {
         panic!("{error}\n{}", cluster.logs());
     });
-    is_done(cluster, &said);
+    assert_done(cluster, &said);
 }
 
-fn is_done(cluster: &Cluster, said: &CommandOutput) {
+fn assert_done(cluster: &Cluster, said: &CommandOutput) {
     assert_eq!(said.code, 0, "{said:?}\n{}", cluster.logs());
     let said: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(said["states"], Tree::sequential(10).0);
@@ -76,7 +76,7 @@ fn job(cluster: &Cluster, id: &str) -> Value {
 
 #[test]
 fn unresponsive_task_does_not_block_later_job() {
-    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &[]);
+    let (mut cluster, _gate) = start_working(Cluster::shared().unwrap(), ENDLESS_MS, 2, &[]);
     // The task that does not check runs on the leader. This is reported before the task is asked to stop,
     // because the node cannot write its holdings.
     let stuck = members(&cluster);
@@ -86,16 +86,16 @@ fn unresponsive_task_does_not_block_later_job() {
         nodes.as_array().unwrap().iter().filter(|node| node["silent"].is_string()).count() == 1
     });
     cancel(&cluster, "0");
-    another_job_is_done(&cluster);
+    run_another_job(&cluster);
     cluster.wait_for_log(0, "does not check whether it should stop").unwrap();
     // It has joined again, and works: alone it is enough.
-    wait_until(&cluster, "it joins anew", || {
+    wait_until(&cluster, "it joins again", || {
         let members = members(&cluster);
         members.len() == 2 && members.iter().filter(|member| stuck.contains(member)).count() == 1
     });
     cluster.nodes[1].signal("TERM").unwrap();
     assert!(cluster.nodes[1].wait().unwrap().success(), "{}", cluster.log(1));
-    another_job_is_done(&cluster);
+    run_another_job(&cluster);
     // The lingering thread does not keep the process alive.
     cluster.nodes[0].signal("TERM").unwrap();
     assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
@@ -103,14 +103,16 @@ fn unresponsive_task_does_not_block_later_job() {
 
 #[test]
 fn single_node_with_unresponsive_task_runs_next_job() {
-    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &[]);
+    let (mut cluster, _gate) = start_working(Cluster::shared().unwrap(), ENDLESS_MS, 1, &[]);
     cancel(&cluster, "0");
-    another_job_is_done(&cluster);
+    run_another_job(&cluster);
     // With as many lingering threads as workers it takes part in no job until one of them has returned, but
     // leaves when asked to.
-    let submitted = cluster.run("tree", &["submit", "1", "--silent-ms", FOR_EVER]).unwrap();
+    let submitted = cluster.run("tree", &["submit", "1", "--silent-ms", ENDLESS_MS]).unwrap();
     assert_eq!(submitted.code, 0, "{submitted:?}");
-    wait_until(&cluster, "the second", || cluster.log(0).matches("the node has its first task").count() == 3);
+    wait_until(&cluster, "the second job starts", || {
+        cluster.log(0).matches("the node has its first task").count() == 3
+    });
     cancel(&cluster, "2");
     cluster.wait_for_log(0, "the node waits for them").unwrap();
     assert!(members(&cluster).is_empty(), "{}", cluster.log(0));
@@ -120,7 +122,7 @@ fn single_node_with_unresponsive_task_runs_next_job() {
 
 #[test]
 fn node_waiting_for_workers_leaves_on_signal() {
-    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &[]);
+    let (mut cluster, _gate) = start_working(Cluster::shared().unwrap(), ENDLESS_MS, 1, &[]);
     cancel(&cluster, "0");
     cluster.wait_for_log(0, "is over").unwrap();
     cluster.nodes[0].signal("TERM").unwrap();
@@ -130,7 +132,8 @@ fn node_waiting_for_workers_leaves_on_signal() {
 
 #[test]
 fn drain_deadline_holds_with_unresponsive_task() {
-    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &["--drain-deadline", "2"]);
+    let (mut cluster, _gate) =
+        start_working(Cluster::shared().unwrap(), ENDLESS_MS, 1, &["--drain-deadline", "2"]);
     cluster.nodes[0].signal("TERM").unwrap();
     let status = cluster.nodes[0].wait().unwrap();
     assert_eq!(status.code(), LATE, "{}", cluster.log(0));
@@ -139,19 +142,20 @@ fn drain_deadline_holds_with_unresponsive_task() {
         log.contains("job j-0000000000: task") && log.contains("does not check whether it should stop"),
         "{log}"
     );
-    wait_until(&cluster, "it is no member", || members(&cluster).is_empty());
+    wait_until(&cluster, "it is not a member", || members(&cluster).is_empty());
 }
 
 #[test]
 fn suspended_job_waits_for_unresponsive_tasks() {
-    let (mut cluster, gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &["--drain-deadline", "1"]);
+    let (mut cluster, gate) =
+        start_working(Cluster::shared().unwrap(), ENDLESS_MS, 2, &["--drain-deadline", "1"]);
     assert_eq!(cluster.json("taskwork", &["suspend", "0"]).unwrap()["suspended"], true);
     // The node with that task waits for it. If it gets the root of the next job, that job waits too.
     let next = cluster.begin("tree", &["submit", "10", "--wait", "--json"]).unwrap();
     thread::sleep(TOO_LONG);
     assert_ne!(job(&cluster, "0")["state"], "done");
     gate.open().unwrap();
-    is_done(&cluster, &next.end().unwrap());
+    assert_done(&cluster, &next.end().unwrap());
     assert_eq!(cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
     wait_until(&cluster, "the job is done", || job(&cluster, "0")["state"] == "done");
     let job = job(&cluster, "0");
@@ -167,7 +171,7 @@ fn unresponsive_task_of_old_attempt_does_not_block_the_next() {
     cluster.wait_for_log(other, "the node is ready").unwrap();
     // The task nearest to the root is given away first: the state that does not stop.
     let gate = cluster.gate().unwrap();
-    let submitted = ["submit", "19", "--gate", gate.path(), "--silent-ms", FOR_EVER];
+    let submitted = ["submit", "19", "--gate", gate.path(), "--silent-ms", ENDLESS_MS];
     let submitted = cluster.run("tree", &submitted).unwrap();
     assert_eq!(submitted.code, 0, "{submitted:?}");
     cluster.wait_for_log(other, "the node has its first task").unwrap();
@@ -183,7 +187,8 @@ fn unresponsive_task_of_old_attempt_does_not_block_the_next() {
 
 #[test]
 fn operator_drain_waits_for_tasks() {
-    let (mut cluster, gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &["--drain-deadline", "1"]);
+    let (mut cluster, gate) =
+        start_working(Cluster::shared().unwrap(), ENDLESS_MS, 2, &["--drain-deadline", "1"]);
     let stuck = cluster.log(0);
     let from = stuck.find("is ready node=").unwrap() + "is ready node=".len();
     let name: String = stuck[from..].chars().take_while(|c| !c.is_whitespace()).collect();
@@ -201,11 +206,12 @@ fn operator_drain_waits_for_tasks() {
 
 #[test]
 fn unresponsive_task_is_reported_to_operator() {
-    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &["--drain-deadline", "1"]);
+    let (mut cluster, _gate) =
+        start_working(Cluster::shared().unwrap(), ENDLESS_MS, 1, &["--drain-deadline", "1"]);
     let node = members(&cluster).pop().unwrap();
     assert_eq!(cluster.run("taskwork", &["drain", &node]).unwrap().code, 0);
     let told = || cluster.json("taskwork", &["nodes"]).unwrap()[0]["silent"].clone();
-    wait_until(&cluster, "it is said which task", || told().is_string());
+    wait_until(&cluster, "the task is reported", || told().is_string());
     let told = told();
     assert!(told.as_str().unwrap().contains("of job j-0000000000"), "{told}");
     let text = cluster.run("taskwork", &["nodes"]).unwrap().out;
@@ -229,7 +235,7 @@ fn leave_without_zookeeper(cluster: &mut Cluster) {
 
 #[test]
 fn drain_during_outage_exits_at_deadline() {
-    let (mut cluster, _gate) = at_work(
+    let (mut cluster, _gate) = start_working(
         Cluster::start(&Setup::standalone()).unwrap(),
         "1",
         1,
@@ -243,7 +249,7 @@ fn drain_during_outage_exits_at_deadline() {
 
 #[test]
 fn drain_during_short_outage_leaves_cleanly() {
-    let (mut cluster, _gate) = at_work(
+    let (mut cluster, _gate) = start_working(
         Cluster::start(&Setup::standalone()).unwrap(),
         "1",
         1,
@@ -260,7 +266,7 @@ fn drain_during_short_outage_leaves_cleanly() {
 #[test]
 fn emptied_zookeeper_is_reported_and_folders_recreated() {
     let (mut cluster, _gate) =
-        at_work(Cluster::start(&Setup::standalone()).unwrap(), "1", 2, &["--zk-session-timeout", "4"]);
+        start_working(Cluster::start(&Setup::standalone()).unwrap(), "1", 2, &["--zk-session-timeout", "4"]);
     let gate = cluster.gate().unwrap();
     let long = cluster.run("tree", &["submit", "20", "--gate", gate.path()]).unwrap();
     assert_eq!(long.code, 0, "{long:?}");
@@ -273,12 +279,12 @@ fn emptied_zookeeper_is_reported_and_folders_recreated() {
     cluster.servers_mut().wipe(0).unwrap();
     cluster.servers_mut().revive(0).unwrap();
     cluster.servers_mut().wait_until_serving(0).unwrap();
-    wait_until(&cluster, "they are members again", || {
+    wait_until(&cluster, "the nodes are members again", || {
         let nodes = cluster.run("taskwork", &["nodes", "--json"]).unwrap();
         let nodes: Value = serde_json::from_str(&nodes.out).unwrap_or_default();
         nodes.as_array().is_some_and(|nodes| nodes.len() == 2)
     });
-    another_job_is_done(&cluster);
+    run_another_job(&cluster);
     // The first node that reconnects detects the loss, and reports it once.
     let said = cluster.logs().matches("they are created again").count();
     assert!((1..=2).contains(&said), "{}", cluster.logs());

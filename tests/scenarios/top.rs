@@ -172,7 +172,7 @@ fn terminal_is_taken_over_again_after_stop() {
     let until = |what: &str, holds: &dyn Fn() -> bool| {
         let deadline = Instant::now() + SOON;
         while !holds() {
-            assert!(Instant::now() < deadline, "waited in vain: {what}");
+            assert!(Instant::now() < deadline, "not in time: {what}");
             thread::sleep(LOOK_EVERY);
         }
     };
@@ -195,7 +195,7 @@ fn top_exits_when_its_terminal_is_gone() {
     top.script.kill().unwrap();
     let deadline = Instant::now() + SOON;
     while fs::read_to_string(process.join("cmdline")).is_ok_and(|line| !line.is_empty()) {
-        assert!(Instant::now() < deadline, "it goes on without a terminal");
+        assert!(Instant::now() < deadline, "it continues without a terminal");
         thread::sleep(LOOK_EVERY);
     }
 }

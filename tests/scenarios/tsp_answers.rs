@@ -110,6 +110,6 @@ fn single_worker_visits_same_states_as_sequential_reference() {
             known.file.display()
         );
         assert_eq!(best(solved.best.map(|b| b.cost)), best(reference.best.map(|b| b.cost)));
-        assert_eq!(solved.figures.splits, 0, "nobody was hungry");
+        assert_eq!(solved.figures.splits, 0, "no worker was hungry");
     }
 }

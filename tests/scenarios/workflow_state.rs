@@ -97,7 +97,7 @@ fn sequential(folder: &Path) -> Value {
 fn wait_until_it_says(process: &Running, text: &str) {
     let deadline = Instant::now() + SOON;
     while !process.errors().contains(text) {
-        assert!(Instant::now() < deadline, "it does not say {text:?}: {}", process.errors());
+        assert!(Instant::now() < deadline, "it does not print {text:?}: {}", process.errors());
         thread::sleep(LOOK_EVERY);
     }
 }

@@ -77,7 +77,7 @@ fn workflow_calls_are_visible_during_and_after_the_run() {
         if let Some(id) = jobs[0]["job"].as_str() {
             break id.to_owned();
         }
-        assert!(Instant::now() < deadline, "no job is there");
+        assert!(Instant::now() < deadline, "there is no job");
     };
 
     // The first links wait at the gate, and the second ones for them; the program has made no further calls.

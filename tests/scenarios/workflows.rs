@@ -17,13 +17,13 @@ use taskwork_tests::{
 };
 
 /// Logged by the node on which the program runs.
-const HEAD: &str = "the program runs on this node";
+const COORDINATES: &str = "the program runs on this node";
 /// Logged by the other nodes.
-const OTHER: &str = "this node runs calls of the program on another one";
+const FOLLOWS: &str = "this node runs calls of the program on another one";
 /// Logged by another node when the first calls have completed.
-const REMEMBERS: &str = "this node remembers which calls of the program have ended";
+const RECORDS_ENDS: &str = "this node remembers which calls of the program have ended";
 /// Logged by the node of the program when it has learned of an earlier run.
-const ANEW: &str = "the program begins anew; what has ended is not run again";
+const RESTARTS: &str = "the program begins anew; what has ended is not run again";
 /// Logged when a node has left or is lost.
 const GONE: &str = "a node is gone that ran calls";
 
@@ -40,7 +40,7 @@ const CHAINS: usize = 8;
 struct Scene {
     cluster: Cluster,
     /// The node on which the program runs.
-    head: usize,
+    coordinator: usize,
     others: Vec<usize>,
     gate: Gate,
     /// The number of completed links of each chain.
@@ -55,7 +55,7 @@ impl Scene {
     fn leave(&mut self, nodes: &[usize]) {
         self.cluster.signal_nodes(nodes, "TERM").unwrap();
         let deadline = Instant::now() + SOON;
-        while self.cluster.log(self.head).matches(LEAVES).count() < nodes.len() {
+        while self.cluster.log(self.coordinator).matches(LEAVES).count() < nodes.len() {
             assert!(Instant::now() < deadline, "not all leave\n{}", self.cluster.logs());
             thread::sleep(Duration::from_millis(20));
         }
@@ -82,7 +82,7 @@ fn wait_for(cluster: &Cluster, nodes: &[usize], count: usize, text: &str) -> Vec
         if said.len() >= count {
             return said;
         }
-        assert!(Instant::now() < deadline, "{count} nodes do not say {text:?}\n{}", cluster.logs());
+        assert!(Instant::now() < deadline, "{count} nodes do not log {text:?}\n{}", cluster.logs());
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -108,14 +108,14 @@ fn once(links: u64, happens: impl Fn(&mut Scene)) {
     let files = ["--gate", gate.path(), "--book", book_name, "--report", report_name];
     let submit = [&["submit", "--wait", "--json", "--length", &length][..], &files].concat();
     let running = cluster.begin("mesh", &submit).unwrap();
-    let head = wait_for(&cluster, &[0, 1, 2], 1, HEAD)[0];
-    let others = wait_for(&cluster, &[0, 1, 2], 2, OTHER);
-    wait_for(&cluster, &others, 2, REMEMBERS);
+    let coordinator = wait_for(&cluster, &[0, 1, 2], 1, COORDINATES)[0];
+    let others = wait_for(&cluster, &[0, 1, 2], 2, FOLLOWS);
+    wait_for(&cluster, &others, 2, RECORDS_ENDS);
     // By then the program has executed everything before this point.
     wait_for_line(&cluster, &book, &format!("begin {links}"));
     let is_published = fs::remove_file(&report).is_ok();
     assert_eq!(is_published, links > 1);
-    let mut scene = Scene { cluster, head, others, gate, links, is_kept: false };
+    let mut scene = Scene { cluster, coordinator, others, gate, links, is_kept: false };
     happens(&mut scene);
     scene.gate.open().unwrap();
     let said = running.end().unwrap();
@@ -181,16 +181,16 @@ fn nodes_with_small_stores_share_the_calls() {
 fn data_of_killed_node_is_recomputed() {
     run(|scene| {
         scene.cluster.kill_nodes(&scene.others[..1]).unwrap();
-        scene.cluster.wait_for_log(scene.head, GONE).unwrap();
+        scene.cluster.wait_for_log(scene.coordinator, GONE).unwrap();
     });
 }
 
 #[test]
 fn program_on_killed_node_continues_elsewhere() {
     run(|scene| {
-        scene.cluster.kill_nodes(&[scene.head]).unwrap();
-        let new = wait_for(&scene.cluster, &scene.others, 1, HEAD)[0];
-        scene.cluster.wait_for_log(new, ANEW).unwrap();
+        scene.cluster.kill_nodes(&[scene.coordinator]).unwrap();
+        let new = wait_for(&scene.cluster, &scene.others, 1, COORDINATES)[0];
+        scene.cluster.wait_for_log(new, RESTARTS).unwrap();
     });
 }
 
@@ -199,8 +199,8 @@ fn program_continues_after_all_nodes_were_killed() {
     run(|scene| {
         scene.cluster.kill_nodes(&[0, 1, 2]).unwrap();
         scene.cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
-        let new = wait_for(&scene.cluster, &[3, 4], 1, HEAD)[0];
-        wait_for(&scene.cluster, &[3, 4], 1, OTHER);
+        let new = wait_for(&scene.cluster, &[3, 4], 1, COORDINATES)[0];
+        wait_for(&scene.cluster, &[3, 4], 1, FOLLOWS);
         scene.cluster.wait_for_log(new, RECALLS).unwrap();
     });
 }
@@ -215,9 +215,9 @@ fn program_continues_after_all_nodes_have_left() {
             scene.cluster.nodes[node].wait().unwrap();
         }
         scene.cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
-        let new = wait_for(&scene.cluster, &[3, 4], 1, HEAD)[0];
+        let new = wait_for(&scene.cluster, &[3, 4], 1, COORDINATES)[0];
         scene.cluster.wait_for_log(new, RECALLS).unwrap();
-        scene.cluster.wait_for_log(new, ANEW).unwrap();
+        scene.cluster.wait_for_log(new, RESTARTS).unwrap();
         scene.is_kept = true;
     });
 }
@@ -225,11 +225,11 @@ fn program_continues_after_all_nodes_have_left() {
 #[test]
 fn program_on_leaving_node_continues_elsewhere() {
     run(|scene| {
-        scene.leave(&[scene.head]);
+        scene.leave(&[scene.coordinator]);
         // It completes its running calls.
         scene.step();
-        let new = wait_for(&scene.cluster, &scene.others, 1, HEAD)[0];
-        scene.cluster.wait_for_log(new, ANEW).unwrap();
+        let new = wait_for(&scene.cluster, &scene.others, 1, COORDINATES)[0];
+        scene.cluster.wait_for_log(new, RESTARTS).unwrap();
         scene.is_kept = true;
     });
 }
@@ -239,8 +239,8 @@ fn leaving_node_causes_no_recomputation() {
     run(|scene| {
         scene.leave(&[scene.others[0]]);
         scene.step();
-        scene.cluster.wait_for_log(scene.head, GONE).unwrap();
-        let log = scene.cluster.log(scene.head);
+        scene.cluster.wait_for_log(scene.coordinator, GONE).unwrap();
+        let log = scene.cluster.log(scene.coordinator);
         let gone = log.lines().find(|line| line.contains(GONE));
         assert!(gone.is_some_and(|line| line.ends_with("repeated=0")), "{log}");
         scene.is_kept = true;
@@ -251,7 +251,7 @@ fn leaving_node_causes_no_recomputation() {
 fn joining_node_gets_calls_at_once() {
     run(|scene| {
         let new = scene.cluster.start_node("mesh", &["--workers", "1"]).unwrap();
-        scene.cluster.wait_for_log(new, OTHER).unwrap();
+        scene.cluster.wait_for_log(new, FOLLOWS).unwrap();
     });
 }
 
@@ -264,10 +264,10 @@ fn grove(happens: impl Fn(&mut Scene)) {
     gate.open_up_to(3).unwrap();
     let submit = ["submit", "--wait", "--json", "--gate", gate.path()];
     let running = cluster.begin("grove", &submit).unwrap();
-    let head = wait_for(&cluster, &[0, 1, 2], 1, HEAD)[0];
-    let others = wait_for(&cluster, &[0, 1, 2], 2, OTHER);
-    wait_for(&cluster, &others, 2, REMEMBERS);
-    let mut scene = Scene { cluster, head, others, gate, links: 3, is_kept: false };
+    let coordinator = wait_for(&cluster, &[0, 1, 2], 1, COORDINATES)[0];
+    let others = wait_for(&cluster, &[0, 1, 2], 2, FOLLOWS);
+    wait_for(&cluster, &others, 2, RECORDS_ENDS);
+    let mut scene = Scene { cluster, coordinator, others, gate, links: 3, is_kept: false };
     happens(&mut scene);
     scene.gate.open().unwrap();
     let said = running.end().unwrap();
@@ -280,16 +280,16 @@ fn grove(happens: impl Fn(&mut Scene)) {
 fn tasks_waiting_for_calls_on_killed_node_continue() {
     grove(|scene| {
         scene.cluster.kill_nodes(&scene.others[..1]).unwrap();
-        scene.cluster.wait_for_log(scene.head, GONE).unwrap();
+        scene.cluster.wait_for_log(scene.coordinator, GONE).unwrap();
     });
 }
 
 #[test]
 fn nested_calls_run_again_when_node_of_program_is_killed() {
     grove(|scene| {
-        scene.cluster.kill_nodes(&[scene.head]).unwrap();
-        let new = wait_for(&scene.cluster, &scene.others, 1, HEAD)[0];
-        scene.cluster.wait_for_log(new, ANEW).unwrap();
+        scene.cluster.kill_nodes(&[scene.coordinator]).unwrap();
+        let new = wait_for(&scene.cluster, &scene.others, 1, COORDINATES)[0];
+        scene.cluster.wait_for_log(new, RESTARTS).unwrap();
     });
 }
 
@@ -298,6 +298,6 @@ fn draining_node_leaves_when_its_waiting_tasks_complete() {
     grove(|scene| {
         scene.leave(&[scene.others[0]]);
         scene.gate.open_up_to(1 << 4).unwrap();
-        scene.cluster.wait_for_log(scene.head, GONE).unwrap();
+        scene.cluster.wait_for_log(scene.coordinator, GONE).unwrap();
     });
 }

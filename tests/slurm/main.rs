@@ -3,7 +3,7 @@
 //!
 //! `cargo xtask test --long` runs this, since it needs Slurm's daemons.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod site;
 
@@ -101,7 +101,7 @@ fn wait_for_members(cluster: &Cluster, count: usize, what: &str) {
 }
 
 /// Waits until these machines take part in the job. Returns false if the job ended before.
-fn take_part(site: &Site, machines: &[MachineId], job: &mut Running) -> bool {
+fn wait_for_participation(site: &Site, machines: &[MachineId], job: &mut Running) -> bool {
     let mut all = false;
     wait_until("the nodes take part", || {
         all = machines.iter().all(|machine| site.log(machine.as_str()).contains("the node takes part"));
@@ -111,8 +111,8 @@ fn take_part(site: &Site, machines: &[MachineId], job: &mut Running) -> bool {
 }
 
 /// Waits until machines are gone, and checks that they have handed on their tasks.
-fn have_left(site: &Site, connector: &dyn Connector, machines: &[MachineId]) {
-    wait_until("they are gone", || {
+fn wait_for_leave(site: &Site, connector: &dyn Connector, machines: &[MachineId]) {
+    wait_until("the machines are removed", || {
         let gone = in_state(connector, &MachineState::Gone);
         machines.iter().all(|machine| gone.contains(machine))
     });
@@ -136,7 +136,7 @@ fn play(site: &Site, folder: &Path, spin: u32) -> bool {
     let second = done(slurm.create(OFFER, 2, &name(2))).unwrap();
     wait_for_members(&cluster, NODES, "2 to 4 nodes");
     let four = [&first[..], &second].concat();
-    let mut all = take_part(site, &four, &mut job);
+    let mut all = wait_for_participation(site, &four, &mut job);
     let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
     let theirs: BTreeSet<&str> =
         nodes.as_array().unwrap().iter().filter_map(|node| node["labels"]["machine"].as_str()).collect();
@@ -157,21 +157,21 @@ fn play(site: &Site, folder: &Path, spin: u32) -> bool {
     let waiting: BTreeSet<MachineId> = in_state(&*slurm, &MachineState::Requested).into_iter().collect();
     assert_eq!(waiting, third.iter().cloned().collect());
     done(slurm.terminate(&third)).unwrap();
-    wait_until("those that waited are gone", || in_state(&*slurm, &MachineState::Requested).is_empty());
+    wait_until("the waiting jobs are removed", || in_state(&*slurm, &MachineState::Requested).is_empty());
 
     // Scale down by the connector, including a job that is already gone.
     let ending = [first[0].clone(), second[1].clone()];
     done(slurm.terminate(&[&ending[..], &third[..1]].concat())).unwrap();
     wait_for_members(&cluster, 2, "4 to 2 nodes");
-    have_left(site, &*slurm, &ending);
+    wait_for_leave(site, &*slurm, &ending);
     done(slurm.terminate(&ending)).unwrap();
 
     // A user scales down, and up again.
     said("scancel", &[first[1].as_str()]).unwrap();
-    have_left(site, &*slurm, &first[1..]);
+    wait_for_leave(site, &*slurm, &first[1..]);
     let fourth = done(slurm.create(OFFER, 1, &name(4))).unwrap();
     wait_for_members(&cluster, 2, "1 to 2 nodes");
-    all &= take_part(site, &fourth, &mut job);
+    all &= wait_for_participation(site, &fourth, &mut job);
     let was_long_enough = all && !job.has_ended().unwrap();
 
     let said = job.end_within(PATIENCE).unwrap();
@@ -182,7 +182,7 @@ fn play(site: &Site, folder: &Path, spin: u32) -> bool {
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
     let rest = in_state(&*slurm, &MachineState::Running);
     done(slurm.terminate(&rest)).unwrap();
-    have_left(site, &*slurm, &rest);
+    wait_for_leave(site, &*slurm, &rest);
     was_long_enough
 }
 
@@ -197,7 +197,7 @@ fn slurm_jobs_follow_connector_requests() {
     };
     let mut site = Site::start(&folder).unwrap();
     let was_long_enough = (0..ROUNDS).any(|round| play(&site, &folder, 3000 * 4_u32.pow(round)));
-    assert!(was_long_enough, "every job was over before its nodes had gone");
+    assert!(was_long_enough, "every job ended before its nodes were removed");
 
     let cluster = Cluster::start(&Setup::standalone()).unwrap();
     let wrong = connector(&folder, &cluster, &["--partition=gpu"]);

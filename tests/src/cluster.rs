@@ -245,7 +245,7 @@ impl Cluster {
             }
             let ended = self.nodes[node].process.try_wait()?;
             ensure!(ended.is_none(), "node {node} has ended with {ended:?} before {text:?}:\n{log}");
-            ensure!(Instant::now() < deadline, "node {node} does not say {text:?}:\n{log}");
+            ensure!(Instant::now() < deadline, "node {node} does not log {text:?}:\n{log}");
             thread::sleep(LOOK_EVERY);
         }
     }
@@ -389,7 +389,7 @@ impl Running {
     /// If it does not exit in that time.
     pub fn end_within(mut self, patience: Duration) -> Result<CommandOutput> {
         let status = wait(&mut self.process, &self.shown, patience)?;
-        let read = |path: &Path| fs::read_to_string(path).context("what a command said is lost");
+        let read = |path: &Path| fs::read_to_string(path).context("the output of a command is lost");
         Ok(CommandOutput { out: read(&self.out)?, err: read(&self.err)?, code: status.code().unwrap_or(-1) })
     }
 

@@ -111,7 +111,7 @@ impl Chance {
         Ok(Self { salt, grain, started: flow::now() })
     }
 
-    fn is_the_same(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
+    fn check_unchanged(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
         let is_it = *is(&self.salt, self.grain).get()? && self.started <= SystemTime::now();
         if is_it { Ok(()) } else { Err("something has two values".into()) }
     }
@@ -172,7 +172,7 @@ impl Program for Mesh {
             }
         }
         if let Some(chance) = chance {
-            chance.is_the_same()?;
+            chance.check_unchanged()?;
         }
         for [merged, updated] in sums {
             if *merged.get()? != *updated.get()? {

@@ -88,7 +88,7 @@ pub fn all_indexed(folder: &Path) -> Result<Vec<Case>> {
         let kind = kind.split(' ').next().unwrap_or(kind);
         let Some(&(_, solver, field)) = PROGRAMS.iter().find(|(known, ..)| *known == kind) else { continue };
         let path: PathBuf = folder.join(file);
-        let path = path.to_str().context("a path that is no text")?;
+        let path = path.to_str().context("a path that is not UTF-8")?;
         cases.push(Case::new(solver, &[path], field, optimum.parse()?));
     }
     Ok(cases)
@@ -126,7 +126,7 @@ pub fn counted(folder: &Path) -> Result<Vec<Case>> {
 /// # Errors
 /// If a path is not valid UTF-8.
 pub fn lasting(folder: &Path) -> Result<Vec<Case>> {
-    let file = |name: &str| folder.join(name).to_str().map(str::to_owned).context("a path that is no text");
+    let file = |name: &str| folder.join(name).to_str().map(str::to_owned).context("a path that is not UTF-8");
     Ok(vec![
         Case::new("uts", &["T3", "--spin", "30"], "nodes", 4_112_897),
         Case::new("nqueens", &["16"], "ways", 14_772_512),

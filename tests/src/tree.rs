@@ -230,7 +230,7 @@ impl Tree {
 }
 
 /// Greets every other node, and logs its events.
-async fn tell(mut cx: CompanionContext) -> Result<(), String> {
+async fn run_companion(mut cx: CompanionContext) -> Result<(), String> {
     while let Some(event) = cx.next().await {
         match event {
             CompanionEvent::Joined { node } => {
@@ -263,7 +263,7 @@ impl Task for Tree {
     }
 
     fn companion(shape: &Arc<Shape>) -> Option<Companion> {
-        shape.companion.then(|| Companion::new(Arc::new(()), tell))
+        shape.companion.then(|| Companion::new(Arc::new(()), run_companion))
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {

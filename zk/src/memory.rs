@@ -142,7 +142,7 @@ impl MemoryTree {
         shared.tree.unwatch(&ids);
         if connected {
             shared.deliver(ids.into_iter().map(|id| (id, WatchEvent::Rescan)).collect());
-            shared.tell_unheard(session);
+            shared.report_missed(session);
         }
     }
 
@@ -261,7 +261,7 @@ impl Shared {
 impl Shared {
     /// Reports the changes that a reconnected session's one-time watches have missed, as far as they are still
     /// visible.
-    fn tell_unheard(&mut self, session: SessionId) {
+    fn report_missed(&mut self, session: SessionId) {
         if self.old_views.contains_key(&session) {
             return;
         }
@@ -305,7 +305,7 @@ impl Shared {
         let fired: BTreeSet<WatchId> = fired.collect();
         self.tree.unwatch(&fired);
         self.unheard.extend(fired);
-        self.tell_unheard(session);
+        self.report_missed(session);
         let mine = self.streams.iter().filter(|(_, stream)| stream.session == session);
         let told = mine.flat_map(|(id, stream)| {
             let differences = old.differences(&self.tree, &stream.path);

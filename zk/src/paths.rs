@@ -21,7 +21,7 @@
 //!     suggestions/s-<key>-<number>   a user's suggestion to the job, and the answer
 //!     questions/q-<key>         a user's question about the job, and the answer
 //!     journal                   the writer of the journal; its version is the fence
-//!     journal/e-<number>        an entry of it
+//!     journal/e-<number>        an entry of the journal
 //!     journal/c-<version>-<number>/<k>   the same in chunks, if it is large
 //!     journal/note              a note that each write replaces
 //!     result                    written once: the attempt whose chunks are the result

@@ -1,6 +1,6 @@
 //! Questions about a running job that one of its nodes can answer, such as why something waits.
 //!
-//! A question is a znode of its own. The node that knows the answer writes it into the znode, and the user's
+//! Each question is a separate znode. The node that knows the answer writes it into the znode, and the user's
 //! client removes it. Nothing depends on questions: an unanswered one stays until the job is forgotten.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
@@ -117,13 +117,13 @@ pub struct Questions {
     job: String,
     changed: Option<OneShot>,
     /// The returned questions that still exist.
-    told: BTreeSet<String>,
+    returned: BTreeSet<String>,
 }
 
 impl Questions {
     /// Creates a watch on the questions about a job.
     pub fn new(store: Arc<dyn Store>, cluster: ClusterPaths, job: &str) -> Self {
-        Self { store, cluster, job: job.to_owned(), changed: None, told: BTreeSet::new() }
+        Self { store, cluster, job: job.to_owned(), changed: None, returned: BTreeSet::new() }
     }
 
     /// Waits for the next unanswered question and returns its name and content. Each is returned once.
@@ -149,9 +149,9 @@ impl Questions {
             // Otherwise this watch would remain set without an observer.
             drop(put_up);
             let (names, changed) = self.store.children_and_watch(&paths.questions()).await?;
-            self.told.retain(|name| names.contains(name));
+            self.returned.retain(|name| names.contains(name));
             for name in names {
-                if !self.told.insert(name.clone()) {
+                if !self.returned.insert(name.clone()) {
                     continue;
                 }
                 let path = paths.question(&name);
@@ -202,11 +202,11 @@ mod tests {
         let waiting = tokio::spawn(async move { (one.next().await.unwrap(), one) });
         let name = ask(&*store, &cluster, "j", "k", json!({ "task": 7 })).await.unwrap();
         assert_eq!(ask(&*store, &cluster, "j", "k", json!(1)).await.unwrap(), name, "the same question");
-        let (told, mut one) = waiting.await.unwrap();
-        assert_eq!(told, (name.clone(), json!({ "task": 7 })));
-        assert_eq!(other.next().await.unwrap(), told);
+        let (returned, mut one) = waiting.await.unwrap();
+        assert_eq!(returned, (name.clone(), json!({ "task": 7 })));
+        assert_eq!(other.next().await.unwrap(), returned);
         let second = ask(&*store, &cluster, "j", "l", json!(2)).await.unwrap();
-        assert_eq!(one.next().await.unwrap(), (second, json!(2)), "the first one is not told again");
+        assert_eq!(one.next().await.unwrap(), (second, json!(2)), "the first one is not returned again");
         answer(&*store, &cluster, "j", &name, json!("it waits")).await.unwrap();
         assert_eq!(answered(&*store, &cluster, "j", &name).await.unwrap(), "it waits");
         assert_eq!(store.children(&cluster.job("j").questions()).await.unwrap().len(), 1);

@@ -142,7 +142,7 @@ impl JobQueue {
                 JobState::Done => {}
                 JobState::Failed | JobState::Cancelled => {
                     let what = if state == JobState::Failed { "has failed" } else { "was cancelled" };
-                    return Ok(Waits::InVain(format!("job {job}, which it was to run after, {what}")));
+                    return Ok(Waits::InVain(format!("job {job}, on which it depends, {what}")));
                 }
                 _ => return Ok(Waits::For(changed)),
             }

@@ -290,8 +290,8 @@ async fn withdrawal_with_any_answer_lost_lets_next_candidate_lead() {
             }
             assert_eq!(leader.withdraw().await, Ok(()), "however often it is called");
             soon(next.elected()).await.unwrap();
-            assert!(first.multi(vec![fence.check()]).await.is_err(), "it changes nothing any more");
-            assert!(first.exists("/").await.is_ok(), "and its session goes on");
+            assert!(first.multi(vec![fence.check()]).await.is_err(), "its fence no longer holds");
+            assert!(first.exists("/").await.is_ok(), "and its session continues");
         }
     }
 }
@@ -344,7 +344,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
 }
 
 /// Returns the next job of a node.
-async fn turns_to(queue: &mut JobQueue) -> String {
+async fn next_job(queue: &mut JobQueue) -> String {
     match soon(queue.next(&BTreeSet::new(), &BTreeSet::new())).await.unwrap() {
         Next::Job(job, _) => job,
         Next::InVain(..) => panic!("no job waits for another"),
@@ -356,7 +356,7 @@ async fn queue_returns_jobs_in_order_of_submission() {
     let stage = Stage::new().await;
     let (store, cluster) = (dynamic(&stage.store), &stage.cluster);
     let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
-    assert_eq!(turns_to(&mut queue).await, stage.job);
+    assert_eq!(next_job(&mut queue).await, stage.job);
     for (program, version) in [("other", "1"), ("test", "2")] {
         job::submit(&*store, cluster, &new_job(program, version)).await.unwrap();
     }
@@ -369,10 +369,10 @@ async fn queue_returns_jobs_in_order_of_submission() {
     }
     let second = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
     let third = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
-    assert_eq!(turns_to(&mut queue).await, stage.job, "as long as it is not over");
+    assert_eq!(next_job(&mut queue).await, stage.job, "as long as it is not over");
     for (over, next) in [(&stage.job, &second), (&second, &third)] {
         job::cancel(&*store, cluster, over, "", 0).await.unwrap();
-        assert_eq!(turns_to(&mut queue).await, *next);
+        assert_eq!(next_job(&mut queue).await, *next);
     }
     job::cancel(&*store, cluster, &third, "", 0).await.unwrap();
     let waiting = tokio::spawn(async move { queue.next(&BTreeSet::new(), &BTreeSet::new()).await });
@@ -388,18 +388,18 @@ async fn queue_holds_job_until_earlier_jobs_are_done() {
     let waits = NewJob { after: &after, ..new_job("test", "1") };
     let second = job::submit(&*store, cluster, &waits).await.unwrap();
     let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
-    assert_eq!(turns_to(&mut queue).await, stage.job);
+    assert_eq!(next_job(&mut queue).await, stage.job);
     // Suspending it does not end it.
     assert!(job::suspend(&*store, cluster, &stage.job).await.unwrap());
     let third = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
-    assert_eq!(turns_to(&mut queue).await, third);
+    assert_eq!(next_job(&mut queue).await, third);
     job::cancel(&*store, cluster, &third, "", 0).await.unwrap();
     let path = cluster.job(&stage.job).record();
     let (mut record, _) = job::read(&*store, cluster, &stage.job).await.unwrap();
     // It cannot be read for a while; the waiting job is notified when it is done.
     store.set(&path, b"garbage", None).await.unwrap();
     let fourth = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
-    assert_eq!(turns_to(&mut queue).await, fourth);
+    assert_eq!(next_job(&mut queue).await, fourth);
     job::cancel(&*store, cluster, &fourth, "", 0).await.unwrap();
     let waiting = tokio::spawn(async move { queue.next(&BTreeSet::new(), &BTreeSet::new()).await });
     record.state = JobState::Done;
@@ -411,7 +411,7 @@ async fn queue_holds_job_until_earlier_jobs_are_done() {
         let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
         let Next::InVain(job, reason) = soon(queue.next(&BTreeSet::new(), &BTreeSet::new())).await.unwrap()
         else {
-            panic!("it goes on")
+            panic!("it continues")
         };
         assert!(job == second && reason.contains(&stage.job) && reason.contains(says), "{reason}");
     }
@@ -430,7 +430,7 @@ async fn queue_returns_jobs_to_nodes_with_required_labels() {
     {
         let node = Member { labels: labels.parse().unwrap(), ..member("a") };
         let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), node);
-        assert_eq!(turns_to(&mut queue).await, *first, "{labels}");
+        assert_eq!(next_job(&mut queue).await, *first, "{labels}");
     }
     let (record, _) = job::read(&*store, cluster, &picky).await.unwrap();
     let idle = Member { workers: 0, labels: require.clone(), ..member("a") };

@@ -5,10 +5,10 @@
 //! | a request: no connection, no answer in time, others were faster | after a pause of 50 ms to 1 s | it succeeds, or the session is over |
 //! | a request that was refused permanently | every second, in case an operator fixes the cause; logged once | the same |
 //! | a connection to a server, for a new or an existing session | after a pause of 50 ms to 1 s | a server answers, or time is up |
-//! | a session, and with it the seat of a node | after a pause of 200 ms to 5 s | the node has a seat, or is asked to leave |
+//! | a session, and with it the membership of a node | after a pause of 200 ms to 5 s | the node is a member, or is asked to leave |
 //!
 //! Each pause is twice as long as the previous one, up to the longest, minus a random part, so that requests
-//! that failed together are not retried together. Without a connection the pause begins at the reconnect, or
+//! that failed together are not retried together. Without a connection the pause starts at the reconnect, or
 //! after waiting for it as long as the longest pause: requests that failed because a server went down
 //! continue as soon as another one answers.
 //!
@@ -92,7 +92,7 @@ impl Retry {
     ///
     /// # Cancellation safety
     /// Dropping the future shortens the pause; nothing else is affected.
-    #[must_use = "a session that is over answers nothing any more"]
+    #[must_use = "no try can succeed after the end of the session"]
     pub async fn again(&mut self, store: &dyn Store, what: &str, error: &Error) -> bool {
         let session = store.session();
         if *error == Error::SessionExpired || *session.borrow() == Session::Expired {
@@ -121,7 +121,7 @@ impl Retry {
         true
     }
 
-    /// Creates the same with a random seed, for code that need not be replayable.
+    /// Creates the state with a random seed, for code that need not be replayable.
     pub fn by_chance(policy: Policy) -> Self {
         Self::new(policy, RandomState::new().hash_one(()))
     }

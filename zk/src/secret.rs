@@ -114,7 +114,7 @@ mod tests {
     fn secret_of_root_may_be_readable_by_group() {
         let exposed = |owner, group, mode| Access { owner, group, mode }.is_exposed();
         assert!(!exposed(0, 65532, 0o440) && !exposed(0, 65532, 0o640));
-        assert!(exposed(0, 0, 0o440), "everybody's first group at root");
+        assert!(exposed(0, 0, 0o440), "the default group of root");
         assert!(exposed(1000, 1000, 0o440), "a user's own group may have others");
         assert!(exposed(0, 65532, 0o444) && exposed(0, 65532, 0o460) && exposed(0, 65532, 0o644));
         assert!(!exposed(1000, 1000, 0o600) && !exposed(0, 0, 0o400));

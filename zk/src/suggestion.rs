@@ -1,6 +1,6 @@
 //! Suggestions of a user to a running job, usually a better solution. The leader evaluates and answers them.
 //!
-//! A suggestion is a znode of its own. The answer is written into it, and then its author removes it.
+//! Each suggestion is a separate znode. The answer is written into it, and then its author removes it.
 
 use std::{fmt, sync::Arc};
 

@@ -110,7 +110,7 @@ fn multi_is_atomic() {
     let ops = [create("/b"), create("/b/c"), set("/a", b"1", None), delete("/gone"), check("/a", Some(0))];
     let error = desk.multi(&ops).unwrap_err();
     let cause = Box::new(Error::BadVersion { path: "/a".into() });
-    assert_eq!(error, Error::Multi { index: 4, cause }, "an operation sees what those before it have done");
+    assert_eq!(error, Error::Multi { index: 4, cause }, "an operation sees the effects of earlier ones");
     assert!(desk.fired.is_empty(), "nothing has happened");
     assert_eq!(desk.tree.paths().collect::<Vec<_>>(), ["/", "/a", "/gone"]);
     let answers = desk.multi(&ops[..4]).unwrap();

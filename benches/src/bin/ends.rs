@@ -57,7 +57,7 @@ struct Command;
 impl Program for Command {
     const NAME: &'static str = "ends";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const ABOUT: &'static str = "Works for a moment, and says how long after that its result was there";
+    const ABOUT: &'static str = "Works for 50 ms, and reports the delay of its result";
     type Arguments = Arguments;
     type More = NoMore;
 

@@ -38,10 +38,10 @@ fn once() -> Result<f64> {
     let arguments = ["submit", "again", &CALLS.to_string(), "--wait-us", "600000000", "--quiet"];
     let submitted = cluster.run("shapes", &arguments)?;
     ensure!(submitted.code == 0, "shapes was not submitted: {}", submitted.err);
-    let head = wait_for_either(&cluster).context("the calls do not end")?;
-    cluster.kill_nodes(&[head])?;
+    let coordinator = wait_for_either(&cluster).context("the calls do not complete")?;
+    cluster.kill_nodes(&[coordinator])?;
     let lost = Instant::now();
-    cluster.wait_for_log(1 - head, HAVE_ENDED)?;
+    cluster.wait_for_log(1 - coordinator, HAVE_ENDED)?;
     Ok(lost.elapsed().saturating_sub(SESSION_TIMEOUT).as_secs_f64())
 }
 
@@ -49,10 +49,10 @@ fn once() -> Result<f64> {
 fn wait_for_either(cluster: &Cluster) -> Result<usize> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(head) = (0..2).find(|node| cluster.log(*node).contains(HAVE_ENDED)) {
-            return Ok(head);
+        if let Some(coordinator) = (0..2).find(|node| cluster.log(*node).contains(HAVE_ENDED)) {
+            return Ok(coordinator);
         }
-        ensure!(Instant::now() < deadline, "no node says {HAVE_ENDED:?}:\n{}", cluster.logs());
+        ensure!(Instant::now() < deadline, "no node logged {HAVE_ENDED:?}:\n{}", cluster.logs());
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -64,7 +64,7 @@ fn wait(wait_us: u64) {
 }
 
 /// Checks the inputs of a task: each value that a call has written is at least one.
-fn are_there<const N: usize>(read: [&u64; N]) {
+fn assert_written<const N: usize>(read: [&u64; N]) {
     assert!(read.iter().all(|value| **value > 0), "a call was run before those that it needs");
 }
 
@@ -88,25 +88,25 @@ fn multiply(a: &u64, b: &u64, c: &mut u64, wait_us: u64) {
 
 #[task]
 fn from_one(pivot: &u64, of: &mut u64, wait_us: u64) {
-    are_there([pivot]);
+    assert_written([pivot]);
     count::now(of, wait_us);
 }
 
 #[task]
 fn from_two(left: &u64, above: &u64, of: &mut u64, wait_us: u64) {
-    are_there([left, above]);
+    assert_written([left, above]);
     count::now(of, wait_us);
 }
 
 #[task]
 fn new_from_two(left: &u64, above: &u64, wait_us: u64) -> u64 {
-    are_there([left, above]);
+    assert_written([left, above]);
     one::now(wait_us)
 }
 
 #[task]
 fn one_of(fragment: &u64, centres: &u64, wait_us: u64) -> u64 {
-    are_there([fragment, centres]);
+    assert_written([fragment, centres]);
     one::now(wait_us)
 }
 

@@ -71,7 +71,7 @@ impl Stage {
         // The controller does not own the processes: they exit by themselves if a measurement is aborted.
         let node = ["node", "--workers", "1", "--any-build", "--max-lifetime", "15m"];
         let path = program("walk")?;
-        let path = path.to_str().context("a path that is no text")?;
+        let path = path.to_str().context("a path that is not UTF-8")?;
         let content = json!({
             "kind": "local",
             "currency": "EUR",
@@ -89,7 +89,7 @@ impl Stage {
     fn run(&mut self, deadline_s: u32) -> Result<Run> {
         self.jobs += 1;
         let (deadline, most) = (format!("{deadline_s}s"), NODES_MAX.to_string());
-        let file = self.connector.to_str().context("a path that is no text")?;
+        let file = self.connector.to_str().context("a path that is not UTF-8")?;
         let began = Instant::now();
         let scale = ["scale", "--connector", file, "--min", "0", "--max", &most, "--deadline", &deadline];
         let controller = self
@@ -102,7 +102,7 @@ impl Stage {
         let parts = parts(&folder)?;
         let nodes_s = parts.values().map(|part| (part.last_us - part.first_us) as f64 / 1e6).sum();
         while !self.nodes()?.is_empty() {
-            ensure!(over.elapsed() < SOON, "nodes are left:\n{}", controller.errors());
+            ensure!(over.elapsed() < SOON, "nodes remain:\n{}", controller.errors());
             thread::sleep(LOOK_EVERY);
         }
         Ok(Run {

@@ -62,7 +62,7 @@ impl Job {
         let folder = cluster.folder().join(format!("visits-{number}"));
         fs::create_dir(&folder).context("no folder for the visits")?;
         let (depth, state_us) = (size.depth.to_string(), size.state_us.to_string());
-        let visited = folder.to_str().context("a path that is no text")?;
+        let visited = folder.to_str().context("a path that is not UTF-8")?;
         let job = ["submit", "--any-build", "--depth", &depth, "--state-us", &state_us, "--visits", visited];
         let (submitted, submitted_us) = (Instant::now(), now_us());
         let running = cluster.begin("walk", &[&job[..], &["--wait", "--quiet", "--json"]].concat())?;
@@ -75,7 +75,7 @@ impl Job {
 
     /// Waits until a moment, before which the job must not end.
     pub(super) fn wait_until(&mut self, moment: Instant) -> Result<()> {
-        ensure!(!self.has_ended_by(moment)?, "the job has ended too early: {}", self.running.errors());
+        ensure!(!self.has_ended_by(moment)?, "the job ended too early: {}", self.running.errors());
         Ok(())
     }
 

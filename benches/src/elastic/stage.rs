@@ -155,11 +155,11 @@ struct Grown {
 
 /// Returns the busy time of the processors, and their total time, in the system's units.
 fn processors() -> Result<(f64, f64)> {
-    let stat = fs::read_to_string("/proc/stat").context("nobody knows what the processors do")?;
+    let stat = fs::read_to_string("/proc/stat").context("the load of the processors is unknown")?;
     let line = stat.lines().next().unwrap_or_default();
     // user nice system idle iowait irq softirq steal; the following columns are contained in these.
     let times: Vec<f64> = line.split_whitespace().skip(1).take(8).filter_map(|it| it.parse().ok()).collect();
-    ensure!(times.len() == 8, "/proc/stat begins with {line:?}");
+    ensure!(times.len() == 8, "/proc/stat starts with {line:?}");
     let all: f64 = times.iter().sum();
     Ok((all - times[3] - times[4], all))
 }

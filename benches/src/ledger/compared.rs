@@ -179,7 +179,7 @@ impl Measured {
     fn run(&self, cluster: &Cluster, nodes: usize, writing: Writing) -> Result<Took> {
         let file = data::folder().map(|folder| folder.join(self.instance)).filter(|file| file.is_file());
         let instance = file.as_deref().map_or(Some(self.instance), |file| file.to_str());
-        let instance = instance.context("a path that is no text")?;
+        let instance = instance.context("a path that is not UTF-8")?;
         let (name, first) = (writing.name, writing.place * nodes);
         let nodes_s = || {
             let own = cluster.nodes[first..first + nodes].iter();

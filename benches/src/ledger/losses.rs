@@ -172,7 +172,7 @@ impl Stage {
         fs::create_dir(&folder).context("no folder for the visits")?;
         self.jobs += 1;
         let (depth, state_us) = (DEPTH.to_string(), self.state_us().to_string());
-        let visited = folder.to_str().context("a path that is no text")?;
+        let visited = folder.to_str().context("a path that is not UTF-8")?;
         let job = ["--depth", &depth, "--state-us", &state_us, "--visits", visited];
         let before = writes(&self.cluster)?;
         let started = Instant::now();

@@ -53,11 +53,11 @@ pub struct Reached {
 /// The time after which the gap is measured, in seconds.
 pub const GAP_AFTER_S: u64 = 10;
 
-/// Solves each instance, and passes each result to `tell` as soon as it is known.
+/// Solves each instance, and passes each result to `report` as soon as it is known.
 ///
 /// # Errors
 /// If the instances or the programs are missing, or a result that is reported as proven is wrong.
-pub fn run(plan: &Plan, mut tell: impl FnMut(&Reached)) -> Result<Vec<Reached>> {
+pub fn run(plan: &Plan, mut report: impl FnMut(&Reached)) -> Result<Vec<Reached>> {
     let folder = data::folder().context("no published instances")?;
     let programs = Programs::of(plan.programs.as_deref());
     let mut all = Vec::new();
@@ -67,7 +67,7 @@ pub fn run(plan: &Plan, mut tell: impl FnMut(&Reached)) -> Result<Vec<Reached>> 
             continue;
         }
         let reached = programs.reach(&case, plan.limit_s).with_context(|| format!("{name} failed"))?;
-        tell(&reached);
+        report(&reached);
         all.push(reached);
     }
     ensure!(!all.is_empty(), "no instance has such a name");

@@ -64,7 +64,7 @@ fn session_survives_outage_longer_than_its_timeout() {
             all.clone().for_each(|server| servers.kill(server).unwrap());
             is(&store, Session::Disconnected).await;
             thread::sleep(OUTAGE);
-            assert_eq!(*store.session().borrow(), Session::Disconnected, "nobody can know");
+            assert_eq!(*store.session().borrow(), Session::Disconnected, "its state is unknown");
             assert_eq!(store.get("/").await, Err(Error::ConnectionLost));
             all.clone().for_each(|server| servers.revive(server).unwrap());
             all.for_each(|server| servers.wait_until_serving(server).unwrap());
@@ -83,7 +83,7 @@ fn session_survives_outage_longer_than_its_timeout() {
                     Err(error) => assert!(error.is_transient(), "{error}"),
                 }
             };
-            assert_eq!(joined, Change::Joined(member("b")), "and nobody has left");
+            assert_eq!(joined, Change::Joined(member("b")), "and no member has left");
             store.close().await.unwrap();
             // Its last changes may be reported before.
             while let Ok(change) = soon(members.next()).await {

@@ -37,7 +37,7 @@ trait Breaks: Connects {
     /// Lets the connection be restored.
     fn restore(&self);
     /// Returns whether the other sessions can write in the meantime.
-    fn others_go_on(&self) -> bool {
+    fn others_can_write(&self) -> bool {
         true
     }
 }
@@ -179,7 +179,7 @@ impl Breaks for Restarted {
         servers.wait_until_serving(0).unwrap();
     }
 
-    fn others_go_on(&self) -> bool {
+    fn others_can_write(&self) -> bool {
         false
     }
 }
@@ -278,7 +278,7 @@ async fn change_everything(other: &Connected, folder: &str) {
 }
 
 async fn one_time_watches_tell_what_happened_meanwhile(world: World, store: Connected, folder: String) {
-    if !world.others_go_on() {
+    if !world.others_can_write() {
         return;
     }
     let (other, watches) = (world.connect().await, watch_everything(&store, &folder).await);
@@ -307,7 +307,7 @@ async fn one_time_watches_fire_after_it(world: World, store: Connected, folder: 
 async fn a_recursive_watch_says_rescan_and_is_dead(world: World, store: Connected, folder: String) {
     let (other, mut events) = (world.connect().await, store.watch_tree(&folder).await.unwrap());
     break_off(&world, &store).await;
-    if world.others_go_on() {
+    if world.others_can_write() {
         other.create(&format!("{folder}/unheard"), b"", CreateMode::Persistent).await.unwrap();
     }
     restore(&world, &store).await;
@@ -359,7 +359,7 @@ async fn a_roll_tells_who_came_and_went_whenever(world: World, store: Connected,
     for round in 0..2 {
         let (meanwhile, after) = (format!("meanwhile-{round}"), format!("after-{round}"));
         break_off(&world, &store).await;
-        if world.others_go_on() {
+        if world.others_can_write() {
             join(&meanwhile).await;
         }
         // The connection breaks again before the member watch is read.
@@ -367,7 +367,7 @@ async fn a_roll_tells_who_came_and_went_whenever(world: World, store: Connected,
         break_off(&world, &store).await;
         restore(&world, &store).await;
         insist!(other.exists("/"));
-        if world.others_go_on() {
+        if world.others_can_write() {
             assert_eq!(change(&mut members).await, Change::Joined(member(&meanwhile)));
         }
         join(&after).await;

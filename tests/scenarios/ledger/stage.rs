@@ -144,7 +144,7 @@ impl Stage {
 
     /// Opens the gate, and waits for the end of the job: the exact count, in the first attempt. Returns the
     /// output of `taskwork job`, and the cluster; its nodes run the next job.
-    pub(super) fn ends_exactly(mut self) -> (Value, Cluster) {
+    pub(super) fn finish_exactly(mut self) -> (Value, Cluster) {
         self.open_gate();
         let deadline = Instant::now() + PATIENCE;
         while !self.job.has_ended().unwrap() {
@@ -157,7 +157,7 @@ impl Stage {
         let job = self.job();
         let worked = &job["figures"]["worked"];
         self.note(format!("the job has ended: {} worked of {:?}", worked, self.counted.answer));
-        self.is_exact(&job);
+        self.assert_exact(&job);
         for node in self.here.clone() {
             if self.cluster.nodes[node].has_ended().unwrap() {
                 self.fail(format!("node {node} has ended"));
@@ -175,7 +175,7 @@ impl Stage {
     }
 
     /// Checks the exact count, in the first attempt.
-    pub(super) fn is_exact(&self, job: &Value) {
+    pub(super) fn assert_exact(&self, job: &Value) {
         let said = self.cluster.json("taskwork", &["result", "0"]);
         let (name, answer) = self.counted.answer;
         let errors = self.job.errors();

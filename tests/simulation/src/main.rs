@@ -152,7 +152,7 @@ fn explain(failure: &Failure, nodes: Option<usize>) {
         println!("  {violation}");
     }
     let shrunk = shrink(failure.seed, nodes);
-    println!("enough to fail: {}", shrunk.plan);
+    println!("minimal failing plan: {}", shrunk.plan);
     let nodes = nodes.map_or_else(String::new, |nodes| format!(" --nodes {nodes}"));
     let faults: Vec<String> = shrunk.without_faults.iter().map(ToString::to_string).collect();
     let without = if faults.is_empty() { String::new() } else { format!(" --without {}", faults.join(",")) };

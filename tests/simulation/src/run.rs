@@ -376,7 +376,7 @@ impl<'a> Stage<'a> {
     async fn leave(&mut self) {
         let told = self.world.now();
         for machine in self.world.with(|state| state.machines.living()) {
-            self.tell_to_leave(machine);
+            self.request_leave(machine);
         }
         for (machine, process) in std::mem::take(&mut self.processes) {
             if self.world.with(|state| state.machines.is_dead(machine)) {
@@ -385,7 +385,7 @@ impl<'a> Stage<'a> {
             let left = Duration::from_millis((told + LEAVE_MS).saturating_sub(self.world.now()));
             match tokio::time::timeout(left, process).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => self.violate(format!("{machine} has broken down: {error}")),
+                Ok(Err(error)) => self.violate(format!("{machine} has failed: {error}")),
                 Err(_) => self.violate(format!("{machine} does not leave although the job is over")),
             }
         }
@@ -397,7 +397,7 @@ impl<'a> Stage<'a> {
         for name in self.world.with(|state| state.servers.names(&self.setup.cluster.drains())) {
             let closed = |node| self.world.with(|state| state.closed.contains(&node));
             if name.parse().is_ok_and(closed) {
-                self.violate(format!("{name} has left, and its request to leave is still there"));
+                self.violate(format!("{name} has left, and its request to leave remains"));
             }
         }
     }
@@ -555,7 +555,7 @@ impl<'a> Stage<'a> {
         self.plan.leaves_within(machine.0, self.world.now())
     }
 
-    fn tell_to_leave(&self, machine: MachineId) {
+    fn request_leave(&self, machine: MachineId) {
         let within = self.leaves_within(machine);
         self.world.with(|state| {
             let it = state.machines.get(machine);

@@ -55,7 +55,9 @@ impl Observed {
 
     /// Returns the problem with the shares in a run without faults, if any.
     pub(crate) fn unfair(&self) -> Option<String> {
-        let Some(shares) = self.shares() else { return Some("too little was done to share it".to_owned()) };
+        let Some(shares) = self.shares() else {
+            return Some("too little work was done to measure shares".to_owned());
+        };
         let all: u32 = WEIGHTS.iter().sum();
         let is_off =
             |(share, weight): (f64, u32)| (share - f64::from(weight) / f64::from(all)).abs() > TOLERANCE;

@@ -91,7 +91,7 @@ pub(crate) struct Slice {
 }
 
 /// The panic message of a deadly state.
-pub(crate) const DEADLY: &str = "a state that nobody visits";
+pub(crate) const DEADLY: &str = "a deadly state";
 
 thread_local! {
     static SLICE: RefCell<Slice> = RefCell::new(Slice::default());
@@ -113,7 +113,7 @@ impl Walk {
         Self::of(vec![shape.root()])
     }
 
-    /// Returns the root task with this number that is added to a job: a tree of its own.
+    /// Returns the root task with this number that is added to a job: a separate tree.
     pub(crate) fn added(shape: &Shape, number: u64) -> Self {
         Self::of(vec![shape.root_numbered(number)])
     }

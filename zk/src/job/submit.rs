@@ -5,8 +5,8 @@
 //! outcome is known, and creates exactly one job.
 //!
 //! ```text
-//!   create the record, sequential ─▶ write large data in chunks ─▶ one multi: the record says running, the root is parked
-//!     answer lost: look for the key    answer lost: repeat           answer lost: repeat, unless it has begun
+//!   create the record, sequential ─▶ write large data in chunks ─▶ one multi: the record becomes running, the root is parked
+//!     answer lost: look for the key    answer lost: repeat           answer lost: repeat, unless it has started
 //! ```
 
 use super::{JobRecord, JobState, Share, create, forget, list};
@@ -146,7 +146,7 @@ impl<'a> Submission<'a> {
             Err(error) => {
                 tracing::debug!(
                     job = id, %error,
-                    "what was written of the job stays; taskwork forget removes it"
+                    "the written part of the job stays; taskwork forget removes it"
                 );
             }
         }

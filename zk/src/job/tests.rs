@@ -394,7 +394,7 @@ async fn suspend_and_resume_affect_only_jobs_not_over() {
     let close_it = || close(&*store, &fence, &stage.cluster, &stage.job, 1, &outcome, 5);
     assert_eq!(close_it().await, Ok(Closing::NotCurrent));
     let begun = new_attempt(&*store, &fence, &stage.cluster, &stage.job, 1, &[], 0).await;
-    assert_eq!(begun, Ok(NewAttempt::NotCurrent), "whoever is lost is judged when it goes on");
+    assert_eq!(begun, Ok(NewAttempt::NotCurrent), "losses are judged when the job resumes");
     assert_eq!(resume(&*store, &stage.cluster, &stage.job).await, Ok(true));
     assert_eq!(close_it().await, Ok(Closing::Closed));
     assert_eq!(suspend(&*store, &stage.cluster, &stage.job).await, Ok(false));

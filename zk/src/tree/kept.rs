@@ -88,7 +88,7 @@ impl Tree {
         keeper: Option<&mut dyn Keeper>,
     ) -> Result<()> {
         if let Some(keeper) = keeper
-            && let Err(error) = self.tell(keeper, &all_done)
+            && let Err(error) = self.save(keeper, &all_done)
         {
             self.undo_all(all_done);
             return Err(error);
@@ -123,7 +123,7 @@ impl Tree {
     }
 
     /// Passes the durable changes of completed operations, if any, to the keeper.
-    fn tell(&self, keeper: &mut dyn Keeper, all_done: &[Done]) -> Result<()> {
+    fn save(&self, keeper: &mut dyn Keeper, all_done: &[Done]) -> Result<()> {
         let changes = self.changes(all_done);
         if changes.is_empty() { Ok(()) } else { keeper.keep(&changes) }
     }

@@ -59,7 +59,7 @@ fn writer() {
             let done =
                 if number == 0 { prepare(&tree, &store).await } else { write(&store, number, adds).await };
             if let Err(error) = done {
-                assert_eq!(store.exists("/").await, Err(error.clone()), "nothing is answered any more");
+                assert_eq!(store.exists("/").await, Err(error.clone()), "further requests are rejected");
                 assert_eq!(tree.failure().as_ref(), Some(&error));
                 return say(format!("{FAILED}{error}"));
             }
@@ -218,17 +218,17 @@ fn file_size_limit_fails_clearly_without_loss() {
         acknowledged = still_there(dir.path(), acknowledged.max(more));
     }
     assert!(acknowledged > 50, "{acknowledged}");
-    assert_eq!(goes_on(dir.path()), acknowledged + 1, "with room");
+    assert_eq!(continues(dir.path()), acknowledged + 1, "with room");
 }
 
 /// Returns the number of the first multi of a process that has space.
-fn goes_on(dir: &Path) -> u64 {
+fn continues(dir: &Path) -> u64 {
     let mut child = writes(&mut this_program(), dir, 0);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let first = lines.find_map(|line| number_in(&line));
     child.kill().unwrap();
     child.wait().unwrap();
-    first.expect("it goes on")
+    first.expect("it continues")
 }
 
 /// The files of a process in a separate mount namespace, which are removed with it: the state is copied there
@@ -259,7 +259,7 @@ fn full_disk_fails_clearly_without_loss() {
         acknowledged = still_there(dir.path(), acknowledged.max(more));
         assert!(acknowledged > 10, "{acknowledged}");
     }
-    assert_eq!(goes_on(dir.path()), acknowledged + 1, "with room");
+    assert_eq!(continues(dir.path()), acknowledged + 1, "with room");
 
     // The disk is full before the first multi.
     let script = "set -e; mount -t tmpfs -o size=32k tmpfs /mnt; \"$0\" \"$@\"";

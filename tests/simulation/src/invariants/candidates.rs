@@ -34,7 +34,7 @@ impl Invariant for CandidatesCanLead {
         match seen {
             Seen::Calm => self.calm_since = Some(now),
             Seen::Wrote { ops, servers, .. } => {
-                stands_once(&facts.cluster, ops, servers)?;
+                check_single_candidate(&facts.cluster, ops, servers)?;
                 let folder = facts.cluster.election();
                 // An empty list means that a session has ended, and its candidate is deleted with it.
                 if ops.is_empty() || ops.iter().any(|op| op.path().starts_with(&folder)) {
@@ -52,7 +52,7 @@ impl Invariant for CandidatesCanLead {
 }
 
 /// Checks the candidates that are created.
-fn stands_once(cluster: &ClusterPaths, ops: &[Op], servers: &Servers) -> Result<(), String> {
+fn check_single_candidate(cluster: &ClusterPaths, ops: &[Op], servers: &Servers) -> Result<(), String> {
     let folder = cluster.election();
     for op in ops {
         let Op::Create { path, .. } = op else { continue };
@@ -91,7 +91,7 @@ impl CandidatesCanLead {
             if let Some(since) = self.over_since.get(job)
                 && now > calm.max(*since) + STANDS_MS
             {
-                return Err(format!("{name} stands for election, though the job is over since {since} ms"));
+                return Err(format!("{name} stands for election although the job is over since {since} ms"));
             }
         }
         Ok(())

@@ -34,7 +34,7 @@ impl Invariant for CompanionsAreKept {
                         && let ["left", node] = rest[..]
                         && let Ok(node) = node.parse()
                     {
-                        self.leaves(node, job)?;
+                        self.check_leave(node, job)?;
                     }
                 }
                 Ok(())
@@ -72,7 +72,7 @@ impl CompanionsAreKept {
         Ok(())
     }
 
-    fn leaves(&self, node: NodeId, job: &str) -> Result<(), String> {
+    fn check_leave(&self, node: NodeId, job: &str) -> Result<(), String> {
         let its = (node, job.to_owned());
         if self.willing.contains(&its) && !self.asked.contains(&its) {
             return Err(format!("{node} leaves {job}, and its companion was not asked to rescue anything"));

@@ -50,7 +50,7 @@ pub(crate) struct Facts {
     /// The number of members that were lost without having left the attempt.
     pub(crate) losses: u32,
     /// The node on which the program of a workflow was started last.
-    pub(crate) head: Option<NodeId>,
+    pub(crate) coordinator: Option<NodeId>,
 }
 
 /// The facts about one job.
@@ -178,7 +178,7 @@ impl Facts {
             message_bytes_max: 1 << 20,
             only_leaves: false,
             losses: 0,
-            head: None,
+            coordinator: None,
         }
     }
 
@@ -238,7 +238,7 @@ impl Facts {
     /// Records a write. Returns an error for unreadable data.
     pub(super) fn note(&mut self, seen: &Seen<'_>) -> Result<(), String> {
         if let Seen::Workflow { node, step: Step::Leads { .. } } = seen {
-            self.head = Some(*node);
+            self.coordinator = Some(*node);
         }
         let Seen::Wrote { session, ops, servers } = seen else { return Ok(()) };
         if ops.is_empty() {

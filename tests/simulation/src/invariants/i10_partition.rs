@@ -37,7 +37,7 @@ impl Invariant for NothingIsLost {
                 let unprotected = |node: &str| known.durable.is_unprotected(before, node);
                 if known.latest == record.attempt && !lost.clone().any(|lost| unprotected(&lost.node)) {
                     let lost: Vec<&str> = lost.map(|lost| lost.node.as_str()).collect();
-                    return Err(format!("attempt {before} ended although all was written: {lost:?}"));
+                    return Err(format!("attempt {before} ended although everything was written: {lost:?}"));
                 }
             }
             let Some(at) = place(&facts.cluster, op.path()) else { continue };

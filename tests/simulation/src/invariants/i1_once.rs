@@ -12,6 +12,6 @@ pub(super) const NAME: &str = "I1 (once)";
 pub(super) fn check(node: NodeId, unknown: &[u64]) -> Option<String> {
     let first = unknown.first()?;
     Some(format!(
-        "{node} has done state {first:016x}, which was not open: it was done twice, or never came into being"
+        "{node} has visited state {first:016x}, which was not open: it was visited twice, or never created"
     ))
 }

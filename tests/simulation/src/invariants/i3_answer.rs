@@ -81,6 +81,6 @@ impl Said {
         if right {
             return Ok(());
         }
-        Err(format!("expected {truth:?}, the job says {result:?}, shortest {:?}", self.shortest))
+        Err(format!("expected {truth:?}, the job returned {result:?}, shortest {:?}", self.shortest))
     }
 }

@@ -80,7 +80,7 @@ impl OnlyMembersAndLeadersWrite {
         // A leader that is no longer a member continues to lead until its session ends; then its writes carry
         // the leader's fence.
         if takes_part && !self.members.contains(node) && led_by_the_first(facts, ops, servers).is_err() {
-            return Err(format!("{node} is no member, and has written {}", ops[0].path()));
+            return Err(format!("{node} is not a member, and has written {}", ops[0].path()));
         }
         Ok(())
     }
@@ -103,5 +103,5 @@ fn led_by_the_first(facts: &Facts, ops: &[Op], servers: &Servers) -> Result<(), 
     if fence.is_some() && fence == first.as_deref() {
         return Ok(());
     }
-    Err(format!("only the leader may write that: fenced by {fence:?}, the leader is {first:?}"))
+    Err(format!("only the leader may write this: fenced by {fence:?}, the leader is {first:?}"))
 }

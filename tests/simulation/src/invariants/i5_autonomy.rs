@@ -45,7 +45,7 @@ impl Invariant for WorkGoesOn {
                 let plenty = facts.open() > 4 * facts.workers;
                 if ms >= SHORT_MS && plenty && done < could / 4 {
                     return Err(format!(
-                        "in {ms} ms without servers {done} states were done, of {could} that could have been"
+                        "in {ms} ms without servers {done} of {could} possible states were done"
                     ));
                 }
             }

@@ -95,7 +95,7 @@ impl Invariant for EverybodyIsKnown {
                     && self.one_job_since.is_some()
                     && gone.is_some_and(|gone| now > gone + HEARD_MS)
                 {
-                    return Err(format!("{from} speaks to {to}, which has gone long ago"));
+                    return Err(format!("{from} sends to {to}, which left long ago"));
                 }
             }
             _ => {}
@@ -151,7 +151,7 @@ impl EverybodyIsKnown {
             }
             let since = *self.idle_since.entry(id.to_owned()).or_insert(now);
             if now > since + DECLARED_MS {
-                return Err(format!("job {id} has nothing left to do since {since} ms, and is not over"));
+                return Err(format!("job {id} has no remaining work since {since} ms, and is not over"));
             }
         }
         Ok(())

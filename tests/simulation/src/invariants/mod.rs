@@ -148,8 +148,7 @@ impl Invariants {
                 self.add(now, i1_once::NAME, broken);
             }
             if let Some(state) = self.facts.joined_too_early(*node, *job, done) {
-                let what =
-                    format!("{node} goes on with a task that waits, and state {state:016x} is not visited");
+                let what = format!("{node} continues a waiting task before state {state:016x} is visited");
                 self.add(now, JOINED, what);
             }
         }

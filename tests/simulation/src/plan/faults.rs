@@ -22,11 +22,11 @@ pub(crate) enum Fault {
     /// The machine that leads freezes.
     FreezeLeader { ms: u64 },
     /// The machine on which the program of a workflow runs dies.
-    KillHead,
+    KillCoordinator,
     /// The machine of the program freezes.
-    FreezeHead { ms: u64 },
+    FreezeCoordinator { ms: u64 },
     /// The node of the program is asked to leave.
-    DrainHead,
+    DrainCoordinator,
     /// A node is asked to leave by a signal.
     Drain,
     /// A node is asked to leave by two signals.
@@ -82,11 +82,11 @@ impl Fault {
     /// break.
     pub(super) fn spares_machines(self) -> bool {
         use Fault::{
-            Cancel, CancelFirst, Disconnect, Drain, DrainHead, Forget, Join, Stuck, StuckLeader, Suspend,
-            SuspendFirst,
+            Cancel, CancelFirst, Disconnect, Drain, DrainCoordinator, Forget, Join, Stuck, StuckLeader,
+            Suspend, SuspendFirst,
         };
         let of_nodes =
-            matches!(self, Join | Drain | DrainHead | Disconnect | Stuck { .. } | StuckLeader { .. });
+            matches!(self, Join | Drain | DrainCoordinator | Disconnect | Stuck { .. } | StuckLeader { .. });
         let of_jobs = matches!(self, Cancel | CancelFirst | Forget | Suspend { .. } | SuspendFirst { .. });
         of_nodes || of_jobs
     }
@@ -115,7 +115,7 @@ pub(super) fn draw(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64
                 Kind::Queue if random.random_range(0..3) == 0 => of_jobs(random, ms),
                 Kind::Stuck => stuck(random, ms),
                 Kind::Leaves => leave(random),
-                Kind::Workflow if random.random_range(0..4) == 0 => of_head(random, ms),
+                Kind::Workflow if random.random_range(0..4) == 0 => of_coordinator(random, ms),
                 Kind::LargeBatches => Fault::Stall { ms: random.random_range(9_000..13_000) },
                 Kind::Stalls if random.random_range(0..4) == 0 => Fault::Stall { ms: 3 * ms },
                 Kind::Outages if random.random_range(0..3) == 0 => Fault::ServersAway { ms: outage(random) },
@@ -177,17 +177,17 @@ fn leave(random: &mut SmallRng) -> Fault {
     match random.random_range(0..16) {
         0..8 => Fault::Join,
         8..12 => Fault::Drain,
-        12..15 => Fault::DrainHead,
+        12..15 => Fault::DrainCoordinator,
         _ => Fault::DrainAll,
     }
 }
 
 /// Draws a fault at the program of a workflow.
-fn of_head(random: &mut SmallRng, ms: u64) -> Fault {
+fn of_coordinator(random: &mut SmallRng, ms: u64) -> Fault {
     match random.random_range(0..3) {
-        0 => Fault::KillHead,
-        1 => Fault::FreezeHead { ms },
-        _ => Fault::DrainHead,
+        0 => Fault::KillCoordinator,
+        1 => Fault::FreezeCoordinator { ms },
+        _ => Fault::DrainCoordinator,
     }
 }
 

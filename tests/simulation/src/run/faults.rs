@@ -36,9 +36,9 @@ impl Stage<'_> {
     }
 
     /// Returns the machine on which the program of the workflow was started last.
-    fn head(&self) -> Option<MachineId> {
+    fn coordinator(&self) -> Option<MachineId> {
         self.world.with(|state| {
-            let machine = state.machines.of(state.invariants.facts.head?)?;
+            let machine = state.machines.of(state.invariants.facts.coordinator?)?;
             state.machines.living().contains(&machine).then_some(machine)
         })
     }
@@ -62,18 +62,20 @@ impl Stage<'_> {
                 self.world.with(|state| state.freeze(leader, ms));
             }
             // A node must remain that can receive the data.
-            Fault::Drain | Fault::DrainHead if self.plan.kind == Kind::Leaves && self.stay() <= STAY_MIN => {
+            Fault::Drain | Fault::DrainCoordinator
+                if self.plan.kind == Kind::Leaves && self.stay() <= STAY_MIN =>
+            {
                 self.join_any();
             }
-            Fault::KillHead => self.kill(self.head().unwrap_or(machine)),
-            Fault::FreezeHead { ms } => {
-                let head = self.head().unwrap_or(machine);
-                self.world.with(|state| state.freeze(head, ms));
+            Fault::KillCoordinator => self.kill(self.coordinator().unwrap_or(machine)),
+            Fault::FreezeCoordinator { ms } => {
+                let coordinator = self.coordinator().unwrap_or(machine);
+                self.world.with(|state| state.freeze(coordinator, ms));
             }
-            Fault::DrainHead => self.tell_to_leave(self.head().unwrap_or(machine)),
-            Fault::Drain => self.tell_to_leave(machine),
+            Fault::DrainCoordinator => self.request_leave(self.coordinator().unwrap_or(machine)),
+            Fault::Drain => self.request_leave(machine),
             Fault::DrainTwice { ms } => {
-                self.tell_to_leave(machine);
+                self.request_leave(machine);
                 let within = self.plan.leaves_within(machine.0, self.world.now() + ms);
                 self.world.with(|state| {
                     let leave = state.machines.get(machine).leave.clone();
@@ -84,7 +86,7 @@ impl Stage<'_> {
             }
             Fault::DrainAll => {
                 for machine in self.world.with(|state| state.machines.living()) {
-                    self.tell_to_leave(machine);
+                    self.request_leave(machine);
                 }
             }
             Fault::Ask => self.ask_to_leave(machine),
@@ -247,7 +249,7 @@ impl Stage<'_> {
             state.see(&Seen::ToldToLeave { node });
             Some(node)
         }) else {
-            return self.tell_to_leave(machine);
+            return self.request_leave(machine);
         };
         let (store, path) = (Arc::clone(&self.store), self.setup.cluster.drain(&node.to_string()));
         // A request to a lost node would never be removed.

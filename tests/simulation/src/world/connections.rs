@@ -19,7 +19,7 @@ const WATCHES_END_MS: u64 = SESSION_MS * 14 / 10;
 
 impl State {
     /// Notifies a client that its session is over.
-    pub(super) fn tell_end(&mut self, session: SessionId) {
+    pub(super) fn notify_end(&mut self, session: SessionId) {
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         client.told = true;
         client.connected = false;
@@ -103,7 +103,7 @@ impl State {
         }
         if client.ended {
             self.note(format_args!("session {session} learns that it is over"));
-            return self.tell_end(session);
+            return self.notify_end(session);
         }
         let seen = client.seen;
         // A server that has seen less than the client rejects it.

@@ -127,7 +127,7 @@ impl State {
 
     /// Puts a message that no node has sent into a node's inbox, under any name.
     pub(crate) fn smuggle(&mut self, from: NodeId, to: NodeId, payload: Vec<u8>) {
-        self.note(format_args!("somebody who says to be {from} > {to} {}", describe(&payload)));
+        self.note(format_args!("impersonating {from} > {to} {}", describe(&payload)));
         if let Some(inbox) = self.network.inboxes.get(&to) {
             inbox.message(from, payload);
         }

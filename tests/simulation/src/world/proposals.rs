@@ -72,7 +72,7 @@ impl State {
         }
         let waiting = std::mem::take(&mut self.servers.proposals.waiting);
         if !waiting.is_empty() {
-            self.note(format_args!("the servers do what has waited: {}", waiting.len()));
+            self.note(format_args!("the servers execute the waiting requests: {}", waiting.len()));
         }
         for proposal in waiting {
             match proposal {

@@ -236,7 +236,7 @@ impl State {
             self.sync(session);
         }
         if matches!(answer, Err(Error::SessionExpired)) {
-            return self.answer(session, move |state| state.tell_end(session));
+            return self.answer(session, move |state| state.notify_end(session));
         }
         if !office && self.chance(self.rates.answer_lost) {
             return self.lose_connection(session);
@@ -346,7 +346,7 @@ impl Store for Client {
             let node = state.machines.get(machine).node;
             state.closed.extend(node);
             state.end_session(session);
-            state.answer(session, move |state| state.tell_end(session));
+            state.answer(session, move |state| state.notify_end(session));
             Ok(())
         })
     }

@@ -59,7 +59,7 @@ impl Invariant for AsSequential {
                     None => None,
                 };
                 if returned != Some(recipe.expected()) {
-                    return Err(format!("expected {:?}, the job says {returned:?}", recipe.expected()));
+                    return Err(format!("expected {:?}, the job returned {returned:?}", recipe.expected()));
                 }
             }
         }

@@ -21,7 +21,7 @@ impl Invariant for OneValue {
         let Some((node, Step::Holds { version, mark, value })) = step(seen) else { return Ok(()) };
         let known = *self.0.entry(*version).or_insert((*mark, *value));
         if known != (*mark, *value) {
-            return Err(format!("{node} has another value of {version:?} than there was before"));
+            return Err(format!("{node} has another value of {version:?} than before"));
         }
         Ok(())
     }

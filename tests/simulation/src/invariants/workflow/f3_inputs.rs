@@ -31,7 +31,7 @@ impl Invariant for AllInputs {
             Some((node, Step::Begins { call, reads, .. })) => {
                 for (version, value) in reads {
                     if !self.held.contains(&(node, *version)) {
-                        return Err(format!("call {call} begins on {node}, which has never had {version:?}"));
+                        return Err(format!("call {call} starts on {node}, which never had {version:?}"));
                     }
                     if self.values.get(version) != Some(value) {
                         return Err(format!(

@@ -22,7 +22,7 @@ impl Invariant for TakenInOnce {
     fn see(&mut self, _: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
         let Some((node, step)) = step(seen) else { return Ok(()) };
         match step {
-            Step::Ends => self.assigned.retain(|(head, _), _| *head != node),
+            Step::Ends => self.assigned.retain(|(coordinator, _), _| *coordinator != node),
             Step::Assigns { call, to } => {
                 self.assigned.insert((node, *call), *to);
             }
@@ -33,7 +33,7 @@ impl Invariant for TakenInOnce {
                 if to != Some(*from) {
                     let runs = to.map_or("runs nowhere".to_owned(), |to| format!("runs on member {to}"));
                     return Err(format!(
-                        "{node} takes in the end of call {call} from member {from}, and it {runs}"
+                        "{node} applies the end of call {call} from member {from}, and it {runs}"
                     ));
                 }
             }

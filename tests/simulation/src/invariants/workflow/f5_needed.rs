@@ -24,14 +24,14 @@ pub(in crate::invariants) struct NothingTwice {
     /// The nodes that were asked to leave.
     leaving: BTreeSet<NodeId>,
     /// Whether the node that leads is leaving.
-    head_leaves: bool,
+    coordinator_leaves: bool,
     /// Whether a member was lost.
     has_losses: bool,
 }
 
 impl NothingTwice {
     /// Records that a call may run again, which may require all its dependencies again.
-    fn may_run_again(&mut self, call: u64) {
+    fn allow_rerun(&mut self, call: u64) {
         let mut next = vec![call];
         while let Some(call) = next.pop() {
             if self.may_run_again.insert(call) {
@@ -50,16 +50,16 @@ impl Invariant for NothingTwice {
         self.has_losses |= facts.losses > 0;
         if let Seen::ToldToLeave { node } = seen {
             self.leaving.insert(*node);
-            self.head_leaves |= facts.head == Some(*node);
+            self.coordinator_leaves |= facts.coordinator == Some(*node);
         }
         let Some((node, step)) = step(seen) else { return Ok(()) };
         match step {
-            Step::Leads { .. } => self.head_leaves = self.leaving.contains(&node),
+            Step::Leads { .. } => self.coordinator_leaves = self.leaving.contains(&node),
             Step::Begins { call, reads, .. } => {
                 self.reads.entry(*call).or_default().extend(reads.iter().map(|(version, _)| version.call));
             }
-            Step::Ran { call, how: How::Failed | How::Ignored } if self.head_leaves => {
-                self.may_run_again(*call);
+            Step::Ran { call, how: How::Failed | How::Ignored } if self.coordinator_leaves => {
+                self.allow_rerun(*call);
             }
             _ => {}
         }

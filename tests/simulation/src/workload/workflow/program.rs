@@ -27,7 +27,7 @@ impl Program for Flow {
     }
 
     fn run(shape: &Shape) -> Result<Vec<Option<u64>>, Box<dyn Error + Send + Sync>> {
-        let Shape::Workflow(recipe) = shape else { return Err("the job is no workflow".into()) };
+        let Shape::Workflow(recipe) = shape else { return Err("the job is not a workflow".into()) };
         let variables = (0..).take(recipe.variables).map(|number| make(number, 16)).collect();
         let mut state = State { variables, expected: recipe.expected(), read: Vec::new(), last: 0 };
         for step in &recipe.steps {
