@@ -115,7 +115,7 @@ pub fn parse(text: &str, cluster: &str, folder: &Path) -> Result<Opened, String>
         "kubernetes" => Box::new(kubernetes::Kubernetes::new(common, settings(rest)?)?),
         other => {
             return Err(format!(
-                "there is no connector of kind {other:?}; there are local, command, slurm and kubernetes"
+                "there is no connector of kind {other:?}; the kinds are local, command, slurm and kubernetes"
             ));
         }
     };
@@ -143,7 +143,7 @@ fn check(offers: &[Offer], currency: Option<&str>) -> Result<(), String> {
             return wrong("the name has 1 to 40 letters, digits, - _ . and /".to_owned());
         }
         if !names.insert(&offer.name) {
-            return wrong("there are two of this name".to_owned());
+            return wrong("the name is used twice".to_owned());
         }
         if offer.workers == 0 || offer.max == 0 || offer.quantum_s == 0 {
             return wrong("workers, max and quantum_s are at least 1".to_owned());
@@ -171,7 +171,7 @@ fn check(offers: &[Offer], currency: Option<&str>) -> Result<(), String> {
             return wrong("it has a version without a program: add \"program\"".to_owned());
         }
         if let Some(name) = RESERVED.iter().find(|name| offer.labels.contains_key(**name)) {
-            return wrong(format!("the label {name} is given by the controller itself"));
+            return wrong(format!("the label {name} is set by the controller itself"));
         }
     }
     Ok(())
@@ -238,7 +238,7 @@ mod tests {
             (&with(r#"[{"name": "a", "workers": 1, "max": 1, "price_per_hour": -1}]"#), "0 or more"),
             (
                 &with(r#"[{"name": "a", "workers": 1, "max": 1}, {"name": "a", "workers": 1, "max": 1}]"#),
-                "two",
+                "twice",
             ),
             (&with(r#"[{"name": "a", "workers": 1, "max": 1, "labels": {"zone": "a,b"}}]"#), "a,b"),
             (

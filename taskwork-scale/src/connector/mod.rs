@@ -131,7 +131,7 @@ pub struct Key(String);
 
 /// A text that is not the id of a machine, or not a key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{text:?} is no {what}")]
+#[error("{text:?} is not a valid {what}")]
 pub struct WordError {
     text: String,
     what: &'static str,

@@ -210,13 +210,13 @@ impl Fleet {
 
     /// Extends the time limits after a jump of the clock.
     pub fn leapt(&mut self, by_ms: u64) {
-        self.state.leapt(by_ms);
+        self.state.postpone(by_ms);
     }
 
     /// Records a failure to get machines of an offer.
-    fn fails(&mut self, offer: &str, now_ms: u64, why: &str) {
+    fn record_failure(&mut self, offer: &str, now_ms: u64, why: &str) {
         if self.failing.insert(offer.to_owned()) {
-            self.state.fails(offer, now_ms, why);
+            self.state.record_failure(offer, now_ms, why);
         }
     }
 
@@ -236,7 +236,7 @@ impl Fleet {
                 // Another offer may succeed in the meantime.
                 if request.tries >= UNANSWERED_MAX {
                     let offer = request.offer.clone();
-                    self.fails(&offer, now_ms, message);
+                    self.record_failure(&offer, now_ms, message);
                 }
             }
             Err(refusal) => {
@@ -247,7 +247,7 @@ impl Fleet {
                 } else {
                     self.state.requests.remove(key);
                 }
-                self.fails(&offer, now_ms, &refusal.message);
+                self.record_failure(&offer, now_ms, &refusal.message);
             }
         }
     }

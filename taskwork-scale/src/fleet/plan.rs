@@ -51,7 +51,7 @@ impl Fleet {
             // their nodes will be lost soon.
             let there = listed.saturating_add(self.staying_missed(&name, stock));
             if there >= target {
-                self.let_go(round, stock, staying, listed.saturating_sub(target));
+                self.release_surplus(round, stock, staying, listed.saturating_sub(target));
                 continue;
             }
             let requests = self.state.requests.iter().filter(|(_, request)| request.offer == name);
@@ -129,7 +129,13 @@ impl Fleet {
     }
 
     /// Chooses machines that leave.
-    fn let_go(&mut self, round: &Round<'_>, stock: &Stock<'_>, mut staying: Vec<&Machine>, mut count: u32) {
+    fn release_surplus(
+        &mut self,
+        round: &Round<'_>,
+        stock: &Stock<'_>,
+        mut staying: Vec<&Machine>,
+        mut count: u32,
+    ) {
         if !round.knows_all_nodes {
             // Machines without a known node may have one. No other machine leaves in their place.
             let is_safe = |machine: &&Machine| !stock.nodes_on(&machine.id).is_empty();
@@ -231,7 +237,7 @@ impl Fleet {
             self.state.machines.insert(id, Phase::Draining { since_ms: now_ms, nodes, again: true });
         }
         for (offer, why) in never_joined {
-            self.fails(&offer, now_ms, &why);
+            self.record_failure(&offer, now_ms, &why);
         }
         for (id, why) in overdue.into_iter().filter(|(id, _)| stock.alive.contains_key(id)) {
             self.notes.extend(why.map(|why| format!("{why}; the machine is ended")));

@@ -114,7 +114,7 @@ impl State {
     }
 
     /// Records a failure to get machines of an offer.
-    pub(super) fn fails(&mut self, offer: &str, now_ms: u64, why: &str) {
+    pub(super) fn record_failure(&mut self, offer: &str, now_ms: u64, why: &str) {
         let failures = self.troubles.get(offer).map_or(0, |trouble| trouble.failures).saturating_add(1);
         let doubled = 1_u64 << (failures - 1).min(10);
         let pause_ms = (FIRST_PAUSE_MS * doubled).min(LONGEST_PAUSE_MS);
@@ -125,7 +125,7 @@ impl State {
 
     /// Moves times in the future back to now. An earlier controller may have had a clock that was ahead; its entries
     /// would be due too late.
-    pub(super) fn come_back(&mut self, now_ms: u64) {
+    pub(super) fn clamp_to_now(&mut self, now_ms: u64) {
         let back = |at_ms: &mut u64, most_ms: u64| {
             if *at_ms > now_ms.saturating_add(most_ms) {
                 *at_ms = now_ms.saturating_add(most_ms - AHEAD_MAX_MS);
@@ -152,7 +152,7 @@ impl State {
     }
 
     /// Postpones the time limits of waiting machines.
-    pub(super) fn leapt(&mut self, by_ms: u64) {
+    pub(super) fn postpone(&mut self, by_ms: u64) {
         for phase in self.machines.values_mut() {
             if let Phase::Lonely { since_ms, .. } | Phase::Draining { since_ms, .. } = phase {
                 *since_ms = since_ms.saturating_add(by_ms);

@@ -58,7 +58,7 @@ impl Fleet {
     /// Updates the state from a round.
     pub(super) fn take_stock<'a>(&mut self, round: &Round<'a>) -> Stock<'a> {
         self.failing.clear();
-        self.state.come_back(round.now_ms);
+        self.state.clamp_to_now(round.now_ms);
         let stock = Stock::of(self, round);
         self.note_failed(round);
         self.note_vanished(&stock, round.now_ms);
@@ -83,7 +83,7 @@ impl Fleet {
             if is_recent && !had_node && self.failed.insert(machine.id.clone()) {
                 // A machine that had failed before the first round may have worked.
                 if self.has_planned {
-                    self.fails(&machine.offer, round.now_ms, why);
+                    self.record_failure(&machine.offer, round.now_ms, why);
                 }
                 self.state.machines.remove(&machine.id);
             }
@@ -98,7 +98,11 @@ impl Fleet {
             let phase = self.state.machines.remove(&id);
             let Some(Phase::Lonely { since_ms, had_node: false, offer }) = phase else { continue };
             if now_ms.saturating_sub(since_ms) < FAILS_WITHIN_MS && !self.failed.contains(&id) {
-                self.fails(&offer, now_ms, &format!("machine {id} was gone before its node had joined"));
+                self.record_failure(
+                    &offer,
+                    now_ms,
+                    &format!("machine {id} was gone before its node had joined"),
+                );
             }
         }
         self.joined.retain(|id, _| stock.alive.contains_key(id));
@@ -173,7 +177,7 @@ impl Fleet {
             }
         }
         for (offer, why) in misnamed {
-            self.fails(&offer, round.now_ms, &why);
+            self.record_failure(&offer, round.now_ms, &why);
             self.notes.push(why);
         }
     }

@@ -57,22 +57,22 @@ impl Goals {
             return wrong(format!("--min {} is more than --max {}", self.min, self.max));
         }
         if self.max == 0 {
-            return wrong("--max 0 never starts a node: say at least 1".to_owned());
+            return wrong("--max 0 never starts a node: use at least 1".to_owned());
         }
         for (option, amount) in [("--budget", self.budget), ("--delay-price", self.delay_price)] {
             if let Some(amount) = amount
                 && !(amount.is_finite() && amount >= 0.0)
             {
-                return wrong(format!("{option} {amount}: say an amount of money, 0 or more"));
+                return wrong(format!("{option} {amount}: expected an amount of money, 0 or more"));
             }
         }
         if let Some(efficiency) = self.efficiency
             && !(0.0..=1.0).contains(&efficiency)
         {
-            return wrong(format!("--efficiency {efficiency}: say a share from 0 to 1, such as 0.8"));
+            return wrong(format!("--efficiency {efficiency}: expected a share from 0 to 1, such as 0.8"));
         }
         if self.then_suspend && self.budget.is_none() {
-            return wrong("--then suspend says what to do when the budget is spent: add --budget".to_owned());
+            return wrong("--then suspend takes effect when the budget is spent: add --budget".to_owned());
         }
         Ok(())
     }

@@ -69,7 +69,7 @@ impl Guess {
     }
 
     /// Combines two independent estimates of the same amount.
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(super) fn combine(self, other: Self) -> Self {
         let (one, two) = (self.sigma.powi(-2), other.sigma.powi(-2));
         let mean = (self.median.ln() * one + other.median.ln() * two) / (one + two);
         Self { median: mean.exp(), sigma: (one + two).powf(-0.5) }
@@ -133,7 +133,7 @@ impl Point {
 
 impl Progress {
     /// Adds an observation of the completed work and of the reported share.
-    pub(super) fn saw(&mut self, work: f64, share: Option<f64>) {
+    pub(super) fn observe(&mut self, work: f64, share: Option<f64>) {
         if work < self.work {
             // A new attempt searches the tree again.
             *self = Self::default();
@@ -248,7 +248,7 @@ mod tests {
         let mut progress = Progress::default();
         let mut work = 1.0;
         while work <= done * total {
-            progress.saw(work, Some(share(work / total)));
+            progress.observe(work, Some(share(work / total)));
             work += total / 400.0;
         }
         progress
@@ -279,13 +279,13 @@ mod tests {
         assert!(early.sigma > 1.0, "{early:?}");
         assert_eq!(Progress::default().left(), None);
         let mut progress = Progress::default();
-        progress.saw(10.0, None);
+        progress.observe(10.0, None);
         assert_eq!(progress.left(), None);
         for nonsense in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
-            progress.saw(20.0, Some(nonsense));
+            progress.observe(20.0, Some(nonsense));
             assert_eq!(progress.left(), None, "{nonsense}");
         }
-        progress.saw(30.0, Some(7.0));
+        progress.observe(30.0, Some(7.0));
         let left = progress.left().unwrap();
         assert!(left.median < 0.1 && left.sigma.is_finite(), "more than everything is everything: {left:?}");
     }
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn new_attempt_resets_progress() {
         let mut progress = after(10_000.0, 0.6, |x| x);
-        progress.saw(5.0, Some(0.001));
+        progress.observe(5.0, Some(0.001));
         assert_eq!((progress.points.len(), progress.forecasts), (1, 0));
     }
 
@@ -301,7 +301,7 @@ mod tests {
     fn long_job_keeps_few_points() {
         let mut progress = Progress::default();
         for step in 1..200_000_u32 {
-            progress.saw(f64::from(step), Some(f64::from(step) / 200_000.0));
+            progress.observe(f64::from(step), Some(f64::from(step) / 200_000.0));
         }
         assert!(progress.points.len() < 64, "{}", progress.points.len());
     }
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn combined_guess_is_more_certain() {
         let one = Guess { median: 100.0, sigma: 1.0 };
-        let both = one.and(Guess { median: 400.0, sigma: 1.0 });
+        let both = one.combine(Guess { median: 400.0, sigma: 1.0 });
         assert!((both.median - 200.0).abs() < 1e-9 && both.sigma < 0.71);
         let sum = Guess::sum([one, one, one, one]).unwrap();
         assert!(sum.sigma < one.sigma && sum.median > 4.0 * one.median, "{sum:?}");

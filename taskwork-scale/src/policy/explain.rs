@@ -35,22 +35,22 @@ fn note(outlook: &Outlook<'_>, choice: &Choice, place: usize) -> String {
     if let Some(cap) = outlook.cap
         && judged.size.workers > cap * 1.2
     {
-        notes.push(format!("more than the search can feed: {:.0} workers", cap.ceil()));
+        notes.push(format!("the search keeps only {:.0} workers busy", cap.ceil()));
     }
     for bound in &judged.breaks {
         notes.push(match (bound, judged.forecast.in_time) {
             (Bound::Deadline, Some(in_time)) => {
-                format!("deadline kept in {:.0} of 100 cases", in_time * 100.0)
+                format!("deadline met in {:.0} of 100 cases", in_time * 100.0)
             }
             (Bound::Budget, _) => "may exceed the budget".to_owned(),
             (Bound::Efficiency, _) if outlook.goals.efficiency.is_none() => {
-                "further workers count for less than a third".to_owned()
+                "further workers are less than a third as useful".to_owned()
             }
             (bound, _) => format!("breaks the {bound}"),
         });
     }
     if judged.is_late {
-        notes.push("new machines would come too late".to_owned());
+        notes.push("new machines would start too late".to_owned());
     }
     if place == choice.best {
         notes.push("best".to_owned());
@@ -127,15 +127,15 @@ fn reason_of_number(
         text.push_str(if are_unserved { "there is no job for the machines" } else { "there is no job" });
         if nodes > outlook.goals.min {
             text.push_str(if target >= now {
-                ", and more may come before a new machine would have started"
+                ", but one may arrive before a new machine could start"
             } else {
-                "; those that are paid for stay until that time ends"
+                "; paid machines stay until their paid time ends"
             });
         }
         return text;
     };
     if held.is_short {
-        text.push_str("what is left of the budget does not pay for more");
+        text.push_str("the rest of the budget does not pay for more");
         text.push_str(&spent(outlook));
         return text;
     }
@@ -143,35 +143,33 @@ fn reason_of_number(
     let goal = match (choice.broken, choice.aim) {
         (Some(bound), _) => broken(bound, best),
         (None, Aim::Cost) if outlook.goals.delay_price.is_some() => {
-            "has the least cost with the delay".to_owned()
+            "has the lowest cost including the delay".to_owned()
         }
-        (None, Aim::Cost | Aim::WorkerTime) => "is the cheapest that keeps the deadline".to_owned(),
+        (None, Aim::Cost | Aim::WorkerTime) => "is the cheapest that meets the deadline".to_owned(),
         (None, Aim::Time) => match outlook.goals.efficiency {
-            Some(floor) => format!("is the fastest of which each worker counts for {floor} of its time"),
+            Some(floor) => format!("is the fastest with a useful share of {floor} for each worker"),
             None => "is the fastest that is not wasteful".to_owned(),
         },
     };
     let _ = write!(text, "{} {goal}", best.size.nodes);
     if outlook.is_early {
-        text.push_str("; it is too early to say when the jobs will be finished");
+        text.push_str("; it is too early to estimate the end of the jobs");
     } else if let Some(in_time) = best.forecast.in_time.filter(|_| choice.broken != Some(Bound::Deadline)) {
-        let _ = write!(text, "; it is in time in {:.0} of 100 cases", in_time * 100.0);
+        let _ = write!(text, "; it meets the deadline in {:.0} of 100 cases", in_time * 100.0);
     }
     if let Some(cap) = outlook.cap {
-        let _ = write!(text, "; the search feeds about {:.0} workers", cap.ceil());
+        let _ = write!(text, "; the search keeps about {:.0} workers busy", cap.ceil());
     }
     let now = outlook.nodes_now();
     if nodes != best.size.nodes {
         text.push_str(match nodes.cmp(&now) {
-            _ if held.is_turn_too_many => {
-                ", but it has turned between more and fewer often enough in the last hour"
-            }
-            std::cmp::Ordering::Greater => ", in steps of at most twice as many and four",
+            _ if held.is_turn_too_many => ", but the number has changed direction too often in the last hour",
+            std::cmp::Ordering::Greater => ", in steps of at most double plus four",
             std::cmp::Ordering::Equal if best.size.nodes < now => {
-                ", which must hold for three rounds, and paid time is used up"
+                ", once three rounds agree and paid time is used up"
             }
-            std::cmp::Ordering::Equal => ", which is not enough of a difference",
-            std::cmp::Ordering::Less => ", as the time ends that is paid for",
+            std::cmp::Ordering::Equal => ", but the difference is too small",
+            std::cmp::Ordering::Less => ", as paid time ends",
         });
     }
     text
@@ -189,14 +187,12 @@ fn spent(outlook: &Outlook<'_>) -> String {
 
 fn broken(bound: Bound, best: &Judged) -> String {
     match bound {
-        Bound::Budget => "costs least, but no size is certain to keep the budget".to_owned(),
+        Bound::Budget => "costs least, but no size is certain to stay within the budget".to_owned(),
         Bound::Deadline => format!(
-            "is about the fastest, but the deadline is kept in only {:.0} of 100 cases",
+            "is about the fastest, but meets the deadline in only {:.0} of 100 cases",
             best.forecast.in_time.unwrap_or(0.0) * 100.0
         ),
-        Bound::Efficiency => {
-            "comes closest to the efficiency that is asked for, which no size reaches".to_owned()
-        }
+        Bound::Efficiency => "is closest to the requested efficiency, which no size reaches".to_owned(),
     }
 }
 

@@ -52,7 +52,7 @@ impl Parallelism {
 
     /// Updates the cap from a window with an expected share of idle time. Returns whether there was too little work
     /// for the window to show how the program scales.
-    pub(super) fn saw(&mut self, closed: &Closed, expected_idle: f64) -> bool {
+    pub(super) fn observe(&mut self, closed: &Closed, expected_idle: f64) -> bool {
         let idle_share = 1.0 - closed.window.busy_share;
         // If steals and queues are unknown, idle time alone decides.
         let workers = closed.window.workers;
@@ -108,23 +108,23 @@ mod tests {
     #[test]
     fn thin_tree_caps_workers_at_busy_ones() {
         let mut parallelism = Parallelism::default();
-        assert!(!parallelism.saw(&window(10, 100.0, 95.0, Some(0.9)), 0.02));
+        assert!(!parallelism.observe(&window(10, 100.0, 95.0, Some(0.9)), 0.02));
         assert_eq!(parallelism.cap(), None, "busy enough");
-        assert!(!parallelism.saw(&window(20, 100.0, 50.0, Some(0.1)), 0.02));
+        assert!(!parallelism.observe(&window(20, 100.0, 50.0, Some(0.1)), 0.02));
         assert_eq!(parallelism.cap(), None, "they find tasks, if slowly");
-        assert!(parallelism.saw(&window(30, 100.0, 50.0, Some(0.9)), 0.02));
+        assert!(parallelism.observe(&window(30, 100.0, 50.0, Some(0.9)), 0.02));
         assert!((parallelism.cap().unwrap() - 55.0).abs() < 1e-9);
-        assert!(parallelism.saw(&window(40, 55.0, 1.0, None), 0.02), "steals are not known");
+        assert!(parallelism.observe(&window(40, 55.0, 1.0, None), 0.02), "steals are not known");
         assert!((parallelism.cap().unwrap() - 1.1).abs() < 1e-9);
     }
 
     #[test]
     fn cap_rises_when_all_workers_are_busy() {
         let mut parallelism = Parallelism::default();
-        parallelism.saw(&window(10, 100.0, 20.0, Some(1.0)), 0.02);
+        parallelism.observe(&window(10, 100.0, 20.0, Some(1.0)), 0.02);
         for at in 2..20 {
             let cap = parallelism.cap().unwrap();
-            parallelism.saw(&window(at * 10, cap, cap * 0.98, Some(0.5)), 0.02);
+            parallelism.observe(&window(at * 10, cap, cap * 0.98, Some(0.5)), 0.02);
         }
         assert!(parallelism.cap().unwrap() > 200.0);
     }
@@ -136,7 +136,7 @@ mod tests {
         let mut before = f64::INFINITY;
         for at in 1..1440 {
             let workers = parallelism.cap().unwrap_or(100.0);
-            parallelism.saw(&window(at * 10, workers, workers.min(20.0), Some(1.0)), 0.02);
+            parallelism.observe(&window(at * 10, workers, workers.min(20.0), Some(1.0)), 0.02);
             let cap = parallelism.cap().unwrap();
             if cap > before {
                 tried.push(at * 10);

@@ -130,7 +130,7 @@ impl Account {
 impl Spending {
     /// Updates the accounts, and returns the new machines. A machine that is no longer listed counts until now:
     /// unobserved time must not exceed a budget.
-    pub(super) fn saw(&mut self, seen: &Observation) -> BTreeSet<String> {
+    pub(super) fn observe(&mut self, seen: &Observation) -> BTreeSet<String> {
         let offers: BTreeMap<&str, &OfferSeen> =
             seen.offers.iter().map(|offer| (&*offer.name, offer)).collect();
         let looked_ms = self.until_ms;
@@ -180,7 +180,7 @@ impl Spending {
     }
 
     /// Restarts counting with the next observation.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.begins_anew = true;
     }
 
@@ -241,24 +241,24 @@ mod tests {
     #[test]
     fn spending_counts_begun_quanta_once() {
         let mut spending = Spending::default();
-        spending.saw(&seen(1, &[("m", 0), ("n", 0)], Some(2.0)));
+        spending.observe(&seen(1, &[("m", 0), ("n", 0)], Some(2.0)));
         assert!((spending.known() - 4.0).abs() < 1e-9);
-        spending.saw(&seen(3_600_000, &[("m", 0), ("n", 0)], Some(2.0)));
+        spending.observe(&seen(3_600_000, &[("m", 0), ("n", 0)], Some(2.0)));
         assert!((spending.known() - 4.0).abs() < 1e-9, "the hour is not over");
-        spending.saw(&seen(3_600_000, &[("m", 0)], Some(2.0)));
-        spending.saw(&seen(3_600_001, &[("m", 0)], Some(2.0)));
+        spending.observe(&seen(3_600_000, &[("m", 0)], Some(2.0)));
+        spending.observe(&seen(3_600_001, &[("m", 0)], Some(2.0)));
         assert!((spending.known() - 6.0).abs() < 1e-9, "one more hour of the one that is there");
-        spending.saw(&seen(7_200_000, &[], Some(2.0)));
+        spending.observe(&seen(7_200_000, &[], Some(2.0)));
         assert!((spending.total().unwrap() - 6.0).abs() < 1e-9);
     }
 
     #[test]
     fn spending_without_price_is_unknown() {
         let mut spending = Spending::default();
-        spending.saw(&seen(1, &[("m", 0)], None));
+        spending.observe(&seen(1, &[("m", 0)], None));
         assert_eq!(spending.total(), None);
         let mut spending = Spending::default();
-        spending.saw(&seen(1, &[("m", 0)], Some(f64::NAN)));
+        spending.observe(&seen(1, &[("m", 0)], Some(f64::NAN)));
         assert_eq!(spending.total(), None);
     }
 
@@ -283,7 +283,7 @@ mod tests {
         let hour = 3_600_000;
         let mut spending = Spending::default();
         for at_ms in [hour, 2 * hour, 11 * hour] {
-            spending.saw(&untimed(at_ms, Place::There));
+            spending.observe(&untimed(at_ms, Place::There));
         }
         assert!((spending.known() - 10.0).abs() < 1e-9, "{}", spending.known());
         let settled = spending.settled(&untimed(11 * hour, Place::There));
@@ -291,14 +291,14 @@ mod tests {
             (settled.machines[0].requested_ms, settled.machines[0].billed_since_ms),
             (hour, Some(hour))
         );
-        spending.saw(&seen(11 * hour, &[], Some(1.0)));
+        spending.observe(&seen(11 * hour, &[], Some(1.0)));
         assert!((spending.known() - 10.0).abs() < 1e-9, "{}", spending.known());
         // The connector reports later that the machine existed before.
         let mut spending = Spending::default();
-        spending.saw(&untimed(3 * hour, Place::There));
+        spending.observe(&untimed(3 * hour, Place::There));
         let mut told = untimed(4 * hour, Place::There);
         (told.machines[0].requested_ms, told.machines[0].billed_since_ms) = (hour, Some(hour));
-        spending.saw(&told);
+        spending.observe(&told);
         assert!((spending.known() - 3.0).abs() < 1e-9, "{}", spending.known());
     }
 
@@ -310,19 +310,19 @@ mod tests {
         for at_ms in [hour, 6 * hour - 5_000] {
             let mut queued = untimed(at_ms, Place::Queued);
             (queued.machines[0].requested_ms, queued.machines[0].billed_since_ms) = (hour, Some(hour));
-            spending.saw(&queued);
+            spending.observe(&queued);
             assert!(spending.known() < 1e-9, "{}", spending.known());
         }
         for at_ms in [6 * hour, 7 * hour - 5_000] {
             let mut runs = untimed(at_ms, Place::There);
             (runs.machines[0].requested_ms, runs.machines[0].billed_since_ms) = (hour, Some(hour));
-            spending.saw(&runs);
+            spending.observe(&runs);
         }
         assert!((spending.known() - 1.0).abs() < 1e-9, "{}", spending.known());
         // A request that is cancelled, or whose machines have ids by now.
         let mut spending = Spending::default();
-        spending.saw(&untimed(hour, Place::Asked));
-        spending.saw(&seen(2 * hour, &[], Some(1.0)));
+        spending.observe(&untimed(hour, Place::Asked));
+        spending.observe(&seen(2 * hour, &[], Some(1.0)));
         assert!(spending.known() < 1e-9, "{}", spending.known());
     }
 
@@ -330,14 +330,14 @@ mod tests {
     fn restarted_spending_excludes_earlier_costs() {
         let hour = 3_600_000;
         let mut spending = Spending::default();
-        spending.saw(&untimed(hour, Place::There));
-        spending.saw(&untimed(2 * hour, Place::There));
-        spending.begin_anew();
+        spending.observe(&untimed(hour, Place::There));
+        spending.observe(&untimed(2 * hour, Place::There));
+        spending.restart();
         // Spending in a time without observations belongs to the time before.
-        spending.saw(&seen(50 * hour, &[], Some(1.0)));
+        spending.observe(&seen(50 * hour, &[], Some(1.0)));
         assert_eq!((spending.known(), spending.began_ms()), (0.0, Some(50 * hour)));
-        spending.saw(&untimed(51 * hour, Place::There));
-        spending.saw(&untimed(52 * hour, Place::There));
+        spending.observe(&untimed(51 * hour, Place::There));
+        spending.observe(&untimed(52 * hour, Place::There));
         assert!((spending.known() - 1.0).abs() < 1e-9, "{}", spending.known());
     }
 
@@ -345,9 +345,9 @@ mod tests {
     fn wrong_clock_is_not_billed_permanently() {
         let hour = 3_600_000;
         let mut spending = Spending::default();
-        spending.saw(&untimed(hour, Place::There));
-        spending.saw(&untimed(25 * hour, Place::There));
-        spending.saw(&untimed(2 * hour, Place::There));
+        spending.observe(&untimed(hour, Place::There));
+        spending.observe(&untimed(25 * hour, Place::There));
+        spending.observe(&untimed(2 * hour, Place::There));
         assert!((spending.known() - 1.0).abs() < 1e-9, "{}", spending.known());
     }
 }

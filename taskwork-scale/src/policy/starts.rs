@@ -32,7 +32,7 @@ struct Known {
 impl Starts {
     /// Updates the starting machines, and learns from those that have joined. `new` has the ids of machines that were
     /// not listed before. Working machines of the first observation are skipped, since their start is unknown.
-    pub(super) fn saw(&mut self, seen: &Observation, new: &BTreeSet<String>, is_first: bool) {
+    pub(super) fn observe(&mut self, seen: &Observation, new: &BTreeSet<String>, is_first: bool) {
         let mut starting = BTreeSet::new();
         for machine in &seen.machines {
             let is_new = new.contains(&machine.id);
@@ -91,12 +91,12 @@ mod tests {
         let mut seen = Observation { offers: vec![offer.clone()], ..Observation::default() };
         for number in 0..30 {
             seen.machines.push(machine(number));
-            starts.saw(&seen, &BTreeSet::from([format!("m{number}")]), false);
+            starts.observe(&seen, &BTreeSet::from([format!("m{number}")]), false);
         }
         assert!((10.0..14.0).contains(&starts.median_s(&offer)), "{}", starts.median_s(&offer));
         assert!(starts.late_s(&offer) > 1.5 * starts.median_s(&offer));
         let known = starts.clone();
-        starts.saw(&seen, &BTreeSet::new(), false);
+        starts.observe(&seen, &BTreeSet::new(), false);
         assert_eq!(starts, known, "each start counts once");
     }
 
@@ -116,16 +116,16 @@ mod tests {
             Observation { machines, offers: vec![offer.clone()], ..Observation::default() }
         };
         let mut starts = Starts::default();
-        starts.saw(&at(MachineState::Starting, 0), &ids.iter().cloned().collect(), true);
-        starts.saw(&at(MachineState::Working, 60_000), &BTreeSet::new(), false);
+        starts.observe(&at(MachineState::Starting, 0), &ids.iter().cloned().collect(), true);
+        starts.observe(&at(MachineState::Working, 60_000), &BTreeSet::new(), false);
         let before = starts.median_s(&offer);
         // ZooKeeper was unavailable until all sessions had expired.
-        starts.saw(&at(MachineState::Starting, 0), &BTreeSet::new(), false);
-        starts.saw(&at(MachineState::Working, 36_000_000), &BTreeSet::new(), false);
+        starts.observe(&at(MachineState::Starting, 0), &BTreeSet::new(), false);
+        starts.observe(&at(MachineState::Working, 36_000_000), &BTreeSet::new(), false);
         assert!((starts.median_s(&offer) - before).abs() < 1e-9, "{before} {}", starts.median_s(&offer));
         // A new controller finds them working.
         let mut starts = Starts::default();
-        starts.saw(&at(MachineState::Working, 36_000_000), &ids.iter().cloned().collect(), true);
+        starts.observe(&at(MachineState::Working, 36_000_000), &ids.iter().cloned().collect(), true);
         assert!((starts.median_s(&offer) - 60.0).abs() < 1e-6, "{}", starts.median_s(&offer));
     }
 }

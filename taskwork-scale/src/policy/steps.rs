@@ -136,7 +136,7 @@ impl Policy {
         let is_other = self.purpose != purpose || goals.budget.is_some() && goals.budget != self.goals.budget;
         let is_asked = from_ms.zip(self.spending.began_ms()).is_some_and(|(from_ms, began)| began < from_ms);
         if is_other || is_asked {
-            self.spending.begin_anew();
+            self.spending.restart();
         }
         purpose.clone_into(&mut self.purpose);
         if goals != self.goals {
@@ -207,34 +207,34 @@ impl Policy {
     /// Learns from an observation. Returns it with the times of machines that earlier observations contained.
     fn learn(&mut self, seen: &Observation) -> Observation {
         let is_first = self.spending.began_ms().is_none();
-        let new = self.spending.saw(seen);
+        let new = self.spending.observe(seen);
         let seen = self.spending.settled(seen);
-        self.starts.saw(&seen, &new, is_first);
+        self.starts.observe(&seen, &new, is_first);
         self.learn_scaling(&seen);
         seen
     }
 
     fn learn_scaling(&mut self, seen: &Observation) {
-        self.saw_jobs(seen);
+        self.observe_jobs(seen);
         let has_work = !seen.jobs.is_empty() || seen.waiting_jobs > 0;
         match (has_work, self.idle_since_ms) {
             (true, _) => self.idle_since_ms = None,
             (false, None) => self.idle_since_ms = Some(seen.at_ms),
             (false, Some(_)) => {}
         }
-        let Some(closed) = self.windows.saw(seen) else { return };
+        let Some(closed) = self.windows.observe(seen) else { return };
         let key = programs(seen);
         let known = self.efficiency.get(&key);
         let curves = known.cloned().unwrap_or_default().curves();
         let expected_idle =
             1.0 - curves.efficiency(closed.window.workers) / curves.worth(closed.window.workers);
-        if !self.parallelism.saw(&closed, expected_idle) && closed.is_steady {
+        if !self.parallelism.observe(&closed, expected_idle) && closed.is_steady {
             self.efficiency.entry(key).or_default().learn(&closed.window);
         }
     }
 
     /// Updates the progress of the jobs, and learns from jobs that are over.
-    fn saw_jobs(&mut self, seen: &Observation) {
+    fn observe_jobs(&mut self, seen: &Observation) {
         let ids: BTreeSet<&str> = seen.jobs.iter().map(|job| &*job.id).collect();
         let is_other = self.jobs.len() != ids.len() || self.jobs.keys().any(|id| !ids.contains(&**id));
         if is_other {
@@ -254,7 +254,7 @@ impl Policy {
         for job in &seen.jobs {
             let known = self.jobs.entry(job.id.clone()).or_default();
             known.program.clone_from(&job.program);
-            known.progress.saw(job.busy_ns as f64 / 1e9, job.share);
+            known.progress.observe(job.busy_ns as f64 / 1e9, job.share);
         }
         while self.totals.len() > PROGRAMS_MAX {
             self.totals.pop_first();
@@ -275,7 +275,7 @@ impl Policy {
             let Some(left) = known.progress.left() else { return before };
             // An estimate of the total predicts the rest less well, the smaller the rest is.
             let before = Guess { sigma: before.sigma * (1.0 + known.progress.work / left.median), ..before };
-            left.and(before)
+            left.combine(before)
         };
         let waiting = (0..seen.waiting_jobs.min(1_000)).map(|_| Totals::default().left(0.0));
         outlook.left = Guess::sum(self.jobs.values().map(of_job).chain(waiting));

@@ -137,7 +137,7 @@ fn deadline_determines_number_of_machines() {
     let choice = policy.decide(&Observation { at_ms: seen.at_ms + 10_000, ..seen });
     assert_eq!(choice.broken, Some(Bound::Deadline));
     assert_eq!(choice.nodes(), 24, "as many as a step allows");
-    assert!(choice.reason.contains("deadline is kept in only 0 of 100"), "{}", choice.reason);
+    assert!(choice.reason.contains("meets the deadline in only 0 of 100"), "{}", choice.reason);
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(super) struct Closed {
 
 impl Windows {
     /// Adds an observation. Returns the window that it completes.
-    pub(super) fn saw(&mut self, seen: &Observation) -> Option<Closed> {
+    pub(super) fn observe(&mut self, seen: &Observation) -> Option<Closed> {
         let now = Counters::of(seen);
         self.worker_ms += f64::from(self.latest_workers) * now.at_ms.saturating_sub(self.latest_ms) as f64;
         self.workers = (self.workers.0.min(seen.workers), self.workers.1.max(seen.workers));
@@ -148,26 +148,26 @@ mod tests {
     #[test]
     fn window_measures_busy_time_and_steals() {
         let mut windows = Windows::default();
-        assert_eq!(windows.saw(&seen(0, 10, 0, 0)), None);
-        assert_eq!(windows.saw(&seen(5_000, 10, 40, 10)), None);
-        let closed = windows.saw(&seen(10_000, 10, 80, 20)).unwrap();
+        assert_eq!(windows.observe(&seen(0, 10, 0, 0)), None);
+        assert_eq!(windows.observe(&seen(5_000, 10, 40, 10)), None);
+        let closed = windows.observe(&seen(10_000, 10, 80, 20)).unwrap();
         assert!((closed.window.workers - 10.0).abs() < 1e-9 && (closed.busy - 8.0).abs() < 1e-9);
         assert!(
             (closed.window.seconds_for_unit.unwrap() - 0.125).abs() < 1e-9,
             "ten units for 1.25 worker seconds"
         );
         assert!((closed.refused_share.unwrap() - 0.8).abs() < 1e-9 && closed.is_steady);
-        assert_eq!(windows.saw(&seen(15_000, 100, 120, 30)), None);
-        assert!(!windows.saw(&seen(20_000, 100, 500, 400)).unwrap().is_steady);
+        assert_eq!(windows.observe(&seen(15_000, 100, 120, 30)), None);
+        assert!(!windows.observe(&seen(20_000, 100, 500, 400)).unwrap().is_steady);
     }
 
     #[test]
     fn window_restarts_when_counters_or_clock_jump() {
         let mut windows = Windows::default();
-        windows.saw(&seen(100_000, 10, 100, 0));
-        assert_eq!(windows.saw(&seen(111_000, 10, 5, 0)), None, "a new attempt");
-        assert_eq!(windows.saw(&seen(4_000_000, 10, 50, 0)), None, "an hour later");
-        assert_eq!(windows.saw(&seen(1_000, 10, 60, 0)), None, "a clock that was set back");
-        assert_eq!(windows.saw(&Observation { at_ms: 20_000, ..Observation::default() }), None, "no job");
+        windows.observe(&seen(100_000, 10, 100, 0));
+        assert_eq!(windows.observe(&seen(111_000, 10, 5, 0)), None, "a new attempt");
+        assert_eq!(windows.observe(&seen(4_000_000, 10, 50, 0)), None, "an hour later");
+        assert_eq!(windows.observe(&seen(1_000, 10, 60, 0)), None, "a clock that was set back");
+        assert_eq!(windows.observe(&Observation { at_ms: 20_000, ..Observation::default() }), None, "no job");
     }
 }

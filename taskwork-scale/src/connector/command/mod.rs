@@ -130,9 +130,9 @@ impl Command {
         Ok(machines.into_iter().map(|machine| machine.id).collect())
     }
 
-    async fn list_now(&self, only_look: bool) -> Result<Vec<Machine>, Refusal> {
+    async fn list_now(&self, is_dry_run: bool) -> Result<Vec<Machine>, Refusal> {
         let mut environment = vec![("TASKWORK_CLUSTER", self.common.cluster.as_str())];
-        if only_look {
+        if is_dry_run {
             environment.push((LOOK_VARIABLE, "1"));
         }
         let text = self.list.run(&[], &environment).await?;
@@ -178,7 +178,7 @@ impl From<Line> for Machine {
             StateWord::Ending => MachineState::Ending,
             StateWord::Gone => MachineState::Gone,
             StateWord::Failed => {
-                MachineState::Failed(why.unwrap_or_else(|| "it does not say why".to_owned()))
+                MachineState::Failed(why.unwrap_or_else(|| "no reason was given".to_owned()))
             }
         };
         Self { id, offer, state, key, created_ms }

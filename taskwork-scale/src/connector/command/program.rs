@@ -71,24 +71,26 @@ impl Program {
         let ended = time::timeout(self.limit, listen(&mut child)).await;
         let (out, err, code) = match ended {
             Ok(Ok(ended)) => ended,
-            Ok(Err(error)) => return Err(Refusal::unknown(format!("{path} cannot be listened to: {error}"))),
+            Ok(Err(error)) => {
+                return Err(Refusal::unknown(format!("the output of {path} cannot be read: {error}")));
+            }
             Err(_) => {
                 let seconds = self.limit.as_secs();
                 return Err(Refusal::unknown(format!(
-                    "{path} has not ended within {seconds} s, or something that it has started still holds its \
-                     output; all of it is ended"
+                    "{path} did not exit within {seconds} s, or a child process still holds its output; all of \
+                     them were killed"
                 )));
             }
         };
         if out.len() > OUTPUT_BYTES_MAX {
             return Err(Refusal::unknown(format!(
-                "{path} printed more than {OUTPUT_BYTES_MAX} bytes; it is ended"
+                "{path} printed more than {OUTPUT_BYTES_MAX} bytes; it was killed"
             )));
         }
         group.0 = None;
         let said = String::from_utf8_lossy(&err);
         let said = said.trim();
-        let said = if said.is_empty() { "it says nothing on standard error" } else { said };
+        let said = if said.is_empty() { "nothing on standard error" } else { said };
         match code.and_then(|status| status.code()) {
             Some(0) => String::from_utf8(out)
                 .map_err(|_| Refusal::unknown(format!("{path} printed something that is not UTF-8"))),

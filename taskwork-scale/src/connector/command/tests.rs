@@ -74,7 +74,7 @@ async fn invalid_list_is_refused() {
     for (list, part) in [
         ("echo nonsense", "line 1"),
         (r#"echo '{"id": "a", "offer": "small", "state": "running"}'; echo '{"id": "b"'"#, "line 2"),
-        (r#"echo '{"id": "a b", "offer": "small", "state": "running"}'"#, "no id of a machine"),
+        (r#"echo '{"id": "a b", "offer": "small", "state": "running"}'"#, "not a valid id of a machine"),
         (r#"echo '{"id": "a", "offer": "small", "state": "dancing"}'"#, "dancing"),
         (r#"echo '{"id": "a", "offer": "small", "state": "running", "kye": "x"}'"#, "kye"),
         (

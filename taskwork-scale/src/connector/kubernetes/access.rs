@@ -62,8 +62,8 @@ impl Access {
             let (Some(host), Some(port)) =
                 (variable("KUBERNETES_SERVICE_HOST"), variable("KUBERNETES_SERVICE_PORT"))
             else {
-                return Err("this is no pod of Kubernetes (KUBERNETES_SERVICE_HOST is not set). Give api: for example \
-                            http://127.0.0.1:8001 beside kubectl proxy"
+                return Err("this process is not in a Kubernetes pod (KUBERNETES_SERVICE_HOST is not set). Set api, for \
+                            example to http://127.0.0.1:8001 with kubectl proxy"
                     .to_owned());
             };
             let host = if host.contains(':') { format!("[{host}]") } else { host };
@@ -74,7 +74,7 @@ impl Access {
             (Some(namespace), _) => namespace,
             (None, Some(file)) => read(&file)?.trim().to_owned(),
             (None, None) => {
-                return Err(format!("namespace is missing: which one of the Kubernetes at {url}?"));
+                return Err(format!("namespace is missing: name the namespace of the Deployments at {url}"));
             }
         };
         check_name("namespace", &namespace)?;
@@ -97,8 +97,8 @@ impl Access {
         }
         if !this.is_tls && !is_loopback(&this.host) {
             return Err(format!(
-                "{url}: http is for kubectl proxy on this machine; anybody on the way could read and change what is sent. \
-                 Give https://… with ca_file and token_file"
+                "{url}: http is for kubectl proxy on this machine; others on the network could read and change the \
+                 traffic. Set https://… with ca_file and token_file"
             ));
         }
         // A file that is missing now would also be missing later.
@@ -112,7 +112,7 @@ impl Access {
         let Some(file) = &self.files.token else { return Ok(None) };
         let token = read(file)?.trim().to_owned();
         let is_one = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
-        if is_one { Ok(Some(token)) } else { Err(format!("{}: this is no token", file.display())) }
+        if is_one { Ok(Some(token)) } else { Err(format!("{}: this is not a token", file.display())) }
     }
 
     /// Reads the current authorities, in PEM.
@@ -133,7 +133,7 @@ impl Access {
 /// Returns whether an address uses TLS, its host, its port, and its path.
 fn parse(url: &str) -> Result<(bool, String, u16, String), String> {
     let wrong =
-        || format!("api {url:?}: expected http://127.0.0.1:8001 as of kubectl proxy, or https://HOST:PORT");
+        || format!("api {url:?}: expected http://127.0.0.1:8001 for kubectl proxy, or https://HOST:PORT");
     let uri: Uri = url.parse().map_err(|_| wrong())?;
     let is_tls = match uri.scheme_str() {
         Some("https") => true,

@@ -141,7 +141,7 @@ impl Api {
     pub(super) async fn deployment(&self, name: &str) -> Result<Deployment, Refusal> {
         let what = self.deployment_called(name);
         let answer = self.0.send(Method::GET, &self.deployment_path(name), None).await?;
-        self.judge(&answer, &[200], &what)?;
+        self.expect_status(&answer, &[200], &what)?;
         let raw: RawDeployment = self.parse(&answer, &what)?;
         self.read(name, raw)
     }
@@ -149,9 +149,7 @@ impl Api {
     fn read(&self, name: &str, raw: RawDeployment) -> Result<Deployment, Refusal> {
         let what = self.deployment_called(name);
         if raw.spec.selector.match_labels.is_empty() || !raw.spec.selector.match_expressions.is_empty() {
-            return Err(Refusal::wrong(format!(
-                "{what}: its selector must consist of matchLabels, and of nothing else"
-            )));
+            return Err(Refusal::wrong(format!("{what}: its selector must consist of matchLabels only")));
         }
         let labels = raw.spec.selector.match_labels.iter();
         let selector: Vec<String> =
@@ -196,7 +194,7 @@ impl Api {
         if answer.status == 409 {
             return Ok(Patched::Conflict);
         }
-        self.judge(&answer, &[200], &what)?;
+        self.expect_status(&answer, &[200], &what)?;
         Ok(Patched::Done)
     }
 
@@ -221,7 +219,7 @@ impl Api {
             if answer.status == 410 {
                 return Ok(None);
             }
-            self.judge(&answer, &[200], &what)?;
+            self.expect_status(&answer, &[200], &what)?;
             let page: RawPods = self.parse(&answer, &what)?;
             for raw in page.items.unwrap_or_default() {
                 let pod = Pod::from(raw);
@@ -256,7 +254,7 @@ impl Api {
         let patch = json!({"metadata": {"annotations": {name: value}}});
         let path = format!("{}/{pod}", self.pods_path());
         let answer = self.0.send(Method::PATCH, &path, Some((MERGE, patch.to_string()))).await?;
-        self.judge(&answer, &[200, 404], &format!("the pod {pod}"))
+        self.expect_status(&answer, &[200, 404], &format!("the pod {pod}"))
     }
 
     /// Deletes a pod, with its grace period. Ignores pods that are gone or were replaced by another one of the same
@@ -266,7 +264,7 @@ impl Api {
         let path = format!("{}/{pod}", self.pods_path());
         let body = Some(("application/json", options.to_string()));
         let answer = self.0.send(Method::DELETE, &path, body).await?;
-        self.judge(&answer, &[200, 202, 404, 409], &format!("the pod {pod}"))
+        self.expect_status(&answer, &[200, 202, 404, 409], &format!("the pod {pod}"))
     }
 
     fn deployment_called(&self, name: &str) -> String {
@@ -282,7 +280,7 @@ impl Api {
     }
 
     /// Returns the error of an answer, unless it has one of the expected statuses.
-    fn judge(&self, answer: &Answer, expected: &[u16], what: &str) -> Result<(), Refusal> {
+    fn expect_status(&self, answer: &Answer, expected: &[u16], what: &str) -> Result<(), Refusal> {
         if expected.contains(&answer.status) {
             return Ok(());
         }
@@ -308,7 +306,7 @@ impl Api {
 
     fn parse<T: DeserializeOwned>(&self, answer: &Answer, what: &str) -> Result<T, Refusal> {
         serde_json::from_slice(&answer.body).map_err(|error| {
-            Refusal::unknown(format!("{}: {what}: its answer cannot be understood: {error}", self.place()))
+            Refusal::unknown(format!("{}: {what}: its answer cannot be parsed: {error}", self.place()))
         })
     }
 }

@@ -103,11 +103,11 @@ impl Http {
         };
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-            let certificate = certificate.map_err(|error| wrong(format!("they are no PEM: {error}")))?;
+            let certificate = certificate.map_err(|error| wrong(format!("they are not PEM: {error}")))?;
             roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
         }
         if roots.is_empty() {
-            return Err(wrong("the file has none".to_owned()));
+            return Err(wrong("the file contains none".to_owned()));
         }
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -132,7 +132,7 @@ async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     request: Request<String>,
 ) -> Result<Answer, String> {
-    let no_http = |error: hyper::Error| format!("this is no HTTP: {error}");
+    let no_http = |error: hyper::Error| format!("this is not HTTP: {error}");
     let mut builder = http1::Builder::new();
     builder.max_buf_size(HEAD_BYTES_MAX);
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(no_http)?;
@@ -140,7 +140,7 @@ async fn talk(
         let response = sender.send_request(request).await.map_err(no_http)?;
         let status = response.status().as_u16();
         let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| format!("its answer is too long, or breaks off: {error}"))?;
+        let body = body.map_err(|error| format!("its answer is too long, or incomplete: {error}"))?;
         Ok(Answer { status, body: body.to_bytes().to_vec() })
     };
     pin!(talk, connection);

@@ -112,7 +112,7 @@ impl Kubernetes {
         if let Some(offer) =
             common.offers.iter().find(|offer| !settings.deployments.contains_key(&offer.name))
         {
-            return Err(format!("deployments names none for the offer {:?}", offer.name));
+            return Err(format!("deployments has none for the offer {:?}", offer.name));
         }
         for (offer, deployment) in &settings.deployments {
             if common.offer(offer).is_none() {
@@ -122,10 +122,8 @@ impl Kubernetes {
         }
         let different: BTreeSet<&String> = settings.deployments.values().collect();
         if different.len() < settings.deployments.len() {
-            return Err(
-                "deployments: two offers have the same Deployment, so that its pods would be of both"
-                    .to_owned(),
-            );
+            return Err("deployments: two offers have the same Deployment, so its pods would belong to both"
+                .to_owned());
         }
         let files = Files {
             token: settings.token_file.map(|file| common.path(&file)),
@@ -146,7 +144,7 @@ impl Kubernetes {
 
     async fn create_pods(&self, offer: &str, count: u32, key: &Key) -> Result<Vec<MachineId>, Refusal> {
         let Some(name) = self.deployments.get(offer) else {
-            let message = format!("there is no offer {offer:?} among those of the connector to Kubernetes");
+            let message = format!("the Kubernetes connector has no offer {offer:?}");
             return Err(Refusal::wrong(message));
         };
         let began = Instant::now();
@@ -180,13 +178,13 @@ impl Kubernetes {
         began: Instant,
     ) -> Result<Result<Vec<MachineId>, Refusal>, Refusal> {
         loop {
-            let (deployment, pods) = self.look_at(name).await?;
+            let (deployment, pods) = self.read_deployment(name).await?;
             let there = deployment.ledger.pods_of(key, &pods);
             let waited = began.elapsed();
             let count = deployment.ledger.count(key) as usize;
             if there.len() >= count || waited >= self.patience.pods {
                 let there = there.into_iter().map(Pod::id).collect::<Result<Vec<_>, _>>()?;
-                self.note_keys(&deployment, &pods).await?;
+                self.record_keys(&deployment, &pods).await?;
                 if there.len() >= count {
                     return Ok(Ok(there));
                 }
@@ -194,7 +192,7 @@ impl Kubernetes {
                 // Repeating the request under this key is harmless; under another key it would create twice as many
                 // later.
                 return Err(Refusal::unknown(format!(
-                    "Kubernetes has made {} of {count} pods of the Deployment {name} so far",
+                    "Kubernetes has created {} of {count} pods of the Deployment {name} so far",
                     there.len()
                 )));
             }
@@ -206,7 +204,7 @@ impl Kubernetes {
     }
 
     /// Reads a Deployment, and the pods that its own `ReplicaSet`s keep.
-    async fn look_at(&self, name: &str) -> Result<(Deployment, Vec<Pod>), Refusal> {
+    async fn read_deployment(&self, name: &str) -> Result<(Deployment, Vec<Pod>), Refusal> {
         let deployment = self.api.deployment(name).await?;
         let mut pods = self.api.pods(&deployment.selector).await?;
         pods.retain(|pod| pod.is_of(name));
@@ -221,7 +219,7 @@ impl Kubernetes {
         key: &Key,
         why: &str,
     ) -> Result<Result<Vec<MachineId>, Refusal>, Refusal> {
-        let (deployment, pods) = self.look_at(name).await?;
+        let (deployment, pods) = self.read_deployment(name).await?;
         let there: Vec<MachineId> =
             deployment.ledger.pods_of(key, &pods).into_iter().map(Pod::id).collect::<Result<_, _>>()?;
         let kept = u32::try_from(there.len()).unwrap_or(u32::MAX);
@@ -234,17 +232,17 @@ impl Kubernetes {
         if !there.is_empty() {
             return Ok(Ok(there));
         }
-        let message = format!("Kubernetes makes no pods of the Deployment {name}: {why}");
+        let message = format!("Kubernetes creates no pods of the Deployment {name}: {why}");
         Ok(Err(if why.contains("quota") { Refusal::exhausted(message) } else { Refusal::wrong(message) }))
     }
 
     /// Lists all pods. Unless this is a dry run, records their keys.
-    async fn list_pods(&self, only_look: bool) -> Result<Vec<Machine>, Refusal> {
+    async fn list_pods(&self, is_dry_run: bool) -> Result<Vec<Machine>, Refusal> {
         let mut machines = Vec::new();
         for offer in &self.common.offers {
-            let (deployment, pods) = self.look_at(&self.deployments[&offer.name]).await?;
-            if !only_look {
-                self.note_keys(&deployment, &pods).await?;
+            let (deployment, pods) = self.read_deployment(&self.deployments[&offer.name]).await?;
+            if !is_dry_run {
+                self.record_keys(&deployment, &pods).await?;
             }
             let mut keys = deployment.ledger.assign(&pods);
             for pod in &pods {
@@ -261,7 +259,7 @@ impl Kubernetes {
     }
 
     /// Records the keys of pods at the pods.
-    async fn note_keys(&self, deployment: &Deployment, pods: &[Pod]) -> Result<(), Refusal> {
+    async fn record_keys(&self, deployment: &Deployment, pods: &[Pod]) -> Result<(), Refusal> {
         for (pod, key) in deployment.ledger.unnoted(pods).into_iter().take(NOTED_AT_ONCE) {
             self.api.note_key(&pod.name, &key).await?;
         }
@@ -271,7 +269,7 @@ impl Kubernetes {
     async fn end_pods(&self, machines: &[MachineId]) -> Result<(), Refusal> {
         let wanted: BTreeSet<&str> = machines.iter().map(MachineId::as_str).collect();
         for name in self.deployments.values() {
-            let (_, pods) = self.look_at(name).await?;
+            let (_, pods) = self.read_deployment(name).await?;
             let ending: Vec<&Pod> =
                 pods.iter().filter(|pod| wanted.contains(pod.name.as_str()) && !pod.is_ending).collect();
             // In groups, so that an interrupted call has recorded a part.
@@ -325,7 +323,7 @@ impl Kubernetes {
     async fn bounded<T>(&self, call: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
         time::timeout(self.patience.call, call).await.unwrap_or_else(|_| {
             let waited = self.patience.call.as_secs();
-            Err(Refusal::unknown(format!("{} has not done it within {waited} s", self.api.place())))
+            Err(Refusal::unknown(format!("{} did not complete the call within {waited} s", self.api.place())))
         })
     }
 }

@@ -151,7 +151,7 @@ impl Pod {
                 MachineState::Gone
             } else {
                 let why: String = self.why.trim().chars().take(REASON_CHARS_MAX).collect();
-                MachineState::Failed(format!("Kubernetes says {} {why}", self.phase).trim_end().to_owned())
+                MachineState::Failed(format!("Kubernetes reports {} {why}", self.phase).trim_end().to_owned())
             };
         }
         if self.is_ending || was_ended {

@@ -105,7 +105,7 @@ impl Local {
     }
 
     /// Runs a blocking call after the calls before it.
-    fn apart<T: Send + 'static>(
+    fn run_blocking<T: Send + 'static>(
         &self,
         what: impl FnOnce(&Processes) -> Result<T, Refusal> + Send + 'static,
     ) -> Calling<'_, T> {
@@ -116,7 +116,7 @@ impl Local {
                 what(&processes)
             });
             let done = done.await;
-            done.unwrap_or_else(|error| Err(Refusal::unknown(format!("it broke off: {error}"))))
+            done.unwrap_or_else(|error| Err(Refusal::unknown(format!("the call failed: {error}"))))
         })
     }
 }
@@ -218,7 +218,7 @@ impl Processes {
         let Some(process) = Process::of(child.id()) else {
             let why =
                 child.try_wait().ok().flatten().map_or_else(|| "at once".to_owned(), |code| code.to_string());
-            return Ok(State::Failed(format!("it has ended: {why}; see {}", log.display())));
+            return Ok(State::Failed(format!("it exited: {why}; see {}", log.display())));
         };
         self.children().insert(id.clone(), child);
         Ok(State::Running(process))
@@ -226,11 +226,11 @@ impl Processes {
 
     /// Lists the processes. Unless this is a dry run, records their states, and kills those whose grace period is
     /// over.
-    fn list_now(&self, only_look: bool) -> Result<Vec<Machine>, Refusal> {
+    fn list_now(&self, is_dry_run: bool) -> Result<Vec<Machine>, Refusal> {
         let now_ms = now_ms();
         let records = self
             .records
-            .all(now_ms, only_look)
+            .all(now_ms, is_dry_run)
             .map_err(|error| Refusal::unknown(format!("{}: {error}", self.records.folder().display())))?;
         let mut machines = Vec::new();
         // Read once for all, since this examines every process of the machine.
@@ -239,7 +239,7 @@ impl Processes {
         for (id, mut record) in records {
             let before = record.state.clone();
             self.look(&id, &mut record, &running);
-            if only_look {
+            if is_dry_run {
                 // A dry run writes nothing.
             } else if record.state == before {
                 self.kill_if_due(&id, &record, now_ms);
@@ -266,7 +266,7 @@ impl Processes {
     fn kill_if_due(&self, id: &MachineId, record: &Record, now_ms: u64) {
         let State::Ending { process, since_ms } = &record.state else { return };
         if now_ms.saturating_sub(*since_ms) > u64::from(self.settings.grace_s) * 1000 {
-            tracing::warn!(machine = %id, "the process has not ended in its grace period, and is killed");
+            tracing::warn!(machine = %id, "the process did not exit within its grace period, and is killed");
             process.signal(Signal::SIGKILL);
         }
     }
@@ -299,7 +299,7 @@ impl Processes {
         let was_told = matches!(record.state, State::Ending { .. });
         record.state = match code {
             Some(code) if !code.success() && !was_told => {
-                State::Failed(format!("it has ended: {code}; see {}", self.records.log(id).display()))
+                State::Failed(format!("it exited: {code}; see {}", self.records.log(id).display()))
             }
             _ => State::Gone,
         };
@@ -329,20 +329,20 @@ impl Connector for Local {
 
     fn create<'a>(&'a self, offer: &'a str, count: u32, key: &'a Key) -> Calling<'a, Vec<MachineId>> {
         let (offer, key) = (offer.to_owned(), key.clone());
-        self.apart(move |processes| processes.create_now(&offer, count, &key))
+        self.run_blocking(move |processes| processes.create_now(&offer, count, &key))
     }
 
     fn list(&self) -> Calling<'_, Vec<Machine>> {
-        self.apart(|processes| processes.list_now(false))
+        self.run_blocking(|processes| processes.list_now(false))
     }
 
     fn look(&self) -> Calling<'_, Vec<Machine>> {
-        self.apart(|processes| processes.list_now(true))
+        self.run_blocking(|processes| processes.list_now(true))
     }
 
     fn terminate<'a>(&'a self, machines: &'a [MachineId]) -> Calling<'a, ()> {
         let machines = machines.to_vec();
-        self.apart(move |processes| processes.terminate_now(&machines))
+        self.run_blocking(move |processes| processes.terminate_now(&machines))
     }
 }
 

@@ -122,7 +122,7 @@ impl Records {
     }
 
     /// Reads all records but old ones, which are removed unless this is a dry run.
-    pub(super) fn all(&self, now_ms: u64, only_look: bool) -> io::Result<Vec<(MachineId, Record)>> {
+    pub(super) fn all(&self, now_ms: u64, is_dry_run: bool) -> io::Result<Vec<(MachineId, Record)>> {
         let mut records = Vec::new();
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -138,7 +138,7 @@ impl Records {
             let is_over = matches!(record.state, State::Starting | State::Gone | State::Failed(_));
             let age_ms = now_ms.saturating_sub(record.created_ms);
             if is_over && age_ms > KEPT_MS {
-                if !only_look {
+                if !is_dry_run {
                     self.remove(&id)?;
                 }
             } else if !is_over || record.state == State::Starting || age_ms <= LISTED_MS {

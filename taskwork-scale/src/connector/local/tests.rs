@@ -223,7 +223,7 @@ async fn call_waits_for_cancelled_call() {
     let local = open(folder.path(), "exec sleep 600", 5);
     let (begin, begun) = tokio::sync::oneshot::channel();
     let (open_gate, gate) = std::sync::mpsc::channel::<()>();
-    let mut slow = local.apart(move |_| {
+    let mut slow = local.run_blocking(move |_| {
         begin.send(()).unwrap();
         gate.recv().map_err(|_| Refusal::unknown("nobody has opened the gate"))
     });

@@ -45,7 +45,7 @@ pub(super) fn submitted(output: &str, count: u32) -> Result<Vec<MachineId>, Refu
     let job = line.split(';').next().unwrap_or_default();
     let odd = || {
         Refusal::unknown(format!(
-            "sbatch --parsable prints {:?} where the number of the job was expected",
+            "sbatch --parsable printed {:?}; expected the number of the job",
             short(output)
         ))
     };
@@ -59,7 +59,7 @@ pub(super) fn submitted(output: &str, count: u32) -> Result<Vec<MachineId>, Refu
 pub(super) fn machines(output: &str) -> Result<Vec<Machine>, Refusal> {
     let mut machines = Vec::new();
     for line in output.lines().filter(|line| !line.trim().is_empty()) {
-        let odd = || Refusal::unknown(format!("squeue prints {:?}, which cannot be understood", short(line)));
+        let odd = || Refusal::unknown(format!("squeue printed {:?}, which cannot be parsed", short(line)));
         let mut columns = line.splitn(5, '|').map(str::trim);
         let [id, state, submitted, reason, comment] = std::array::from_fn(|_| columns.next());
         let comment = comment.ok_or_else(odd)?;
@@ -112,7 +112,7 @@ fn of_job(state: &str, reason: &str) -> MachineState {
         // Preemption and timeouts are no failures.
         "COMPLETED" | "CANCELLED" | "PREEMPTED" | "TIMEOUT" | "DEADLINE" | "REVOKED" => MachineState::Gone,
         "FAILED" | "OUT_OF_MEMORY" | "NODE_FAIL" | "BOOT_FAIL" => {
-            MachineState::Failed(format!("Slurm says {state}, {}", short(reason)))
+            MachineState::Failed(format!("Slurm reports {state}, {}", short(reason)))
         }
         // Running, suspended, and states of later versions: the job exists, and may work.
         _ => MachineState::Running,
@@ -140,7 +140,7 @@ pub(super) fn cancelled(success: bool, error: &str) -> Result<(), Refusal> {
 pub(super) fn refusal(command: &str, error: &str) -> Refusal {
     let has = |words: &[&str]| words.iter().any(|word| error.contains(word));
     let message = if error.trim().is_empty() {
-        format!("{command} has failed without a word")
+        format!("{command} failed without a message")
     } else {
         format!("Slurm refuses: {}", short(error))
     };

@@ -140,9 +140,9 @@ impl Slurm {
     }
 
     fn offer(&self, name: &str) -> Result<&Offer, Refusal> {
-        self.common.offer(name).ok_or_else(|| {
-            Refusal::wrong(format!("there is no offer {name:?} among those of the connector to Slurm"))
-        })
+        self.common
+            .offer(name)
+            .ok_or_else(|| Refusal::wrong(format!("the Slurm connector has no offer {name:?}")))
     }
 
     /// Returns the connector's jobs.
@@ -223,7 +223,7 @@ impl Slurm {
     async fn end(&self, machines: &[MachineId], now: Instant) -> Result<(), Refusal> {
         let (first, overdue) = self.due(machines, now);
         if !first.is_empty() {
-            let told = self.tell(&first).await;
+            let told = self.signal(&first).await;
             if told.is_err() {
                 self.told().retain(|machine, _| !first.contains(machine));
             }
@@ -234,12 +234,12 @@ impl Slurm {
         }
         tracing::warn!(
             machines = overdue.len(),
-            "jobs whose nodes have not left in their time are cancelled"
+            "jobs are cancelled because their nodes have not left in time"
         );
         self.scancel(None, &[], &overdue).await
     }
 
-    async fn tell(&self, machines: &[MachineId]) -> Result<(), Refusal> {
+    async fn signal(&self, machines: &[MachineId]) -> Result<(), Refusal> {
         // Queued jobs have no process that could get a signal. They are cancelled first, since they may start
         // at any time.
         self.scancel(Some("PENDING"), &[], machines).await?;
@@ -308,7 +308,7 @@ impl Connector for Slurm {
         Box::pin(async move {
             if let Some(other) = machines.iter().find(|machine| !answer::is_array_task(machine.as_str())) {
                 return Err(Refusal::wrong(format!(
-                    "{other} is no machine of Slurm: those are called JOB_TASK, such as 7_1"
+                    "{other} is not a machine of Slurm: expected JOB_TASK, such as 7_1"
                 )));
             }
             if machines.is_empty() {

@@ -76,7 +76,7 @@ pub(super) async fn run(
         .spawn()
         .map_err(|error| {
             let hint = if error.kind() == io::ErrorKind::NotFound {
-                ": is this a machine with Slurm's commands? commands names their folder, if they are not on the search path"
+                ": does this machine have Slurm's commands? If they are not in PATH, set commands to their folder"
             } else {
                 ""
             };
@@ -91,7 +91,7 @@ pub(super) async fn run(
         Ok(Ok((status, output, error))) => Ok(Said { success: status.success(), output, error }),
         Ok(Err(error)) => Err(Refusal::unknown(format!("{shown}: {error}"))),
         Err(_) => Err(Refusal::unknown(format!(
-            "{shown} has not ended within {} s: is Slurm's controller (slurmctld) reachable? scontrol ping says it",
+            "{shown} did not exit within {} s: is Slurm's controller (slurmctld) reachable? Try scontrol ping",
             timeout.as_secs()
         ))),
     }
@@ -104,7 +104,7 @@ async fn bounded(stream: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
         stream.take(OUTPUT_BYTES_MAX + 1).read_to_end(&mut bytes).await?;
     }
     if bytes.len() as u64 > OUTPUT_BYTES_MAX {
-        return Err(io::Error::other(format!("it prints more than {OUTPUT_BYTES_MAX} bytes")));
+        return Err(io::Error::other(format!("it printed more than {OUTPUT_BYTES_MAX} bytes")));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -84,7 +84,7 @@ fn invalid_job_list_is_refused() {
         "../../x_1|RUNNING|0|None|taskwork/k/o\n",
     ] {
         let refusal = machines(output).expect_err(output);
-        assert!(refusal.why == Why::Unknown && refusal.message.contains("squeue prints"), "{refusal:?}");
+        assert!(refusal.why == Why::Unknown && refusal.message.contains("squeue printed"), "{refusal:?}");
     }
     let long = "1_1|RUNNING|0|None|taskwork/k/o\n".repeat(crate::connector::MACHINES_MAX + 1);
     assert_eq!(machines(&long).expect_err("too many").why, Why::Unknown);
@@ -131,7 +131,7 @@ fn refusal_contains_message_and_kind() {
         assert!(refusal.message.contains("sbatch: error"), "{refusal}");
     }
     let silent = refusal("sbatch", " \n");
-    assert!(silent.message.contains("without a word"), "{silent}");
+    assert!(silent.message.contains("without a message"), "{silent}");
     assert!(refusal("sbatch", &"x ".repeat(100_000)).message.len() < 600, "a flood is cut");
 }
 
@@ -322,11 +322,11 @@ async fn faulty_commands_are_reported() {
 
     let flood = Imitation::new(&[("squeue", "exec cat /dev/zero")]);
     let refusal = flood.slurm().list().await.expect_err("it floods");
-    assert!(refusal.why == Why::Unknown && refusal.message.contains("prints more than"), "{refusal}");
+    assert!(refusal.why == Why::Unknown && refusal.message.contains("printed more than"), "{refusal}");
 
     let none = Imitation::new(&[]);
     let refusal = none.slurm().list().await.expect_err("it is missing");
-    assert!(refusal.why == Why::Wrong && refusal.message.contains("search path"), "{refusal}");
+    assert!(refusal.why == Why::Wrong && refusal.message.contains("not in PATH"), "{refusal}");
 }
 
 #[test]

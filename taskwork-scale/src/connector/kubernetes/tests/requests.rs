@@ -205,8 +205,8 @@ async fn invalid_answers_are_reported_by_kind() {
         (500, "<html>".repeat(10), Why::Unknown, "status 500"),
         (503, String::new(), Why::Unknown, "status 503"),
         (302, String::new(), Why::Unknown, "status 302"),
-        (200, "<html>".to_owned(), Why::Unknown, "cannot be understood"),
-        (200, "{}".to_owned(), Why::Unknown, "cannot be understood"),
+        (200, "<html>".to_owned(), Why::Unknown, "cannot be parsed"),
+        (200, "{}".to_owned(), Why::Unknown, "cannot be parsed"),
         (200, deployment(1, &json!("garbage")), Why::Wrong, "annotation taskwork/scale"),
         (200, deployment(1, &Value::Null).replace("matchLabels", "matchNothing"), Why::Wrong, "matchLabels"),
     ] {
@@ -351,9 +351,10 @@ async fn tls_checks_api_and_rereads_tokens_and_authorities() {
     assert!(refusal.why == Why::Wrong && refusal.message.contains("token_file"), "{refusal}");
     write("token", "second\n");
     assert_eq!(connector.list().await.expect("it is let in").len(), 1);
-    for (pem, part) in
-        [("", "the file has none"), ("-----BEGIN CERTIFICATE-----\nx\n", "certificates of the authorities")]
-    {
+    for (pem, part) in [
+        ("", "the file contains none"),
+        ("-----BEGIN CERTIFICATE-----\nx\n", "certificates of the authorities"),
+    ] {
         write("ca.pem", pem);
         let refusal = connector.list().await.expect_err(part);
         assert!(refusal.why == Why::Wrong && refusal.message.contains(part), "{refusal}");

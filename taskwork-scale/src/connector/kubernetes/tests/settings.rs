@@ -29,7 +29,7 @@ fn settings_default_to_those_of_pod() {
     assert_eq!(access.authorities(), Ok(Some("PEM".to_owned())));
     for odd in ["", "two lines\nof it", "umlaut-ä"] {
         write("token", odd);
-        assert!(access.token().expect_err(odd).contains("this is no token"));
+        assert!(access.token().expect_err(odd).contains("this is not a token"));
         assert!(open().is_err());
     }
     fs::remove_file(account.path().join("token")).expect("it was there");
@@ -52,8 +52,8 @@ fn settings_that_cannot_work_are_refused_at_once() {
         (json!({"api": "10.0.0.1"}), "expected http://127.0.0.1:8001"),
         (json!({"api": "ftp://127.0.0.1"}), "expected http://127.0.0.1:8001"),
         (json!({"api": "http://user:secret@127.0.0.1:8001"}), "expected http://127.0.0.1:8001"),
-        (json!({"api": "http://10.0.0.1:8001"}), "anybody on the way"),
-        (json!({"api": "http://127.0.0.1.example.org:8001"}), "anybody on the way"),
+        (json!({"api": "http://10.0.0.1:8001"}), "others on the network"),
+        (json!({"api": "http://127.0.0.1.example.org:8001"}), "others on the network"),
         (json!({"api": "https://10.0.0.1"}), "ca_file is missing"),
         (json!({"api": "https://10.0.0.1", "ca_file": "none.pem"}), "none.pem"),
         (json!({"namespace": "../x"}), "namespace \"../x\""),
