@@ -24,6 +24,7 @@ pub struct Best<C, S> {
     pub solution: S,
     /// Its position in the tree, if that decides between solutions of the same cost: the number of the
     /// child at each level, down to a part that one worker searches alone. Empty if it does not matter.
+    pub position: Vec<u32>,
     /// If the search is [replicable](crate::Solver::replicable): the limit used for pruning after each fence before it
     /// was found.
     pub fences: Vec<Option<C>>,

@@ -107,11 +107,10 @@ impl Provider {
             .keep(usize::MAX, Duration::MAX)
             .brings(Brought { objects: vec![object.clone()], seated })
             .serve()?;
-        let late = || {
-            NodeError::Invalid {
-            reason: "this process could not join the cluster to provide the job's data: ZooKeeper does not answer"
-                .to_owned(),
-        }
+        let late = || NodeError::Invalid {
+            reason:
+                "this process could not join the cluster to provide the job's data: ZooKeeper does not answer"
+                    .to_owned(),
         };
         let member = tokio::select! {
             biased;
