@@ -87,7 +87,7 @@ impl Stage {
         let said = self.cluster.run("taskwork", &["retry", "0"]).unwrap();
         assert_eq!(
             (said.code, said.out.trim()),
-            (0, "job j-0000000000 goes on with 1 task that was set aside")
+            (0, "job j-0000000000 retries 1 task that was set aside")
         );
         let waiting = self.cluster.begin("taskwork", &["wait", "0"]).unwrap();
         let said = waiting.end_within(SOON).unwrap();
