@@ -85,10 +85,7 @@ impl Stage {
         fs::remove_file(&self.file).unwrap();
         self.replace_the_dead();
         let said = self.cluster.run("taskwork", &["retry", "0"]).unwrap();
-        assert_eq!(
-            (said.code, said.out.trim()),
-            (0, "job j-0000000000 goes on with 1 task that was set aside")
-        );
+        assert_eq!((said.code, said.out.trim()), (0, "job j-0000000000 retries 1 task that was set aside"));
         let waiting = self.cluster.begin("taskwork", &["wait", "0"]).unwrap();
         let said = waiting.end_within(SOON).unwrap();
         assert_eq!(said.code, 0, "{}\n{}", said.err, self.cluster.logs());
