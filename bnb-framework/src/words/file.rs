@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_in_pieces_is_what_there_is(
+        fn chunked_read_equals_whole_file(
             text in "[a-zé€𝄞 \n]{0,40}",
             more: Vec<u8>,
             piece in 1_usize..7,

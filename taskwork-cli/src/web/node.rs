@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_without_a_job_says_that_it_is_none_and_not_more() {
+    fn node_without_job_reports_only_membership() {
         let families = of_node(&Health::default());
         let samples = |name: &str| &families.iter().find(|family| family.name == name).unwrap().samples;
         assert!(matches!(samples("node_is_member")[..], [(_, Value::Number(0.0))]));

@@ -187,11 +187,11 @@ function actions(about, all) {
     isOn ? h("button", { type: "button", id: idOf("act", about, one.what), "aria-expanded": one.ask ? String(opened === one.what) : null, "aria-disabled": desk.doing ? "true" : null, onclick: () => press(one) }, `${one.name}${one.ask ? " …" : ""}`) : h("span", null, one.name),
     isOn && opened === one.what ? form(about, one, close) : toCopy(`${about}:${one.what}`, one.name, one.command("")));
   return closed(h("ul", { class: "acts" }, all.map(row)), nothing(SERVERS), outcome(about),
-    desk.allowed === null ? null : !desk.allowed ? nothing("Nothing can be done here, since the dashboard was started without --allow-actions. The commands do it.")
+    desk.allowed === null ? null : !desk.allowed ? nothing("Actions are disabled, since the dashboard was started without --allow-actions. Use the commands instead.")
       : isOn ? h("div", { class: "tools" }, muted(`Signed in as ${desk.operator}.`), h("button", { type: "button", class: "quiet", onclick: signOut }, "Sign out"), outcome("operator")) : signIn());
 }
 
-const SERVERS = "A command asks the ZooKeeper servers of its option --zk, or of TASKWORK_ZK where it is run.";
+const SERVERS = "A command uses the ZooKeeper servers of its option --zk, or of TASKWORK_ZK in its environment.";
 
 // A collapsible panel.
 const closed = (...content) => h("details", { class: "panel", key: "Actions" }, h("summary", { id: "actions" }, h("h2", null, "Actions")), content);

@@ -155,7 +155,7 @@ const SPENT = [["searching", "searching", "c1"], ["handling", "starting and comp
 
 function timeSpent({ about }) {
   const [title, went] = ["Where the time went", spent(about.figures)];
-  if (!went) return panel(title, nothing("No node reports where the time of its workers went."));
+  if (!went) return panel(title, nothing("No node reports the activities of its workers."));
   return h("section", { class: "panel", key: title, "aria-label": title }, parts({
     id: "spent", level: "h2", title, caption: `${duration(went.all)} of the workers' time, of which ${percent(went.searching / went.all)} went into the search.`, format: duration,
     of: SPENT.map(([kind, name, cls]) => ({ name, cls: `${cls} strong`, value: went[kind] })),
