@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn start_beyond_cutoff_is_no_answer(
+    fn start_outside_target_or_cutoff_is_no_answer(
         Packings { knapsack, all } in packings(),
         start: prop::sample::Index,
         beside in -3_i64..3,

@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn readers_do_not_panic_on_corrupted_files(
+    fn no_spoilt_file_makes_a_reader_panic(
         file in valid(),
         spoils in prop::collection::vec((any::<prop::sample::Index>(), 0..5, "[-+0-9a-zA-Z_:., \\n\"]{0,12}"), 1..6),
     ) {
