@@ -1,4 +1,4 @@
-//! The assignment problem: each row gets a column of its own, at the least total cost. Many problems use it
+//! The assignment problem: each row gets its own column, at the minimum total cost. Many problems use it
 //! as their bound.
 //!
 //! It is solved by shortest augmenting paths with potentials, row after row (R. Jonker and A. Volgenant, A

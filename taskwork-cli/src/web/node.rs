@@ -45,7 +45,7 @@ pub fn of_node(health: &Health) -> Vec<Family> {
     let idle = figures(|f| f.times.idle_ns() as f64 / 1e9);
     add(count, "idle_seconds", "Time of workers without a task.", idle);
     add(count, "zk_retries", "Coordination transactions repeated.", figures(|f| f.retries as f64));
-    let help = "Times from a request to the beginning of a stolen task. The sum is an estimate.";
+    let help = "Times from a request to the start of a stolen task. The sum is an estimate.";
     let times = each(&|report| Some(Value::Times(report.figures.steal_times)));
     add(Kind::Histogram, "steal_seconds", help, times);
     families
