@@ -1,4 +1,4 @@
-//! The assignment problem: each row gets a column of its own, at the least total cost. Many problems use it
+//! The assignment problem: each row gets its own column, at the minimum total cost. Many problems use it
 //! as their bound.
 //!
 //! It is solved by shortest augmenting paths with potentials, row after row (R. Jonker and A. Volgenant, A
@@ -176,7 +176,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_cheaper_and_the_potentials_prove_it(
+        fn assignment_is_optimal_by_its_potentials(
             costs in (1_usize..6).prop_flat_map(|size| {
                 let cost = prop_oneof![4 => -9_i64..30, 1 => Just(FORBIDDEN)];
                 prop::collection::vec(prop::collection::vec(cost, size), size)

@@ -45,7 +45,7 @@ impl Error for Mistake {}
 ///
 /// - a [bound](Problem::bound) that a solution below the state beats, or `None` although there is one, also of
 ///   [`quick_bound`](Problem::quick_bound);
-/// - a [`leaf`](Problem::leaf) whose cost is another than that by [`cost_of`](Problem::cost_of);
+/// - a [`leaf`](Problem::leaf) with a cost that differs from [`cost_of`](Problem::cost_of);
 /// - costs that are not numbers;
 /// - data lost when the problem, a state or its children are sent to another node (`#[serde(skip)]`);
 /// - a [`branch`](Tree::branch) that returns other children the second time;

@@ -44,7 +44,7 @@ impl Goal {
 /// Any totally ordered type will do. Integers are ready to use, and so are floats wrapped to be ordered. Prefer
 /// [`NotNan`], which reports a NaN where it is computed. [`OrderedFloat`] orders it above all numbers; a search in
 /// which a NaN is the cost of a solution, or a bound, fails. Both are re-exported here. For a type of your own, such
-/// as a pair of costs of which the first counts more, an empty implementation is enough:
+/// as a pair of costs with priority for the first, an empty implementation is enough:
 ///
 /// ```
 /// use bnb_framework::Cost;

@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(make(Some(&50), 2), Some((50, 50)), "nothing better was found");
         assert_eq!(make(Some(&501), 2), None, "that is no solution");
         let (new, _) = make(Some(&500), 1).unwrap();
-        assert!(new >= 999_900, "every fourth round begins anew");
+        assert!(new >= 999_900, "every fourth round starts from a new solution");
         assert_eq!(make(Some(&500), 1), make(None, 1), "which one depends on the number of the round");
         assert_ne!(make(None, 1), make(None, 5));
         assert_ne!(make(None, 1), round(&Even, None, NodeId(8), 1, &|| false), "and on the node");
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn rounds_are_run_by_one_worker_at_a_time() {
         let rounds = Rounds::default();
-        assert_eq!(rounds.begin(0.1, BEFORE / 2), None, "it has only just begun");
+        assert_eq!(rounds.begin(0.1, BEFORE / 2), None, "the search has just started");
         assert_eq!(rounds.begin(0.1, BEFORE), Some(1));
         assert_eq!(rounds.begin(0.1, Duration::from_secs(9)), None);
         rounds.end(ROUND, true);

@@ -16,7 +16,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_replicable_search_does_not_depend_on_who_does_it(
+    fn replicable_search_is_independent_of_nodes_and_workers(
         depth in 1_u8..7,
         breadth in 1_u8..5,
         first_states in 0_u64..40,

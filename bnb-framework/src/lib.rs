@@ -91,7 +91,7 @@
 //! many states. [`cli::ParseProblem`] turns a problem into a program with the commands `solve`, `node` and
 //! `submit`.
 //!
-//! # What a search can answer
+//! # Results of a search
 //!
 //! | option of [`Solver`] | result |
 //! |---|---|
@@ -112,7 +112,7 @@
 //!
 //! # The lower level
 //!
-//! A search with a loop of its own is written directly on [`taskwork::Task`], with the paper's two
+//! A search with a custom loop is written directly on [`taskwork::Task`], with the paper's two
 //! operations: `search` does the work and polls the runtime regularly, `split` gives a part of it away. The
 //! front page of [`taskwork`] has such a program; it can keep its open states in a [`Frontier`], with its own
 //! [`Visitor`].

@@ -19,7 +19,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use taskwork::{NodeId, Variable};
 
-/// Why a search has ended before the whole tree was searched.
+/// The reason why a search stopped before the whole tree was searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Halt {
     /// A solution is as good as the target.

@@ -79,7 +79,7 @@ impl Tolerance {
 pub struct Collect {
     /// The maximum number of solutions. Each task and each node keeps that many in memory.
     pub at_most: usize,
-    /// Only those that are worse than the best by no more than this; `None` takes any.
+    /// The maximum distance from the best; `None` means any.
     pub within: Option<Tolerance>,
 }
 
@@ -192,7 +192,7 @@ impl<C: Ord> Options<C> {
 }
 
 impl<C> Options<C> {
-    /// Returns whether this is the plain search for the optimum, which has a loop of its own that checks
+    /// Returns whether this is the plain search for the optimum, which has its own loop that checks
     /// nothing else if it is depth first.
     pub(crate) fn is_plain(&self) -> bool {
         let Self { pruning, target, cutoff, tolerance, collect, replicable, .. } = self;

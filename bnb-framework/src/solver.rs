@@ -60,7 +60,7 @@ pub struct Progress<P: Problem> {
     pub elapsed: Duration,
 }
 
-/// Why a search has ended.
+/// The reason why a search has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The whole tree was searched, except for what a tolerance allowed to omit.
@@ -102,7 +102,7 @@ pub struct Solved<P: Problem> {
     /// Whether the whole tree was searched, so that no better solution exists, except for the
     /// tolerance.
     pub proven: bool,
-    /// Why the search has ended.
+    /// The reason why the search has stopped.
     pub end: End,
     /// A bound that no solution improves on. `None` if none is known, because the search was stopped or
     /// reached its target, or if there is no solution.
@@ -248,7 +248,7 @@ impl<P: Problem> Solver<P> {
     }
 
     /// Keeps the search's state in a directory, from which it continues. The state has a
-    /// [time limit](State::time_limit) of its own, which suspends the search; a limit of the
+    /// own [time limit](State::time_limit), which suspends the search; a limit of the
     /// [search](Self::time_limit) ends it for good.
     #[must_use]
     pub fn state(mut self, state: State) -> Self {

@@ -16,7 +16,7 @@ pub struct Tally<P: Problem> {
     /// The best bound of the parts that were omitted because of a tolerance or a limit, although they might have better
     /// solutions. `None` if no part was omitted.
     pub left: Option<P::Cost>,
-    /// Why the search has ended early.
+    /// The reason why the search has stopped early.
     pub halt: Option<Halt>,
     pub(crate) collected: Collected<P>,
 }

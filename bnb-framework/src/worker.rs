@@ -1,4 +1,4 @@
-//! Visits the states of a task, and exchanges what it finds and spends with the other tasks.
+//! Visits the states of a task, and exchanges solutions and spending with the other tasks.
 
 use std::time::{Duration, Instant};
 

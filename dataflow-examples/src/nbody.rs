@@ -96,7 +96,7 @@ pub fn add_force(to: &mut Domain, from: &Domain) {
     }
 }
 
-/// Adds the forces of its own bodies, and moves them all.
+/// Adds the forces between its own bodies, and moves them all.
 #[task]
 pub fn move_bodies(domain: &mut Domain) {
     let before = domain.bodies.clone();

@@ -115,7 +115,7 @@ impl Method {
         let documented = method.attrs.iter().filter(|attribute| attribute.path().is_ident("doc"));
         let documented: Vec<_> = documented.collect();
         let visible = method.vis.clone();
-        // In a function of its own `Self` would be something else.
+        // In a separate function `Self` would have another meaning.
         let signature = without_self(signature.to_token_stream(), of);
         let function: ItemFn =
             parse2(quote!(#(#documented)* #visible #signature { <#of>::#name(#(#arguments),*) }))?;

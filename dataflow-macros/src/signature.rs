@@ -48,7 +48,7 @@ pub(crate) struct Returned {
 pub(crate) struct Made {
     /// The type of the data.
     pub(crate) of: Type,
-    /// Whether the task returns a handle: its output is forwarded from a call of its own.
+    /// Whether the task returns a handle: its output is forwarded from one of its calls.
     pub(crate) is_handed_on: bool,
 }
 

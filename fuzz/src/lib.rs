@@ -96,7 +96,7 @@ pub fn instances(bytes: &[u8]) {
             solve(&weighted.expect("16 vertices have room"));
         }
         2 | 3 => {
-            // Each item has a line of its own.
+            // Each item is on a separate line.
             if let Some(items) = Knapsack::read("fuzzed", &text).ok().filter(|_| text.lines().count() <= 12) {
                 solve(&items);
             }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   queens solve 12                               on the cores of this machine, without a server
-//!   queens solve 20 --state queens.state          the same; after any interruption, the same command goes on
+//!   queens solve 20 --state queens.state          the same; after any interruption, the same command continues
 //!   queens node --zk zk1:2181,zk2:2181            run a node; start as many as there are machines
 //!   queens submit 18 --zk zk1:2181 --wait         submit a job to the nodes, and wait for its end
 //! ```
@@ -69,8 +69,8 @@
 //! Standard output is for answers. If it cannot be written, because the disk is full for example, the command reports
 //! that and its exit code is not 0; a closed pipe (`… | head`) is no error.
 //!
-//! The exit code is 0 for success, 1 if the job has failed or was stopped, 2 for wrong usage or input, 3 if the cluster
-//! could not be reached, and 4 if a node was to leave, and its time was up before it had handed on everything.
+//! The exit code is 0 for success, 1 if the job failed or was stopped, 2 for wrong usage or input, 3 if the cluster
+//! could not be reached, and 4 if a node had to leave, and its time was up before it had handed over everything.
 
 pub mod printable;
 mod failure;

@@ -315,7 +315,7 @@ mod tests {
         let (now, mut leaving) = (Instant::now(), Leaving::default());
         assert!(leaving.shortens(now + s(27)));
         assert!(!leaving.is_signalled(now + s(2), MOST));
-        assert!(leaving.is_signalled(now + s(3), MOST), "somebody insists");
+        assert!(leaving.is_signalled(now + s(3), MOST), "a second request");
         assert!(!leaving.shortens(now + s(14)), "it hurries already");
         assert!(leaving.shortens(now + s(5)));
     }

@@ -89,7 +89,7 @@ fn run_prepared(
         ));
     } else if let (Some(dir), Some(_)) = (&state, shown.json.get("set_aside")) {
         tell(format_args!(
-            "note: what was set aside is kept in {}; the same command tries it again",
+            "note: the tasks set aside are kept in {}; the same command retries them",
             dir.display()
         ));
     }

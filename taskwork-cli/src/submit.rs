@@ -275,7 +275,7 @@ impl Target {
     async fn note_without_nodes(&self, id: &JobId) {
         let overview = match self.client.overview().await {
             Ok(overview) => overview,
-            Err(error) => return tracing::debug!(%error, "whether there are nodes is not known"),
+            Err(error) => return tracing::debug!(%error, "it is unknown whether there are nodes"),
         };
         let Some(missing) = overview.job(id.as_str()).and_then(|job| job.missing.as_ref()) else { return };
         let (program, version) = (self.release.program(), self.release.version());

@@ -60,7 +60,7 @@ pub(crate) fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
         return Ok(());
     }
     let runtime = runtime()?;
-    // The signals are caught before the job begins.
+    // The signals are caught before the job starts.
     let mut endings = runtime.block_on(async { Endings::listen() })?;
     let await_signals = move || {
         runtime.block_on(async {

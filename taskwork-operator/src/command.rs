@@ -300,7 +300,7 @@ fn show(served: &dashboard::Arguments, common: &Common) -> Result<ExitCode, Fail
         let client = client.connect().await?;
         let checked = client.check_cluster().await;
         let observer = client.observer();
-        // The observer has a session of its own.
+        // The observer has its own session.
         client.close().await;
         let missing = match checked {
             // The first node or job may start later.

@@ -127,7 +127,7 @@ impl<W: Write> Record<W> {
         self.to = None;
         let file = self.file.display();
         Some(match ended {
-            Ok(()) => format!("the record {file} is full and ends here; the next start begins another one"),
+            Ok(()) => format!("the record {file} is full; the next start creates another one"),
             Err(error) => format!("the record {file} ends here, because it cannot be written: {error}"),
         })
     }

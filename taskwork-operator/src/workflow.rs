@@ -41,7 +41,7 @@ pub(super) async fn run(desk: &Desk, id: &JobId, arguments: &Arguments) -> Resul
     let job = desk.client.job(id).await?;
     if job.sight().is_none() {
         let over = job.record.state.is_over();
-        let more = if over { "" } else { ", or has not begun: try it again in some seconds" };
+        let more = if over { "" } else { ", or has not started yet: try again in some seconds" };
         return Err(Failure::failed(format!("job {id} is no workflow{more}")));
     }
     if let Some(call) = arguments.task {

@@ -46,7 +46,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Starts ZooKeeper and nodes, and ends them at Ctrl-C.
 ///
 /// # Errors
-/// If something cannot be built, installed or started, or a node has ended by itself.
+/// If something cannot be built, installed or started, or a node exits by itself.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     install::debian_packages(zk_server::PACKAGES)?;
     let program = &arguments.program;
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Returns the folder with the built programs.
 fn programs() -> Result<PathBuf> {
-    let this = env::current_exe().context("where this program lies is not known")?;
+    let this = env::current_exe().context("the path of this program is unknown")?;
     let target = this.parent().and_then(Path::parent).context("this program lies in no build folder")?;
     Ok(target.join("release"))
 }
@@ -158,7 +158,7 @@ impl Nodes {
 impl Drop for Nodes {
     fn drop(&mut self) {
         for node in &mut self.0 {
-            // The node may have ended; an error cannot be reported here.
+            // The node may have exited; an error cannot be reported here.
             let _ = node.kill();
             let _ = node.wait();
         }

@@ -12,7 +12,7 @@ use crate::workspace;
 /// The environment variable that tests read.
 pub(crate) const VARIABLE: &str = "TASKWORK_DATA";
 
-/// The folder of the instances, and whether they are there.
+/// The folder of the instances, and whether it exists.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Data {

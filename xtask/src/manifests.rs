@@ -86,10 +86,10 @@ fn wrong_with_probes(container: &Value, serves_at: Option<&str>) -> Vec<String> 
     };
     let probe = |name: &str| texts(&container[name]["exec"]["command"]);
     // The default address of `health`.
-    must(serves_at == Some("127.0.0.1:8788"), "the probes ask where no node answers");
+    must(serves_at == Some("127.0.0.1:8788"), "the probes use an address at which no node answers");
     must(
         probe("readinessProbe") == ["/proc/1/exe", "health", "--ready"],
-        "it is not known when a node is ready",
+        "the readiness of a node is unknown",
     );
     must(probe("livenessProbe") == ["/proc/1/exe", "health"], "a node is ended because of something else");
     let patience = |what: &str| container["livenessProbe"][what].as_u64().unwrap_or_default();
@@ -155,7 +155,7 @@ fn wrong_with_nodes(all: &[Value]) -> Vec<String> {
         must(place.map_or(!is_needed, |place| mounts.contains(&place)), "a file of secrets is not there");
     }
     must(pod["spec"]["securityContext"]["fsGroup"].is_u64(), "the program cannot read its secrets");
-    must(container["resources"]["limits"]["cpu"].is_string(), "the number of workers is not known");
+    must(container["resources"]["limits"]["cpu"].is_string(), "the number of workers is unknown");
     let machine = env.get("TASKWORK_MACHINE").map(|one| &one["valueFrom"]["fieldRef"]["fieldPath"]);
     must(
         machine.is_some_and(|path| path == "metadata.name"),
@@ -241,7 +241,7 @@ fn overlays_are_consistent() {
             assert_eq!((each(terms).count(), each(&terms[0]["matchExpressions"]).count()), (1, 3));
             assert!(
                 servers["affinity"]["podAntiAffinity"].is_object(),
-                "each server is on a machine of its own"
+                "each server is on a separate machine"
             );
         }
     }

@@ -143,12 +143,12 @@ fn cargo(copy: &Path, verb: &str) -> Command {
 fn found(output: &Output) -> Result<Option<Found>> {
     let text = String::from_utf8_lossy(&output.stdout);
     let Some(line) = text.lines().find(|line| line.starts_with('{')) else {
-        bail!("the simulator could not be built, or has said nothing: {}", output.status);
+        bail!("the simulator could not be built, or has no output: {}", output.status);
     };
     let tally: serde_json::Value = serde_json::from_str(line)?;
-    let seeds = tally["seeds"].as_u64().context("it does not say how many seeds it ran")?;
+    let seeds = tally["seeds"].as_u64().context("the number of seeds is missing")?;
     let Some(what) = tally["broken"].as_str().map(str::to_owned) else { return Ok(None) };
-    let seed = tally["failed"][0].as_u64().context("it does not say which seed has failed")?;
+    let seed = tally["failed"][0].as_u64().context("the failed seed is missing")?;
     Ok(Some(Found { seeds, what, seed }))
 }
 

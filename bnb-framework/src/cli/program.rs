@@ -1,4 +1,4 @@
-//! The command line of a program that solves problems from a file, or from arguments of its own.
+//! The command line of a program that solves problems from a file, or from its own arguments.
 
 use std::{io::Write as _, marker::PhantomData, path::PathBuf, process::ExitCode};
 
@@ -16,7 +16,7 @@ use crate::{
     words::{FILE_BYTES_MAX, ReadError, text_of},
 };
 
-/// A problem that is created from arguments of its own. The whole program, with `solve`, `node` and `submit`,
+/// A problem that is created from its own arguments. The whole program, with `solve`, `node` and `submit`,
 /// is then one call of [`main`]. A problem that is read from a file implements [`ParseProblem`] instead.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be created from the command line",

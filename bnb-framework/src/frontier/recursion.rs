@@ -1,4 +1,4 @@
-//! The search itself: a recursion whose frames are turned back into levels.
+//! The search itself: a recursion with frames that can be turned back into levels.
 
 use super::{Below, Frontier, Searched, Visitor};
 use crate::tree::{Children, Tree};

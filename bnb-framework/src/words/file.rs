@@ -42,7 +42,7 @@ pub fn text_of(file: &Path, bytes_max: u64) -> Result<String, ReadError> {
 pub fn text_from(file: &str, reader: impl Read, bytes_max: u64) -> Result<String, ReadError> {
     let mut reader = reader.take(bytes_max.saturating_add(1));
     let (mut text, mut chunk) = (String::new(), vec![0; CHUNK_BYTES]);
-    // The number of bytes left over from the previous chunk: the beginning of a character.
+    // The number of bytes left over from the previous chunk: the start of a character.
     let mut left = 0;
     loop {
         let read = match reader.read(&mut chunk[left..]) {
@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_in_pieces_is_what_there_is(
+        fn chunked_read_equals_whole_file(
             text in "[a-zé€𝄞 \n]{0,40}",
             more: Vec<u8>,
             piece in 1_usize..7,

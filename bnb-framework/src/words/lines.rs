@@ -3,7 +3,7 @@
 /// Returns the lines of a text with their numbers, from 1.
 ///
 /// A line ends with a line feed, a carriage return, or a carriage return and a line feed. A byte order mark at
-/// the beginning is skipped, and so are DOS end marks (Ctrl-Z) at the end.
+/// the start is skipped, and so are DOS end marks (Ctrl-Z) at the end.
 ///
 /// ```
 /// use bnb_framework::words::lines;

@@ -24,7 +24,7 @@
 
 //!
 //! Every reader of instances accepts the same line ends and marks, because it divides its text with [`lines`]:
-//! lines end with a line feed, a carriage return, or both; a byte order mark at the beginning and DOS end marks
+//! lines end with a line feed, a carriage return, or both; a byte order mark at the start and DOS end marks
 //! (Ctrl-Z) at the end are not part of the text. [`text_of`] accepts regular files of limited size only.
 
 mod error;

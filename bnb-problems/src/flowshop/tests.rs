@@ -70,7 +70,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_search_finds_the_best_order(shop in shops(1..7), starts: bool, pruning: bool) {
+    fn search_finds_best_order(shop in shops(1..7), starts: bool, pruning: bool) {
         let order = shop.inserted(1, &|| false);
         let start = starts.then(|| Best::new(shop.makespan(&order), order));
         let found = sequential::solve(&shop, pruning, start).best.unwrap();
@@ -95,7 +95,7 @@ proptest! {
 
     /// The same with room that was used for more jobs, and pairs of machines.
     #[test]
-    fn the_longest_narrow_times_stay_narrow(jobs in 9_usize..18, machines in 1_usize..5, less in vec(0_u32..40, 80)) {
+    fn longest_narrow_times_do_not_overflow(jobs in 9_usize..18, machines in 1_usize..5, less in vec(0_u32..40, 80)) {
         let most = i16::MAX as u32 / (jobs + 3 * machines) as u32;
         let times: Vec<u32> = less.iter().cycle().take(jobs * machines).map(|less| most - less).collect();
         let shop = FlowShop::by_job(machines, times);
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn no_child_is_better_than_its_bound(
+    fn bound_holds_for_every_child(
         (shop, jobs) in shops(2..7).prop_flat_map(|shop| {
             let jobs: Vec<u16> = (0..shop.jobs as u16).collect();
             (Just(shop), Just(jobs).prop_shuffle())

@@ -91,7 +91,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn the_search_finds_the_optimum(qap in instances(1..7), starts: bool, pruning: bool, symmetric: bool) {
+    fn search_finds_optimal_placement(qap in instances(1..7), starts: bool, pruning: bool, symmetric: bool) {
         let optimum = least(&qap, &mut vec![None; qap.size]);
         let start = qap.searched(None, 1, &|| true).unwrap();
         let start = starts.then(|| Best::new(qap.cost(&start), start));
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn all_the_best_are_collected_also_those_that_symmetry_leaves_out(qap in instances(1..5)) {
+    fn collected_optima_include_symmetric_ones(qap in instances(1..5)) {
         let mut costs = Vec::new();
         each_cost(&qap, &mut Vec::new(), &mut costs);
         let optimum = *costs.iter().min().unwrap();
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn no_completion_is_better_than_the_bound(
+    fn bound_holds_for_every_completion(
         qap in instances(2..7),
         steps in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
         beside in prop::option::of(-3_i64..9),
@@ -222,7 +222,7 @@ proptest! {
 
     /// Incrementally updated changes equal recomputed ones.
     #[test]
-    fn the_cost_is_known_after_any_number_of_swaps(qap in instances(2..9), seed: u64, steps in 1_u32..40) {
+    fn cost_changes_stay_exact_after_swaps(qap in instances(2..9), seed: u64, steps in 1_u32..40) {
         let calls = std::cell::Cell::new(0);
         let (cost, places) = qap.walked(seed, &|| { calls.set(calls.get() + 1); calls.get() > steps });
         prop_assert_eq!(qap.cost(&places), cost);
@@ -234,7 +234,7 @@ proptest! {
 
     /// In instances of every size up to the largest for which the better bound is computed.
     #[test]
-    fn what_leads_to_a_solution_below_the_limit_is_never_left_out(
+    fn solutions_below_limit_are_never_excluded(
         (qap, places) in (7_usize..=lap::SIZE_MAX).prop_flat_map(|size| {
             let qap = (matrix(size), matrix(size)).prop_map(move |(flows, distances)| {
                 Qap::new(size, flows, distances).without_symmetry()

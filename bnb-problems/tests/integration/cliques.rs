@@ -87,7 +87,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn the_heaviest_and_the_largest_clique_are_found(graph in graphs(12)) {
+    fn heaviest_and_largest_cliques_are_found(graph in graphs(12)) {
         let (weight, size) = brute_force(&graph);
         let heaviest = sequential::solve(&MaxClique::<1, true>::new(graph.clone()).unwrap(), true, None);
         let largest = sequential::solve(&MaxClique::<1, false>::new(graph.clone()).unwrap(), true, None);

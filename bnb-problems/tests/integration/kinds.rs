@@ -110,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn the_sequential_reference_finds_the_optimum(Packings { knapsack, all } in packings()) {
+    fn sequential_reference_finds_optimum(Packings { knapsack, all } in packings()) {
         let pruned = sequential::solve(&knapsack, true, None);
         let whole = sequential::solve(&knapsack, false, None);
         prop_assert_eq!(pruned.best.map(|best| best.cost), Some(all[0].0));
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn a_target_is_met_or_proven_to_be_out_of_reach(
+    fn target_is_met_or_proven_unreachable(
         Packings { knapsack, all } in packings(),
         order in orders(),
         nodes in 1_usize..3,
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_worse_than_the_cutoff_is_found(Packings { knapsack, all } in packings(), beside in -3_i64..3) {
+    fn solutions_beyond_cutoff_are_not_found(Packings { knapsack, all } in packings(), beside in -3_i64..3) {
         let best = all[0].0;
         let cutoff = best.saturating_add_signed(beside);
         let solved = Solver::new(knapsack).cutoff(cutoff).run().unwrap();
@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn a_start_that_is_not_of_interest_is_no_answer(
+    fn start_outside_target_or_cutoff_is_no_answer(
         Packings { knapsack, all } in packings(),
         start: prop::sample::Index,
         beside in -3_i64..3,
@@ -190,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_replicable_search_prunes_does_not_depend_on_who_searches(
+    fn replicable_pruning_is_independent_of_nodes_and_workers(
         Packings { knapsack, all } in packings(),
         first_states in 0_u64..10,
         parts in 0_usize..20,
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn a_replicable_search_that_begins_again_visits_the_same(
+    fn replicable_search_revisits_same_states_after_restart(
         Packings { knapsack, .. } in packings(),
         first_states in 0_u64..4,
         parts in 4_usize..30,
@@ -229,7 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn what_meets_the_target_but_not_the_cutoff_ends_nothing(
+    fn target_beyond_cutoff_does_not_stop_search(
         Packings { knapsack, all } in packings(),
         worse in 1_usize..9,
         nodes in 1_usize..3,
@@ -243,7 +243,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tolerance_is_kept(
+    fn result_is_within_tolerance(
         Packings { knapsack, all } in packings(),
         order in orders(),
         absolute in 0_u32..30,
@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn the_best_are_collected(
+    fn best_solutions_are_collected(
         Packings { knapsack, all } in packings(),
         at_most in 1_usize..9,
         order in orders(),
@@ -273,7 +273,7 @@ proptest! {
     }
 
     #[test]
-    fn those_near_the_optimum_are_collected(
+    fn solutions_near_optimum_are_collected(
         Packings { knapsack, all } in packings(),
         at_most in 1_usize..30,
         absolute in 0_u32..12,
@@ -290,7 +290,7 @@ proptest! {
     }
 
     #[test]
-    fn at_a_limit_the_bound_is_exact_for_what_is_open(
+    fn bound_at_limit_is_exact_for_open_states(
         Packings { knapsack, all } in packings(),
         order in orders(),
         states in 1_u64..60,

@@ -84,7 +84,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn the_most_valuable_packing_is_found((capacity, items) in instances(30)) {
+    fn most_valuable_packing_is_found((capacity, items) in instances(30)) {
         let knapsack = Knapsack::new(capacity, &items, 0);
         let best = best_value(capacity, &items);
         let found = sequential::solve(&knapsack, true, None).best.unwrap();
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sent_is_the_same_knapsack((capacity, items) in instances(30)) {
+    fn serialized_knapsack_is_unchanged((capacity, items) in instances(30)) {
         let knapsack = Knapsack::new(capacity, &items, 2);
         let sent = serde_json::to_string(&knapsack).unwrap();
         prop_assert_eq!(serde_json::from_str::<Knapsack>(&sent).unwrap(), knapsack);

@@ -162,7 +162,7 @@ fn read_all(text: &str) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn a_graph_reads_back_from_every_way_to_list_it(
+    fn graph_reads_back_in_every_listing(
         (size, edges, by_vertex) in (3_usize..9).prop_flat_map(|size| (Just(size), edges(size), any::<bool>()))
     ) {
         let graph = graph_of(size, &edges);
@@ -187,7 +187,7 @@ proptest! {
 
     /// Cut after any line, a file is refused, or has lost nothing.
     #[test]
-    fn a_graph_that_was_cut_is_refused(
+    fn truncated_graph_is_refused(
         (size, edges, cut) in
             (3_usize..9).prop_flat_map(|size| (Just(size), edges(size), any::<prop::sample::Index>())),
         how in 0..3,
@@ -230,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flow_shop_with_more_or_fewer_lines_is_refused(
+    fn flow_shop_with_wrong_line_count_is_refused(
         jobs in 2_usize..6,
         machines in 2_usize..6,
         seed in 1_u32..1_000_000,
@@ -250,14 +250,14 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_a_reader_panic(text in "[-pecnvd0-9. \n\t:a-z]{0,60}") {
+    fn readers_do_not_panic_on_random_text(text in "[-pecnvd0-9. \n\t:a-z]{0,60}") {
         for error in read_all(&text) {
             prop_assert!(error.starts_with("f:"), "{}", error);
         }
     }
 
     #[test]
-    fn no_spoilt_file_makes_a_reader_panic(
+    fn readers_do_not_panic_on_corrupted_files(
         file in valid(),
         spoils in prop::collection::vec((any::<prop::sample::Index>(), 0..5, "[-+0-9a-zA-Z_:., \\n]{0,12}"), 1..6),
     ) {

@@ -105,7 +105,7 @@ impl Columns {
         ])
     }
 
-    /// Returns the names. A script skips lines that begin with `#`.
+    /// Returns the names. Scripts skip lines that start with `#`.
     pub(super) fn header(&self) -> String {
         let names = self.0.iter().map(|(name, _)| Some((*name).to_owned())).collect();
         let line = self.aligned(names);

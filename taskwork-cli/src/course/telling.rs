@@ -126,7 +126,7 @@ impl Telling {
 }
 
 impl Default for Telling {
-    /// Returns the display of a job without columns of its own.
+    /// Returns the display of a job without its own columns.
     fn default() -> Self {
         Self::new(watch::line_of)
     }

@@ -142,7 +142,7 @@ impl Notices {
         loop {
             match self.watching.join_next().await {
                 Some(Ok(notice)) => return notice,
-                Some(Err(error)) => tracing::error!(%error, "a source of notices is not watched any more"),
+                Some(Err(error)) => tracing::error!(%error, "a source of notices is no longer watched"),
                 None => std::future::pending().await,
             }
         }

@@ -221,7 +221,7 @@ async fn hanging_file_system_does_not_block_node() {
     tokio::task::yield_now().await;
     release.send(()).unwrap();
     let notice = soon(watching).await.unwrap();
-    assert!(notice.gone_at <= time::Instant::now() + UNSAID, "nobody was let through in time");
+    assert!(notice.gone_at <= time::Instant::now() + UNSAID, "the read did not complete in time");
 }
 
 #[tokio::test]

@@ -30,8 +30,7 @@ pub enum Kind {
 pub const JOB: &str = "job_id";
 
 /// The description of `handling_seconds`.
-pub const HANDLING: &str =
-    "Time in which workers had a task and ran the runtime's code: it had ended, or was written.";
+pub const HANDLING: &str = "Time of workers in the runtime's code to complete or write a task.";
 
 /// The labels of a sample, with their values.
 pub type Labels = Vec<(&'static str, String)>;

@@ -3,7 +3,7 @@
 //! | path | answer |
 //! |---|---|
 //! | `/metrics` | metrics in the format of `OpenMetrics`, or the older one of Prometheus |
-//! | `/livez` | 200 as long as the process answers |
+//! | `/livez` | 200 while the process answers |
 //! | `/readyz` | 200 if the data is up to date, or the node is a member; otherwise 503 with the reason |
 //!
 //! ```text

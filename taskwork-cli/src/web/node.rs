@@ -45,7 +45,7 @@ pub fn of_node(health: &Health) -> Vec<Family> {
     let idle = figures(|f| f.times.idle_ns() as f64 / 1e9);
     add(count, "idle_seconds", "Time of workers without a task.", idle);
     add(count, "zk_retries", "Coordination transactions repeated.", figures(|f| f.retries as f64));
-    let help = "Times from a request to the beginning of a stolen task. The sum is an estimate.";
+    let help = "Times from a request to the start of a stolen task. The sum is an estimate.";
     let times = each(&|report| Some(Value::Times(report.figures.steal_times)));
     add(Kind::Histogram, "steal_seconds", help, times);
     families
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_without_a_job_says_that_it_is_none_and_not_more() {
+    fn node_without_job_reports_only_membership() {
         let families = of_node(&Health::default());
         let samples = |name: &str| &families.iter().find(|family| family.name == name).unwrap().samples;
         assert!(matches!(samples("node_is_member")[..], [(_, Value::Number(0.0))]));

@@ -178,7 +178,7 @@ where
             match time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
                 Ok(Ok(stream)) => converse(stream, peer, service).await,
                 Ok(Err(error)) => tracing::debug!(%error, "a connection did not speak TLS"),
-                Err(_) => tracing::debug!("a connection took too long to begin TLS"),
+                Err(_) => tracing::debug!("a TLS handshake timed out"),
             }
         });
     }
@@ -252,7 +252,7 @@ async fn converse<S, B>(
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         ended = serving => if let Err(error) = ended {
-            tracing::debug!(%error, "a connection has ended");
+            tracing::debug!(%error, "a connection has failed");
         },
         () = deadline.passed() => tracing::debug!("a connection was ended"),
     }

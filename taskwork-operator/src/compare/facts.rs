@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(rate_most(&points), Some(100.0));
         assert_eq!((rate_most(&points[..1]), rate_most(&[])), (None, None));
         let set_back = [point(0, 100, None), point(1, 0, None)];
-        assert_eq!(rate_most(&set_back), Some(0.0), "another attempt has begun");
+        assert_eq!(rate_most(&set_back), Some(0.0), "another attempt has started");
     }
 
     #[test]

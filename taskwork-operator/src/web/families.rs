@@ -125,12 +125,12 @@ fn progress(jobs: &[(&str, &JobAbout)], families: &mut Families) {
     let count = |number: Option<u32>| number.map(f64::from);
     families
         .of_jobs((Gauge, "job_share", "Share of the whole that is done, from 0 to 1."), jobs, |j| j.share);
-    families.of_jobs((Gauge, "job_best", "The best solution that is known."), jobs, |j| j.best);
-    let bound = (Gauge, "job_bound", "Nothing better than this can be found any more.");
+    families.of_jobs((Gauge, "job_best", "The best known solution."), jobs, |j| j.best);
+    let bound = (Gauge, "job_bound", "Bound on the solutions that can still be found.");
     families.of_jobs(bound, jobs, |j| j.bound);
     let gap = (Gauge, "job_gap", "Distance of the best from the bound, as a share of the best.");
     families.of_jobs(gap, jobs, |j| j.gap);
-    let eta = (Gauge, "job_eta_seconds", "Time to the end if the job goes on as it did.");
+    let eta = (Gauge, "job_eta_seconds", "Estimated time to the end, at the average rate.");
     families.of_jobs(eta, jobs, |j| j.eta_seconds);
     let open = (Gauge, "job_open_tasks", "Tasks that run, are queued, wait or are parked.");
     families.of_jobs(open, jobs, |j| j.open_tasks.map(|open| open as f64));
@@ -165,7 +165,7 @@ fn work(jobs: &[(&str, &JobAbout)], families: &mut Families) {
     count("handling_seconds", HANDLING, |f| f.times.handling_ns as f64 / 1e9);
     count("idle_seconds", "Time of workers without a task.", |f| f.times.idle_ns() as f64 / 1e9);
     let times = jobs.iter().map(|(id, job)| (of_job(id), Value::Times(job.figures.steal_times)));
-    let help = "Times from a request to the beginning of a stolen task. The sum is an estimate.";
+    let help = "Times from a request to the start of a stolen task. The sum is an estimate.";
     families.add(Kind::Histogram, "steal_seconds", help, times.collect::<Vec<_>>());
 }
 
@@ -191,27 +191,28 @@ fn zookeeper(jobs: &[(&str, &JobAbout)], families: &mut Families) {
         let kinds = [("read", job.latencies.reads), ("write", job.latencies.writes)];
         kinds.map(|(kind, times)| (of_kind(id, kind), Value::Times(times)))
     });
-    let help = "How long these requests took. The sum is an estimate.";
+    let help = "Times of these requests. The sum is an estimate.";
     families.add(Kind::Histogram, "zk_request_seconds", help, times.collect::<Vec<_>>());
     let transactions = (Kind::Counter, "zk_transactions", "Coordination transactions committed.");
     families.of_jobs(transactions, jobs, |job| job.figures.transactions as f64);
-    let retries = (Kind::Counter, "zk_retries", "Coordination transactions that were built or sent again.");
+    let retries = (Kind::Counter, "zk_retries", "Retries of coordination transactions.");
     families.of_jobs(retries, jobs, |job| job.figures.retries as f64);
 }
 
 fn observation(snapshot: &Snapshot, families: &mut Families) {
     use Kind::{Counter, Gauge};
     let cluster = &snapshot.cluster;
-    let joined = "Nodes that have joined while this was observed, and those that were there.";
+    let joined = "Nodes that joined during the observation, and those present at its start.";
     families.add(Counter, "nodes_joined", joined, one(cluster.nodes_joined as f64));
-    let left = "Nodes that have gone and had left their jobs cleanly.";
+    let left = "Nodes that left their jobs cleanly.";
     families.add(Counter, "nodes_left", left, one(cluster.nodes_left as f64));
-    families.add(Counter, "nodes_lost", "Nodes that have gone and had not.", one(cluster.nodes_lost as f64));
+    families.add(Counter, "nodes_lost", "Nodes that were lost.", one(cluster.nodes_lost as f64));
     let lag = cluster.silent_since_ms.map_or(0, |since| cluster.at_ms.saturating_sub(since));
-    let help = "Time since ZooKeeper does not answer the observer; all other metrics are as old.";
+    let help =
+        "Time since ZooKeeper last answered the observer if it does not; all other metrics are as old.";
     families.add(Gauge, "observer_lag_seconds", help, one(lag as f64 / 1e3));
     families.add(Counter, "observer_events", "Changes that were observed.", one(cluster.events as f64));
-    let outages = "Times that ZooKeeper did not answer the observer any more.";
+    let outages = "Outages of ZooKeeper seen by the observer.";
     families.add(Counter, "observer_outages", outages, one(cluster.outages as f64));
     let warnings = "Znodes that cannot be read.";
     families.add(Gauge, "unreadable_znodes", warnings, one(snapshot.warnings.len() as f64));

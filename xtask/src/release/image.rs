@@ -1,5 +1,5 @@
 //! Images of containers, each with one program and its licences, as folders in the layout of the Open Container
-//! Initiative (OCI image-spec 1.1): three descriptions in JSON and one layer. Without the licences they are what
+//! Initiative (OCI image-spec 1.1): three descriptions in JSON and one layer. Without the licences they equal what
 //! `deploy/Containerfile` builds.
 //!
 //! Not built with a tool, so that the same program gives the same image, down to its digest.

@@ -108,7 +108,7 @@ fn join(users: &BTreeMap<String, BTreeSet<String>>) -> String {
     all
 }
 
-/// Returns the texts that come with a crate, or those that its description stands for.
+/// Returns the licence texts of a crate, or those of the licences in its manifest.
 fn texts(package: &Package, apache: &str) -> Result<Vec<String>> {
     let mut paths = Vec::new();
     find(&package.folder, &mut paths)

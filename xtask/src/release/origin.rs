@@ -62,8 +62,8 @@ impl Origin {
             );
         }
         let text = git(&["log", "-1", "--no-show-signature", "--format=%H %ct"])?;
-        let origin =
-            Self::parse(&text).with_context(|| format!("git says {text:?}: no commit and its time"))?;
+        let origin = Self::parse(&text)
+            .with_context(|| format!("the output of git is no commit with its time: {text:?}"))?;
         Ok(if changes.is_empty() { origin } else { origin.changed() })
     }
 

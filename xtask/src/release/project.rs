@@ -60,7 +60,7 @@ impl Project {
         let output = output.context("cannot start cargo")?;
         ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
         let value = serde_json::from_slice(&output.stdout).context("cargo metadata prints no JSON")?;
-        Self::parse(&value).context("cargo metadata does not say what was expected")
+        Self::parse(&value).context("the output of cargo metadata is unexpected")
     }
 
     pub(crate) fn parse(metadata: &Value) -> Option<Self> {

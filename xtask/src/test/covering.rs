@@ -96,7 +96,7 @@ fn arguments(package: &Path, below: &Path) -> String {
     let is_file = below.extension().is_some();
     let unit = if package.join("src/lib.rs").is_file() { "--lib" } else { "--bins" };
     match names[..] {
-        // A file in the root of a crate is a module of its own; deeper ones are tested with their folder.
+        // A file in the root of a crate is one module; deeper ones are tested with their folder.
         ["src", "lib" | "main"] | ["src"] => unit.to_owned(),
         ["src", "bin", program] => format!("--bin {program}"),
         ["src", module] if is_file => format!("{unit} {}", module.trim_end_matches("_tests")),

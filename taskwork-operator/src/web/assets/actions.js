@@ -1,5 +1,5 @@
-// What an operator may do to a job or a node: buttons, if the server allows it and somebody has signed in, and always the
-// command lines that do the same.
+// Actions of operators on a job or a node: buttons, if the server allows actions and an operator has signed in, and always
+// the equivalent command lines.
 
 import { data, isMoving } from "./data.js";
 import { choice, choose, h, redraw } from "./dom.js";
@@ -7,16 +7,16 @@ import { muted, nothing } from "./parts.js";
 import { isOver, sign } from "./text.js";
 
 const ACTION_MS_MAX = 90_000;
-// Sign-ins end by themselves, and the server may be started anew.
+// Sessions expire, and the server may be restarted.
 const LEARNED_MS_MAX = 60_000;
 const LEARN_AGAIN_MS = 5_000;
 
-// Whether the server allows actions (null until it has said so), who has signed in, when that is asked again, what is
-// being done, and what came of it, by what it was about.
+// Whether the server allows actions (null until known), the signed-in operator, the time of the next query, the running
+// action, and the results by job or node.
 const desk = { allowed: null, operator: null, isAsking: false, askAt: 0, doing: null, outcomes: new Map() };
 
-// What this page got at the sign-in. Cookies are sent to all ports of a host; what is kept by a page is its own, and stays
-// when it is loaded anew.
+// The session from the sign-in. Cookies are sent to all ports of a host, but the storage of a page is private to it, and
+// survives a reload.
 const KEPT = "taskwork-operator";
 let session = null;
 
@@ -24,7 +24,7 @@ function keptSession() {
   try {
     session ??= sessionStorage.getItem(KEPT);
   } catch {
-    // Where nothing may be stored it lasts as long as the page.
+    // Without permission to store, the session is lost with the page.
   }
   return session;
 }
@@ -35,11 +35,11 @@ function keepSession(value) {
     if (value === null) sessionStorage.removeItem(KEPT);
     else sessionStorage.setItem(KEPT, value);
   } catch {
-    // It lasts as long as the page.
+    // The session is lost with the page.
   }
 }
 
-// Asks the server for something, or to do it with a `body` of JSON.
+// Sends a query to the server, or an action with a JSON `body`.
 async function askServer(path, body) {
   const headers = { ...(keptSession() && { "x-taskwork-session": keptSession() }), ...(body && { "content-type": "application/json", "x-taskwork-action": "1" }) };
   const post = body && { method: "POST", body };
@@ -50,20 +50,20 @@ async function askServer(path, body) {
   return JSON.parse(text);
 }
 
-// Asks the server what may be done, unless it has said that shortly before.
+// Queries the allowed actions, unless that was done shortly before.
 async function learn() {
   if (desk.isAsking || performance.now() < desk.askAt) return;
   desk.isAsking = true;
   const before = desk.operator;
-  // Where the question fails, nothing new is known.
+  // After a failed query the state is unchanged.
   const told = await askServer("").catch(() => null);
-  // Who has signed in meanwhile has.
+  // An operator who has signed in since keeps the session.
   if (told && desk.operator === before && desk.doing !== "operator") [desk.allowed, desk.operator] = [told.allowed, told.operator ?? null];
   [desk.isAsking, desk.askAt] = [false, performance.now() + (told ? LEARNED_MS_MAX : LEARN_AGAIN_MS)];
   redraw();
 }
 
-// Does something that a text of JSON says, and says what came of it.
+// Performs an action, given as JSON, and shows its result.
 async function perform(about, path, body, then) {
   if (desk.doing) return;
   desk.doing = about;
@@ -81,12 +81,12 @@ async function perform(about, path, body, then) {
   redraw();
 }
 
-// A word of a command line, as a shell reads it.
+// Quotes a word for a shell.
 const quoted = (text) => (/^[\w./:=@%+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 const isPrintable = (text) => !/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(text);
 
-// A command line; null if it cannot be written on one line. It names the cluster whatever that is: the shell in which it
-// is run may have another one in TASKWORK_CLUSTER.
+// Returns a command line; null if it cannot be written on one line. It always names the cluster, since the user's shell may
+// have another one in TASKWORK_CLUSTER.
 function commandLine(...parts) {
   const cluster = (data.view?.cluster ?? "").replace(/^\/taskwork\//, "");
   const all = ["taskwork", ...parts, ...(cluster ? ["--cluster", cluster] : [])];
@@ -94,23 +94,23 @@ function commandLine(...parts) {
 }
 
 async function copy(key, command) {
-  // Where the clipboard may not be used, the text can be marked.
+  // Without access to the clipboard, the text can be selected.
   const isCopied = await navigator.clipboard?.writeText(command).then(() => true, () => false);
   choose(`copied:${key}`, isCopied ? "Copied" : "Mark the text to copy it");
 }
 
 const focused = (element) => requestAnimationFrame(() => element.focus());
 
-// An id of an element: names come from others, and may have blanks.
+// Returns the id of an element without the blanks that names may contain.
 const idOf = (...names) => names.join("-").replace(/[^\w-]/g, "_");
 
-// A command line with a button that copies it.
+// Returns a command line with a copy button.
 function toCopy(key, name, command) {
   if (!command) return muted("its name does not fit into a command line");
   return h("span", { class: "command" }, h("code", null, command), h("button", { type: "button", class: "quiet", "aria-label": `Copy the command: ${name}`, onclick: () => copy(key, command) }, "Copy"), h("span", { class: "muted", role: "status" }, choice(`copied:${key}`, "")));
 }
 
-// The form that a button opens: it asks once more, or for what else is needed. What is typed is sent as `json` makes it.
+// The form of a button: it asks for a confirmation or for input. The input is sent as converted by `json`.
 function form(about, { name, what, body, ask, confirm, field, fieldName, long, command, json = JSON.stringify }, close) {
   const [key, id] = [`typed:${about}:${what}`, idOf("typed", about, what)];
   const typed = choice(key, "");
@@ -118,7 +118,7 @@ function form(about, { name, what, body, ask, confirm, field, fieldName, long, c
   const send = (event) => {
     event.preventDefault();
     try {
-      // What stands in the field now may not have been drawn yet.
+      // The current value of the field may not have been drawn yet.
       const all = [...Object.entries(body).map(([part, value]) => [part, JSON.stringify(value)]), ...(field ? [[field, json(event.target.elements[id].value)]] : [])];
       choose(`wrong:${key}`, "");
       perform(about, what, `{${all.map(([part, value]) => `${JSON.stringify(part)}:${value}`).join(",")}}`, () => [choose(key, ""), close()]);
@@ -126,7 +126,7 @@ function form(about, { name, what, body, ask, confirm, field, fieldName, long, c
       choose(`wrong:${key}`, error.message);
     }
   };
-  // A handler that returned false would keep the browser from typing.
+  // A handler that returned false would suppress the input.
   const escape = (event) => {
     if (event.key === "Escape") close();
   };
@@ -142,7 +142,7 @@ function signIn() {
   const typed = choice("typed:operator", "");
   const enter = (event) => {
     event.preventDefault();
-    // What stands in the field now may not have been drawn yet: some fill it in and send it at once.
+    // The current value may not have been drawn yet: password managers fill in and submit at once.
     perform("operator", "sign-in", JSON.stringify({ token: event.target.elements["operator-token"].value }), (told) => {
       desk.operator = told.operator;
       keepSession(told.session);
@@ -151,7 +151,7 @@ function signIn() {
     });
   };
   return h("form", { class: "act", key: "sign in", "aria-label": "Sign in as an operator", onsubmit: enter },
-    h("p", null, h("label", { for: "operator-token" }, "To do any of this here, sign in with an operator’s token:")),
+    h("p", null, h("label", { for: "operator-token" }, "To perform these actions here, sign in with an operator’s token:")),
     h("p", { class: "tools" }, h("input", { id: "operator-token", type: "password", autocomplete: "current-password", required: true, value: typed, oninput: (event) => choose("typed:operator", event.target.value) }), h("button", { type: "submit", "aria-disabled": desk.doing ? "true" : null }, "Sign in")),
     outcome("operator"));
 }
@@ -162,23 +162,23 @@ const signOut = () => perform("operator", "sign-out", "{}", () => {
   focusOnActions();
 });
 
-// What had the focus is gone with the next drawing.
+// The focused element is replaced by the next drawing.
 const focusOnActions = () => setTimeout(() => document.getElementById("actions")?.focus(), 100);
 
 function outcome(about) {
   const came = desk.outcomes.get(about);
-  // It is in the page before there is a text in it: otherwise it would not be read out.
+  // The element exists before its text, since screen readers only announce changes.
   return h("p", { class: came && !came.isGood ? "bad" : "", role: came && !came.isGood ? "alert" : "status", key: `outcome ${about}` }, came && [sign(came.isGood ? "✓" : "✕", came.isGood ? "good" : "bad"), ` ${came.text}`]);
 }
 
-// The actions { name, what, body, command(typed), ask, field, … } on something; those with `ask` open a form.
+// The actions { name, what, body, command(typed), ask, field, … } for a job or node; those with `ask` open a form.
 function actions(about, all) {
   if (!data.isLive || !isMoving() || all.length === 0) return null;
   learn();
   const opened = choice(`form:${about}`, null);
   const close = () => {
     choose(`form:${about}`, null);
-    // The focus goes back to the button that has opened the form, once that is drawn.
+    // The focus returns to the button of the form, once it is drawn.
     setTimeout(() => document.getElementById(idOf("act", about, opened))?.focus(), 100);
   };
   const isOn = desk.allowed && desk.operator !== null;
@@ -187,16 +187,16 @@ function actions(about, all) {
     isOn ? h("button", { type: "button", id: idOf("act", about, one.what), "aria-expanded": one.ask ? String(opened === one.what) : null, "aria-disabled": desk.doing ? "true" : null, onclick: () => press(one) }, `${one.name}${one.ask ? " …" : ""}`) : h("span", null, one.name),
     isOn && opened === one.what ? form(about, one, close) : toCopy(`${about}:${one.what}`, one.name, one.command("")));
   return closed(h("ul", { class: "acts" }, all.map(row)), nothing(SERVERS), outcome(about),
-    desk.allowed === null ? null : !desk.allowed ? nothing("Nothing can be done here, since the dashboard was started without --allow-actions. The commands do it.")
+    desk.allowed === null ? null : !desk.allowed ? nothing("Actions are disabled, since the dashboard was started without --allow-actions. Use the commands instead.")
       : isOn ? h("div", { class: "tools" }, muted(`Signed in as ${desk.operator}.`), h("button", { type: "button", class: "quiet", onclick: signOut }, "Sign out"), outcome("operator")) : signIn());
 }
 
-const SERVERS = "A command asks the ZooKeeper servers of its option --zk, or of TASKWORK_ZK where it is run.";
+const SERVERS = "A command uses the ZooKeeper servers of its option --zk, or of TASKWORK_ZK in its environment.";
 
-// A panel that is opened by whoever wants something of it.
+// A collapsible panel.
 const closed = (...content) => h("details", { class: "panel", key: "Actions" }, h("summary", { id: "actions" }, h("h2", null, "Actions")), content);
 
-// JSON as it was typed: what a browser makes of it may be another number.
+// Sends JSON as typed: parsing could change numbers.
 function checkedJson(text) {
   try {
     JSON.parse(text);
@@ -212,14 +212,14 @@ export function actionsOfJob(id, { stage }) {
   const all = [
     ["running", "queued"].includes(stage) && { name: "Suspend", what: "suspend", body, command: () => commandLine("suspend", id) },
     stage === "suspended" && { name: "Resume", what: "resume", body, command: () => commandLine("resume", id) },
-    { name: "Cancel", what: "cancel", body, confirm: "Cancel the job", ask: "The job ends without a result. It cannot go on afterwards.", field: "reason", fieldName: "Reason, which is recorded with the job", command: (reason) => commandLine("cancel", id, ...(reason.trim() ? ["--reason", reason.trim()] : [])) },
-    stage === "running" && { name: "Inject", what: "inject", body, confirm: "Send it", ask: "A suggestion, usually a solution. The program of the job checks it, and says whether it took it.", field: "suggestion", fieldName: "Suggestion, in JSON", long: true, json: checkedJson, command: () => commandLine("inject", id, "suggestion.json") },
+    { name: "Cancel", what: "cancel", body, confirm: "Cancel the job", ask: "The job ends without a result, and cannot be resumed.", field: "reason", fieldName: "Reason, which is recorded with the job", command: (reason) => commandLine("cancel", id, ...(reason.trim() ? ["--reason", reason.trim()] : [])) },
+    stage === "running" && { name: "Inject", what: "inject", body, confirm: "Send it", ask: "A suggestion, usually a solution. The program of the job checks it, and answers whether it was accepted.", field: "suggestion", fieldName: "Suggestion, in JSON", long: true, json: checkedJson, command: () => commandLine("inject", id, "suggestion.json") },
   ];
   return actions(`job ${id}`, all.filter(Boolean));
 }
 
 export function actionsOfNode(name, member) {
   if (!member) return null;
-  if (member.draining) return isMoving() ? closed(nothing("It was asked to leave. When asked again it leaves at once, and parks its tasks:"), toCopy(`node ${name}:again`, "let it leave at once", commandLine("drain", name)), nothing(SERVERS)) : null;
-  return actions(`node ${name}`, [{ name: "Drain", what: "drain", body: { node: name }, confirm: "Let it leave", ask: "The node hands its unfinished tasks on to others, and leaves the cluster.", command: () => commandLine("drain", name, "--wait") }]);
+  if (member.draining) return isMoving() ? closed(nothing("It was asked to leave. A second request makes it leave at once, and park its tasks:"), toCopy(`node ${name}:again`, "let it leave at once", commandLine("drain", name)), nothing(SERVERS)) : null;
+  return actions(`node ${name}`, [{ name: "Drain", what: "drain", body: { node: name }, confirm: "Let it leave", ask: "The node hands its unfinished tasks over to others, and leaves the cluster.", command: () => commandLine("drain", name, "--wait") }]);
 }

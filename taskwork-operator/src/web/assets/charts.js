@@ -1,5 +1,5 @@
-// Charts in SVG: lines, steps, areas, bands, bars, marks, the parts of a whole, a matrix. Each is a figure with a caption
-// in words, a cursor that arrow keys and the pointer move, and a table of the same points behind a button.
+// SVG charts: lines, steps, areas, bands, bars, marks, the parts of a whole, a matrix. Each is a figure with a caption, a
+// cursor for arrow keys and the pointer, and a button that shows a table of the same points.
 
 import { choice, choose, em, h, measure, widthOf } from "./dom.js";
 import { save } from "./save.js";
@@ -11,9 +11,9 @@ const TIME_STEPS = STEPS.flatMap(([unit, steps]) => steps.map((n) => n * unit));
 const TICKS_MAX = 40;
 const KEYS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
 
-// The frame of every chart, around a cursor over `size` values, which `text(index)` tells. It is a slider to those who
-// cannot see it: they are told each value to which the arrow keys move. `table` has a head and rows of texts, `raw` of the
-// numbers that are saved as a file.
+// The frame of every chart, with a cursor over `size` values that `text(index)` describes. For screen readers it is a
+// slider, which announces each value. `table` has a head and rows of texts, `raw` has the numbers for saving to a
+// file.
 function frame({ id, title, caption, level = "h3", tools, size, at, move, text, keys, legend, plot, table, raw }) {
   const isOpen = choice(`table:${id}`, false);
   const last = Math.max(0, size - 1);
@@ -40,7 +40,7 @@ function frame({ id, title, caption, level = "h3", tools, size, at, move, text, 
     isOpen && h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${title}: values` }, table2()));
 }
 
-// Round numbers, about `wanted` of them, between two.
+// Returns about `wanted` round numbers between two numbers.
 function ticks(from, to, wanted) {
   const raw = (to - from) / Math.max(1, wanted);
   if (!(raw > 0)) return [from];
@@ -56,7 +56,7 @@ function multiples(step, from, to, shift = 0) {
 
 const round = (value) => Math.round(value * 10) / 10;
 
-// A path through [x, y], interrupted where y is not known.
+// Returns a path through [x, y], interrupted where y is unknown.
 function line(points, x, y, isStep) {
   let isOn = false;
   return points.map(([at, value]) => {
@@ -68,7 +68,7 @@ function line(points, x, y, isStep) {
   }).join("");
 }
 
-// The outline of what lies between the two values of [x, low, high]; as steps if both hold until the next.
+// Returns the outline of the area between the two values of [x, low, high]; in steps if both hold until the next point.
 function outline(points, x, y, isStep) {
   let [d, run] = ["", []];
   const end = () => {
@@ -99,8 +99,8 @@ export const glyph = (kind) => h("svg", { class: `glyph mark ${kind}`, viewBox: 
 const swatch = (kind) => h("span", { class: `swatch ${kind}`, "aria-hidden": "true" });
 
 // A chart over times or numbers `xs`, from x[0] to x[1]. Each column is { name, cls, at(index), value(index) }, a text and
-// a number; each layer is { kind, cls, points }; marks above it are { x, kind, text() }. Charts of one `group` have one
-// cursor. Numbers are named by `nameX`, and those that are times from a beginning are `isLapse`.
+// a number; each layer is { kind, cls, points }; marks above it are { x, kind, text() }. Charts of one `group` share a
+// cursor. Numbers are formatted by `nameX`; `isLapse` means times since a start.
 export function chart({ xs, x, y, layers, columns, marks = [], height = 13, nameX, isLapse, rawX, group, ...more }) {
   const key = `cursor:${group ?? more.id}`;
   const pointed = choice(key, null);
@@ -122,7 +122,7 @@ export function chart({ xs, x, y, layers, columns, marks = [], height = 13, name
     const step = TIME_STEPS.find((one) => (x[1] - x[0]) / one <= wanted) ?? TIME_STEPS.at(-1);
     const zone = new Date(x[0]).getTimezoneOffset() * MINUTE;
     const even = nameX && !isLapse ? ticks(x[0], x[1], wanted) : multiples(step, x[0], x[1], nameX ? 0 : zone);
-    // Days begin an hour earlier or later after the clocks were changed.
+    // Days start an hour earlier or later after a change to or from summer time.
     const across = nameX || step < DAY ? even : even.map((value) => new Date(value + DAY / 2).setHours(0, 0, 0, 0));
     const nameTick = nameX ?? ((value) => (step >= DAY ? clock(value, 0).slice(5, 10) : clock(value, value, step < MINUTE)));
     const up = y.isLog ? multiples(Math.ceil((scale(y.to) - scale(y.from)) / 6) || 1, scale(y.from), scale(y.to)).map((power) => 10 ** power) : ticks(y.from, y.to, Math.max(2, full / (size * 3.2)));
@@ -148,7 +148,7 @@ export function chart({ xs, x, y, layers, columns, marks = [], height = 13, name
   });
 }
 
-// Marks of one kind that would cover each other become one.
+// Merges marks of one kind that would overlap.
 function together(marks, px) {
   const found = [];
   for (const { x, kind, text } of marks) {
@@ -159,7 +159,7 @@ function together(marks, px) {
   return found;
 }
 
-// Shares in tenths of a per cent that add up to 100 %: what rounding takes away goes to those that lose most by it.
+// Returns shares in tenths of a per cent that add up to 100 %: the largest remainders are rounded up.
 function shares(values) {
   const tenths = values.map((value) => (value / total(values)) * 1000);
   const whole = tenths.map(Math.floor);
@@ -188,7 +188,7 @@ export function parts({ of, format, ...more }) {
   return frame({ ...more, size: of.length, at, move, text, plot, legend, raw, table: { head: ["part", "share", "value"], rows: () => of.map(({ name, value }, index) => [name, share[index], format(value)]) } });
 }
 
-// Who gave whom how much: a row for each giver, a column for each taker.
+// A matrix of amounts: a row for each giver, a column for each taker.
 export function matrix({ names, cells, hint, ...more }) {
   const key = `cursor:${more.id}`;
   const at = choice(key, null);
@@ -223,7 +223,7 @@ export function matrix({ names, cells, hint, ...more }) {
   return frame({ ...more, size: n * n, at, move, text, plot, legend, raw, keys: { ArrowUp: -n, ArrowDown: n }, table: { head: ["from \\ to", ...names], rows: () => cells.map((row, from) => [names[from], ...row.map(whole)]) } });
 }
 
-// A small line without axes, beside the number that it is about.
+// A small line without axes, next to its number.
 export function spark(values) {
   const most = Math.max(1e-9, ...values.filter(known));
   const points = values.map((value, at) => [at, 0, value]);

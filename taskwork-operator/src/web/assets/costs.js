@@ -1,4 +1,4 @@
-// What nodes cost: on the page Costs, and as figures of jobs and nodes on others. What has no price is never 0.
+// The costs of nodes: on the page Costs, and as figures of jobs and nodes on other pages. An unknown price is not 0.
 
 import { chart, parts } from "./charts.js";
 import { data, now } from "./data.js";
@@ -11,17 +11,17 @@ const HOUR_LONG_MS = 3_600_000;
 const HOURS_SHOWN = 48;
 const NO_PRICE = "no node has a price: nodes name theirs by --label price=0.10/h,currency=EUR";
 
-// An amount of money, with more digits the smaller it is.
+// Formats an amount of money, with more digits for smaller ones.
 function amount(value, currency) {
   const digits = value !== 0 && Math.abs(value) < 1 ? 4 : 2;
   return new Intl.NumberFormat("en", { style: "currency", currency, minimumFractionDigits: 2, maximumFractionDigits: digits }).format(value);
 }
 
-// Amounts of several currencies are not added up.
+// Amounts in different currencies are not added up.
 const amounts = (money) => Object.entries(money ?? {}).map(([currency, value]) => amount(value, currency)).join(" + ");
 const hasMoney = (money) => Object.keys(money ?? {}).length > 0;
 export const paid = (money, why = NO_PRICE) => (hasMoney(money) ? amounts(money) : unknown(why));
-// By what tables are sorted: by the currency first, since different ones cannot be compared.
+// The sort key of tables: by currency first, since different ones cannot be compared.
 function order(money) {
   const [first] = Object.entries(money ?? {});
   return first ? `${first[0]} ${first[1].toFixed(6).padStart(24, "0")}` : null;
@@ -30,7 +30,7 @@ function order(money) {
 const withoutPrice = (unpriced, nodes) => unpriced > 0 && `${whole(unpriced)} of ${count(nodes, "node")} ${unpriced === 1 ? "has" : "have"} no price`;
 const list = (texts) => texts.filter(Boolean).join("; ");
 
-// Of nodes that went before they were seen, neither the time nor the price is known.
+// For nodes that went before they were seen as members, neither the time nor the price is known.
 const UNSEEN = "its nodes went before this was observed";
 const SOME_UNSEEN = "its nodes that were seen have no price, and others went before this was observed";
 const isUnseen = ({ unseen = 0, nodes }) => unseen > 0 && unseen === nodes;
@@ -38,7 +38,7 @@ const seenTime = (of) => (of && !isUnseen(of) ? of.node_ms : null);
 const whyNoTime = (of) => (of ? UNSEEN : WHY.reports);
 const whyNoMoney = (of) => (!of ? WHY.reports : isUnseen(of) ? UNSEEN : of.unseen > 0 ? SOME_UNSEEN : "its nodes have no price");
 
-// What a job has cost so far, as figures with their notes.
+// The costs of a job so far, as figures with notes.
 export function costOfJob({ cost }) {
   const why = cost && !(cost.unseen > 0) ? NO_PRICE : whyNoMoney(cost);
   return [
@@ -48,10 +48,10 @@ export function costOfJob({ cost }) {
 }
 
 const PRICE = /^(\d*\.?\d+)\/h$/;
-// More is a mistake, also to those that count the money.
+// Higher prices are mistakes; the accounting uses the same limit.
 const PRICE_MAX = 1e6;
 
-// The price of a node as its labels say it; null if they do not.
+// The price of a node from its labels; null without one.
 export function price(labels) {
   const [, value] = PRICE.exec(labels?.price ?? "") ?? [];
   return value !== undefined && Number(value) <= PRICE_MAX && /^[A-Z]{3}$/.test(labels.currency ?? "") ? { order: order({ [labels.currency]: Number(value) }), text: `${amount(Number(value), labels.currency)} an hour` } : null;
@@ -60,14 +60,14 @@ export function price(labels) {
 export const priceOf = (labels) => price(labels)?.text ?? unknown(labels?.price ? "its labels name no price that can be read" : "it names no price");
 
 const idle = ({ node_ms: all, busy_ms: busy = 0, starting_ms: starting = 0, draining_ms: leaving = 0 }) => Math.max(0, all - busy - starting - leaving);
-// Of a few minutes nobody thinks in hours.
+// Less than an hour is shown in minutes.
 const inHours = (ms) => (ms > 0 && ms < HOUR_LONG_MS / 10 ? duration(ms / 1000) : `${number(ms / HOUR_LONG_MS)}\u202fh`);
 const busyShare = ({ node_ms: all, busy_ms: busy = 0 }) => (all > 0 ? busy / all : null);
 
 const DID = [["busy", "had tasks", "c1"], ["starting", "waited for the first task of a job", "c5"], ["draining", "were leaving", "c2"], ["idle", "had nothing to do", "c7"]];
 const partOf = (of, kind) => (kind === "idle" ? idle(of) : (of[`${kind}_ms`] ?? 0));
 
-// Sums of hours by what starts at `start(hour)`, the earliest first.
+// Sums hours by the value of `start(hour)`, the earliest first.
 function sums(hours, start) {
   const found = new Map();
   for (const [hour, of] of hours) {
@@ -83,7 +83,7 @@ function sums(hours, start) {
 const midnight = (ms) => new Date(ms).setHours(0, 0, 0, 0);
 const dayAfter = (ms) => new Date(ms).setDate(new Date(ms).getDate() + 1);
 
-// The costs over time: bars of hours, or of days.
+// The costs over time: a bar per hour or per day.
 function costsOverTime({ hours, about }) {
   const all = Object.entries(hours).map(([hour, of]) => [Number(hour) * HOUR_LONG_MS, of]);
   const byDay = choice("costs by", all.length > HOURS_SHOWN ? "day" : "hour") === "day";
@@ -94,7 +94,7 @@ function costsOverTime({ hours, about }) {
   const option = (kind, name) => h("label", { class: (kind === "day") === byDay ? "on" : "" }, h("input", { type: "radio", name: "costs by", checked: (kind === "day") === byDay, onchange: () => choose("costs by", kind) }), name);
   const of = {
     level: "h2", group: "costs", xs: bars.map((bar) => bar.from), x, height: 11,
-    // Days are those of this clock, hours are those of all.
+    // Days are local; hours are the same in UTC.
     rawX: byDay ? { name: "day", at: (at) => local(bars[at].from).slice(0, 10) } : { name: "hour", at: (at) => new Date(bars[at].from).toISOString() },
   };
   const drawn = (cls, value) => ({ kind: "bars", cls: `bar ${cls}`, points: bars.map((bar) => [bar.from, end(bar.from), value(bar)]) });
@@ -117,7 +117,7 @@ function costsOverTime({ hours, about }) {
     chart({
       ...of, id: "node-hours", title: `Node hours by ${each}`, tools: currencies.length === 0 && tools, y: { from: 0, to: most * 1.1, format: number },
       caption: `Nodes were there for ${inHours(about.total.node_ms)}, and had tasks in ${percent(busyShare(about.total) ?? 0)} of that.`,
-      // Each bar lies over the longer one of which it is a part.
+      // Each bar is drawn over the longer one that contains it.
       layers: [drawn("c7", over(["busy", "starting", "draining", "idle"])), drawn("c2", over(["busy", "starting", "draining"])), drawn("c5", over(["busy", "starting"])), drawn("c1", over(["busy"]))],
       columns: DID.map(([kind, , cls]) => column(kind, `${cls} strong`, over([kind]), (hours) => inHours(hours * HOUR_LONG_MS))),
     }));
@@ -135,7 +135,7 @@ function byLabel(labels) {
     words("Label", ({ name }) => name, ({ name }) => name, "name"), words("Value", ({ value }) => (value === "…" ? muted("all others") : value), ({ value }) => value),
     COST.time, COST.busy, COST.cost, numbers("Without a price", ({ of }) => of.unpriced_ms ?? 0, (ms) => (ms > 0 ? inHours(ms) : "none"), ""),
   ];
-  return panel("By label", nothing("A node with several labels is in several rows."), grid({ id: "costs by label", label: "Costs by label", columns, rows, search: ({ key }) => key, empty: "No node has a label but its price, such as --label zone=a or spot=true." }));
+  return panel("By label", nothing("A node with several labels is in several rows."), grid({ id: "costs by label", label: "Costs by label", columns, rows, search: ({ key }) => key, empty: "Apart from prices, no node has a label, such as --label zone=a or spot=true." }));
 }
 
 function byJob() {
@@ -146,7 +146,7 @@ function byJob() {
     COST.cost, words("An hour now", ({ of }) => (hasMoney(of.an_hour) ? amounts(of.an_hour) : muted("none")), ({ of }) => order(of.an_hour), "num"),
     words("Not in it", ({ of }) => (of.unpriced > 0 ? count(of.unpriced, "node") : muted("none")), ({ of }) => of.unpriced, "num"),
   ];
-  return panel("By job", nothing("Of a job all counts that its nodes report, also of before it was observed."), grid({ id: "costs by job", label: "Costs by job", columns, rows, search: ({ id, about }) => [id, about.record?.name, about.record && release(about.record)].join(" "), sorted: [6, -1], empty: "No node has reported on any job." }));
+  return panel("By job", nothing("Figures of a job cover all reports of its nodes, including the time before its observation."), grid({ id: "costs by job", label: "Costs by job", columns, rows, search: ({ id, about }) => [id, about.record?.name, about.record && release(about.record)].join(" "), sorted: [6, -1], empty: "No node has reported on any job." }));
 }
 
 export function costsPage() {

@@ -1,14 +1,14 @@
-// Where the pages have their data from: a server that sends what changes, or the page itself. Nothing else knows which.
+// The source of the pages' data: a server that sends changes, or the page itself. Other modules do not depend on which.
 
-// The snapshot and what wraps it, the details of jobs by their ids, what a page that is a file begins with, compares, and has beside the others, and
-// since when there is no connection, and why.
+// The snapshot with its envelope, the details of jobs by id, the first page, the compared jobs and additional pages of a
+// single file, and the start and reason of a lost connection.
 export const data = { view: null, snapshot: null, details: new Map(), first: null, compared: null, pages: { __proto__: null }, isLive: false, brokenSince: null, why: "", nowMs: 0, gotAt: 0 };
 
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 15_000;
-// A server says something every 10 s; after this it is taken for gone.
+// A server sends something every 10 s; after this time it counts as gone.
 const SILENT_MS_MAX = 25_000;
-// Details are as large as all changes of many seconds, so they are fetched seldom.
+// Details are as large as the changes of many seconds, so they are fetched rarely.
 const DETAIL_MS_MIN = 5_000;
 const MOMENTS_MAX = 1_000;
 
@@ -19,7 +19,7 @@ let stream = null;
 let retryMs = RETRY_MS_MIN;
 let retryTimer = 0;
 
-// Begins to fetch; `onChange` is called whenever something is different.
+// Starts to fetch; `onChange` is called after every change.
 export function open(onChange) {
   changed = onChange;
   const embedded = document.getElementById("data");
@@ -35,7 +35,7 @@ export function open(onChange) {
   if (!document.hidden) connect();
 }
 
-// Says which job is looked at, null for none: its details are fetched, and again when `mark` is another.
+// Sets the displayed job, or null: its details are fetched, and again when `mark` changes.
 export function watch(job, mark) {
   if (watched.job === job && watched.mark === mark) return;
   const isOther = watched.job !== job;
@@ -52,34 +52,34 @@ async function fetchDetail() {
     detailTimer = 0;
     if (watched.job === job && watched.mark !== mark) fetchDetail();
   }, DETAIL_MS_MIN);
-  // Without them the page shows what the snapshot says.
+  // Without details the page shows the data of the snapshot.
   const answer = await ask(`api/job/${encodeURIComponent(job)}`, stream).catch(() => null);
   if (!answer) return;
   data.details.set(job, await answer.json());
   changed();
 }
 
-// Whether there will be more than there is.
+// Whether the data may still change.
 export const isMoving = () => data.isLive && data.view?.source !== "replay";
 
-// The time by the observer's clock, in milliseconds since 1970. It stands still in what was recorded.
+// The time by the observer's clock, in milliseconds since 1970. In a record it is constant.
 export const now = () => data.nowMs + (isMoving() ? performance.now() - data.gotAt : 0);
 
-// Since when what is shown is not current any more, and why; null if it is current.
+// The start and the reason of outdated data; null if the data is current.
 export function stale() {
   if (data.brokenSince !== null) return { since: data.brokenSince, why: data.why };
   const since = data.view?.stale_since_ms ?? null;
   return since === null || !isMoving() ? null : { since, why: "ZooKeeper has not answered" };
 }
 
-// Why nothing is there yet; null as soon as something is, and from then on.
+// The reason why there is no cluster yet; null once there was one.
 export function waits() {
   const { view, snapshot } = data;
   if (view?.waits && Object.keys(snapshot.members).length + Object.keys(snapshot.jobs).length > 0) view.waits = null;
   return view?.waits ?? null;
 }
 
-// Things by name in an object without a prototype: a name may be anything, `constructor` too.
+// An object without a prototype: a name may be anything, including `constructor`.
 const bare = (things) => Object.assign(Object.create(null), things);
 
 function take(view) {
@@ -92,7 +92,7 @@ function take(view) {
   setClock(view.now_ms ?? snapshot.cluster.at_ms);
 }
 
-// The clock does not jump about with the delay of messages.
+// Smooths the clock against varying delays of messages.
 function setClock(ms) {
   if (Math.abs(ms - now()) > 1_500) [data.nowMs, data.gotAt] = [ms, performance.now()];
 }
@@ -130,11 +130,11 @@ async function ask(path, { signal }, headers = {}) {
   return answer;
 }
 
-// Reads events until the stream ends. It is no `EventSource`, since that resumes only where it was itself.
+// Reads events until the end of the stream. Not an `EventSource`, which can only resume its own streams.
 async function follow(mine) {
   const answer = await ask("events?topics=view", mine, { accept: "text/event-stream", "last-event-id": String(data.snapshot.seq) });
   [data.brokenSince, retryMs] = [null, RETRY_MS_MIN];
-  // A stream begins with it if ZooKeeper does not answer.
+  // If ZooKeeper does not answer, the stream starts with that event.
   data.view.stale_since_ms = null;
   changed();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -162,11 +162,11 @@ async function handle(text, mine) {
   else if (fields.event !== "view") return;
   else if (content.snapshot) take(content);
   else if (content.since === data.snapshot.seq) apply(data.snapshot, content);
-  // Something is missing in between.
+  // A change is missing.
   else if (content.seq > data.snapshot.seq) take(await (await ask("api/view", mine)).json());
 }
 
-// Makes a snapshot the later one that a change leads to.
+// Applies a change to a snapshot.
 function apply(snapshot, delta) {
   [snapshot.seq, snapshot.cluster] = [delta.seq, delta.cluster];
   setClock(delta.cluster.at_ms);
@@ -177,7 +177,7 @@ function apply(snapshot, delta) {
   }
   for (const [id, { about, record, sight, nodes, series }] of Object.entries(delta.jobs)) {
     const job = (snapshot.jobs[id] ??= { nodes: bare(), series: { points: [] } });
-    // These two come only when they have changed; null says that there is none.
+    // These two are sent only after a change; null means none.
     if (about) job.about = { ...about, record: record === undefined ? (job.about?.record ?? null) : record, sight: sight === undefined ? (job.about?.sight ?? null) : sight };
     applyChanges(job.nodes, nodes);
     if (series) job.series = { step_ms: series.step_ms, points: [...(job.series?.points ?? []).slice(0, series.kept), ...series.points] };

@@ -1,14 +1,14 @@
-// Builds and updates the page. Whatever comes from outside becomes text nodes and attribute values, never markup.
+// Builds and updates the page. External data becomes text nodes and attribute values, never markup.
 
-// Describes an element. Children that are null, false or empty are left out.
+// Describes an element. Children that are null, false or empty are omitted.
 export function h(tag, attrs, ...children) {
   const some = (child) => child !== null && child !== undefined && child !== false && child !== "";
   return { tag, attrs: attrs ?? {}, children: children.flat(Infinity).filter(some) };
 }
 
-// Makes the children of `parent` those that are described. Elements stay what they are wherever possible, so that
-// focus, scroll positions and selected text survive an update. Those with a `key` keep their identity when moved; several
-// with the same key are taken in their order.
+// Updates the children of `parent` to the described ones. Existing elements are reused wherever possible, so that
+// focus, scroll positions and selected text survive. Elements with a `key` keep their identity when they move; several
+// with the same key are matched in order.
 export function patch(parent, wanted) {
   const keys = new Set();
   for (const { attrs } of wanted) if (attrs?.key !== undefined) keys.add(attrs.key);
@@ -63,7 +63,7 @@ function set(element, name, value) {
   else element.setAttribute(name, value === true ? "" : value);
 }
 
-// What the reader has chosen (sort orders, open tables, cursors), by keys, until the page is left.
+// The reader's choices (sort orders, open tables, cursors), by key, until the page is closed.
 const chosen = new Map();
 let draw = () => {};
 let isDue = false;
@@ -79,7 +79,7 @@ export function drawBy(pages) {
   draw = pages;
 }
 
-// Draws soon, and only once however often it is asked for.
+// Schedules a drawing; several requests lead to one.
 export function redraw() {
   if (isDue) return;
   isDue = true;
@@ -90,7 +90,7 @@ export function redraw() {
   });
 }
 
-// The widths of elements, by keys: charts are drawn in the pixels that they have, so that text keeps its size.
+// The widths of elements, by key: charts are drawn in real pixels, so that their text keeps its size.
 const widths = new Map();
 const observer = new ResizeObserver((entries) => {
   for (const { target, contentRect } of entries) {
@@ -109,6 +109,6 @@ export const measure = (key) => (element) => {
   observer.observe(element);
 };
 
-// The size of the text in pixels, to leave room for it.
+// The size of the text in pixels, to reserve space for it.
 let textSize = 16;
 export const em = () => textSize;

@@ -1,4 +1,4 @@
-// The page of a job: how far it is, what came of it, who worked on it, and what that cost.
+// The page of a job: its progress, results, nodes and costs.
 
 import { chart, matrix, parts } from "./charts.js";
 import { actionsOfJob } from "./actions.js";
@@ -24,10 +24,10 @@ export function jobPage(id) {
       (about.missing ?? record?.reason) && h("p", { class: "remark" }, about.missing ?? record.reason),
       numbersOf(one),
       actionsOfJob(id, about),
-      points.length > 1 ? [convergence(one), h("div", { class: "panel", key: "time" }, workersOverTime(one), rateOfWork(one)), shareDone(one)] : nothing("Nothing over time was observed."),
+      points.length > 1 ? [convergence(one), h("div", { class: "panel", key: "time" }, workersOverTime(one), rateOfWork(one)), shareDone(one)] : nothing("There is no history of this job."),
       workflow(about.sight?.workflow?.summary),
       detail?.picture && panel("Picture", h("img", { class: "picture", alt: `The solution of ${title}, as its program draws it`, src: `data:image/svg+xml,${encodeURIComponent(detail.picture)}` })),
-      h("div", { class: "pair", key: "time spent" }, timeSpent(one), panel("What happened", events([...one.moments, ...one.improvements].sort((a, b) => a.at_ms - b.at_ms), 10))),
+      h("div", { class: "pair", key: "time spent" }, timeSpent(one), panel("Events", events([...one.moments, ...one.improvements].sort((a, b) => a.at_ms - b.at_ms), 10))),
       nodeRows(one),
       h("div", { class: "pair", key: "costs" }, steals(one), zookeeper(one)),
     ],
@@ -66,7 +66,7 @@ function between({ least, most }) {
 
 const overTime = (one, of) => chart({ level: "h2", group: "job", xs: one.points.map((point) => point.at_ms), x: one.x, ...of });
 
-// A column of a chart: its value at each point by `format`.
+// A column of a chart: its value at each point, formatted by `format`.
 const column = (name, cls, values, format) => ({ name, cls, at: (at) => (known(values[at]) ? format(values[at]) : null), value: (at) => (known(values[at]) ? values[at] : null) });
 
 function convergence(one) {
@@ -134,14 +134,14 @@ function shareDone(one) {
   const { points, about, x } = one;
   if (!known(about.share)) return null;
   const left = ending(about, points);
-  // The future is shown about as far as the past.
+  // The forecast covers about the same time as the past.
   const to = left ? Math.min(x[1] + (left.most ?? left.likely * 2) * 1000, x[1] + (x[1] - x[0]) * 1.2) : x[1];
   const by = (seconds, at) => (seconds === null ? about.share : Math.min(1, about.share + ((1 - about.share) * (at - x[1])) / 1000 / seconds));
   const ahead = left ? Array.from({ length: 21 }, (_, part) => x[1] + (part / 20) * (to - x[1])) : [];
   const shares = points.map((point) => point.share ?? null);
   return h("div", { class: "panel", key: "share" }, overTime(one, {
     id: "share", title: "Share done", height: 10, x: [x[0], to], y: { from: 0, to: 1, format: (value) => `${Math.round(value * 100)}\u202f%` },
-    caption: `${percent(about.share)} of the whole is done, as the program estimates it.${left ? ` If it goes on like this it ends in ${duration(left.likely)}; at the pace of its slower and faster parts, ${between(left)}.` : isOver(about.stage) ? "" : " It is too early to say when it ends."}`,
+    caption: `${percent(about.share)} of the whole is done, as the program estimates it.${left ? ` At the average rate it is done in ${duration(left.likely)}; at its slower and faster rates, in ${between(left)}.` : isOver(about.stage) ? "" : " It is too early to say when it ends."}`,
     layers: [
       { kind: "band", cls: "c3", points: ahead.map((at) => [at, by(left.most, at), by(left.least, at)]) },
       { kind: "line", cls: "c3 dashed", points: ahead.map((at) => [at, by(left.likely, at)]) },
@@ -151,11 +151,11 @@ function shareDone(one) {
   }));
 }
 
-const SPENT = [["searching", "searching", "c1"], ["handling", "beginning and ending tasks", "c5"], ["looking", "looking for work", "c2"], ["starting", "starting", "c7"]];
+const SPENT = [["searching", "searching", "c1"], ["handling", "starting and completing tasks", "c5"], ["looking", "looking for work", "c2"], ["starting", "starting", "c7"]];
 
 function timeSpent({ about }) {
   const [title, went] = ["Where the time went", spent(about.figures)];
-  if (!went) return panel(title, nothing("No node reports where the time of its workers went."));
+  if (!went) return panel(title, nothing("No node reports the activities of its workers."));
   return h("section", { class: "panel", key: title, "aria-label": title }, parts({
     id: "spent", level: "h2", title, caption: `${duration(went.all)} of the workers' time, of which ${percent(went.searching / went.all)} went into the search.`, format: duration,
     of: SPENT.map(([kind, name, cls]) => ({ name, cls: `${cls} strong`, value: went[kind] })),
@@ -188,8 +188,8 @@ function nodeRows({ about, nodes }) {
     numbers("Stolen", (node) => node.figures.stolen_tasks, number, WHY.report),
     numbers("Time", (node) => node.seconds, duration, WHY.report),
   ];
-  return panel("Nodes", nothing("Lives run from the first to the last report of a node, by its own clock. Lines mark the first task, ◆ better solutions, ▼ that it was told to leave."),
-    grid({ id: "job nodes", label: "Nodes of this job", columns, rows: nodes, search: ({ name, state: what, labels }) => [name, what, ...Object.values(labels)].join(" "), empty: "No node has reported, or they are forgotten since the job has been over for long." }));
+  return panel("Nodes", nothing("Lives run from the first to the last report of a node, by its own clock. Lines mark the first task, ◆ better solutions, ▼ requests to leave."),
+    grid({ id: "job nodes", label: "Nodes of this job", columns, rows: nodes, search: ({ name, state: what, labels }) => [name, what, ...Object.values(labels)].join(" "), empty: "There are no reports of nodes, or they were removed some time after the job was over." }));
 }
 
 function steals({ id, about: { reported, figures: { requests, steals: granted, stolen_tasks: tasks, steal_times: took } }, nodes }) {
@@ -202,7 +202,7 @@ function steals({ id, about: { reported, figures: { requests, steals: granted, s
     gave ? matrix({
       id: "gifts", title: "Who fed whom", names: gave.groups, cells: gave.cells, hint: `Those at the left gave to those above${gave.by}.`,
       caption: most > 0 ? `Most tasks went from ${gave.groups[Math.floor(at / gave.groups.length)]} to ${gave.groups[at % gave.groups.length]}: ${whole(most)}.${gave.rest > 0 ? ` ${number(gave.rest)} tasks came from nodes that are not named.` : ""}` : "No node has received a task from another one.",
-    }) : nothing("No node reports from whom its tasks came, or there are too many groups of nodes."));
+    }) : nothing("No node reports the origin of its tasks, or there are too many groups of nodes."));
 }
 
 function zookeeper({ about: { reported, requests, latencies: took, figures: done } }) {
@@ -221,7 +221,7 @@ const ENDED = ["ended", "failed", "cancelled"];
 // The calls of a workflow, by task.
 function workflow(summary) {
   if (!Array.isArray(summary?.tasks)) return null;
-  // Only the framework knows what it shows: it may be anything.
+  // Defined by the framework; it may be anything.
   const tasks = summary.tasks.filter((task) => task && typeof task === "object");
   const sum = (task, kinds) => total(kinds, (kind) => Number(task[kind]));
   const over = (task) => sum(task, ENDED);

@@ -1,8 +1,8 @@
-// Shows the page that the address names, and keeps it current.
+// Shows the page in the address, and keeps it up to date.
 //
-// The modules are served, and stand in reports, one after the other in one script, each after those
-// that it imports: each import is a line of its own, which is left out there with the word `export`, and no name stands
-// at the top of two modules.
+// The modules are served, and embedded in reports, as one script, each after its imports. Each import must be one line,
+// which is removed together with the word `export`, and no top-level name may be used in two
+// modules.
 
 import { data, isMoving, now, open, stale, waits, watch } from "./data.js";
 import { costsPage } from "./costs.js";
@@ -12,7 +12,7 @@ import { historyPage, nodePage, nodesPage, overviewPage, queuePage, serversPage 
 import { nothing } from "./parts.js";
 import { clock, duration, sign } from "./text.js";
 
-// Without a prototype: an address may name anything, `constructor` too.
+// Without a prototype: an address may contain anything, including `constructor`.
 const PAGES = { __proto__: null, "": overviewPage, job: jobPage, jobs: queuePage, nodes: nodesPage, node: nodePage, zookeeper: serversPage, history: historyPage, costs: costsPage };
 const ABOVE = { job: "jobs", node: "nodes" };
 const byId = (id) => document.getElementById(id);
@@ -21,7 +21,7 @@ let shown = null;
 
 function route() {
   const [, page = "", name = ""] = location.hash.split("/");
-  // A report begins with what it is about.
+  // A report starts with its job.
   if (page === "" && data.first) return data.first;
   try {
     return [page, decodeURIComponent(name)];
@@ -55,7 +55,7 @@ function drawPage() {
 
 function make(page, name) {
   if (!data.snapshot) return { title: "taskwork", content: [nothing(data.why ? "" : "Reading the cluster …")] };
-  if (waits()) return { title: "No cluster yet", lead: "It is waited for, and shown as soon as it is there.", content: [h("p", { class: "remark", key: "waits" }, `${waits()}.`)] };
+  if (waits()) return { title: "No cluster yet", lead: "It will be shown as soon as it exists.", content: [h("p", { class: "remark", key: "waits" }, `${waits()}.`)] };
   const draw = PAGES[page] ?? data.pages[page];
   if (!draw) return { title: "No such page", content: [h("p", null, "There is no such page. ", h("a", { href: "#/" }, "Overview"))] };
   try {
@@ -75,7 +75,7 @@ function drawStatus() {
   const since = old && `${old.why} since ${clock(old.since, now(), false)}`;
   byId("banner").hidden = !old;
   patch(byId("banner"), old ? [h("p", null, sign("▲"), view ? `Data is ${duration(Math.floor((now() - old.since) / 1000))} old: ${since}.` : `Nothing is known yet: ${since}.`)] : []);
-  // It is said once, not each second.
+  // Announced once, not every second.
   patch(byId("announcer"), old ? [`The data is old: ${since}.`] : []);
 }
 
@@ -84,10 +84,10 @@ const FIGURES_MS_MAX = 5_000;
 const EVENTS_MS_MAX = 1_000;
 let [cost, drawnAt, dueAt, timer, isFirst, latest] = [0, 0, 0, 0, true, null];
 
-// Draws what has come, but spends no more than a small share of the time on that, unless it would be late: of a large
-// cluster figures may be some seconds old, but what has happened is shown soon.
+// Draws new data, but limits the share of time spent on that: for a large cluster figures may be some seconds old, but
+// events are shown soon.
 function redrawInTime() {
-  // The first data are shown at once.
+  // The first data is shown at once.
   if (isFirst) return redraw();
   const most = data.snapshot.moments.at(-1) === latest ? FIGURES_MS_MAX : EVENTS_MS_MAX;
   const due = drawnAt + Math.min(most, cost / BUSY_SHARE_MAX);
@@ -108,7 +108,7 @@ function drawTimed() {
   latest = data.snapshot?.moments.at(-1);
 }
 
-// The theme is the system's, or the one that was chosen, which is remembered.
+// The theme of the system, or the chosen one, which is stored.
 function offerThemes() {
   const { dataset } = document.documentElement;
   const select = byId("theme");
@@ -119,12 +119,12 @@ function offerThemes() {
     try {
       localStorage.setItem("taskwork-theme", select.value);
     } catch {
-      // Where nothing may be stored it lasts as long as the page.
+      // Without permission to store, the choice is lost with the page.
     }
   };
 }
 
-// The address is that of a page, and cannot name a place in it.
+// The address selects a page, so fragments cannot be used for positions in it.
 byId("skip").onclick = (event) => {
   event.preventDefault();
   byId("main").focus();
@@ -132,9 +132,9 @@ byId("skip").onclick = (event) => {
 offerThemes();
 drawBy(drawTimed);
 window.addEventListener("hashchange", redraw);
-// Tables have as many rows in the page as the window shows.
+// Tables render only the rows in the window.
 window.addEventListener("resize", redraw);
 open(redrawInTime);
 redraw();
-// Ages grow also when nothing comes.
+// Ages grow without new data, too.
 setInterval(() => document.hidden || drawStatus(), 1_000);

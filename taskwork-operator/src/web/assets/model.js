@@ -1,4 +1,4 @@
-// What the pages show, worked out from what is known. An unknown value is null.
+// Values for the pages, derived from the snapshot. An unknown value is null.
 
 import { data, now } from "./data.js";
 import { count, duration, isOver, known, quantile, total, whole } from "./text.js";
@@ -8,7 +8,7 @@ const orNull = (value) => (known(value) ? value : null);
 export const jobName = (id, about) => about?.record?.name || id;
 export const release = (of) => `${of.program} ${of.program_version}`;
 
-// What `make` makes of the snapshot, once for each tick.
+// Caches the result of `make` for each tick.
 function ofTick(make) {
   let [snapshot, seq, made] = [null, null, null];
   return () => {
@@ -19,7 +19,7 @@ function ofTick(make) {
 
 export const members = ofTick((snapshot) => Object.entries(snapshot.members).map(([name, now]) => ({ ...now, ...now.member, name, key: name })));
 
-// The jobs, the first submission first.
+// The jobs in the order of submission.
 export const jobs = ofTick((snapshot) => {
   const all = Object.entries(snapshot.jobs).map(([id, job]) => ({ ...job, id, key: id }));
   return all.sort((a, b) => (a.about.record?.submitted_ms ?? 0) - (b.about.record?.submitted_ms ?? 0) || (a.id < b.id ? -1 : 1));
@@ -27,17 +27,17 @@ export const jobs = ofTick((snapshot) => {
 
 export const openJobs = () => jobs().filter(({ about }) => !isOver(about.stage));
 
-// When a job began and ended, or the present; and the seconds between.
+// The start and the end of a job, or the present time; and the duration in seconds.
 export function times({ stage, record }) {
   const from = orNull(record?.submitted_ms);
   const to = isOver(stage) ? orNull(record?.finished_ms) : now();
   return { from, to, seconds: from !== null && to !== null ? Math.max(0, (to - from) / 1000) : null };
 }
 
-// The share of workers that have a task.
+// The share of workers with a task.
 export const busy = (pool) => (pool?.workers > 0 ? pool.busy / pool.workers : null);
 
-// Each program and version that has members or open jobs.
+// The programs and versions with members or open jobs.
 export function programs() {
   const found = new Map();
   const of = (what) => {
@@ -50,17 +50,17 @@ export function programs() {
   return [...found.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-// Where the time of workers went, in seconds, and all of it; null if nobody says.
+// The activities of the workers in seconds, and their sum; null if not reported.
 export function spent({ times: of }) {
   const went = Object.fromEntries(["searching", "handling", "looking", "starting"].map((kind) => [kind, (of?.[`${kind}_ns`] ?? 0) / 1e9]));
   const all = total(Object.values(went));
   return all > 0 ? { ...went, all } : null;
 }
 
-// Nodes report every two seconds, and points are of one: over a shorter time work would seem to come in bursts.
+// Nodes report every two seconds and points are one second apart, so shorter windows would show bursts.
 const RATE_MS = 6000;
 
-// The work done in the last seconds up to each point, in units a second.
+// The rate of work up to each point over the window, in units per second.
 export function rates(points) {
   let first = 0;
   return points.map((point, at) => {
@@ -74,8 +74,8 @@ export const rateNow = (points) => rates(points.slice(-1 - RATE_MS / 1000)).at(-
 
 const WINDOWS = 10;
 
-// The seconds until the end, if it goes on as it did, and as in the faster and slower tenths of the observed time;
-// `most` is null if in those nothing was done. Null if too little was seen.
+// The estimated seconds until the end, by the average rate, and by the faster and slower tenths of the observed time;
+// `most` is null if no work was done in the latter. Null if too little was observed.
 export function ending({ share, eta_seconds: likely }, points) {
   if (!known(likely) || !known(share)) return null;
   const seen = points.filter((point) => known(point.share));
@@ -86,7 +86,7 @@ export function ending({ share, eta_seconds: likely }, points) {
   return { likely, least: fast > 0 ? Math.min(likely, (1 - share) / fast) : likely, most: slow > 0 ? Math.max(likely, (1 - share) / slow) : null };
 }
 
-// Everything of a job; null if it is not known. Who found what, and a picture, are in its details only.
+// The data of a job; null if unknown. The finders of solutions and the picture are only in its details.
 export function job(id) {
   const detail = data.details.get(id);
   const own = data.snapshot.jobs[id];
@@ -98,12 +98,12 @@ export function job(id) {
   const moments = data.snapshot.moments.filter(({ at_ms: at, name }) => at >= (from ?? 0) && (at <= (to ?? Infinity) || name === id) && names.has(name));
   const finders = new Map(detail?.improvements?.map(({ value, node }) => [value, node]));
   const better = points.filter((point, at) => known(point.best) && point.best !== points[at - 1]?.best);
-  // Of a job that nobody observed it is only known that something better was found, and by whom.
+  // Of an unobserved job, only the times and nodes of better solutions are known.
   const improvements = better.length > 0 ? better.map(({ at_ms, best }) => ({ at_ms, value: best, node: finders.get(best) })) : (detail?.improvements ?? []);
   return { id, about, points, nodes, moments, improvements, detail };
 }
 
-// What was made of nodes. Those of which nothing was reported since are the same objects as before.
+// The derived data of nodes. Nodes without a new report keep their objects.
 const made = new WeakMap();
 
 function nodeOf(name, node, began) {
@@ -112,7 +112,7 @@ function nodeOf(name, node, began) {
   return made.get(node);
 }
 
-// A node may have joined the cluster long before it had a task of the job.
+// A node may have joined the cluster long before it received a task of the job.
 function readNode(name, { state, report }, member, began) {
   const { figures = {}, timeline = [], at_ms: reported } = report ?? {};
   const [first, task] = [timeline[0], timeline.find(({ kind }) => kind === "first_task")];
@@ -130,14 +130,14 @@ const GROUPS_MAX = 32;
 const GIFTS_MS = 10_000;
 let given = { of: null, at: 0, made: null };
 
-// Who gave whom how many tasks in a job. It takes long to add up, and of many nodes it changes slowly.
+// The numbers of tasks moved between nodes in a job. Adding them up is slow, so for many nodes it is done rarely.
 export function giftsOf(id, nodes) {
   const isOld = nodes.length <= GROUPS_MAX || given.of !== id || performance.now() - given.at > GIFTS_MS;
   if (isOld) given = { of: id, at: performance.now(), made: gifts(nodes) };
   return given.made;
 }
 
-// Who gave whom how many tasks: nodes, or groups of them if there are many. Null if nobody says, or there are too many.
+// The numbers of tasks moved between nodes, or between groups of many nodes. Null if not reported, or too many.
 function gifts(nodes) {
   const takers = nodes.filter((node) => node.report.givers);
   const names = [...new Set(takers.flatMap((node) => [node.name, ...node.report.givers.most.map((giver) => giver.node)]))].sort();
@@ -158,7 +158,7 @@ const WRITE_SECONDS_MAX = 0.2;
 const STUCK_MS_MAX = 60_000;
 const some = (names) => `${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""}`;
 
-// What somebody should look at, the worst first: { level, text, href }.
+// The warnings, the most important ones first: { level, text, href }.
 export function warnings() {
   const found = { bad: [], warn: [], info: [] };
   const warn = (level, text, href) => found[level].push({ level, text, href });
@@ -170,12 +170,12 @@ export function warnings() {
     if (missing) say("bad", ` waits: ${missing}`);
     if (lost?.length > 0) say("bad", `: ${count(lost.length, "node")} lost in this attempt (${some(lost)}); others continue the work`);
     const failed = Object.keys(aside ?? {}).length;
-    if (failed > 0) say("bad", ` goes on without ${count(failed, "task")} that failed with several nodes`);
+    if (failed > 0) say("bad", ` continues without ${count(failed, "task")} that failed with several nodes`);
     if (pool?.hungry > pool?.workers * HUNGRY_SHARE_MAX) say("warn", `: ${whole(pool.hungry)} of ${count(pool.workers, "worker")} have no task${known(open) ? `, ${count(open, "open task")} left` : ""}`);
     const slow = quantile(latencies?.writes, 0.99);
-    if (slow > WRITE_SECONDS_MAX) say("warn", `: one in a hundred writes to ZooKeeper takes ${duration(slow)} or longer`);
+    if (slow > WRITE_SECONDS_MAX) say("warn", `: 1 % of the writes to ZooKeeper take ${duration(slow)} or longer`);
     const points = series?.points ?? [];
-    // Nothing is known of the work since ZooKeeper is silent.
+    // The work is unknown while ZooKeeper does not answer.
     const idle = points.length > 0 && !known(data.snapshot.cluster.silent_since_ms) ? points.at(-1).at_ms - points.find((point) => point.worked === points.at(-1).worked).at_ms : 0;
     if (stage === "running" && idle > STUCK_MS_MAX) say("warn", ` has done no work for ${duration(idle / 1000)}`);
     const all = Object.entries(nodes ?? {}).filter(([, node]) => node.state === "member");

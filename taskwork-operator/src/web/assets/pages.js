@@ -1,4 +1,4 @@
-// The pages beside that of a job: overview, nodes, one node, open jobs, ZooKeeper, history.
+// The pages other than that of a job: overview, nodes, one node, open jobs, ZooKeeper, history.
 
 import { actionsOfNode } from "./actions.js";
 import { spark } from "./charts.js";
@@ -60,7 +60,7 @@ const listed = (title, rows, columns, sorted) => ({ title, lead: [count(rows.len
 export const queuePage = () => listed("Jobs", openJobs(), [JOB.name, JOB.state, JOB.program, JOB.share, words("Why it waits", why, undefined, "wide"), JOB.submitted], [5, 1]);
 export const historyPage = () => listed("History", jobs().filter(({ about }) => isOver(about.stage)), [JOB.name, JOB.state, JOB.program, JOB.took, JOB.best, JOB.work, JOB.attempt, JOB.submitted], [7, -1]);
 
-// The jobs that nodes work on, by the names of nodes, each with the latest report.
+// The jobs of each node, by name, each with the latest report.
 function work() {
   const found = new Map();
   for (const { id, about, nodes } of openJobs()) if (about.stage === "running") for (const [name, { state: what, report }] of Object.entries(nodes ?? {})) if (what === "member" && !report.last) found.set(name, { id, report });
@@ -135,7 +135,7 @@ export function serversPage() {
     content: [
       head([["Outages", whole(outages), "while observed"], ["Events", number(seen), "seen by this observer"], ["Reads", asked("reads"), "of the nodes, for the jobs shown"], ["Writes", asked("writes")], ["Multis", asked("multis"), all.length > 0 && `${sum("failed_multis")} failed`], ["Servers", unknown("their own figures are not asked for")]]),
       h("div", { class: "pair", key: "pair" }, panel("Writes", latencies("How long writes took", "all-writes", took("writes"))), panel("Reads", latencies("How long reads took", "all-reads", took("reads")))),
-      rows.length > 0 && panel("What cannot be read", grid({ id: "unreadable", label: "Znodes that cannot be read", rows, search: ({ key, text }) => key + text, columns: [words("Znode", ({ key }) => key, ({ key }) => key, "name"), words("What is wrong", ({ text }) => text, undefined, "wide")] })),
+      rows.length > 0 && panel("Unreadable znodes", grid({ id: "unreadable", label: "Znodes that cannot be read", rows, search: ({ key, text }) => key + text, columns: [words("Znode", ({ key }) => key, ({ key }) => key, "name"), words("Problem", ({ text }) => text, undefined, "wide")] })),
     ],
   };
 }

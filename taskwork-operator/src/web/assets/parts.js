@@ -1,4 +1,4 @@
-// Parts that several pages are made of: figures with names, tables of many rows, lists of events.
+// Components of several pages: named figures, long tables, lists of events.
 
 import { chart, glyph } from "./charts.js";
 import { data, now } from "./data.js";
@@ -6,7 +6,7 @@ import { choice, choose, em, h } from "./dom.js";
 import { jobName, release, times } from "./model.js";
 import { classEnd, duration, exact, known, maybe, moment, number, percent, quantile, state, total, unknown, whole } from "./text.js";
 
-// Why something is not known.
+// The reasons why a value is unknown.
 export const WHY = {
   share: "the program does not estimate how much of the whole is done",
   best: "no solution is known, or solutions of this program have no numbers",
@@ -27,11 +27,11 @@ export const muted = (...text) => h("span", { class: "muted" }, text);
 export const nothing = (text) => h("p", { class: "muted" }, text);
 export const panel = (title, ...content) => h("section", { class: "panel", key: title, "aria-label": title }, h("h2", null, title), content);
 
-// Names with values: [name, value, note].
+// Named values: [name, value, note].
 export const figures = (list, kind = "") => h("dl", { class: `figures ${kind}` }, list.map(([name, value, note]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value, note && h("span", { class: "note" }, note)))));
 export const head = (list) => h("section", { class: "panel", "aria-label": "Figures", key: "figures" }, figures(list, "main"));
 
-// Columns of a table: one of words, one of numbers.
+// Columns of a table: for words, and for numbers.
 export const words = (name, cell, sort, cls = "mid") => ({ name, cell, sort, cls });
 export const numbers = (name, of, format, why) => ({ name, cell: (row) => maybe(of(row), format, why), sort: (row) => of(row) ?? null, cls: "num" });
 
@@ -50,19 +50,19 @@ export const JOB = {
 
 const ROWS_ALL = 60;
 const ROWS_BESIDE = 8;
-// Tables are at most so high, in parts of the window; the style says so, too.
+// The maximum height of tables, as a share of the window; the same as in the style sheet.
 const HEIGHT_MAX = 0.75;
 const HEIGHT_EM_MIN = 24;
 
-// A table that can be sorted by columns { name, cell(row), sort(row), cls }, and filtered by the text of a `search(row)`.
-// Rows have a `key`; if there are many, only those in sight are in the page.
+// A table, sortable by columns { name, cell(row), sort(row), cls }, and filtered by the text of `search(row)`.
+// Rows have a `key`; of long tables only the visible rows are rendered.
 export function grid({ id, label, columns, rows, search, sorted = [0, 1], empty = "There is none." }) {
   const [by, way] = choice(`sort:${id}`, sorted);
   const typed = choice(`search:${id}`, "");
   const asked = typed.toLowerCase();
   const found = asked ? rows.filter((row) => search(row).toLowerCase().includes(asked)) : rows;
   const valued = found.map((row) => [columns[by].sort(row), row]);
-  // What is not known comes last in either direction.
+  // Unknown values come last in both directions.
   valued.sort(([x, a], [y, b]) => (x === null || y === null ? (x === null) - (y === null) : (x < y ? -1 : x > y ? 1 : a.key < b.key ? -1 : 1) * way));
   const size = Math.round(em() * 2.4);
   const isMany = valued.length > ROWS_ALL;
@@ -84,17 +84,17 @@ export function grid({ id, label, columns, rows, search, sorted = [0, 1], empty 
 const HAPPENED = { joined: ["joined", "has joined"], left: ["left", "has left"], lost: ["lost", "was lost"], job_runs: ["other", "runs"], job_over: ["other", "is over"] };
 export const happened = (what) => HAPPENED[what]?.[1] ?? what;
 
-// The latest events, the last one first; better solutions are among them.
+// The latest events, the most recent first, including better solutions.
 export function events(list, most) {
-  if (list.length === 0) return nothing("Nothing has happened since this is observed.");
+  if (list.length === 0) return nothing("No events since the start of the observation.");
   const text = ({ what, name, value, node }) => what === undefined ? ["Best ", h("b", null, known(value) ? exact(value) : "improved"), node && [" by ", link("node", node)]] : [what.startsWith("job") ? ["Job ", jobLink(name)] : ["Node ", link("node", name)], ` ${happened(what)}`];
   return h("ol", { class: "events" }, list.slice(-most).reverse().map((one) => h("li", { key: `${one.at_ms} ${one.what} ${one.name}` }, moment(one.at_ms, now()), glyph(one.what ? HAPPENED[one.what]?.[0] : "best"), h("span", null, text(one)))));
 }
 
-// How many requests took how long.
+// The distribution of request times.
 export function latencies(title, id, classes) {
   const from = classes?.findIndex((times) => times > 0) ?? -1;
-  if (from < 0) return nothing("No node reports how long its requests took.");
+  if (from < 0) return nothing("No node reports the times of its requests.");
   const seen = classes.slice(from, classes.findLastIndex((times) => times > 0) + 1);
   return chart({
     id, title, caption: `${whole(total(seen))} requests: half of them took up to ${duration(quantile(classes, 0.5))}, 99 of 100 up to ${duration(quantile(classes, 0.99))}.`,

@@ -1,10 +1,10 @@
-// What a chart shows as a file: CSV for tables, JSON for programs. It is made by the page itself, so that a report in one
-// file can do it, too.
+// Saves the data of a chart as a file: CSV for tables, JSON for programs. Done by the page itself, so that it also works
+// in a report.
 
 const TYPES = { csv: "text/csv;charset=utf-8", json: "application/json" };
 const KEPT_MS = 60_000;
 
-// A cell. Texts are not taken for formulas by programs that calculate: names come from others.
+// A cell. Texts are escaped so that spreadsheets do not evaluate them as formulas: names are external data.
 function cell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value !== "string") return String(value);
@@ -16,7 +16,7 @@ const csv = (rows) => rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("
 
 const word = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60);
 
-// Saves `rows()` under the names of `head`. What is not known is empty, or null.
+// Saves `rows()` under the names of `head`. Unknown values are empty, or null.
 export function save(title, kind, { head, rows }) {
   const page = document.title.replace(/ · taskwork$/, "");
   const text = kind === "csv" ? csv([head, ...rows()]) : `${JSON.stringify({ page, title, columns: head, rows: rows() })}\n`;

@@ -1,11 +1,11 @@
-// Numbers, times and states as people read them. What is unknown is never shown as 0.
+// Formatting of numbers, times and states. An unknown value is never shown as 0.
 
 import { h } from "./dom.js";
 
 const THIN = "\u202f";
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
-// Larger numbers could not be drawn.
+// Larger numbers cannot be drawn.
 const NUMBER_MAX = 1e300;
 export const known = (value) => typeof value === "number" && Math.abs(value) < NUMBER_MAX;
 export const total = (list, of = (one) => one) => list.reduce((sum, one) => sum + (of(one) || 0), 0);
@@ -22,14 +22,14 @@ export function number(value) {
   return size >= 1000 ? whole(value) : short(value);
 }
 
-// The value of a solution: as exact as people compare it.
+// The value of a solution, with enough digits for comparisons.
 export function exact(value) {
   if (Number.isInteger(value) || Math.abs(value) >= 1e9 || Math.abs(value) < 1e-3) return number(value);
   const [integer, fraction] = short(value, 9).split(".");
   return (integer === "-0" ? "-0" : whole(integer)) + (fraction ? `.${fraction.slice(0, 3)}` : "");
 }
 
-// What is nearly all of it is not shown as if it were all.
+// Shares below 1 are never rounded up to 100 %.
 export function percent(share) {
   const value = share * 100;
   const shown = share < 1 && value >= 99.95 ? "> 99.9" : value.toFixed(value === 0 || value >= 99.95 ? 0 : value < 1 ? 2 : 1);
@@ -57,12 +57,12 @@ export function duration(seconds) {
   return `${Math.floor(s / unit)}${THIN}${name}${rest > 0 ? ` ${rest}${THIN}${nextName}` : ""}`;
 }
 
-// A node may say anything of its clock.
+// The clock of a node may be arbitrarily wrong.
 export const isTime = (ms) => Math.abs(ms) < 8e15;
-// A time by this clock, in the form of UTC.
+// A local time, in the format of UTC.
 export const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString();
 
-// A time of day; with the day if it is not that of `now`.
+// A time of day, with the date if it is not that of `now`.
 export function clock(ms, now = ms, seconds = true) {
   if (!isTime(ms) || !isTime(now)) return "–";
   const [day, time] = local(ms).split("T");
@@ -79,13 +79,13 @@ export const hidden = (text) => h("span", { class: "hidden" }, text);
 export const sign = (text, kind = "") => h("span", { class: `sign ${kind}`, "aria-hidden": "true" }, text);
 export const unknown = (why) => h("span", { class: "unknown", title: why }, h("span", { "aria-hidden": "true" }, "–"), hidden(`unknown: ${why}`));
 
-// A number by `format`, or a dash that says why it is not known.
+// A number by `format`, or a dash with the reason why it is unknown.
 export const maybe = (value, format, why) => (known(value) ? format(value) : unknown(why));
 
-// The end of a class of a histogram, in seconds: the classes grow by the square root of 2.
+// The upper limit of a histogram class, in seconds: the classes grow by the square root of 2.
 export const classEnd = (at) => 7.812e-6 * Math.SQRT2 ** at;
 
-// The time that a share of those in a histogram did not exceed; null if there are none.
+// A quantile of a histogram; null if it is empty.
 export function quantile(classes, share) {
   let wanted = share * total(classes ?? []);
   const at = (classes ?? []).findIndex((times) => times > 0 && (wanted -= times) <= 0);
@@ -99,7 +99,7 @@ const STATES = {
 };
 const WORDS = { waiting: "waits for jobs", no_nodes: "waits for nodes" };
 
-// A state by a sign, a word and a colour, so that the colour alone says nothing.
+// A state as a symbol, a word and a colour, so that the information does not depend on the colour.
 export function state(name) {
   const [symbol, kind] = STATES[name] ?? WAITS;
   return h("span", { class: `state ${kind}` }, sign(symbol), WORDS[name] ?? name);
@@ -107,5 +107,5 @@ export function state(name) {
 
 export const isOver = (stage) => ["done", "incomplete", "failed", "cancelled"].includes(stage);
 
-// A share of a whole as a bar; its number stands beside it.
+// A share of a whole as a bar, next to its number.
 export const meter = (share, kind = "") => h("span", { class: `meter ${kind}`, "aria-hidden": "true" }, h("span", { style: { width: `${Math.min(100, share * 100).toFixed(2)}%` } }));

@@ -1,7 +1,7 @@
-// Sets the theme that was chosen before the first paint, so that the page does not flash.
+// Sets the chosen theme before the first paint, so that the page does not flash.
 try {
   const theme = localStorage.getItem("taskwork-theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // Where nothing may be stored the system's theme is used.
+  // Without permission to store, the theme of the system is used.
 }

@@ -309,7 +309,7 @@ fn request_bodies_are_limited_in_size_and_time() {
         acting.server.at
     )
     .unwrap();
-    until("the slow one has begun", || {
+    until("the slow one has started", || {
         acting.post("suspend", &headers, SUSPEND).body().contains("not done yet")
     });
     assert_eq!(acting.post("suspend", &(acting.of_page() + &bearer(BERT)), SUSPEND).status(), 200);
@@ -345,7 +345,7 @@ fn session_performs_one_action_at_a_time_despite_disconnect() {
         SUSPEND.len()
     )
     .unwrap();
-    until("it has begun", || acting.fake.begun.load(Relaxed) == 1);
+    until("it has started", || acting.fake.begun.load(Relaxed) == 1);
     assert!(acting.post("suspend", &headers, SUSPEND).body().contains("not done yet"));
     // The browser disconnects, but its action continues.
     drop(waits);

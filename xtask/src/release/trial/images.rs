@@ -135,10 +135,10 @@ fn follow(folder: &Path, descriptor: &Value) -> Result<Vec<u8>> {
     let name = descriptor["digest"].as_str().context("a descriptor has no digest")?;
     let path: PathBuf = folder.join("blobs").join(name.replace(':', "/"));
     let bytes = fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))?;
-    ensure!(digest(&bytes) == name, "{} has another content than its name says", path.display());
+    ensure!(digest(&bytes) == name, "{} has other content than according to its name", path.display());
     ensure!(
         descriptor["size"] == bytes.len(),
-        "{} has another length than its descriptor says",
+        "{} has another length than in its descriptor",
         path.display()
     );
     Ok(bytes)
@@ -157,7 +157,7 @@ impl Node {
         let container = self.0.as_ref().context("it has left already")?.id();
         let node = child(container)?.to_string();
         let status = Command::new("kill").args(["-TERM", &node]).status().context("cannot start kill")?;
-        ensure!(status.success(), "the node cannot be told to leave");
+        ensure!(status.success(), "the node cannot be asked to leave");
         let container = self.0.take().context("it has left already")?;
         Ok(finish(container, command)?.code())
     }
@@ -166,7 +166,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if let Some(container) = &mut self.0 {
-            // It may have ended; an error cannot be reported here.
+            // It may have exited; an error cannot be reported here.
             let _ = container.kill();
             let _ = container.wait();
         }

@@ -59,7 +59,7 @@ fn archive(out: &Path, version: &str, origin: &Origin, logs: &Path) -> Result<()
         let date = date.split('T').next().unwrap_or_default();
         ensure!(
             text.contains(&origin.commit) && text.contains(date),
-            "{program} --version tells no commit: {text}"
+            "{program} --version prints no commit: {text}"
         );
     }
     for file in ["share/man/man1/tsp-solve.1", "lib/systemd/system/taskwork-node@.service"] {
