@@ -73,10 +73,17 @@ pub struct View {
     /// The last tick whose removed jobs were forgotten.
     jobs_forgotten: u64,
     moments: VecDeque<Moment>,
+    /// The starts and ends of outages since the last tick.
+    outage_moments: Vec<(u64, MomentKind, String)>,
+    /// The end of the last outage, in milliseconds since 1970.
+    back_ms: u64,
     /// The warnings, and the tick at which they last changed.
     warnings: (u64, BTreeMap<String, String>),
     costs: CostCount,
 }
+
+/// The name in the events of outages.
+const SERVERS: &str = "ZooKeeper";
 
 /// The displayed state of a job.
 #[derive(Debug, Default)]
@@ -134,11 +141,19 @@ impl View {
         self.cluster.events += 1;
         match &event.content {
             Content::Tick => self.tick(event.at_ms),
-            Content::Lost => {
-                self.cluster.outages += u64::from(self.cluster.silent_since_ms.is_none());
-                self.cluster.silent_since_ms.get_or_insert(event.at_ms);
+            Content::Lost if self.cluster.silent_since_ms.is_none() => {
+                self.cluster.outages += 1;
+                self.cluster.silent_since_ms = Some(event.at_ms);
+                self.outage_moments.push((event.at_ms, MomentKind::ServersAway, SERVERS.to_owned()));
             }
-            Content::Found => (self.is_whole, self.cluster.silent_since_ms) = (true, None),
+            Content::Lost => {}
+            Content::Found => {
+                self.is_whole = true;
+                if self.cluster.silent_since_ms.take().is_some() {
+                    self.back_ms = event.at_ms;
+                    self.outage_moments.push((event.at_ms, MomentKind::ServersBack, SERVERS.to_owned()));
+                }
+            }
             content @ (Content::Data(_) | Content::Children(_) | Content::Gone) => {
                 self.raw.take(event.at_ms, &event.path, content);
             }

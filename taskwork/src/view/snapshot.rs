@@ -204,6 +204,10 @@ pub enum MomentKind {
     JobRuns,
     /// A job is over.
     JobOver,
+    /// No server of `ZooKeeper` answers the observer.
+    ServersAway,
+    /// A server answers again.
+    ServersBack,
 }
 
 /// The changes of a cluster between two ticks.

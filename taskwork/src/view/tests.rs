@@ -539,7 +539,14 @@ fn outage_adds_no_point_to_the_series() {
     assert_eq!(points(&view), 1);
     view.apply(&Event::of(60_500, "", Content::Found));
     view.apply(&Event::tick(61_000));
+    assert_eq!(points(&view), 1, "no node has reported since");
+    view.apply(&Event::tick(70_500));
     assert_eq!(points(&view), 2);
+    let outages: Vec<_> = view.moments().map(|moment| (moment.at_ms, moment.what)).collect();
+    assert_eq!(
+        outages[outages.len() - 2..],
+        [(1_500, MomentKind::ServersAway), (60_500, MomentKind::ServersBack)]
+    );
 }
 
 #[test]

@@ -22,6 +22,8 @@ const GONE_MAX: usize = 4_096;
 /// The time after a node's departure at which it is classified as left or lost, in milliseconds: its clean leave may be
 /// read later than its departure.
 const DEPARTED_MS: u64 = 300;
+/// The time after an outage within which nodes that work report again, in milliseconds.
+const REPORTED_MS_MAX: u64 = 10_000;
 /// The number of ticks after which it is classified at the latest, independently of the clock.
 const DEPARTED_TICKS: u32 = 2;
 
@@ -33,7 +35,7 @@ impl View {
         let is_silent = self.cluster.silent_since_ms.is_some();
         // The costs need the departed members and the changed jobs, which the next steps clear.
         self.costs.tick(self.seq, self.cluster.at_ms, &self.raw, is_silent, !self.is_whole_shown);
-        let mut moments = Vec::new();
+        let mut moments = std::mem::take(&mut self.outage_moments);
         self.arrivals(&mut moments);
         self.departures(&mut moments);
         self.show_members();
@@ -169,7 +171,11 @@ impl View {
             moments.extend(change.map(|what| (self.cluster.at_ms, what, id.clone())));
             let has_stopped = stage != Stage::Running && shown.about.1.stage == Stage::Running;
             // During an outage, the last known state is not a measurement.
-            let is_measured = stage == Stage::Running && self.cluster.silent_since_ms.is_none();
+            let is_silent = self.cluster.silent_since_ms.is_some();
+            // After it, the work since the last report is spread over the whole outage.
+            let is_stale = self.cluster.at_ms < self.back_ms + REPORTED_MS_MAX
+                && shown.series.series.points.last().is_some_and(|last| last.worked == about.figures.worked);
+            let is_measured = stage == Stage::Running && !is_silent && !is_stale;
             if is_measured || has_stopped {
                 shown.series.push(self.seq, about.point(self.cluster.at_ms));
             }

@@ -95,7 +95,7 @@ export function job(id) {
   const { from, to } = times(about);
   const nodes = Object.entries(own.nodes).map(([name, node]) => nodeOf(name, node, from));
   const names = new Set([id, ...nodes.map((node) => node.name)]);
-  const moments = data.snapshot.moments.filter(({ at_ms: at, name }) => at >= (from ?? 0) && (at <= (to ?? Infinity) || name === id) && names.has(name));
+  const moments = data.snapshot.moments.filter(({ at_ms: at, what, name }) => at >= (from ?? 0) && (at <= (to ?? Infinity) || name === id) && (what.startsWith("servers") || names.has(name)));
   const finders = new Map(detail?.improvements?.map(({ value, node }) => [value, node]));
   const better = points.filter((point, at) => known(point.best) && point.best !== points[at - 1]?.best);
   // Of an unobserved job, only the times and nodes of better solutions are known.
