@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use taskwork::{
     Figures, Histogram, WorkerTimes,
     client::EventKind,
-    view::{JobNow, Moment, NodeNow, Point},
+    view::{JobNow, Moment, MomentKind, NodeNow, Point},
 };
 
 /// The tolerance between a node's clock and the time of observation, in milliseconds.
@@ -14,7 +14,8 @@ const APART_MS: u64 = 5_000;
 
 /// Returns whether an event of the cluster concerns a job.
 pub(crate) fn concerns(moment: &Moment, id: &str, job: &JobNow) -> bool {
-    moment.name == id || job.nodes.contains_key(&moment.name)
+    let is_outage = matches!(moment.what, MomentKind::ServersAway | MomentKind::ServersBack);
+    is_outage || moment.name == id || job.nodes.contains_key(&moment.name)
 }
 
 /// Returns the details of a job. Values reported by nodes are null until there is a report.
