@@ -243,7 +243,7 @@ pub enum StateError {
     /// The directory holds a job of another program.
     #[error(
         "{file} holds a job of the program {there}, and this is {here}: use another directory, or delete it \
-         to begin anew"
+         to start from scratch"
     )]
     OtherProgram {
         /// The file in the directory.
@@ -256,7 +256,7 @@ pub enum StateError {
     /// The directory holds a job of another version of this program.
     #[error(
         "{file} holds a job of {program} {there}, and this is version {here}: continue with that version, \
-         use another directory, or delete it to begin anew"
+         use another directory, or delete it to start from scratch"
     )]
     OtherVersion {
         /// The file in the directory.
@@ -272,7 +272,7 @@ pub enum StateError {
     #[error(
         "{file} holds a job of another build of {program} ({there}; this one is {here}): continue with that \
          build, or say --any-build if the source is the same; or use another directory, or delete it to \
-         begin anew"
+         start from scratch"
     )]
     OtherBuild {
         /// The file in the directory.
@@ -286,8 +286,8 @@ pub enum StateError {
     },
     /// The directory holds another job of this program.
     #[error(
-        "{file} holds another job of {program}: another instance, or one with other options. Say the same as \
-         before to continue it, use another directory, or delete it to begin anew"
+        "{file} holds another job of {program}: another instance, or one with other options. Repeat the \
+         first command to continue it, use another directory, or delete it to start from scratch"
     )]
     OtherInstance {
         /// The file in the directory.
