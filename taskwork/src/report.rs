@@ -271,7 +271,7 @@ pub enum StateError {
     /// The directory holds a job of another build of this version.
     #[error(
         "{file} holds a job of another build of {program} ({there}; this one is {here}): continue with that \
-         build, or say --any-build if the source is the same; or use another directory, or delete it to \
+         build, or use --any-build if the source is the same; or use another directory, or delete it to \
          start from scratch"
     )]
     OtherBuild {
