@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::{
-    call::{Argument, CallId, CallState},
+    call::CallState,
     graph::{Action, Assignment, Graph},
+    ids::{Argument, CallId, VersionId},
     members::Member,
     ready::is_short,
     seen::Seen,
-    version::{Source, State, VersionId},
+    version::{Source, State},
 };
 
 impl Graph {

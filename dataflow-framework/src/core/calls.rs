@@ -9,8 +9,8 @@ use std::{
 };
 
 use super::{
-    call::{Call, CallId, CallState},
-    nested::NESTED,
+    call::{Call, CallState},
+    ids::{CallId, NESTED},
 };
 
 /// The number of neighbours that are kept together. If one of them is known, there is room for all.

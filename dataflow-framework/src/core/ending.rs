@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use super::{
-    call::{Argument, CallId, CallState, Outcome},
+    call::{CallState, Origin, Outcome},
     graph::{Action, Graph},
+    ids::{Argument, CallId, VersionId},
     members::Member,
-    nested::Origin,
     seen::Seen,
-    version::{Copies, Source, State, Version, VersionId},
+    version::{Copies, Source, State, Version},
 };
 
 impl Graph {

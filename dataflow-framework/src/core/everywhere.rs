@@ -5,10 +5,10 @@
 //! of this kind is never changed in place, since a copy may be under way to where that would happen.
 
 use super::{
-    call::CallId,
     graph::{Action, Graph},
+    ids::{CallId, VersionId},
     members::Member,
-    version::{Source, State, VersionId},
+    version::{Source, State},
 };
 
 impl Graph {

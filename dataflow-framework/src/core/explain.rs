@@ -6,11 +6,11 @@
 use dataflow_view::{Calls, Explanation, Input, Place, State, Summary};
 
 use super::{
-    call::{Call, CallId, CallState},
+    call::{Call, CallState, Origin},
     graph::Graph,
+    ids::{CallId, NESTED, VersionId},
     members::Member,
-    nested::{NESTED, Origin},
-    version::{State as VersionState, VersionId},
+    version::State as VersionState,
 };
 
 /// The maximum number of missing inputs that are named.

@@ -3,9 +3,9 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    call::{Call, CallId, CallState, Failing, Manner},
+    call::{Call, CallState, Failing, Manner, Origin},
     graph::Graph,
-    nested::Origin,
+    ids::CallId,
     version::{State, Version},
 };
 use crate::{

@@ -1,11 +1,12 @@
 //! How calls end whose tasks make calls: when these have ended, and what is handed on is there. See `nested.rs`.
 
 use super::{
-    call::{CallId, Outcome},
+    call::{Origin, Outcome},
     graph::{Action, Graph},
+    ids::{CallId, VersionId},
     members::Member,
-    nested::{Nest, Origin},
-    version::{Copies, State, Version, VersionId},
+    state::nests::Nest,
+    version::{Copies, State, Version},
 };
 
 impl Graph {

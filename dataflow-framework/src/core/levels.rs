@@ -16,7 +16,7 @@
 //! calls have changed by a share since the last time, or the first call of a task has ended; and when there is a choice
 //! at all.
 
-use super::{call::CallId, durations::Durations};
+use super::{durations::Durations, ids::CallId};
 use crate::task::TaskDef;
 
 /// The least number of new calls after which levels are computed anew.

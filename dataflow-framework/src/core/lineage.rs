@@ -11,12 +11,12 @@
 use std::sync::Arc;
 
 use super::{
-    call::{Argument, Call, CallId, CallState},
+    call::{Call, CallState},
     graph::{Action, Graph},
+    ids::{Argument, CallId, NESTED, VersionId},
     members::Member,
-    nested::NESTED,
     rescue::Keeping,
-    version::{Source, State, VersionId},
+    version::{Source, State},
 };
 use crate::failure::Failure;
 

@@ -1,8 +1,9 @@
 //! What is near to a call: the members that have what it reads, and the calls that read what it writes.
 
 use super::{
-    call::{Argument, CallId, CallState},
+    call::CallState,
     graph::Graph,
+    ids::{Argument, CallId},
     members::Member,
     ready::Nearness,
     version::{State, Version},

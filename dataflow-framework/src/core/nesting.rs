@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::{
-    call::{CallId, CallState, NewCall},
+    call::{CallState, NewCall, Origin, Within},
     failing::CANCELLED,
     graph::{Action, Graph},
+    ids::{CallId, Execution, VersionId, number_within},
     members::{Claim, Member},
-    nested::{Answer, Execution, Nest, Origin, Step, TaskCall, Within, number_within},
-    version::{Copies, State, Version, VersionId},
+    state::nests::{Answer, Nest, Step, TaskCall},
+    version::{Copies, State, Version},
     waiting::UNKNOWN,
 };
 use crate::{

@@ -4,7 +4,7 @@
 use dataflow_view::{CALLS_MAX, Call, Calls, READS_MAX, State, TaskSummary};
 use rustc_hash::FxHashMap;
 
-use super::call::CallId;
+use super::ids::CallId;
 use crate::task::TaskDef;
 
 /// What is noted of the calls of a program.

@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    call::CallId,
+    ids::CallId,
     levels::{Levels, SHORT},
     members::Member,
 };
