@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::{
     call::CallState,
     graph::{Action, Assignment, Graph},
-    ids::{Argument, CallId, VersionId},
     members::Member,
     ready::is_short,
     seen::Seen,
     version::{Source, State},
 };
+use crate::ids::{Argument, CallId, VersionId};
 
 impl Graph {
     /// Returns what is to be done now.

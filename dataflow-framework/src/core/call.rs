@@ -4,12 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
+use super::{mark::Mark, members::Member};
+use crate::{
+    failure::Failure,
     ids::{Argument, CallId, Execution, VersionId},
-    mark::Mark,
-    members::Member,
+    options::Options,
+    task::TaskDef,
 };
-use crate::{failure::Failure, options::Options, task::TaskDef};
 
 /// A call as the program makes it.
 #[derive(Debug)]

@@ -23,9 +23,9 @@ use super::{
     call::{Call, CallState},
     fact::Fact,
     graph::{Action, Graph},
-    ids::{Argument, CallId, VersionId},
     state::chains::Held,
 };
+use crate::ids::{Argument, CallId, VersionId};
 
 impl Graph {
     /// Returns whether a call must not begin, since it is not decided what it reads, or not recorded.

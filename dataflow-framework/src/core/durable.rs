@@ -19,13 +19,15 @@ use super::{
     fact::{Ended, Fact},
     failing::CANCELLED,
     graph::{Action, Graph},
-    ids::{Argument, CallId, VersionId},
     mark::Mark,
     members::Member,
     state::durable::{After, Durable, Once, Values},
     version::State,
 };
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    ids::{Argument, CallId, VersionId},
+};
 
 impl Graph {
     /// Has ends of calls recorded that have one outcome for ever.

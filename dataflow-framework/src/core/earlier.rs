@@ -15,7 +15,6 @@ use super::{
     call::{CallState, Origin, Outcome},
     graph::{Action, Graph},
     history::History,
-    ids::{CallId, NESTED, VersionId},
     mark::Mark,
     members::{Claim, Member},
     seen::Seen,
@@ -25,6 +24,7 @@ use super::{
     },
     version::{Copies, Source, State},
 };
+use crate::ids::{CallId, NESTED, VersionId};
 
 impl Graph {
     /// Tells that a member keeps a version of an earlier run.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::{
     call::{CallState, Origin, Outcome},
     graph::{Action, Graph},
-    ids::{Argument, CallId, VersionId},
     members::Member,
     seen::Seen,
     version::{Copies, Source, State, Version},
 };
+use crate::ids::{Argument, CallId, VersionId};
 
 impl Graph {
     /// Tells how a call has ended that was assigned to a member. That is passed over if it was taken from the member

@@ -6,10 +6,10 @@
 
 use super::{
     graph::{Action, Graph},
-    ids::{CallId, VersionId},
     members::Member,
     version::{Source, State},
 };
+use crate::ids::{CallId, VersionId};
 
 impl Graph {
     /// Has a version copied to all members that was written now, if its call says so.

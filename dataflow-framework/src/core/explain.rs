@@ -8,10 +8,10 @@ use dataflow_view::{Calls, Explanation, Input, Place, State, Summary};
 use super::{
     call::{Call, CallState, Origin},
     graph::Graph,
-    ids::{CallId, NESTED, VersionId},
     members::Member,
     version::State as VersionState,
 };
+use crate::ids::{CallId, NESTED, VersionId};
 
 /// The maximum number of missing inputs that are named.
 const MISSING_MAX: usize = 20;

@@ -5,11 +5,11 @@ use std::{ops::Range, sync::Arc};
 use super::{
     call::{Call, CallState, Failing, Manner, Origin},
     graph::Graph,
-    ids::CallId,
     version::{State, Version},
 };
 use crate::{
     failure::Failure,
+    ids::CallId,
     options::{OnFailure, Options},
 };
 

@@ -17,7 +17,6 @@ use super::{
     calls::Calls,
     fact::Fact,
     history::History,
-    ids::{Argument, CallId, Execution, NESTED, VersionId},
     levels::Levels,
     mark::Mark,
     members::{Claim, Member, Members},
@@ -37,7 +36,13 @@ use super::{
     },
     version::{Copies, Source, State, Version},
 };
-use crate::{failure::Failure, figures::Figures, options::OnFailure, task::TaskDef};
+use crate::{
+    failure::Failure,
+    figures::Figures,
+    ids::{Argument, CallId, Execution, NESTED, VersionId},
+    options::OnFailure,
+    task::TaskDef,
+};
 
 /// The calls that are unfinished, or needed to make again what they have written; and the versions that they read and
 /// write.

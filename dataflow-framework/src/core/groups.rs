@@ -11,10 +11,9 @@ use std::ops::Range;
 use super::{
     fact::Fact,
     graph::{Action, Graph},
-    ids::CallId,
     state::groups::Group,
 };
-use crate::{failure::Failure, options::OnFailure};
+use crate::{failure::Failure, ids::CallId, options::OnFailure};
 
 impl Graph {
     /// Tells that the program makes a group from its next call on.
@@ -78,15 +77,16 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::state::groups::Groups,
         super::{
-            Argument, Capacity, Input, Member, Outcome,
+            Capacity, Input, Member, Outcome,
             graph_tests::{new_call, version},
+            state::groups::Groups,
         },
         Action, Fact, Graph,
     };
     use crate::{
         failure::Failure,
+        ids::Argument,
         options::{OnFailure, Options},
     };
 

@@ -3,11 +3,11 @@
 use super::{
     call::{Origin, Outcome},
     graph::{Action, Graph},
-    ids::{CallId, VersionId},
     members::Member,
     state::nests::Nest,
     version::{Copies, State, Version},
 };
+use crate::ids::{CallId, VersionId};
 
 impl Graph {
     /// Takes in how the task of a call has ended. Returns that if the call has ended so, too: otherwise its calls have

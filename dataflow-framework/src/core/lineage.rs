@@ -13,12 +13,14 @@ use std::sync::Arc;
 use super::{
     call::{Call, CallState},
     graph::{Action, Graph},
-    ids::{Argument, CallId, NESTED, VersionId},
     members::Member,
     rescue::Keeping,
     version::{Source, State},
 };
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    ids::{Argument, CallId, NESTED, VersionId},
+};
 
 /// The number of members that may be lost with a call before that is held to be the reason. Others that waited there
 /// are lost with it, but have another place and other neighbours the next time.

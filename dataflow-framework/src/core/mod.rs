@@ -18,7 +18,6 @@ mod graph;
 mod groups;
 mod handing_on;
 mod history;
-mod ids;
 mod levels;
 mod line;
 mod lineage;
@@ -79,7 +78,6 @@ pub(crate) use self::{
     fact::{Choice, Decision, Fact},
     graph::{Action, Assignment, Graph, Input},
     history::History,
-    ids::{Argument, CallId, Execution, NESTED, VersionId, number_within},
     line::{Frame, HOLD_MS, Line},
     mark::Mark,
     members::Member,

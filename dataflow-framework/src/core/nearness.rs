@@ -3,11 +3,11 @@
 use super::{
     call::CallState,
     graph::Graph,
-    ids::{Argument, CallId},
     members::Member,
     ready::Nearness,
     version::{State, Version},
 };
+use crate::ids::{Argument, CallId};
 
 /// The number of calls behind one another that are looked at for what meets the results of a call. Four are the calls
 /// that merge sixteen results to one.

@@ -6,7 +6,6 @@ use super::{
     call::{CallState, NewCall, Origin, Within},
     failing::CANCELLED,
     graph::{Action, Graph},
-    ids::{CallId, Execution, VersionId, number_within},
     members::{Claim, Member},
     state::nests::{Answer, Nest, Step, TaskCall},
     version::{Copies, State, Version},
@@ -14,6 +13,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
+    ids::{CallId, Execution, VersionId, number_within},
     options::OnFailure,
     task::{TaskDef, Tasks},
 };

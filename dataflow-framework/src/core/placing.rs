@@ -14,12 +14,11 @@ use super::{
     call::CallState,
     demand::{Capacity, Demand, Lack},
     graph::Graph,
-    ids::CallId,
     members::{Claim, Member},
     ready::{Key, Urgency, urgency},
     state::lanes::LaneKind,
 };
-use crate::{options::Options, task::TaskDef};
+use crate::{ids::CallId, options::Options, task::TaskDef};
 
 /// The level of calls that tasks have made, to which their depth is added: others wait for them that have begun.
 const NESTED_LEVEL: u32 = 1 << 31;

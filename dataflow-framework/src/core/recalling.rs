@@ -8,7 +8,6 @@ use super::{
     fact::{Choice, Decision, Ended, Fact},
     failing::CANCELLED,
     graph::{Action, Graph},
-    ids::{CallId, NESTED, VersionId},
     mark::Mark,
     members::Member,
     state::{
@@ -17,6 +16,7 @@ use super::{
     },
     version::Copies,
 };
+use crate::ids::{CallId, NESTED, VersionId};
 
 impl Graph {
     /// Takes in what was recorded in earlier runs, before this one has made a call.

@@ -24,10 +24,10 @@ use super::{
     call::{CallState, Merge},
     fact::Fact,
     graph::{Action, Graph},
-    ids::{Argument, CallId, VersionId},
     state::reductions::{Held, Undecided},
     version::State,
 };
+use crate::ids::{Argument, CallId, VersionId};
 
 /// The number of parts among which one is sought that is where the first is.
 const NEAR_MAX: usize = 32;

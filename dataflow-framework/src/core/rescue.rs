@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 
 use super::{
     graph::{Action, Graph},
-    ids::{CallId, VersionId},
     members::Member,
     state::kept::Kept,
     version::{Source, State},
 };
+use crate::ids::{CallId, VersionId};
 
 impl Graph {
     /// Tells that a member leaves: it is given no more calls, and what it alone has is copied to others. When it may

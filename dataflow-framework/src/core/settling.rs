@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use super::{
     call::CallState,
     graph::{Action, Graph},
-    ids::{CallId, VersionId},
     members::Member,
     state::durable::Settling,
     version::Source,
 };
+use crate::ids::{CallId, VersionId};
 
 /// The maximum size of everything in the journal that calls have written, in bytes. What comes later counts as large.
 const VALUES_BYTES_MAX: usize = 64 << 20;

@@ -6,11 +6,13 @@ use super::{
     call::{CallState, Unfit},
     demand::Demand,
     graph::{Action, Graph},
-    ids::{CallId, NESTED, VersionId},
     members::Member,
     version::State,
 };
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    ids::{CallId, NESTED, VersionId},
+};
 
 /// How often a call may meet something damaged before that is held to be its failure.
 const DAMAGES_MAX: u32 = 4;

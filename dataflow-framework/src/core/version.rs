@@ -1,11 +1,10 @@
 //! Versions of data: each is written once, by one call.
 
-use super::{
+use super::{mark::Mark, members::Member};
+use crate::{
+    failure::Failure,
     ids::{CallId, VersionId},
-    mark::Mark,
-    members::Member,
 };
-use crate::failure::Failure;
 
 /// The maximum size of a version that is kept because the program has read it, in bytes.
 const KEPT_BYTES_EACH_MAX: u64 = 1 << 20;

@@ -8,7 +8,6 @@ use std::ops::Range;
 use super::{
     call::{Call, CallState, Manner, Origin},
     graph::{Action, Assignment, Graph},
-    ids::{Argument, CallId, Execution, VersionId, number_of_get},
     mark::Mark,
     members::Member,
     state::{
@@ -19,7 +18,8 @@ use super::{
 };
 use crate::{
     failure::{Failed, Failure},
-    node::Invocation,
+    ids::{Argument, CallId, Execution, VersionId, number_of_get},
+    invocation::Invocation,
     options::Options,
     task::TaskDef,
 };

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::core::{
-    call::Commute,
-    fact::Fact,
+use crate::{
+    core::{call::Commute, fact::Fact},
     ids::{CallId, VersionId},
 };
 

@@ -6,14 +6,9 @@ use std::{
 };
 
 use crate::{
-    core::{
-        call::Outcome,
-        history::History,
-        ids::{CallId, VersionId},
-        mark::Mark,
-        members::Member,
-    },
+    core::{call::Outcome, history::History, mark::Mark, members::Member},
     failure::Failure,
+    ids::{CallId, VersionId},
 };
 
 /// What a call has written, encoded.

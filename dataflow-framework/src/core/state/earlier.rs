@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::{
+use crate::{
+    core::{mark::Mark, members::Member, version::Copies},
     ids::{CallId, VersionId},
-    mark::Mark,
-    members::Member,
-    version::Copies,
 };
 
 /// A version that a member keeps.

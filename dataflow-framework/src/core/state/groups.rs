@@ -5,7 +5,7 @@
 
 use std::{cmp::Reverse, collections::BTreeSet, ops::Range};
 
-use crate::{core::ids::CallId, failure::Failure};
+use crate::{failure::Failure, ids::CallId};
 
 /// The number of groups from which on those are sought that are over.
 pub(in crate::core) const GROUPS_MIN: usize = 64;

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::core::{ids::VersionId, mark::Mark, members::Member};
+use crate::{
+    core::{mark::Mark, members::Member},
+    ids::VersionId,
+};
 
 /// The maximum size of all versions that are kept because the program has read them, in bytes.
 pub(in crate::core) const KEPT_BYTES_MAX: u64 = 64 << 20;

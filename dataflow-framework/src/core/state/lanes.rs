@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::core::{
-    demand::Demand,
+use crate::{
+    core::{
+        demand::Demand,
+        levels::Levels,
+        ready::{Key, urgency},
+    },
     ids::NESTED,
-    levels::Levels,
-    ready::{Key, urgency},
 };
 
 /// The calls that wait for a worker, and may not run anywhere.

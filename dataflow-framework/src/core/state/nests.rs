@@ -28,11 +28,11 @@ use super::groups::Groups;
 use crate::{
     core::{
         call::{Outcome, Within},
-        ids::{Argument, CallId, Execution, VersionId},
         mark::Mark,
         members::Member,
     },
     failure::{Failure, ToldFailure},
+    ids::{Argument, CallId, Execution, VersionId},
     options::Options,
     task::TaskDef,
 };

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::core::{
-    call::Merge,
-    fact::Fact,
+use crate::{
+    core::{call::Merge, fact::Fact},
     ids::{Argument, CallId, VersionId},
 };
 

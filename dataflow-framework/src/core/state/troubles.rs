@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::core::{ids::CallId, members::Member};
+use crate::{core::members::Member, ids::CallId};
 
 /// The calls that could not run on some members.
 #[derive(Debug, Default)]
