@@ -223,7 +223,7 @@ impl<T: Element> Visitor<'_> for ElementsVisitor<T> {
 #[cfg(test)]
 mod tests {
     use super::Array;
-    use crate::value::{decode, encode};
+    use crate::encoding::{decode, encode};
 
     #[test]
     fn an_array_is_encoded_as_its_bytes() {

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::{CallId, VersionId};
+use crate::ids::{CallId, VersionId};
 
 /// The failure of a call: its task has returned an error, or panicked. What it would have written cannot be read, and
 /// nothing that depends on that.

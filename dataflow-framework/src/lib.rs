@@ -90,6 +90,9 @@ mod options;
 mod value;
 mod spilled;
 mod core;
+mod encoding;
+mod ids;
+mod invocation;
 mod needs;
 mod node;
 mod cluster;
@@ -136,13 +139,13 @@ pub use self::{
     cluster::{Main, Program, Returned},
     failure::Failure,
     figures::Figures,
-    file::{File, PublishError, Run, set_publish_dir, set_work_dir},
+    file::{File, Run, set_work_dir},
     isolated::serve_isolated,
     node::{once_token, set_store, time_left},
     options::{OnFailure, Options},
     program::{
-        Data, Group, Observe, Reduction, Ref, RefMut, Workflow, WorkflowError, barrier, commute, group,
-        reduce, surroundings as flow, wait_any,
+        Data, Group, Observe, PublishError, Reduction, Ref, RefMut, Workflow, WorkflowError, barrier,
+        commute, group, reduce, set_publish_dir, surroundings as flow, wait_any,
     },
     task::{TaskDef, Tasks, TwoOfOneName},
     value::Datum,
@@ -151,5 +154,5 @@ pub use self::{
 /// What the attribute [`task`] writes uses this. It may change at any time.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::{failure::Failed, node::Invocation, program::Calling};
+    pub use crate::{failure::Failed, invocation::Invocation, program::Calling};
 }

@@ -32,8 +32,8 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 #[cfg(test)]
 mod tests {
     use crate::{
+        encoding::{decode, encode},
         options::Options,
-        value::{decode, encode},
     };
 
     #[test]

@@ -5,63 +5,16 @@
 //! that are loops on the runtime of the simulator, and the program has a thread that runs only while everything else
 //! stands still.
 
-use std::{
-    cell::RefCell,
-    future::Future,
-    io,
-    panic::resume_unwind,
-    pin::Pin,
-    sync::{Arc, OnceLock},
-};
+use std::panic::resume_unwind;
 
-use taskwork::NodeId;
-use tokio::{sync::Notify, time::Instant};
-
-pub use crate::core::{How, Run, Seen, Version};
 use crate::{
     cluster::{Main, Program, Returned},
-    node::{Continues, Queue},
-    platform::Bell,
     program::Stopped,
 };
-
-/// What takes time in a world.
-pub type Passing = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// The world of the simulated nodes, as far as the framework is concerned.
-pub trait World: Send + Sync + 'static {
-    /// Returns the time by the clock of a node, in microseconds since 1970.
-    fn clock_us(&self, node: NodeId) -> u64;
-    /// Waits as long as a call takes that begins on a node; for ever if the node dies.
-    fn call(&self, node: NodeId, task: &'static str, call: u64) -> Passing;
-    /// Runs the program of a node on a thread that runs only while everything else stands still.
-    ///
-    /// # Errors
-    /// If the thread cannot be started.
-    fn start_program(&self, node: NodeId, program: Box<dyn FnOnce() + Send>) -> io::Result<()>;
-    /// Returns whether this thread runs the program of a node.
-    fn is_program(&self) -> bool;
-    /// Suspends the program on this thread until it is notified, or until this time. Returns whether it was notified
-    /// in time. It unwinds with [`stop`] when the world ends.
-    fn wait(&self, notifier: &Arc<Notify>, at_the_latest: Option<Instant>) -> bool;
-    /// Is shown what happens on a node.
-    fn see(&self, node: NodeId, seen: &Seen);
-}
-
-/// A node in a world.
-pub(crate) struct Simulated {
-    world: Arc<dyn World>,
-    node: OnceLock<NodeId>,
-}
-
-thread_local! {
-    static WORLD: RefCell<Option<Arc<dyn World>>> = const { RefCell::new(None) };
-}
-
-/// Puts the nodes that begin to work on a job on this thread into a world, until the next call.
-pub fn enter(world: Option<Arc<dyn World>>) {
-    WORLD.set(world);
-}
+pub use crate::{
+    core::{How, Run, Seen, Version},
+    platform::{Passing, World, enter},
+};
 
 /// Returns the task of a job that runs a program.
 pub fn root<P: Program>() -> Main<P> {
@@ -76,55 +29,4 @@ pub fn result(returned: Returned) -> Option<Result<Vec<u8>, String>> {
 /// Unwinds the program on this thread, which has neither returned nor failed.
 pub fn stop() -> ! {
     resume_unwind(Box::new(Stopped))
-}
-
-impl Simulated {
-    /// Returns a node in the world of this thread, if there is one.
-    pub(crate) fn current() -> Option<Arc<Self>> {
-        let world = WORLD.with_borrow(Option::clone)?;
-        Some(Arc::new(Self { world, node: OnceLock::new() }))
-    }
-
-    pub(crate) fn set_node(&self, node: NodeId) {
-        // Further calls have no effect.
-        let _ = self.node.set(node);
-    }
-
-    fn node(&self) -> NodeId {
-        *self.node.get().expect("a companion knows its node before it does anything")
-    }
-
-    pub(crate) fn clock_us(&self) -> u64 {
-        self.world.clock_us(self.node())
-    }
-
-    pub(crate) fn bell(&self) -> Bell {
-        Bell::simulated(Arc::clone(&self.world))
-    }
-
-    pub(crate) fn see(&self, seen: &Seen) {
-        self.world.see(self.node(), seen);
-    }
-
-    pub(crate) fn start_program(&self, program: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        self.world.start_program(self.node(), program)
-    }
-
-    /// Starts a worker, which runs one call after another in virtual time.
-    pub(crate) fn start_worker(self: &Arc<Self>, queue: &Arc<Queue>) {
-        tokio::spawn(work(Arc::clone(self), Arc::clone(queue)));
-    }
-}
-
-async fn work(simulated: Arc<Simulated>, queue: Arc<Queue>) {
-    while let Some(next) = queue.next_in_time().await {
-        if let Some(begun) = next.begin() {
-            simulated.world.call(simulated.node(), begun.task(), begun.call()).await;
-            if begun.run() == Continues::Elsewhere {
-                return;
-            }
-        }
-        queue.leaves_call();
-    }
-    queue.ends_thread();
 }

@@ -15,9 +15,9 @@ use ring::digest::{Context, SHA256};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    encoding::decode_read,
     failure::Failed,
     file::{Folder, told},
-    value::decode_read,
 };
 
 /// The hash of a content, its SHA-256.
@@ -261,7 +261,7 @@ mod tests {
     use std::{fs, os::unix::fs::FileExt as _};
 
     use super::{Arriving, Spilled, Spilling, digest};
-    use crate::{failure::Trouble, value::encode};
+    use crate::{encoding::encode, failure::Trouble};
 
     fn spilled(bytes: &[u8]) -> Spilled {
         let mut spilling = Spilling::new().expect("a file can be made");

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use thiserror::Error;
 
-use crate::{failure::Failed, node::Invocation, options::Options};
+use crate::{failure::Failed, invocation::Invocation, options::Options};
 
 /// What runs a call: takes its arguments, and puts what it writes.
 type RunTask = fn(&mut Invocation<'_>) -> Result<(), Failed>;

@@ -112,7 +112,7 @@ fn run(signature: &Signature) -> TokenStream {
     let Returned { results, is_tuple, may_fail } = &signature.returned;
     let names: Vec<_> = (0..results.len()).map(|number| format_ident!("result_{number}")).collect();
     let puts = results.iter().zip(&names).map(|(made, name)| {
-        if made.is_handed_on { quote!(call.hand_on(&#name)?;) } else { quote!(call.put(#name);) }
+        if made.is_handed_on { quote!(#name.hand_on(call)?;) } else { quote!(call.put(#name);) }
     });
     let pattern = match &names[..] {
         [] => quote!(()),

@@ -8,15 +8,15 @@ use std::{
     },
 };
 
+use taskwork::NodeId;
+
 use tokio::sync::Notify;
 
 use super::message::{News, Order, Run};
 use crate::{
-    core::{
-        Assignment, CallId, Capacity, Execution, Frame, GET, Held, History, Line, NESTED, Outcome, Step,
-        Unfit, VersionId,
-    },
-    node::{Inventory, Peer, Report, Returned, Site, Timing, Told},
+    core::{Assignment, Capacity, Frame, GET, Held, History, Line, Outcome, Step, Unfit},
+    ids::{CallId, Execution, NESTED, VersionId},
+    node::{Inventory, Report, Returned, Site, Timing, Told},
     task::Tasks,
 };
 
@@ -31,7 +31,7 @@ pub(super) type Memory = Arc<Mutex<History>>;
 
 /// What a node does for the head of a run.
 pub(super) struct Following {
-    pub(super) head: Peer,
+    pub(super) head: NodeId,
     pub(super) run: Run,
     pub(super) line_number: u32,
     line: Mutex<Line>,
@@ -56,7 +56,7 @@ pub(super) struct Following {
 impl Following {
     /// Begins to take part in a run, and tells what is here of earlier ones.
     pub(super) fn begin(
-        (head, run, line_number): (Peer, Run, u32),
+        (head, run, line_number): (NodeId, Run, u32),
         capacity: Capacity,
         site: &Arc<Site>,
         memory: &Memory,
@@ -223,7 +223,7 @@ impl Following {
     }
 
     /// Takes in that a node is a member, or is none any more.
-    pub(super) fn is_there(&self, node: Peer, is_member: bool) {
+    pub(super) fn is_there(&self, node: NodeId, is_member: bool) {
         if node == self.head {
             self.is_head_gone.store(!is_member, Relaxed);
         }
@@ -263,7 +263,7 @@ impl Report for Following {
         self.say(&News::Holds(held));
     }
 
-    fn unable(&self, (call, unchanged): Returned, missing: VersionId, tried: Vec<Peer>) {
+    fn unable(&self, (call, unchanged): Returned, missing: VersionId, tried: Vec<NodeId>) {
         self.say(&News::Unable { call, missing, tried, unchanged });
     }
 
@@ -271,7 +271,7 @@ impl Report for Following {
         self.say(&News::Copied(version));
     }
 
-    fn not_brought(&self, version: VersionId, tried: Vec<Peer>) {
+    fn not_brought(&self, version: VersionId, tried: Vec<NodeId>) {
         self.say(&News::NotCopied { version, tried });
     }
 

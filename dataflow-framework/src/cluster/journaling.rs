@@ -15,9 +15,10 @@ use taskwork::{Journal, JournalError, Written};
 
 use super::leading::Leading;
 use crate::{
-    core::{CallId, Fact, Mark},
+    core::{Fact, Mark},
+    encoding::{decode, encode},
+    ids::CallId,
     program::entries,
-    value::{decode, encode},
 };
 
 /// The number of entries that are written as soon as there is something to be written.

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use taskwork::NodeId;
+
 use tokio::sync::Notify;
 
 use super::{
@@ -16,12 +18,10 @@ use super::{
     message::{Content, News, Order, Run},
 };
 use crate::{
-    core::{
-        Answer, Assignment, CallId, Capacity, Execution, Frame, Graph, History, Line, Mark, Member, Outcome,
-        Unfit, VersionId,
-    },
+    core::{Answer, Assignment, Capacity, Frame, Graph, History, Line, Mark, Member, Outcome, Unfit},
     failure::{Failed, Failure},
-    node::{Missing, Peer, Queue, Site, Told},
+    ids::{CallId, Execution, VersionId},
+    node::{Missing, Queue, Site, Told},
     platform::Bell,
     program::{Engine, Others},
     task::TaskDef,
@@ -49,7 +49,7 @@ pub(super) struct Leading {
     pub(super) engine: Arc<Engine>,
     others: Arc<Followers>,
     /// The nodes that have not told everything of earlier runs.
-    untold: Mutex<BTreeSet<Peer>>,
+    untold: Mutex<BTreeSet<NodeId>>,
     is_told: Bell,
     /// When it was last told which calls have ended, in milliseconds.
     remembered_ms: AtomicU64,
@@ -84,9 +84,9 @@ struct Followers {
 
 struct Known {
     /// The lines to them.
-    by_node: BTreeMap<Peer, Follower>,
+    by_node: BTreeMap<NodeId, Follower>,
     /// The nodes, by the numbers of members; the first one is this.
-    nodes: Vec<Peer>,
+    nodes: Vec<NodeId>,
 }
 
 struct Follower {
@@ -102,7 +102,7 @@ impl Leading {
     /// Begins a run of the program, with what is here of earlier ones.
     pub(super) fn begin(
         run: Run,
-        (node, capacity, is_embedded): (Peer, Capacity, bool),
+        (node, capacity, is_embedded): (NodeId, Capacity, bool),
         (site, queue): (Arc<Site>, Arc<Queue>),
         history: History,
         wake: &Arc<Notify>,
@@ -131,7 +131,7 @@ impl Leading {
         })
     }
 
-    fn untold(&self) -> MutexGuard<'_, BTreeSet<Peer>> {
+    fn untold(&self) -> MutexGuard<'_, BTreeSet<NodeId>> {
         self.untold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,12 +155,12 @@ impl Leading {
     }
 
     /// Notes that a node has told everything, or will not.
-    pub(super) fn has_told(&self, node: Peer) {
+    pub(super) fn has_told(&self, node: NodeId) {
         self.untold().remove(&node);
         self.is_told.ring();
     }
 
-    pub(super) fn joined(&self, node: Peer) {
+    pub(super) fn joined(&self, node: NodeId) {
         let history = self.engine.history();
         let mut known = self.others.known();
         let member = Member(u32::try_from(known.nodes.len()).unwrap_or(u32::MAX));
@@ -176,7 +176,7 @@ impl Leading {
         self.others.wake.notify_one();
     }
 
-    pub(super) fn left(&self, node: Peer) {
+    pub(super) fn left(&self, node: NodeId) {
         let follower = self.others.known().by_node.remove(&node);
         self.engine.site.is_gone(node);
         if let Some(Follower { member, .. }) = follower {
@@ -192,7 +192,7 @@ impl Leading {
     }
 
     /// Takes in that a node has forgotten what was assigned to it on the line of this number. It takes part anew.
-    pub(super) fn is_forgotten(&self, node: Peer, line: u32) {
+    pub(super) fn is_forgotten(&self, node: NodeId, line: u32) {
         let is_current = |follower: &Follower| follower.member.0 == line;
         if self.others.known().by_node.get(&node).is_some_and(is_current) {
             self.left(node);
@@ -201,7 +201,7 @@ impl Leading {
     }
 
     /// Takes in what another node tells.
-    pub(super) fn receive(&self, from: Peer, line: u32, frame: Frame, now_ms: u64) {
+    pub(super) fn receive(&self, from: NodeId, line: u32, frame: Frame, now_ms: u64) {
         let mut known = self.others.known();
         let Some(follower) = known.by_node.get_mut(&from).filter(|follower| follower.member.0 == line) else {
             return;
@@ -308,7 +308,7 @@ impl Leading {
     }
 
     /// Returns what is to be sent now.
-    pub(super) fn frames(&self, now_ms: u64) -> Vec<(Peer, Content)> {
+    pub(super) fn frames(&self, now_ms: u64) -> Vec<(NodeId, Content)> {
         if now_ms >= self.remembered_ms.load(Relaxed) + REMEMBER_MS || self.engine.may_go() {
             self.remembered_ms.store(now_ms, Relaxed);
             let news = self.engine.take_news();
@@ -414,7 +414,7 @@ impl Known {
     /// Returns what is to be taken in of what a node tells: nothing until it has told all of earlier runs.
     fn all_told(
         &mut self,
-        (node, member): (Peer, Member),
+        (node, member): (NodeId, Member),
         mut news: Vec<News>,
         is_all_told: bool,
     ) -> Vec<News> {
@@ -426,7 +426,7 @@ impl Known {
         if is_all_told { before.take().unwrap_or_default() } else { Vec::new() }
     }
 
-    fn node(&self, member: Member) -> Option<Peer> {
+    fn node(&self, member: Member) -> Option<NodeId> {
         self.nodes.get(usize::try_from(member.0).ok()?).copied()
     }
 }
@@ -471,14 +471,14 @@ impl Others for Followers {
         self.order(member, &Order::MayLeave);
     }
 
-    fn peers(&self, members: &[Member]) -> Vec<Peer> {
+    fn peers(&self, members: &[Member]) -> Vec<NodeId> {
         let known = self.known();
         members.iter().take(SOURCES_MAX).filter_map(|member| known.node(*member)).collect()
     }
 
-    fn members(&self, peers: &[Peer]) -> Vec<Member> {
+    fn members(&self, peers: &[NodeId]) -> Vec<Member> {
         let known = self.known();
-        let member = |peer: &Peer| match known.by_node.get(peer) {
+        let member = |peer: &NodeId| match known.by_node.get(peer) {
             Some(follower) => Some(follower.member),
             None => (known.nodes.first() == Some(peer)).then_some(Member::HERE),
         };

@@ -20,10 +20,10 @@ use super::{
 };
 use crate::{
     core::{Divergence, Mark},
+    encoding::{decode, encode},
     failure::Failed,
     program::{Flow, Observe, Stopped},
     task::{TaskDef, Tasks},
-    value::{decode, encode},
 };
 
 /// A program that can be run by the nodes of a cluster.

@@ -1,14 +1,15 @@
 //! What nodes tell each other.
 
+use taskwork::NodeId;
+
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    core::{
-        Answer, Argument, CallId, Capacity, Execution, Frame, Held, History, Manner, Mark, Step, VersionId,
-    },
+    core::{Answer, Capacity, Frame, Held, History, Manner, Mark, Step},
+    encoding::{decode, encode},
     failure::Failed,
-    node::{Ask, Missing, Peer, Piece, Timing, Told},
-    value::{decode, encode},
+    ids::{Argument, CallId, Execution, VersionId},
+    node::{Ask, Missing, Piece, Timing, Told},
 };
 
 /// A run of a program: from its start on one node to its end there. A later one of the same job is greater, unless the
@@ -119,7 +120,7 @@ pub(super) enum News {
         call: CallId,
         missing: VersionId,
         /// The nodes that were asked for it.
-        tried: Vec<Peer>,
+        tried: Vec<NodeId>,
         /// What it would have changed in place, with the sizes.
         unchanged: Vec<(VersionId, u64)>,
     },
@@ -136,7 +137,7 @@ pub(super) enum News {
     NotCopied {
         version: VersionId,
         /// The nodes that were asked for it.
-        tried: Vec<Peer>,
+        tried: Vec<NodeId>,
     },
     /// A call cannot run on the node, but may on another one.
     Unfit {

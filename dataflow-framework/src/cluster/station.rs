@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use taskwork::{Messenger, Rescue, Sight, Waker};
+use taskwork::{Messenger, NodeId, Rescue, Sight, Waker};
 use tokio::sync::Notify;
 
 use super::{
@@ -22,9 +22,9 @@ use super::{
 };
 use crate::{
     core::{Capacity, Seen},
-    node::{Answer, Peer, Queue, Room, Site, Store},
+    node::{Answer, Queue, Room, Site, Store},
     platform::Platform,
-    program::{Engine, Observe},
+    program::{CallsOfTasks, Engine, Observe},
     task::Tasks,
 };
 
@@ -47,10 +47,10 @@ struct State {
     /// Once the companion runs.
     post: Option<Post>,
     /// The other nodes that are there.
-    nodes: BTreeSet<Peer>,
+    nodes: BTreeSet<NodeId>,
     role: Role,
     /// The lines on which this node has followed heads before. What was assigned there is forgotten.
-    followed: BTreeSet<(Run, Peer, u32)>,
+    followed: BTreeSet<(Run, NodeId, u32)>,
     program: Progress,
     /// The greatest generation of a run of which this node has heard.
     generation: u64,
@@ -66,7 +66,7 @@ struct State {
 #[derive(Clone)]
 struct Post {
     messenger: Messenger,
-    node: Peer,
+    node: NodeId,
     capacity: Capacity,
     /// Whether all nodes are in this process.
     is_embedded: bool,
@@ -129,6 +129,7 @@ impl Station {
                 Store::limited(Room::of_node()),
                 Some(Arc::clone(&tasks)),
                 true,
+                &CallsOfTasks,
             )),
             tasks,
             queue,
@@ -144,7 +145,7 @@ impl Station {
     }
 
     /// Begins to take part.
-    pub(super) fn starts(&self, messenger: Messenger, node: Peer, capacity: Capacity, is_embedded: bool) {
+    pub(super) fn starts(&self, messenger: Messenger, node: NodeId, capacity: Capacity, is_embedded: bool) {
         self.platform.set_node(node);
         self.site.is_named(node);
         let mut state = self.lock();
@@ -156,7 +157,7 @@ impl Station {
     }
 
     /// Takes in that there is another node.
-    pub(super) fn joined(&self, node: Peer) {
+    pub(super) fn joined(&self, node: NodeId) {
         let mut state = self.lock();
         if state.post.as_ref().is_some_and(|post| post.node == node) || !state.nodes.insert(node) {
             return;
@@ -169,7 +170,7 @@ impl Station {
     }
 
     /// Takes in that a node is gone.
-    pub(super) fn left(&self, node: Peer) {
+    pub(super) fn left(&self, node: NodeId) {
         let mut state = self.lock();
         state.nodes.remove(&node);
         let role = state.role.clone();
@@ -185,14 +186,14 @@ impl Station {
     }
 
     /// Takes in that a node's companion does not run, so that it has nothing to tell.
-    pub(super) fn is_absent(&self, node: Peer) {
+    pub(super) fn is_absent(&self, node: NodeId) {
         if let Role::Leads(leading) = &self.lock().role {
             leading.has_told(node);
         }
     }
 
     /// Takes in a message.
-    pub(super) fn message(&self, from: Peer, bytes: &[u8], now_ms: u64) {
+    pub(super) fn message(&self, from: NodeId, bytes: &[u8], now_ms: u64) {
         let Ok(Message { run, content }) = Message::decode(bytes) else {
             return tracing::warn!(%from, "a message of a companion could not be read");
         };
@@ -257,7 +258,7 @@ impl Station {
     }
 
     /// Returns the run of a program on another node, and begins to follow it if that is the one to follow now.
-    fn follow(&self, head: Peer, run: Run, line: u32, now_ms: u64) -> Option<Arc<Following>> {
+    fn follow(&self, head: NodeId, run: Run, line: u32, now_ms: u64) -> Option<Arc<Following>> {
         let mut state = self.lock();
         state.generation = state.generation.max(run.generation);
         // A head that is not known as a member yet says it again; one that was cut off is no member any more. Of two of the
@@ -337,7 +338,7 @@ impl Station {
         }
     }
 
-    fn send(&self, to: Peer, message: &Message) {
+    fn send(&self, to: NodeId, message: &Message) {
         let post = self.lock().post.clone();
         // What is not sent is sent again when nothing has come of it.
         let sent = post.map(|post| post.messenger.send(to, message.encoded()));

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    call::{Argument, CallId, CallState},
+    call::CallState,
     graph::{Action, Assignment, Graph},
     members::Member,
     ready::is_short,
     seen::Seen,
-    version::{Source, State, VersionId},
+    version::{Source, State},
 };
+use crate::ids::{Argument, CallId, VersionId};
 
 impl Graph {
     /// Returns what is to be done now.

@@ -4,37 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    commuting::Commute, mark::Mark, members::Member, nested::Origin, reducing::Merge, trouble::Unfit,
-    version::VersionId,
+use super::{mark::Mark, members::Member};
+use crate::{
+    failure::Failure,
+    ids::{Argument, CallId, Execution, VersionId},
+    options::Options,
+    task::TaskDef,
 };
-use crate::{failure::Failure, options::Options, task::TaskDef};
-
-/// A call, by its number: calls are numbered from 0 in the order in which the program makes them. Data that the
-/// program itself brings in has a number of the same kind; and calls that tasks make have [others](super::nested).
-pub(crate) type CallId = u64;
-
-/// What a call passes to its task, for one parameter.
-#[derive(Debug, Clone, Hash, Serialize, Deserialize)]
-pub(crate) enum Argument {
-    /// A value that was copied into the call, encoded.
-    Copied(Vec<u8>),
-    Read(VersionId),
-    ReadAll(Vec<VersionId>),
-    /// Read, and the next version of it written.
-    Update(VersionId),
-}
-
-impl Argument {
-    /// Returns the versions that it reads.
-    pub(crate) fn versions(&self) -> &[VersionId] {
-        match self {
-            Self::Copied(_) => &[],
-            Self::Read(version) | Self::Update(version) => std::slice::from_ref(version),
-            Self::ReadAll(versions) => versions,
-        }
-    }
-}
 
 /// A call as the program makes it.
 #[derive(Debug)]
@@ -160,4 +136,55 @@ impl Call {
     pub(super) fn written(&self, call: CallId) -> impl Iterator<Item = VersionId> + use<> {
         (0..self.writes).map(move |slot| VersionId { call, slot })
     }
+}
+
+/// Who has made a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    Program,
+    Task(Within),
+    /// A task waits for a value: it is a call that reads that, and writes nothing, at the place of the task.
+    Get(Execution),
+}
+
+/// Where a call of a task belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Within {
+    /// The call whose task has made it.
+    pub(super) parent: CallId,
+    /// The call of the program above all.
+    pub(super) root: CallId,
+    /// Its position among what that task does.
+    pub(super) position: u64,
+    /// How many calls are above it.
+    pub(super) depth: u32,
+}
+
+/// That a call is one of those that update data in any order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Commute {
+    /// The first call of the chain.
+    pub(crate) chain: CallId,
+    /// The position of the argument that is updated.
+    pub(crate) at: usize,
+}
+
+/// That a call is one of a reduction in any order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Merge {
+    /// The first number that a call of the reduction may have.
+    pub(crate) reduction: CallId,
+    /// The positions of the arguments that it merges: one is updated, the other one read.
+    pub(crate) into: usize,
+    pub(crate) from: usize,
+}
+
+/// Why a call has not run to its end on its member, and what it has left there.
+#[derive(Debug, Clone)]
+pub(crate) struct Unfit {
+    pub(crate) reason: String,
+    /// What it would have changed in place and has not, with the sizes.
+    pub(crate) unchanged: Vec<(VersionId, u64)>,
+    /// What it reads, and the member should have but does not.
+    pub(crate) damaged: Option<VersionId>,
 }

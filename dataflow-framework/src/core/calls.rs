@@ -8,10 +8,8 @@ use std::{
     ops::{Index, Range},
 };
 
-use super::{
-    call::{Call, CallId, CallState},
-    nested::NESTED,
-};
+use super::call::{Call, CallState};
+use crate::ids::{CallId, NESTED};
 
 /// The number of neighbours that are kept together. If one of them is known, there is room for all.
 const NEIGHBOURS: usize = 16;

@@ -1,11 +1,15 @@
 //! In which order calls update data that commute.
 
 use super::{
-    Action, Argument, CallId, Capacity, Commute, Fact, Graph, Held, Input, Member, NewCall, Outcome,
+    Action, Capacity, Commute, Fact, Graph, Held, Input, Member, NewCall, Outcome,
     call::CallState,
     graph_tests::{new_call, version},
 };
-use crate::{failure::Failure, options::Options};
+use crate::{
+    failure::Failure,
+    ids::{Argument, CallId},
+    options::Options,
+};
 
 /// The number of the data that is updated, and of the first call that does so.
 const DATA: CallId = 9;

@@ -12,98 +12,22 @@
 //! when it is needed and nowhere. Otherwise it stays with the members that have it until the program
 //! has ended, and if all of these are lost, the program fails.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-    sync::Arc,
-};
+use std::{ops::Range, sync::Arc};
 
 use super::{
-    call::{Argument, CallId, CallState, Outcome},
+    call::{CallState, Outcome},
     fact::{Ended, Fact},
     failing::CANCELLED,
     graph::{Action, Graph},
     mark::Mark,
     members::Member,
-    preserving::Preserved,
-    recalling::Marks,
-    settling::Settling,
-    version::{State, VersionId},
+    state::durable::{After, Durable, Once, Values},
+    version::State,
 };
-use crate::failure::Failure;
-
-/// What a call has written, encoded.
-pub(super) type Values = Vec<Arc<[u8]>>;
-
-/// What a graph knows of what has one outcome for ever.
-#[derive(Debug, Default)]
-pub(super) struct Durable {
-    /// Whether there is a journal.
-    pub(super) is_on: bool,
-    /// By which this program is told from all others.
-    key: u128,
-    /// What follows for calls when their ends are recorded.
-    recording: BTreeMap<CallId, After>,
-    /// Calls that have ended, of which something is copied to a second member.
-    pub(super) settling: BTreeMap<CallId, Settling>,
-    /// Ends of calls of an earlier run, which this one has not made yet.
-    pub(super) early: BTreeMap<CallId, Early>,
-    /// What cannot be read any more of what calls have written whose ends are not recorded.
-    pub(super) damaged: BTreeSet<(VersionId, Member)>,
-    /// The calls that are not run a second time.
-    pub(super) ended: BTreeMap<CallId, Once>,
-    /// Those of them that have ended in this run, and of which nothing stands in the journal.
-    pub(super) new: BTreeSet<CallId>,
-    /// The size of what stands of them in the journal.
-    pub(super) values_bytes: usize,
-    pub(super) preserved: Preserved,
-    pub(super) marks: Marks,
-}
-
-impl Durable {
-    /// Returns the members that have what calls have written whose ends are being recorded: others see it, and copy it,
-    /// only afterwards.
-    pub(super) fn members_with_ends(&self) -> BTreeSet<Member> {
-        let members = |after: &After| match after {
-            After::Written { members, .. } => members.clone(),
-            After::Ignored { member, .. } => vec![*member],
-            After::Failed(_) => Vec::new(),
-        };
-        self.recording.values().flat_map(members).collect()
-    }
-
-    /// Returns the members that have told ends of calls which the program has not made yet in this run.
-    pub(super) fn members_with_early_ends(&self) -> impl Iterator<Item = Member> {
-        let is_there = |(_, outcome): &&(Member, Outcome)| !matches!(outcome, Outcome::Failed(_));
-        self.early.values().flat_map(|early| &early.first).filter(is_there).map(|(member, _)| *member)
-    }
-}
-
-/// How a call has ended that is not run a second time.
-#[derive(Debug)]
-pub(super) struct Once {
-    pub(super) mark: Mark,
-    /// The execution that counts.
-    pub(super) by: u64,
-    /// What stands in the journal of what it has written.
-    pub(super) values: Option<Values>,
-}
-
-/// Ends of one call, as members tell them that have run it.
-#[derive(Debug, Default)]
-pub(super) struct Early {
-    /// The one that counts if none is recorded.
-    pub(super) first: Option<(Member, Outcome)>,
-    pub(super) others: Vec<(Member, Outcome)>,
-}
-
-/// What follows when the end of a call is recorded.
-#[derive(Debug)]
-enum After {
-    Written { members: Vec<Member>, bytes: Vec<u64> },
-    Ignored { member: Member, bytes: Vec<u64>, reason: String },
-    Failed(Failure),
-}
+use crate::{
+    failure::Failure,
+    ids::{Argument, CallId, VersionId},
+};
 
 impl Graph {
     /// Has ends of calls recorded that have one outcome for ever.

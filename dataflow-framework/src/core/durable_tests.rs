@@ -1,11 +1,14 @@
 //! What is recorded before anybody sees it, and what follows when it is lost afterwards.
 
 use super::{
-    Action, Argument, CallId, Capacity, Choice, Decision, Divergence, Fact, Graph, Held, Input, Mark, Member,
-    Outcome, VersionId,
+    Action, Capacity, Choice, Decision, Divergence, Fact, Graph, Held, Input, Mark, Member, Outcome,
     graph_tests::{new_call, version},
 };
-use crate::{failure::Failure, options::Options};
+use crate::{
+    failure::Failure,
+    ids::{Argument, CallId, VersionId},
+    options::Options,
+};
 
 const THERE: Member = Member(1);
 const ELSEWHERE: Member = Member(2);

@@ -11,46 +11,20 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::{
-    call::{CallId, CallState, Outcome},
-    durable::Early,
+    call::{CallState, Origin, Outcome},
     graph::{Action, Graph},
     history::History,
     mark::Mark,
     members::{Claim, Member},
-    nested::{NESTED, Origin},
     seen::Seen,
-    version::{Copies, Source, State, VersionId},
+    state::{
+        durable::Early,
+        earlier::{Divergence, Earlier, Held},
+    },
+    version::{Copies, Source, State},
 };
-
-/// A version that a member keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Held {
-    pub(crate) version: VersionId,
-    pub(crate) mark: Mark,
-    /// Its size, in bytes.
-    pub(crate) bytes: u64,
-}
-
-/// What is known of a call from earlier runs of the program, before it is made in this one.
-#[derive(Debug)]
-pub(super) struct Earlier {
-    pub(super) mark: Mark,
-    /// The versions that it has written, by their slots.
-    pub(super) copies: BTreeMap<u32, Copies>,
-    /// The member that runs it.
-    pub(super) runs_on: Option<Member>,
-}
-
-/// A call that differs from the one of the same number in an earlier run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Divergence {
-    pub(crate) call: CallId,
-    pub(crate) was: Mark,
-    pub(crate) is: Mark,
-}
+use crate::ids::{CallId, NESTED, VersionId};
 
 impl Graph {
     /// Tells that a member keeps a version of an earlier run.

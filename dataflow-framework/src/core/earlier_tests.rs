@@ -1,11 +1,14 @@
 //! What follows when a program begins anew, or a member leaves.
 
 use super::{
-    Action, Argument, CallId, Capacity, Divergence, Graph, Held, History, Input, Mark, Member, Outcome,
-    VersionId,
+    Action, Capacity, Divergence, Graph, Held, History, Input, Mark, Member, Outcome,
     graph_tests::{new_call, version},
 };
-use crate::{failure::Failure, options::Options};
+use crate::{
+    failure::Failure,
+    ids::{Argument, CallId, VersionId},
+    options::Options,
+};
 
 const THERE: Member = Member(1);
 

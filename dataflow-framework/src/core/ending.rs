@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use super::{
-    call::{Argument, CallId, CallState, Outcome},
+    call::{CallState, Origin, Outcome},
     graph::{Action, Graph},
     members::Member,
-    nested::Origin,
     seen::Seen,
-    version::{Copies, Source, State, Version, VersionId},
+    version::{Copies, Source, State, Version},
 };
+use crate::ids::{Argument, CallId, VersionId};
 
 impl Graph {
     /// Tells how a call has ended that was assigned to a member. That is passed over if it was taken from the member

@@ -5,11 +5,11 @@
 //! of this kind is never changed in place, since a copy may be under way to where that would happen.
 
 use super::{
-    call::CallId,
     graph::{Action, Graph},
     members::Member,
-    version::{Source, State, VersionId},
+    version::{Source, State},
 };
+use crate::ids::{CallId, VersionId};
 
 impl Graph {
     /// Has a version copied to all members that was written now, if its call says so.

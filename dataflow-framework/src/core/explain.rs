@@ -6,12 +6,12 @@
 use dataflow_view::{Calls, Explanation, Input, Place, State, Summary};
 
 use super::{
-    call::{Call, CallId, CallState},
+    call::{Call, CallState, Origin},
     graph::Graph,
     members::Member,
-    nested::{NESTED, Origin},
-    version::{State as VersionState, VersionId},
+    version::State as VersionState,
 };
+use crate::ids::{CallId, NESTED, VersionId};
 
 /// The maximum number of missing inputs that are named.
 const MISSING_MAX: usize = 20;

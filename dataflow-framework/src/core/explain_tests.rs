@@ -3,10 +3,14 @@
 use dataflow_view::{Explanation, Place, State};
 
 use super::{
-    Argument, CallId, Capacity, Graph, Member, Outcome,
+    Capacity, Graph, Member, Outcome,
     graph_tests::{new_call, version},
 };
-use crate::{failure::Failure, options::Options};
+use crate::{
+    failure::Failure,
+    ids::{Argument, CallId},
+    options::Options,
+};
 
 const OTHER: Member = Member(1);
 

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{call::CallId, history::History, mark::Mark, version::VersionId};
+use super::{history::History, mark::Mark};
+use crate::ids::{CallId, VersionId};
 
 /// What has happened once, and has no other outcome from then on. Facts may be told several times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,13 +3,13 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    call::{Call, CallId, CallState, Failing, Manner},
+    call::{Call, CallState, Failing, Manner, Origin},
     graph::Graph,
-    nested::Origin,
     version::{State, Version},
 };
 use crate::{
     failure::Failure,
+    ids::CallId,
     options::{OnFailure, Options},
 };
 

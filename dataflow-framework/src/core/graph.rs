@@ -13,29 +13,36 @@ use std::{collections::BTreeMap, sync::Arc};
 use rustc_hash::FxHashMap;
 
 use super::{
-    call::{Argument, Call, CallId, CallState, Manner, NewCall, Outcome},
+    call::{Call, CallState, Manner, NewCall, Origin, Outcome},
     calls::Calls,
-    commuting::Chains,
-    durable::Durable,
-    earlier::{Divergence, Earlier},
     fact::Fact,
-    groups::Groups,
     history::History,
     levels::Levels,
     mark::Mark,
     members::{Claim, Member, Members},
-    nested::{Answer, Execution, NESTED, Nests, Origin},
     observed::Observed,
-    placing::Lanes,
     ready::Ready,
-    recalling::Made,
-    reducing::Reductions,
-    rescue::AllKept,
     seen::Seen,
-    trouble::Troubles,
-    version::{Copies, Source, State, Version, VersionId},
+    state::{
+        chains::Chains,
+        durable::Durable,
+        earlier::{Divergence, Earlier, Made},
+        groups::Groups,
+        kept::AllKept,
+        lanes::Lanes,
+        nests::{Answer, Nests},
+        reductions::Reductions,
+        troubles::Troubles,
+    },
+    version::{Copies, Source, State, Version},
 };
-use crate::{failure::Failure, figures::Figures, options::OnFailure, task::TaskDef};
+use crate::{
+    failure::Failure,
+    figures::Figures,
+    ids::{Argument, CallId, Execution, NESTED, VersionId},
+    options::OnFailure,
+    task::TaskDef,
+};
 
 /// The calls that are unfinished, or needed to make again what they have written; and the versions that they read and
 /// write.

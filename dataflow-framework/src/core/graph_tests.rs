@@ -1,8 +1,12 @@
 //! What follows from single events.
 
-use super::{Action, Argument, CallId, Capacity, Graph, Member, NewCall, Outcome, VersionId};
+use super::{Action, Capacity, Graph, Member, NewCall, Outcome};
 pub(super) use crate::task::NOT_RUN as TASK;
-use crate::{failure::Failure, options::Options};
+use crate::{
+    failure::Failure,
+    ids::{Argument, CallId, VersionId},
+    options::Options,
+};
 
 pub(super) fn version(call: CallId, slot: u32) -> VersionId {
     VersionId { call, slot }

@@ -6,89 +6,14 @@
 //! Which calls had not begun when one failed depends on time. So it is recorded before anybody sees it, as for those that
 //! the program cancels itself; and when the program begins anew, these are cancelled, and no others.
 
-use std::{cmp::Reverse, collections::BTreeSet, ops::Range};
+use std::ops::Range;
 
 use super::{
-    call::CallId,
     fact::Fact,
     graph::{Action, Graph},
+    state::groups::Group,
 };
-use crate::{failure::Failure, options::OnFailure};
-
-/// The number of groups from which on those are sought that are over.
-const GROUPS_MIN: usize = 64;
-
-/// Groups of which calls may fail so that the others are given up; by positions in the order of the program, or of a
-/// task.
-#[derive(Debug, Default)]
-pub(super) struct Groups {
-    /// Those whose calls are being made: where each begins, and whether it is given up.
-    open: Vec<(u64, bool)>,
-    /// The others: where they begin and end. Of two that begin together the outer one is first.
-    closed: BTreeSet<(u64, Reverse<u64>)>,
-    /// The last call with the failure of which a group is given up.
-    last: Option<u64>,
-    /// The number of closed ones from which on those are sought that are over.
-    many: usize,
-}
-
-/// A group that is given up.
-#[derive(Debug)]
-pub(super) enum Group {
-    OfProgram(Range<CallId>),
-    /// Of the task of this call.
-    OfTask(CallId, Range<u64>),
-}
-
-impl Groups {
-    /// Takes in that there is a call with the failure of which a group is given up.
-    pub(super) fn may_be_given_up(&mut self, position: u64) {
-        self.last = Some(position);
-    }
-
-    /// Returns the innermost group with a call, which is to be given up; `next` is the position of the next call. If it is
-    /// open, so are the calls that are made until it is closed.
-    fn of(&mut self, position: u64, next: u64) -> Option<Range<u64>> {
-        let before = self.closed.range(..(position + 1, Reverse(u64::MAX)));
-        let mut around = before.rev().map(|(start, Reverse(end))| *start..*end);
-        if let Some(closed) = around.find(|calls| position < calls.end) {
-            return Some(closed);
-        }
-        let (start, is_given_up) = self.open.iter_mut().rev().find(|(start, _)| *start <= position)?;
-        *is_given_up = true;
-        Some(*start..next)
-    }
-
-    /// Opens a group whose first call would have this position.
-    fn opens(&mut self, start: u64) {
-        self.open.push((start, false));
-    }
-
-    /// Closes the group that was opened last.
-    fn closes(&mut self, calls: &Range<u64>) {
-        self.open.pop();
-        self.adds(calls);
-    }
-
-    /// Returns whether calls that are made now belong to a group that is given up.
-    pub(super) fn are_given_up(&self) -> bool {
-        self.open.iter().any(|(_, is_given_up)| *is_given_up)
-    }
-
-    fn adds(&mut self, calls: &Range<u64>) {
-        if self.last.is_some_and(|last| last >= calls.start) {
-            self.closed.insert((calls.start, Reverse(calls.end)));
-        }
-    }
-
-    /// Forgets groups if there are many of which this says that they are over.
-    fn forgets(&mut self, is_over: impl Fn(Range<u64>) -> bool) {
-        if self.closed.len() >= self.many.max(GROUPS_MIN) {
-            self.closed.retain(|(start, Reverse(end))| !is_over(*start..*end));
-            self.many = 2 * self.closed.len();
-        }
-    }
-}
+use crate::{failure::Failure, ids::CallId, options::OnFailure};
 
 impl Graph {
     /// Tells that the program makes a group from its next call on.
@@ -149,26 +74,19 @@ impl Graph {
     }
 }
 
-/// Returns the failure of which a group tells: rather one by which it was given up than another one, and of several the
-/// first.
-pub(crate) fn first_of<'a, K: Ord>(
-    failures: impl Iterator<Item = &'a Failure>,
-    position: impl Fn(&Failure) -> K,
-) -> Option<&'a Failure> {
-    failures.min_by_key(|failure| (!failure.gives_group_up(), position(failure)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::{
         super::{
-            Argument, Capacity, Input, Member, Outcome,
+            Capacity, Input, Member, Outcome,
             graph_tests::{new_call, version},
+            state::groups::Groups,
         },
-        Action, Fact, Graph, Groups,
+        Action, Fact, Graph,
     };
     use crate::{
         failure::Failure,
+        ids::Argument,
         options::{OnFailure, Options},
     };
 

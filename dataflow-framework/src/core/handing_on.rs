@@ -1,12 +1,13 @@
 //! How calls end whose tasks make calls: when these have ended, and what is handed on is there. See `nested.rs`.
 
 use super::{
-    call::{CallId, Outcome},
+    call::{Origin, Outcome},
     graph::{Action, Graph},
     members::Member,
-    nested::{Nest, Origin},
-    version::{Copies, State, Version, VersionId},
+    state::nests::Nest,
+    version::{Copies, State, Version},
 };
+use crate::ids::{CallId, VersionId};
 
 impl Graph {
     /// Takes in how the task of a call has ended. Returns that if the call has ended so, too: otherwise its calls have

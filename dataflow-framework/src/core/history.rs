@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::call::CallId;
+use crate::ids::CallId;
 
 /// The maximum number of ranges in a [piece](History::pieces).
 const RANGES_MAX: usize = 10_000;

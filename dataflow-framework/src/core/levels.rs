@@ -16,8 +16,8 @@
 //! calls have changed by a share since the last time, or the first call of a task has ended; and when there is a choice
 //! at all.
 
-use super::{call::CallId, durations::Durations};
-use crate::task::TaskDef;
+use super::durations::Durations;
+use crate::{ids::CallId, task::TaskDef};
 
 /// The least number of new calls after which levels are computed anew.
 const NEW_MIN: usize = 64;

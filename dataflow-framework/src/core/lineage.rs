@@ -11,14 +11,16 @@
 use std::sync::Arc;
 
 use super::{
-    call::{Argument, Call, CallId, CallState},
+    call::{Call, CallState},
     graph::{Action, Graph},
     members::Member,
-    nested::NESTED,
     rescue::Keeping,
-    version::{Source, State, VersionId},
+    version::{Source, State},
 };
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    ids::{Argument, CallId, NESTED, VersionId},
+};
 
 /// The number of members that may be lost with a call before that is held to be the reason. Others that waited there
 /// are lost with it, but have another place and other neighbours the next time.

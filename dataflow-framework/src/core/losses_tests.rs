@@ -1,12 +1,13 @@
 //! What follows when members are lost, or their data is damaged, while something else is under way.
 
 use super::{
-    Action, Argument, CallId, Capacity, Execution, Graph, Held, History, Input, Member, Outcome, Step,
-    TaskCall,
+    Action, Capacity, Graph, Held, History, Input, Member, Outcome, Step, TaskCall,
     graph_tests::{TASK, new_call, version},
-    number_within,
 };
-use crate::options::Options;
+use crate::{
+    ids::{Argument, CallId, Execution, number_within},
+    options::Options,
+};
 
 const THERE: Member = Member(1);
 const THIRD: Member = Member(2);

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
-use super::call::{Argument, CallId};
+use crate::ids::{Argument, CallId};
 
 /// What a version is besides its number: equal marks have been preceded by the same calls, and the same data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,7 +24,6 @@ mod lineage;
 mod mark;
 mod members;
 mod nearness;
-mod nested;
 mod nesting;
 mod observed;
 mod placing;
@@ -35,6 +34,7 @@ mod reducing;
 mod rescue;
 mod seen;
 mod settling;
+mod state;
 mod trouble;
 mod version;
 mod waiting;
@@ -73,20 +73,19 @@ mod waiting_tests;
 
 pub use self::seen::{How, Run, Seen, Version};
 pub(crate) use self::{
-    call::{Argument, CallId, Failing, Manner, NewCall, Outcome},
-    commuting::Commute,
+    call::{Commute, Failing, Manner, Merge, NewCall, Outcome, Unfit},
     demand::{Capacity, Demand, Lack},
-    earlier::{Divergence, Held},
     fact::{Choice, Decision, Fact},
     graph::{Action, Assignment, Graph, Input},
-    groups::first_of,
     history::History,
     line::{Frame, HOLD_MS, Line},
     mark::Mark,
     members::Member,
-    nested::{Answer, Execution, NESTED, Step, TaskCall, number_within},
-    reducing::Merge,
-    trouble::Unfit,
-    version::{Source, VersionId},
+    state::{
+        earlier::{Divergence, Held},
+        groups::first_of,
+        nests::{Answer, Step, TaskCall},
+    },
+    version::Source,
     waiting::GET,
 };

@@ -1,12 +1,13 @@
 //! What is near to a call: the members that have what it reads, and the calls that read what it writes.
 
 use super::{
-    call::{Argument, CallId, CallState},
+    call::CallState,
     graph::Graph,
     members::Member,
     ready::Nearness,
     version::{State, Version},
 };
+use crate::ids::{Argument, CallId};
 
 /// The number of calls behind one another that are looked at for what meets the results of a call. Four are the calls
 /// that merge sixteen results to one.

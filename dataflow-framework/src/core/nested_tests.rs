@@ -15,12 +15,13 @@ use self::{
     task::{Now, Running},
 };
 use super::{
-    Action, Answer, Argument, Assignment, CallId, Capacity, Demand, Execution, Graph, Held, History, Input,
-    Mark, Member, Outcome, Source, Step, Unfit, VersionId,
+    Action, Answer, Assignment, Capacity, Demand, Graph, Held, History, Input, Mark, Member, Outcome, Source,
+    Step, Unfit,
     call::CallState,
     graph_tests::{new_call, version},
     lineage::DEATHS_MAX,
 };
+use crate::ids::{Argument, CallId, Execution, VersionId};
 
 /// What happens.
 #[derive(Debug, Clone)]

@@ -3,16 +3,17 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::{
-    call::{CallId, CallState, NewCall},
+    call::{CallState, NewCall, Origin, Within},
     failing::CANCELLED,
     graph::{Action, Graph},
     members::{Claim, Member},
-    nested::{Answer, Execution, Nest, Origin, Step, TaskCall, Within, number_within},
-    version::{Copies, State, Version, VersionId},
+    state::nests::{Answer, Nest, Step, TaskCall},
+    version::{Copies, State, Version},
     waiting::UNKNOWN,
 };
 use crate::{
     failure::Failure,
+    ids::{CallId, Execution, VersionId, number_within},
     options::OnFailure,
     task::{TaskDef, Tasks},
 };

@@ -4,8 +4,7 @@
 use dataflow_view::{CALLS_MAX, Call, Calls, READS_MAX, State, TaskSummary};
 use rustc_hash::FxHashMap;
 
-use super::call::CallId;
-use crate::task::TaskDef;
+use crate::{ids::CallId, task::TaskDef};
 
 /// What is noted of the calls of a program.
 #[derive(Debug, Default)]

@@ -8,60 +8,20 @@
 //!
 //! Calls that no member can take wait for one that can, and hold nothing up.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{cmp::Reverse, sync::Arc};
 
 use super::{
-    call::{CallId, CallState},
+    call::CallState,
     demand::{Capacity, Demand, Lack},
     graph::Graph,
-    levels::Levels,
     members::{Claim, Member},
-    nested::NESTED,
     ready::{Key, Urgency, urgency},
+    state::lanes::LaneKind,
 };
-use crate::{options::Options, task::TaskDef};
+use crate::{ids::CallId, options::Options, task::TaskDef};
 
 /// The level of calls that tasks have made, to which their depth is added: others wait for them that have begun.
 const NESTED_LEVEL: u32 = 1 << 31;
-
-/// The calls that wait for a worker, and may not run anywhere.
-#[derive(Debug, Default)]
-pub(super) struct Lanes {
-    by_kind: BTreeMap<LaneKind, Lane>,
-}
-
-/// What the calls of a lane have in common: what they demand, and whether they are spread.
-type LaneKind = (Demand, bool);
-
-#[derive(Debug, Default)]
-struct Lane {
-    calls: BTreeSet<Key>,
-    /// Whether it was told that no member can take them.
-    is_told: bool,
-}
-
-impl Lanes {
-    fn push(&mut self, kind: LaneKind, key: Key) {
-        self.by_kind.entry(kind).or_default().calls.insert(key);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_kind.is_empty()
-    }
-
-    /// Orders all calls anew.
-    pub(super) fn reorder(&mut self, levels: &Levels) {
-        for lane in self.by_kind.values_mut() {
-            let level = |level, call| if call < NESTED { levels.of(call) } else { level };
-            let again = |((priority, before), call): Key| (urgency(priority.0, level(before.0, call)), call);
-            lane.calls = std::mem::take(&mut lane.calls).into_iter().map(again).collect();
-        }
-    }
-}
 
 impl Options {
     /// Returns whether a call may run anywhere.

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Action, Argument, CallId, Capacity, Graph, Lack, Member, Outcome, VersionId,
+    Action, Capacity, Graph, Lack, Member, Outcome,
     graph_tests::{new_call, version},
 };
-use crate::options::Options;
+use crate::{
+    ids::{Argument, CallId, VersionId},
+    options::Options,
+};
 
 const GIB: u64 = 1 << 30;
 

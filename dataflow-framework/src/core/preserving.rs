@@ -1,30 +1,17 @@
 //! What goes to the journal when nobody is left who could have it: the program goes on with it when others come.
 
-use std::collections::BTreeSet;
-
 use super::{
-    durable::Durable,
     fact::Fact,
     graph::{Action, Graph},
     history::History,
     members::Member,
-    version::{Source, VersionId},
+    state::durable::Durable,
+    version::Source,
 };
 
 /// The maximum size of all versions that go to the journal when the last member leaves, in bytes. A little less than that
 /// of an entry, so that one version has room there.
 const PRESERVED_BYTES_MAX: u64 = 63 << 20;
-
-/// What was written to the journal since everybody leaves.
-#[derive(Debug, Default)]
-pub(super) struct Preserved {
-    versions: BTreeSet<VersionId>,
-    bytes: u64,
-    /// The number of facts of these that are not written yet.
-    unwritten: usize,
-    /// Which calls had ended when that was written last.
-    history: History,
-}
 
 impl Graph {
     /// Has a version written to the journal, since all members leave.

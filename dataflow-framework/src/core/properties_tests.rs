@@ -15,9 +15,8 @@ use std::{
 use proptest::{collection::vec, prelude::*};
 
 use self::statement::{Statement, statement};
-use super::{
-    Assignment, CallId, Fact, Graph, History, Mark, Member, Outcome, Source, VersionId, graph_tests::version,
-};
+use super::{Assignment, Fact, Graph, History, Mark, Member, Outcome, Source, graph_tests::version};
+use crate::ids::{CallId, VersionId};
 
 /// The number of variables of a program.
 const VARIABLES: usize = 5;

@@ -15,10 +15,10 @@ use std::{
 };
 
 use super::{
-    call::CallId,
     levels::{Levels, SHORT},
     members::Member,
 };
+use crate::ids::CallId;
 
 /// The maximum number of ranges of which the widest is sought.
 const RANGES_MAX: usize = 64;

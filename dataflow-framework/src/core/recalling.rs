@@ -3,114 +3,20 @@
 //! What stands in the journal counts, whatever members tell that have it from earlier runs: something else may be there,
 //! of a call that ran twice before its end was recorded.
 
-use std::collections::BTreeMap;
-
 use super::{
-    call::{CallId, Outcome},
-    durable::{Durable, Early, Once},
-    earlier::{Divergence, Earlier},
+    call::{Origin, Outcome},
     fact::{Choice, Decision, Ended, Fact},
     failing::CANCELLED,
     graph::{Action, Graph},
     mark::Mark,
     members::Member,
-    nested::{NESTED, Origin},
-    version::{Copies, VersionId},
+    state::{
+        durable::{Durable, Early, Once},
+        earlier::{Divergence, Earlier, Made},
+    },
+    version::Copies,
 };
-
-/// The number of marks that are compared when the program begins anew.
-const MARKS_MAX: usize = 64;
-
-/// Some of the calls and data of a program, by which a later run is compared with it.
-#[derive(Debug, Default)]
-pub(super) struct Marks {
-    /// The last call, or data, of this run.
-    last: Option<(CallId, Mark)>,
-    /// Some of this run and of earlier ones, at least so many calls from one to the next.
-    some: BTreeMap<CallId, Mark>,
-    spacing: u64,
-    /// The last one that was returned.
-    told: Option<CallId>,
-}
-
-impl Marks {
-    /// Returns the mark of the last call, and some of those before; `None` if they say nothing that was not returned
-    /// before.
-    fn take_some(&mut self) -> Option<Vec<(CallId, Mark)>> {
-        let (call, mark) = self.last?;
-        let before = self.some.last_key_value().map(|(before, _)| *before);
-        if self.told.replace(call) == Some(call) || before.is_some_and(|before| call <= before) {
-            return None;
-        }
-        if before.is_none_or(|before| call >= before + self.spacing) {
-            self.some.insert(call, mark);
-        }
-        if self.some.len() > MARKS_MAX {
-            self.thin_out(call);
-        }
-        let before =
-            self.some.iter().map(|(call, mark)| (*call, *mark)).filter(|(before, _)| *before != call);
-        Some(before.chain([(call, mark)]).collect())
-    }
-
-    /// Keeps half of them, at equal distances.
-    fn thin_out(&mut self, last: CallId) {
-        self.spacing = last / (MARKS_MAX as u64 / 2) + 1;
-        let mut next = 0;
-        self.some.retain(|call, _| {
-            let stays = *call >= next;
-            next = if stays { *call + self.spacing } else { next };
-            stays
-        });
-    }
-}
-
-/// How a call stands that is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Made {
-    /// Something on which it depends has failed, or it has itself in an earlier run.
-    Failed,
-    /// It has ended in an earlier run, and is not run again.
-    Over,
-    /// It is to run, or runs.
-    Unfinished,
-}
-
-impl Durable {
-    /// Keeps how a call of an earlier run has ended until this run makes it. Returns whether that is so. The member that
-    /// `was_to_end` it is the one that was known to run it.
-    pub(super) fn keeps_early(
-        &mut self,
-        id: CallId,
-        member: Member,
-        outcome: &Outcome,
-        was_to_end: bool,
-    ) -> bool {
-        let is_failed = matches!(outcome, Outcome::Failed(_)) && was_to_end;
-        let is_kept =
-            is_failed || self.is_on && matches!(outcome, Outcome::Durable { .. } | Outcome::Ignored { .. });
-        if is_kept {
-            // Nothing is left of it there, so that it is known as well when the member is gone.
-            let member = if is_failed { Member::HERE } else { member };
-            let Early { first, others } = self.early.entry(id).or_default();
-            if first.is_none() && was_to_end {
-                *first = Some((member, outcome.clone()));
-            } else {
-                others.push((member, outcome.clone()));
-            }
-        }
-        is_kept
-    }
-}
-
-impl Early {
-    /// Forgets what a member has told that is lost. Returns whether anything is left.
-    pub(super) fn loses(&mut self, member: Member) -> bool {
-        self.first.take_if(|(on, _)| *on == member);
-        self.others.retain(|(on, _)| *on != member);
-        self.first.is_some() || !self.others.is_empty()
-    }
-}
+use crate::ids::{CallId, NESTED, VersionId};
 
 impl Graph {
     /// Takes in what was recorded in earlier runs, before this one has made a call.

@@ -1,10 +1,14 @@
 //! What calls of reductions in any order merge.
 
 use super::{
-    Action, Argument, CallId, Capacity, Fact, Graph, Held, Mark, Member, Merge, NewCall, Outcome,
+    Action, Capacity, Fact, Graph, Held, Mark, Member, Merge, NewCall, Outcome,
     graph_tests::{new_call, version},
 };
-use crate::{failure::Failure, options::Options};
+use crate::{
+    failure::Failure,
+    ids::{Argument, CallId},
+    options::Options,
+};
 
 const FIRST: CallId = 100;
 

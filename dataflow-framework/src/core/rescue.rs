@@ -2,86 +2,15 @@
 //! nothing has to be made again; and what the program has read, so that it can be read again if the program begins
 //! anew.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{
-    call::CallId,
     graph::{Action, Graph},
-    mark::Mark,
     members::Member,
-    version::{Source, State, VersionId},
+    state::kept::Kept,
+    version::{Source, State},
 };
-
-/// The maximum size of all versions that are kept because the program has read them, in bytes.
-const KEPT_BYTES_MAX: u64 = 64 << 20;
-
-/// A version that is not needed, but was read by the program.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Kept {
-    member: Member,
-    mark: Mark,
-    bytes: u64,
-}
-
-/// The versions that are not needed, but were read by the program.
-#[derive(Debug, Default)]
-pub(super) struct AllKept {
-    versions: BTreeMap<VersionId, Kept>,
-    bytes: u64,
-}
-
-impl AllKept {
-    /// Adds a version, and returns the member that has kept it before.
-    fn insert(&mut self, id: VersionId, kept: Kept) -> Option<Member> {
-        let before = self.remove(id);
-        self.bytes += kept.cost();
-        self.versions.insert(id, kept);
-        before.map(|before| before.member)
-    }
-
-    /// Removes the first one if they are too large altogether.
-    fn pop_too_many(&mut self) -> Option<(VersionId, Kept)> {
-        let popped = (self.bytes > KEPT_BYTES_MAX).then(|| self.versions.pop_first()).flatten();
-        self.bytes -= popped.map_or(0, |(_, kept)| kept.cost());
-        popped
-    }
-
-    fn remove(&mut self, id: VersionId) -> Option<Kept> {
-        let removed = self.versions.remove(&id);
-        self.bytes -= removed.as_ref().map_or(0, Kept::cost);
-        removed
-    }
-
-    pub(super) fn is_lost(&mut self, member: Member) {
-        self.versions.retain(|_, kept| kept.member != member);
-        self.bytes = self.versions.values().map(Kept::cost).sum();
-    }
-
-    /// Takes in that a member does not keep a version any more.
-    pub(super) fn is_gone(&mut self, id: VersionId, member: Member) {
-        if self.has(id, member) {
-            self.remove(id);
-        }
-    }
-
-    /// Returns what a member keeps.
-    fn with(&self, member: Member) -> Vec<VersionId> {
-        let kept = self.versions.iter().filter(|(_, kept)| kept.member == member);
-        kept.map(|(id, _)| *id).collect()
-    }
-
-    /// Returns whether a member keeps a version.
-    pub(super) fn has(&self, id: VersionId, member: Member) -> bool {
-        self.versions.get(&id).is_some_and(|kept| kept.member == member)
-    }
-}
-
-impl Kept {
-    /// Returns its size, with what it takes to know of it.
-    fn cost(&self) -> u64 {
-        self.bytes + size_of::<(VersionId, Self)>() as u64
-    }
-}
+use crate::ids::{CallId, VersionId};
 
 impl Graph {
     /// Tells that a member leaves: it is given no more calls, and what it alone has is copied to others. When it may

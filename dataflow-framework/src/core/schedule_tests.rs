@@ -1,11 +1,11 @@
 //! How near the graph's schedules come to the ideal on clusters in virtual time, and how much it has moved for them.
 
 use super::{
-    Argument, VersionId,
     virtual_cluster::{Cluster, Ran},
     virtual_ideal::{list_schedule_ns, transfers_of_a_queue},
     virtual_program::Program,
 };
+use crate::ids::{Argument, VersionId};
 
 const MS: u64 = 1_000_000;
 

@@ -1,6 +1,7 @@
 //! Events of a node, for an observer of its platform. The simulator checks its invariants by them.
 
-use super::{Argument, Assignment, CallId, Mark, Outcome, VersionId};
+use super::{Assignment, Mark, Outcome};
+use crate::ids::{Argument, CallId, VersionId};
 
 /// A version of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

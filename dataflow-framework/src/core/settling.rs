@@ -4,33 +4,16 @@
 use std::collections::BTreeSet;
 
 use super::{
-    call::{CallId, CallState},
+    call::CallState,
     graph::{Action, Graph},
     members::Member,
-    version::{Source, VersionId},
+    state::durable::Settling,
+    version::Source,
 };
+use crate::ids::{CallId, VersionId};
 
 /// The maximum size of everything in the journal that calls have written, in bytes. What comes later counts as large.
 const VALUES_BYTES_MAX: usize = 64 << 20;
-
-/// A call that has ended, of which something is copied to a second member.
-#[derive(Debug)]
-pub(super) struct Settling {
-    member: Member,
-    /// The execution.
-    by: u64,
-    to: Member,
-    bytes: Vec<u64>,
-    /// What has not arrived yet.
-    awaited: BTreeSet<VersionId>,
-}
-
-impl Settling {
-    /// Returns whether a member has what the call has written, or is to have it.
-    pub(super) fn is_with(&self, member: Member) -> bool {
-        self.member == member || self.to == member
-    }
-}
 
 impl Graph {
     /// Records the end of a call, first with a second copy of what it has written if that is large.

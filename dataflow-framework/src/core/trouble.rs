@@ -2,56 +2,20 @@
 //! too small, a file has vanished or was damaged. Others may be well, so the call is tried there before it fails; and
 //! what is damaged is taken from elsewhere, or made again.
 
-use std::collections::BTreeMap;
-
 use super::{
-    call::{CallId, CallState},
+    call::{CallState, Unfit},
     demand::Demand,
     graph::{Action, Graph},
     members::Member,
-    nested::NESTED,
-    version::{State, VersionId},
+    version::State,
 };
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    ids::{CallId, NESTED, VersionId},
+};
 
 /// How often a call may meet something damaged before that is held to be its failure.
 const DAMAGES_MAX: u32 = 4;
-
-/// The calls that could not run on some members.
-#[derive(Debug, Default)]
-pub(super) struct Troubles(BTreeMap<CallId, Troubled>);
-
-#[derive(Debug, Default)]
-struct Troubled {
-    /// The members on which it could not run.
-    shunned: Vec<Member>,
-    /// How often it has met something damaged.
-    damages: u32,
-}
-
-impl Troubles {
-    /// Forgets a call that has ended.
-    pub(super) fn are_over(&mut self, call: CallId) {
-        if !self.0.is_empty() {
-            self.0.remove(&call);
-        }
-    }
-
-    /// Returns the members on which a call could not run.
-    fn shunned(&self, call: CallId) -> &[Member] {
-        self.0.get(&call).map_or(&[], |troubled| &troubled.shunned)
-    }
-}
-
-/// Why a call has not run to its end on its member, and what it has left there.
-#[derive(Debug, Clone)]
-pub(crate) struct Unfit {
-    pub(crate) reason: String,
-    /// What it would have changed in place and has not, with the sizes.
-    pub(crate) unchanged: Vec<(VersionId, u64)>,
-    /// What it reads, and the member should have but does not.
-    pub(crate) damaged: Option<VersionId>,
-}
 
 impl Graph {
     /// Takes in that a call could not run on its member.

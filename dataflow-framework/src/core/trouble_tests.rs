@@ -1,10 +1,13 @@
 //! What follows when a member cannot run a call, or has lost a version, or has too many.
 
 use super::{
-    Action, Argument, CallId, Capacity, Graph, Held, Input, Member, Outcome, Unfit, VersionId,
+    Action, Capacity, Graph, Held, Input, Member, Outcome, Unfit,
     graph_tests::{new_call, version},
 };
-use crate::options::Options;
+use crate::{
+    ids::{Argument, CallId, VersionId},
+    options::Options,
+};
 
 const MEMBERS: [Member; 3] = [Member(0), Member(1), Member(2)];
 

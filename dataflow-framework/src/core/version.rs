@@ -1,22 +1,13 @@
 //! Versions of data: each is written once, by one call.
 
-use serde::{Deserialize, Serialize};
-
-use super::{call::CallId, mark::Mark, members::Member};
-use crate::failure::Failure;
+use super::{mark::Mark, members::Member};
+use crate::{
+    failure::Failure,
+    ids::{CallId, VersionId},
+};
 
 /// The maximum size of a version that is kept because the program has read it, in bytes.
 const KEPT_BYTES_EACH_MAX: u64 = 1 << 20;
-
-/// One immutable value. A task that changes data writes its next version, so that a reader of an earlier one need not
-/// come first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct VersionId {
-    /// The call that writes it.
-    pub(crate) call: CallId,
-    /// Which of the call's versions it is: first those that it updates, then its results.
-    pub(crate) slot: u32,
-}
 
 /// What is known of a version.
 #[derive(Debug)]

@@ -4,11 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
-    Action, Assignment, CallId, Capacity, Graph, Input, Member, NewCall, Outcome, Source, VersionId,
+    Action, Assignment, Capacity, Graph, Input, Member, NewCall, Outcome, Source,
     graph_tests::new_call,
     virtual_program::{Load, Program, Step, updated},
 };
-use crate::options::Options;
+use crate::{
+    ids::{CallId, VersionId},
+    options::Options,
+};
 
 /// The number of calls that a program may be ahead of its tasks.
 const CALLS_AHEAD_MAX: usize = 100_000;

@@ -6,10 +6,8 @@ use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap},
 };
 
-use super::{
-    Argument, CallId, VersionId,
-    virtual_program::{Program, Step},
-};
+use super::virtual_program::{Program, Step};
+use crate::ids::{Argument, CallId, VersionId};
 
 /// The calls of a program, by what each of them needs.
 struct Calls {

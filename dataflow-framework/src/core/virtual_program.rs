@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Argument, CallId, VersionId, graph_tests::TASK};
-use crate::task::TaskDef;
+use super::graph_tests::TASK;
+use crate::{
+    ids::{Argument, CallId, VersionId},
+    task::TaskDef,
+};
 
 /// Tasks, of which each call is one.
 pub(super) static TASKS: [TaskDef; 4] = [TASK; 4];

@@ -6,17 +6,20 @@
 use std::ops::Range;
 
 use super::{
-    call::{Argument, Call, CallId, CallState, Manner},
+    call::{Call, CallState, Manner, Origin},
     graph::{Action, Assignment, Graph},
-    groups::first_of,
     mark::Mark,
     members::Member,
-    nested::{Answer, Execution, Nest, Origin, number_of_get},
-    version::{Source, State, VersionId},
+    state::{
+        groups::first_of,
+        nests::{Answer, Nest},
+    },
+    version::{Source, State},
 };
 use crate::{
     failure::{Failed, Failure},
-    node::Invocation,
+    ids::{Argument, CallId, Execution, VersionId, number_of_get},
+    invocation::Invocation,
     options::Options,
     task::TaskDef,
 };

@@ -3,11 +3,13 @@
 use dataflow_view::State;
 
 use super::{
-    Action, Argument, CallId, Capacity, Execution, Graph, Member, Outcome, Step, TaskCall, Unfit, VersionId,
+    Action, Capacity, Graph, Member, Outcome, Step, TaskCall, Unfit,
     graph_tests::{TASK, new_call, version},
-    number_within,
 };
-use crate::options::Options;
+use crate::{
+    ids::{Argument, CallId, Execution, VersionId, number_within},
+    options::Options,
+};
 
 const OTHER: Member = Member(1);
 

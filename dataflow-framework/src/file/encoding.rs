@@ -16,7 +16,7 @@ use serde::{
 };
 
 use super::{File, is_executable};
-use crate::{failure::Failed, value::encode};
+use crate::{encoding::encode, failure::Failed};
 
 /// The size of a chunk, in bytes; the last one of a file is smaller.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -271,7 +271,7 @@ impl Visitor<'_> for Chunk<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::{CHUNK_BYTES, File, Header};
-    use crate::value::{decode, encode};
+    use crate::encoding::{decode, encode};
 
     fn content(bytes: usize) -> Vec<u8> {
         (0..bytes).map(|place| u8::try_from(place * 7 % 251).unwrap_or_default()).collect()

@@ -1,7 +1,6 @@
 //! Data that is a file.
 
 mod encoding;
-mod publish;
 mod run;
 mod sandbox;
 pub(crate) mod trouble;
@@ -18,13 +17,11 @@ use std::{
     str::FromStr,
 };
 
+use taskwork::OutputFile;
+
 #[cfg(feature = "cli")]
 pub(crate) use self::work_dir::remove_work_dir;
-pub use self::{
-    publish::{PublishError, set_publish_dir},
-    run::Run,
-    work_dir::set_work_dir,
-};
+pub use self::{run::Run, work_dir::set_work_dir};
 pub(crate) use self::{
     run::{hear, shown},
     work_dir::{Folder, VARIABLE as WORK_DIR_VARIABLE},
@@ -307,6 +304,34 @@ impl File {
 fn is_single(path: &Path) -> io::Result<bool> {
     let metadata = fs::symlink_metadata(path)?;
     Ok(metadata.is_file() && metadata.nlink() == 1)
+}
+
+impl File {
+    /// Writes a copy of it to this path; `operation` identifies the attempts of one operation.
+    pub(crate) fn put_at(
+        &self,
+        path: &Path,
+        operation: Option<&str>,
+        folder: Option<&Path>,
+    ) -> io::Result<()> {
+        let mut content = fs::File::open(self.path()).map_err(|error| self.cannot("read", &error))?;
+        let mode = if is_executable(&content.metadata()?) { 0o777 } else { 0o666 };
+        let mut output = OutputFile::new(path).mode(mode);
+        if let Some(folder) = folder {
+            output = output.within(folder);
+        }
+        if let Some(operation) = operation {
+            output = output.attempt_of(operation);
+        }
+        let written = output.write(|to| io::copy(&mut content, to).map(drop));
+        written.map_err(|error| match folder {
+            Some(_) if error.kind() == ErrorKind::PermissionDenied => {
+                let why = "the node that runs the program was started with --publish-to";
+                io::Error::new(error.kind(), format!("{error}: {why}"))
+            }
+            _ => error,
+        })
+    }
 }
 
 /// Returns whether its owner may execute a file.

@@ -11,12 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{File, PublishError, Run};
+use super::{File, Run};
 use crate::{
-    Data, TaskDef, Workflow, WorkflowError,
+    Data, PublishError, TaskDef, Workflow, WorkflowError,
+    encoding::{decode, encode},
     process::tests::wait_until_gone,
     task, tasks,
-    value::{Value, decode, encode},
+    value::Value,
 };
 
 #[task]

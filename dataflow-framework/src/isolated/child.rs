@@ -17,14 +17,15 @@ use nix::{
 use tokio::time::Instant;
 
 use super::{
-    GREETING, Request, Response,
+    GREETING, Request, Response, is_child,
     stream::{Broken, receive, receive_value, send, send_value},
 };
 use crate::{
     core::{Assignment, Manner, Mark},
     failure::{Failed, Trouble},
-    node::{Put, run_here},
-    program,
+    invocation::Put,
+    node::run_here,
+    program::{CallsOfTasks, end_of_task},
     task::{TaskDef, Tasks},
     value::Value,
 };
@@ -32,8 +33,36 @@ use crate::{
 /// The exit status of a process that could not do its part; what it says of that is shown.
 const BROKEN: i32 = 70;
 
+/// Runs a call if this process was started for that, and ends it then; otherwise returns at once. To be called at the
+/// very beginning of `main` by programs with [isolated](crate::Options::isolated) tasks that do not begin with
+/// [`cli::main`](crate::cli::main), which does so itself: isolated calls run in a process of the same program.
+///
+/// `tasks` are those of the program ([`tasks!`](crate::tasks)).
+///
+/// # Examples
+/// ```no_run
+/// use dataflow_framework::{Failure, Workflow, serve_isolated, task, tasks};
+///
+/// #[task(isolated, timeout = "10 s", memory_max = "1 GiB")]
+/// fn risky(number: u64) -> u64 {
+///     if number == 7 { std::process::abort() } else { number }
+/// }
+///
+/// fn main() {
+///     serve_isolated(tasks![risky]);
+///     let workflow = Workflow::new(tasks![risky]).expect("there is one");
+///     let failure = workflow.run(|| Ok::<_, Failure>(*risky(7).get()?)).expect_err("it aborts");
+///     println!("{failure}");
+/// }
+/// ```
+pub fn serve_isolated(tasks: impl IntoIterator<Item = &'static TaskDef>) {
+    if is_child() {
+        process::exit(run(tasks));
+    }
+}
+
 /// Runs the call, and returns the exit status.
-pub(super) fn run(tasks: impl IntoIterator<Item = &'static TaskDef>) -> i32 {
+fn run(tasks: impl IntoIterator<Item = &'static TaskDef>) -> i32 {
     let served = Tasks::new(tasks).map_err(io::Error::other).and_then(|tasks| serve(&tasks));
     match served {
         Ok(()) => 0,
@@ -91,9 +120,9 @@ fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Ve
         elsewhere: Vec::new(),
     };
     let deadline = left_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-    let written = run_here(&assignment, inputs, deadline)?;
+    let written = run_here(&assignment, inputs, deadline, &CallsOfTasks)?;
     // The head does not know of this process, so what the task has called was run here at once.
-    program::end_of_task()?;
+    end_of_task()?;
     let value = |put| match put {
         Put::Value(value) => value,
         Put::HandedOn(_) => unreachable!("its calls are not those of the graph"),

@@ -20,8 +20,9 @@ use std::os::unix::process::parent_id;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::child::serve_isolated;
 pub(crate) use self::parent::run;
-use crate::{core::Argument, task::TaskDef};
+use crate::ids::Argument;
 
 /// The environment variable that tells a process that it is to run a call: the number of the process that has started
 /// it. Those that it starts itself have another parent.
@@ -58,32 +59,4 @@ enum Response {
 /// Returns whether this process was started to run a call.
 pub(crate) fn is_child() -> bool {
     std::env::var(VARIABLE).is_ok_and(|parent| parent == parent_id().to_string())
-}
-
-/// Runs a call if this process was started for that, and ends it then; otherwise returns at once. To be called at the
-/// very beginning of `main` by programs with [isolated](crate::Options::isolated) tasks that do not begin with
-/// [`cli::main`](crate::cli::main), which does so itself: isolated calls run in a process of the same program.
-///
-/// `tasks` are those of the program ([`tasks!`](crate::tasks)).
-///
-/// # Examples
-/// ```no_run
-/// use dataflow_framework::{Failure, Workflow, serve_isolated, task, tasks};
-///
-/// #[task(isolated, timeout = "10 s", memory_max = "1 GiB")]
-/// fn risky(number: u64) -> u64 {
-///     if number == 7 { std::process::abort() } else { number }
-/// }
-///
-/// fn main() {
-///     serve_isolated(tasks![risky]);
-///     let workflow = Workflow::new(tasks![risky]).expect("there is one");
-///     let failure = workflow.run(|| Ok::<_, Failure>(*risky(7).get()?)).expect_err("it aborts");
-///     println!("{failure}");
-/// }
-/// ```
-pub fn serve_isolated(tasks: impl IntoIterator<Item = &'static TaskDef>) {
-    if is_child() {
-        std::process::exit(child::run(tasks));
-    }
 }

@@ -13,9 +13,10 @@ use super::{
     stream::{Broken, receive, receive_value, send, send_value},
 };
 use crate::{
-    core::{Argument, Assignment},
+    core::Assignment,
     failure::Failed,
     file::{Folder, WORK_DIR_VARIABLE, hear, shown},
+    ids::Argument,
     node::{exceeded, shown_bytes, time_left},
     process::{Group, Killer},
     value::Value,

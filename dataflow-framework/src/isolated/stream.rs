@@ -5,9 +5,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    encoding::{decode, encode},
     failure::Failed,
     spilled::Spilling,
-    value::{Value, decode, encode},
+    value::Value,
 };
 
 /// How much is sent at a time, in bytes.

@@ -9,7 +9,7 @@ use super::{
     fetches::{Ask, Piece},
     site::Site,
 };
-use crate::{core::VersionId, value::Value};
+use crate::{ids::VersionId, value::Value};
 
 /// The size beyond which a version goes through files on both sides, and is checked by its hash, in bytes.
 const LARGE_BYTES_MIN: u64 = 16 << 20;

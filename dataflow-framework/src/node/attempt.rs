@@ -4,12 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::time::Instant;
 
-use super::{deadline, invocation::Invocation, nesting::Put, once};
+use super::{deadline, nesting::Nesting, once};
 use crate::{
     core::{Assignment, Failing},
     failure::Failed,
     file::trouble,
-    isolated, program,
+    invocation::{Invocation, Put},
+    isolated,
     value::Value,
 };
 
@@ -23,14 +24,19 @@ pub(super) enum Written {
 type Result<T> = std::result::Result<T, Failed>;
 
 /// Runs the task of a call on what it reads. It should end before the deadline.
-pub(super) fn run(assignment: &Assignment, inputs: Vec<Value>, deadline: Option<Instant>) -> Result<Written> {
+pub(super) fn run(
+    assignment: &Assignment,
+    inputs: Vec<Value>,
+    deadline: Option<Instant>,
+    nesting: &dyn Nesting,
+) -> Result<Written> {
     if assignment.manner.failing == Failing::HasFailed {
-        return otherwise(assignment, inputs, Failed::of("it has failed before"));
+        return otherwise(assignment, inputs, Failed::of("it has failed before"), nesting);
     }
     let kept = if ignores(assignment) { inputs.clone() } else { Vec::new() };
-    match by_task(assignment, inputs, deadline) {
+    match by_task(assignment, inputs, deadline, nesting) {
         Ok(written) => Ok(Written::ByTask(written)),
-        Err(failed) => otherwise(assignment, kept, failed),
+        Err(failed) => otherwise(assignment, kept, failed, nesting),
     }
 }
 
@@ -40,19 +46,29 @@ pub(super) fn ignores(assignment: &Assignment) -> bool {
 }
 
 /// Returns what a call writes whose task has failed.
-pub(super) fn otherwise(assignment: &Assignment, inputs: Vec<Value>, failed: Failed) -> Result<Written> {
+pub(super) fn otherwise(
+    assignment: &Assignment,
+    inputs: Vec<Value>,
+    failed: Failed,
+    nesting: &dyn Nesting,
+) -> Result<Written> {
     match assignment.task.otherwise.filter(|_| ignores(assignment)) {
         Some(otherwise) => {
             // What the task has called is of no interest any more.
-            program::begin_again();
-            Ok(Written::Defaults(run_once(assignment, inputs, otherwise)?, failed.reason))
+            nesting.restart();
+            Ok(Written::Defaults(run_once(assignment, inputs, otherwise, nesting)?, failed.reason))
         }
         None => Err(failed),
     }
 }
 
-fn by_task(assignment: &Assignment, inputs: Vec<Value>, deadline: Option<Instant>) -> Result<Vec<Put>> {
-    let written = run_here_or_isolated(assignment, inputs, deadline);
+fn by_task(
+    assignment: &Assignment,
+    inputs: Vec<Value>,
+    deadline: Option<Instant>,
+    nesting: &dyn Nesting,
+) -> Result<Vec<Put>> {
+    let written = run_here_or_isolated(assignment, inputs, deadline, nesting);
     match (deadline, assignment.manner.timeout) {
         (Some(deadline), Some(timeout)) if Instant::now() > deadline => Err(deadline::exceeded(timeout)),
         _ => written,
@@ -63,6 +79,7 @@ fn run_here_or_isolated(
     assignment: &Assignment,
     inputs: Vec<Value>,
     deadline: Option<Instant>,
+    nesting: &dyn Nesting,
 ) -> Result<Vec<Put>> {
     if assignment.manner.is_isolated && !isolated::is_child() {
         let run = |inputs: Vec<Value>| {
@@ -70,9 +87,11 @@ fn run_here_or_isolated(
             Ok(written.into_iter().map(Put::Value).collect())
         };
         let is_checked = assignment.manner.is_checked;
-        return deadline::during(deadline, || if is_checked { twice(&inputs, run) } else { run(inputs) });
+        return deadline::during(deadline, || {
+            if is_checked { twice(&inputs, run, nesting) } else { run(inputs) }
+        });
     }
-    run_here(assignment, inputs, deadline)
+    run_here(assignment, inputs, deadline, nesting)
 }
 
 /// Runs the task of a call in this process.
@@ -80,12 +99,13 @@ pub(crate) fn run_here(
     assignment: &Assignment,
     inputs: Vec<Value>,
     deadline: Option<Instant>,
+    nesting: &dyn Nesting,
 ) -> Result<Vec<Put>> {
-    let run = |inputs| run_once(assignment, inputs, assignment.task.run);
+    let run = |inputs| run_once(assignment, inputs, assignment.task.run, nesting);
     let (written, in_trouble) = trouble::during(|| {
         deadline::during(deadline, || {
             once::during(assignment.manner.once_token, || {
-                if assignment.manner.is_checked { twice(&inputs, run) } else { run(inputs) }
+                if assignment.manner.is_checked { twice(&inputs, run, nesting) } else { run(inputs) }
             })
         })
     });
@@ -97,8 +117,10 @@ fn run_once(
     assignment: &Assignment,
     inputs: Vec<Value>,
     run: fn(&mut Invocation<'_>) -> Result<()>,
+    nesting: &dyn Nesting,
 ) -> Result<Vec<Put>> {
-    let mut call = Invocation::new(assignment, inputs);
+    let put = |value| nesting.put(value);
+    let mut call = Invocation::new(&assignment.arguments, inputs, &put);
     // What it changes is its own, and dropped with it.
     let run = AssertUnwindSafe(|| run(&mut call));
     catch_unwind(run).unwrap_or_else(|panic| {
@@ -110,10 +132,14 @@ fn run_once(
 }
 
 /// Runs the task twice, and compares what it writes.
-fn twice(inputs: &[Value], run: impl Fn(Vec<Value>) -> Result<Vec<Put>>) -> Result<Vec<Put>> {
+fn twice(
+    inputs: &[Value],
+    run: impl Fn(Vec<Value>) -> Result<Vec<Put>>,
+    nesting: &dyn Nesting,
+) -> Result<Vec<Put>> {
     let before: Vec<_> = inputs.iter().map(Value::fingerprint_now).collect();
     let first = run(inputs.to_vec())?;
-    program::begin_again();
+    nesting.restart();
     let second = run(inputs.to_vec()).map_err(|Failed { reason, .. }| {
         Failed::of(format!("it was run twice, and failed the second time: {reason}"))
     })?;

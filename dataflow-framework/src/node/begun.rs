@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     core::{Assignment, Outcome},
-    program,
     value::Value,
 };
 
@@ -37,7 +36,13 @@ impl Begun {
         let Assignment { call, mark, tries, manner, .. } = assignment;
         let running =
             Running { site: Arc::clone(&site), epoch, call, mark, tries, is_checked: manner.is_checked };
-        let (written, nest) = program::within(running, || attempt::run(&assignment, inputs, deadline));
+        let (mut inputs, mut written) = (Some(inputs), None);
+        let mut run = || {
+            let inputs = inputs.take().expect("a task runs once");
+            written = Some(attempt::run(&assignment, inputs, deadline, site.nesting));
+        };
+        let nest = site.nesting.within(running, &mut run);
+        let written = written.expect("the task has run");
         site.store.release(uses);
         let is_late = watch.take().is_some_and(|deadline| !deadline.meet());
         if is_late {

@@ -8,7 +8,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::site::Site;
 use crate::{
-    core::{Mark, Outcome, VersionId},
+    core::{Mark, Outcome},
+    ids::VersionId,
     value::Value,
 };
 
@@ -85,7 +86,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        core::{CallId, Held},
+        core::Held,
+        ids::CallId,
         node::{Missing, store::Store},
         program::Engine,
     };
@@ -94,7 +96,7 @@ mod tests {
 
     /// Creates the site of a node of several, on which the call has begun, and returns the run of the program.
     fn running() -> (Site, u64) {
-        let site = Site::new(Arc::default(), Store::default(), None, true);
+        let site = Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
         let epoch = site.begin(Weak::<Engine>::new()).epoch;
         let _begins = site.begins(epoch, CALL, Mark::default());
         (site, epoch)

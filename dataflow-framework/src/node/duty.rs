@@ -10,7 +10,10 @@ use super::{
     stopwatch::Timing,
     store::Store,
 };
-use crate::core::{CallId, Held, Mark, Outcome, Seen, VersionId};
+use crate::{
+    core::{Held, Mark, Outcome, Seen},
+    ids::{CallId, VersionId},
+};
 
 /// What the site does now.
 #[derive(Default)]
@@ -210,7 +213,7 @@ mod tests {
 
     /// Creates the site of a node of several.
     fn site() -> Site {
-        Site::new(Arc::default(), Store::default(), None, true)
+        Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks)
     }
 
     /// Begins to serve another run of the program.

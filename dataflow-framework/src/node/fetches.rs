@@ -10,13 +10,15 @@ use std::{
     io,
 };
 
+use taskwork::NodeId;
+
 use serde::{Deserialize, Serialize};
 
 use super::pieces::Pieces;
 use crate::{
-    core::{Assignment, CallId, Mark, VersionId},
+    core::{Assignment, Mark},
     failure::Failed,
-    node::Peer,
+    ids::{CallId, VersionId},
     spilled::Digest,
     value::Value,
 };
@@ -45,7 +47,7 @@ const REPEATS_MAX: u32 = 6;
 pub(crate) struct Missing {
     pub(crate) version: VersionId,
     pub(crate) mark: Mark,
-    pub(crate) from: Vec<Peer>,
+    pub(crate) from: Vec<NodeId>,
     /// What it is, encoded, if whoever tells of it has it and it is [small](super::small).
     pub(crate) content: Option<Vec<u8>>,
 }
@@ -104,7 +106,7 @@ pub(crate) struct GivenUp {
     /// The calls that waited for it.
     pub(crate) calls: Vec<Assignment>,
     /// The nodes that were asked for it.
-    pub(crate) tried: Vec<Peer>,
+    pub(crate) tried: Vec<NodeId>,
     /// Why it cannot be had here, if that is due to this node.
     pub(crate) reason: Option<String>,
 }
@@ -122,9 +124,9 @@ pub(crate) struct Fetches {
 struct Fetch {
     mark: Mark,
     /// The nodes that have it, the next one first.
-    from: VecDeque<Peer>,
+    from: VecDeque<NodeId>,
     /// Those that have not sent it.
-    tried: Vec<Peer>,
+    tried: Vec<NodeId>,
     /// What has arrived, if anything has.
     pieces: Option<Pieces>,
     /// The size and the hash of the whole, as the first piece has told.
@@ -195,7 +197,7 @@ impl Fetches {
 
     /// Returns what is to be asked for now; and the versions that are not to be had, with the calls that waited for
     /// them.
-    pub(crate) fn asks(&mut self, now_ms: u64) -> (Vec<(Peer, Ask)>, Vec<GivenUp>) {
+    pub(crate) fn asks(&mut self, now_ms: u64) -> (Vec<(NodeId, Ask)>, Vec<GivenUp>) {
         let (mut asks, mut given_up) = (Vec::new(), Vec::new());
         for (version, fetch) in self.under_way.iter_mut().take(FETCHES_MAX) {
             if !fetch.asked.is_empty() && now_ms >= fetch.moved_ms + REPEAT_MS {
@@ -282,7 +284,7 @@ impl Fetches {
     }
 
     /// Takes in that a node does not have a version.
-    pub(crate) fn absent(&mut self, from: Peer, version: VersionId) {
+    pub(crate) fn absent(&mut self, from: NodeId, version: VersionId) {
         if let Some(fetch) = self.under_way.get_mut(&version)
             && fetch.from.front() == Some(&from)
         {
@@ -291,7 +293,7 @@ impl Fetches {
     }
 
     /// Takes in that a node has a version, and needs time until it can send it.
-    pub(crate) fn prepares(&mut self, from: Peer, version: VersionId, now_ms: u64) {
+    pub(crate) fn prepares(&mut self, from: NodeId, version: VersionId, now_ms: u64) {
         if let Some(fetch) = self.under_way.get_mut(&version)
             && fetch.from.front() == Some(&from)
         {
@@ -301,7 +303,7 @@ impl Fetches {
     }
 
     /// Takes in that a node is gone.
-    pub(crate) fn is_gone(&mut self, peer: Peer) {
+    pub(crate) fn is_gone(&mut self, peer: NodeId) {
         for fetch in self.under_way.values_mut() {
             if fetch.from.front() == Some(&peer) {
                 fetch.turn_away();

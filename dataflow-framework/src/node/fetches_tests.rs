@@ -2,23 +2,26 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use taskwork::NodeId;
+
 use super::{
     Report, Site, Store, Timing,
     fetches::{Ask, Fetches, Missing, PIECE_BYTES, PIECE_BYTES_MAX, Piece, pieces_of, size_of_piece},
     site::Returned,
 };
 use crate::{
-    core::{Argument, Assignment, CallId, Execution, Held, Manner, Mark, Outcome, Step, VersionId},
-    node::Peer,
+    core::{Assignment, Held, Manner, Mark, Outcome, Step},
+    encoding::encode,
+    ids::{Argument, CallId, Execution, VersionId},
     spilled::{Digest, digest},
     task::NOT_RUN,
-    value::{Value, encode},
+    value::Value,
 };
 
 const VERSION: VersionId = VersionId { call: 3, slot: 1 };
 
-fn peer(number: u64) -> Peer {
-    taskwork::NodeId(number)
+fn peer(number: u64) -> NodeId {
+    NodeId(number)
 }
 
 /// A version of some pieces, and its hash.
@@ -40,7 +43,7 @@ fn fetches(from: &[u64]) -> Fetches {
 fn the_next_node_goes_on_where_the_one_before_has_ended() {
     let (value, list, digest) = large();
     let mut fetches = fetches(&[1, 2]);
-    let answer = |fetches: &mut Fetches, asks: Vec<(Peer, Ask)>, now_ms| {
+    let answer = |fetches: &mut Fetches, asks: Vec<(NodeId, Ask)>, now_ms| {
         let mut pieces =
             asks.into_iter().map(|(_, ask)| Piece::of(ask, &value, Some(digest)).expect("it is there"));
         pieces.find_map(|piece| fetches.piece(piece, now_ms))
@@ -140,7 +143,7 @@ impl Report for Told {
 
     fn holds(&self, _: Vec<Held>) {}
 
-    fn unable(&self, (call, _): Returned, _: VersionId, _: Vec<Peer>) {
+    fn unable(&self, (call, _): Returned, _: VersionId, _: Vec<NodeId>) {
         self.tells(format!("call {call} cannot run"));
     }
 
@@ -148,7 +151,7 @@ impl Report for Told {
         self.tells(format!("version {} is here", version.call));
     }
 
-    fn not_brought(&self, version: VersionId, _: Vec<Peer>) {
+    fn not_brought(&self, version: VersionId, _: Vec<NodeId>) {
         self.tells(format!("version {} is not to be had", version.call));
     }
 
@@ -164,7 +167,8 @@ impl Report for Told {
 /// Creates a node of several, to which a call is assigned that reads a version and changes it or not. Node 1 is asked
 /// for that.
 fn waiting(in_place: bool) -> (Arc<Site>, Arc<Told>, u64) {
-    let site = Arc::new(Site::new(Arc::default(), Store::default(), None, true));
+    let site =
+        Arc::new(Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks));
     let told = Arc::new(Told::default());
     let report: Weak<Told> = Arc::downgrade(&told);
     let epoch = site.begin(report).epoch;

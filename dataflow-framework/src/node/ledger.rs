@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::core::VersionId;
+use crate::ids::VersionId;
 
 /// What is known of the versions of a store.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::ledger::{Arrival, Ledger, Place, Relief, Use};
-use crate::core::VersionId;
+use crate::ids::VersionId;
 
 fn version(call: u64) -> VersionId {
     VersionId { call, slot: 0 }

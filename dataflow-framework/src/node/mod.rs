@@ -9,7 +9,6 @@ mod duty;
 mod fetches;
 #[cfg(test)]
 mod fetches_tests;
-mod invocation;
 mod ledger;
 #[cfg(test)]
 mod ledger_tests;
@@ -28,9 +27,6 @@ mod store;
 mod store_tests;
 mod waits;
 
-/// Another node, as the runtime names it.
-pub(crate) use taskwork::NodeId as Peer;
-
 #[cfg(feature = "cli")]
 pub(crate) use self::room::bytes;
 pub(crate) use self::{
@@ -38,8 +34,8 @@ pub(crate) use self::{
     attempt::run_here,
     deadline::exceeded,
     fetches::{Ask, Missing, Piece},
-    nesting::{Put, Running, end},
-    queue::{Continues, Crew, Queue},
+    nesting::{Nesting, Running, end},
+    queue::{Crew, Queue},
     room::{Room, shown as shown_bytes},
     site::{Inventory, Report, Returned, Site},
     small::Told,
@@ -47,4 +43,4 @@ pub(crate) use self::{
     store::Store,
     waits::Given,
 };
-pub use self::{deadline::time_left, invocation::Invocation, once::once_token, room::set_store};
+pub use self::{deadline::time_left, once::once_token, room::set_store};

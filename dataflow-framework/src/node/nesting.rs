@@ -7,28 +7,12 @@ use super::{
     waits::Given,
 };
 use crate::{
-    core::{Answer, Argument, Assignment, CallId, Execution, Mark, Step, VersionId},
+    core::{Answer, Assignment, Mark, Step},
     failure::Failed,
+    ids::{Argument, CallId, Execution, VersionId},
+    invocation::Put,
     value::Value,
 };
-
-/// What a task writes as one version.
-#[derive(Debug)]
-pub(crate) enum Put {
-    Value(Value),
-    /// It hands on what a call writes that it has made.
-    HandedOn(VersionId),
-}
-
-impl Put {
-    /// Returns the value, if it is there.
-    pub(super) fn value(&self) -> Option<&Value> {
-        match self {
-            Self::Value(value) => Some(value),
-            Self::HandedOn(_) => None,
-        }
-    }
-}
 
 /// The call that a thread runs.
 #[derive(Clone)]
@@ -42,6 +26,18 @@ pub(crate) struct Running {
     pub(crate) tries: u32,
     /// Whether it is run twice, so that handles are kept for the second time.
     pub(crate) is_checked: bool,
+}
+
+/// The calls of tasks. The program implements it: tasks make calls with the same functions as the program does.
+pub(crate) trait Nesting: Send + Sync {
+    /// Runs the task of a call on this thread. Returns the execution if the task has made calls.
+    fn within(&self, running: Running, task: &mut dyn FnMut()) -> Option<Execution>;
+
+    /// Prepares the second run of the task on this thread: it is to make the same calls again.
+    fn restart(&self);
+
+    /// Returns how the task on this thread writes a value.
+    fn put(&self, value: Value) -> Put;
 }
 
 /// Why a task that makes calls cannot go on: it runs for a program that goes on elsewhere, or has taken too long.

@@ -1,9 +1,11 @@
 //! How a call has ended: what it has written is kept, or what was wrong is told.
 
-use super::{attempt::Written, nesting::Put, site::Site};
+use super::{attempt::Written, site::Site};
 use crate::{
-    core::{Assignment, Execution, Outcome, Step, Unfit, VersionId},
+    core::{Assignment, Outcome, Step, Unfit},
     failure::{Failed, Failure, Trouble},
+    ids::{Execution, VersionId},
+    invocation::Put,
     value::Value,
 };
 

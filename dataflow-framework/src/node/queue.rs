@@ -18,8 +18,9 @@ use super::{
     site::Site,
 };
 use crate::{
-    core::{Assignment, NESTED},
-    platform::{Bell, Platform},
+    core::Assignment,
+    ids::NESTED,
+    platform::{Bell, Platform, Simulated},
 };
 
 /// The number of threads beyond the workers that stay although they have nothing to do.
@@ -131,6 +132,20 @@ fn run_deeper(next: Waiting) {
     if !is_run {
         run();
     }
+}
+
+/// Runs one call after another, in the virtual time of a simulated node.
+async fn work_in_virtual_time(simulated: Arc<Simulated>, queue: Arc<Queue>) {
+    while let Some(next) = queue.next_in_time().await {
+        if let Some(begun) = next.begin() {
+            simulated.passing(begun.task(), begun.call()).await;
+            if begun.run() == Continues::Elsewhere {
+                return;
+            }
+        }
+        queue.leaves_call();
+    }
+    queue.ends_thread();
 }
 
 impl Queue {
@@ -272,7 +287,7 @@ impl Queue {
     pub(super) fn work(self: &Arc<Self>, name: &str) -> io::Result<()> {
         if let Platform::Simulated(simulated) = &self.platform {
             self.lock().threads += 1;
-            simulated.start_worker(self);
+            tokio::spawn(work_in_virtual_time(Arc::clone(simulated), Arc::clone(self)));
             return Ok(());
         }
         let queue = Arc::clone(self);

@@ -12,6 +12,8 @@ use std::{
     time::Duration,
 };
 
+use taskwork::NodeId;
+
 use tokio::time::Instant;
 
 use super::{
@@ -20,15 +22,16 @@ use super::{
     deadline::{self, Deadline},
     duty::{Begins, Duty},
     fetches::{Arrived, Ask, Awaited, Fetches, GivenUp, Missing, Piece},
+    nesting::Nesting,
     queue::Queue,
     stopwatch::{Stopwatch, Timing},
     store::{Inputs, Lacking, Store},
     waits::Waits,
 };
 use crate::{
-    core::{Argument, Assignment, CallId, Execution, Held, Lack, Mark, Outcome, Seen, Step, VersionId},
+    core::{Assignment, Held, Lack, Mark, Outcome, Seen, Step},
     failure::Failed,
-    node::Peer,
+    ids::{Argument, CallId, Execution, VersionId},
     options::Options,
     task::Tasks,
     value::Value,
@@ -47,13 +50,13 @@ pub(crate) trait Report: Send + Sync {
 
     /// Tells that a call cannot run here, because a version that it reads is not to be had of the nodes that were
     /// `tried`.
-    fn unable(&self, call: Returned, missing: VersionId, tried: Vec<Peer>);
+    fn unable(&self, call: Returned, missing: VersionId, tried: Vec<NodeId>);
 
     /// Tells that a version was brought here.
     fn copied(&self, version: VersionId);
 
     /// Tells that a version is not to be had of the nodes that were `tried`.
-    fn not_brought(&self, version: VersionId, tried: Vec<Peer>);
+    fn not_brought(&self, version: VersionId, tried: Vec<NodeId>);
 
     /// Tells that a version that was here cannot be read any more.
     fn is_damaged(&self, version: VersionId, reason: String);
@@ -82,6 +85,7 @@ pub(crate) trait Report: Send + Sync {
 pub(crate) struct Site {
     pub(super) store: Store,
     pub(super) queue: Arc<Queue>,
+    pub(super) nesting: &'static dyn Nesting,
     /// The tasks of the program.
     pub(crate) tasks: Option<Arc<Tasks>>,
     /// What tasks wait for that make calls.
@@ -91,7 +95,7 @@ pub(crate) struct Site {
     prepares: Mutex<BTreeSet<VersionId>>,
     duty: Mutex<Duty>,
     /// The node, as others name it.
-    name: OnceLock<Peer>,
+    name: OnceLock<NodeId>,
     /// Whether versions may be moved, so that their sizes are of interest.
     pub(super) has_peers: bool,
     pub(super) is_over: AtomicBool,
@@ -115,10 +119,17 @@ pub(crate) type Returned = (CallId, Vec<(VersionId, u64)>);
 
 impl Site {
     /// Creates what a node does for a program with these tasks; `None` if it calls any.
-    pub(crate) fn new(queue: Arc<Queue>, store: Store, tasks: Option<Arc<Tasks>>, has_peers: bool) -> Self {
+    pub(crate) fn new(
+        queue: Arc<Queue>,
+        store: Store,
+        tasks: Option<Arc<Tasks>>,
+        has_peers: bool,
+        nesting: &'static dyn Nesting,
+    ) -> Self {
         Self {
             store,
             queue,
+            nesting,
             tasks,
             waits: Waits::default(),
             fetches: Mutex::default(),
@@ -144,13 +155,13 @@ impl Site {
     }
 
     /// Sets how others name this node.
-    pub(crate) fn is_named(&self, node: Peer) {
+    pub(crate) fn is_named(&self, node: NodeId) {
         // It does not change.
         let _ = self.name.set(node);
     }
 
     /// Returns how others name this node.
-    pub(super) fn name(&self) -> Option<Peer> {
+    pub(super) fn name(&self) -> Option<NodeId> {
         self.name.get().copied()
     }
 
@@ -307,7 +318,7 @@ impl Site {
     }
 
     /// Returns what is to be asked of others now.
-    pub(crate) fn asks(&self, now_ms: u64) -> Vec<(Peer, Ask)> {
+    pub(crate) fn asks(&self, now_ms: u64) -> Vec<(NodeId, Ask)> {
         let (asks, given_up) = self.fetches().asks(now_ms);
         let report = self.report().filter(|_| !given_up.is_empty());
         if let Some(report) = report {
@@ -370,17 +381,17 @@ impl Site {
     }
 
     /// Takes in that a node does not have a version.
-    pub(crate) fn absent(&self, from: Peer, version: VersionId) {
+    pub(crate) fn absent(&self, from: NodeId, version: VersionId) {
         self.fetches().absent(from, version);
     }
 
     /// Takes in that a node has a version, and needs time until it can send it.
-    pub(crate) fn peer_prepares(&self, from: Peer, version: VersionId, now_ms: u64) {
+    pub(crate) fn peer_prepares(&self, from: NodeId, version: VersionId, now_ms: u64) {
         self.fetches().prepares(from, version, now_ms);
     }
 
     /// Takes in that a node is gone.
-    pub(crate) fn is_gone(&self, peer: Peer) {
+    pub(crate) fn is_gone(&self, peer: NodeId) {
         self.fetches().is_gone(peer);
     }
 
@@ -439,7 +450,7 @@ impl Site {
         let watched = self.queue.watch(deadline, move || {
             let task = assignment.task.name;
             tracing::warn!(task, call, ?timeout, "a call has taken too long; its thread is left to it");
-            let written = attempt::otherwise(&assignment, inputs, deadline::exceeded(timeout));
+            let written = attempt::otherwise(&assignment, inputs, deadline::exceeded(timeout), site.nesting);
             let outcome = site.outcome(&assignment, None, written, 0);
             let has_calls = site.duty().nesting.contains(&call);
             site.waits.end_of(call);

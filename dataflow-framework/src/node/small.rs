@@ -6,15 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{fetches::Missing, site::Site};
-use crate::{
-    core::{Mark, VersionId},
-    value::Value,
-};
-
-/// The maximum size of a version that is small, in bytes. The head has a copy of each that is needed, so it must be
-/// little even for a hundred thousand of them.
-pub(super) const SMALL_BYTES_MAX: u64 = 1 << 10;
+use super::{fetches::Missing, site::Site, store::SMALL_BYTES_MAX};
+use crate::{core::Mark, ids::VersionId, value::Value};
 
 /// What is told of a version that a call has written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,11 +68,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{Missing, SMALL_BYTES_MAX, Site, Told};
-    use crate::{
-        core::{Mark, VersionId},
-        node::Store,
-        value::{Value, decode},
-    };
+    use crate::{core::Mark, encoding::decode, ids::VersionId, node::Store, value::Value};
 
     fn version(slot: u32) -> VersionId {
         VersionId { call: 7, slot }
@@ -94,7 +83,7 @@ mod tests {
 
     #[test]
     fn only_what_is_small_goes_with_the_news() {
-        let site = Site::new(Arc::default(), Store::default(), None, true);
+        let site = Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
         let small = put(&site, version(0), vec![7; 10]);
         let large = put(&site, version(1), vec![7; 1 << 10]);
         assert!(small <= SMALL_BYTES_MAX && large > SMALL_BYTES_MAX);
@@ -106,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_comes_with_an_order_is_not_asked_for() {
-        let site = Site::new(Arc::default(), Store::default(), None, true);
+        let site = Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
         put(&site, version(0), vec![7; 10]);
         let missing = |slot, content| Missing {
             version: version(slot),

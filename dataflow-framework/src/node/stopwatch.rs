@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::core::CallId;
+use crate::ids::CallId;
 
 /// When a call has run on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

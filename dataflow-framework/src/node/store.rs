@@ -7,13 +7,17 @@ use rustc_hash::FxHashMap;
 use super::{
     ledger::{Arrival, Ledger, Relief, Use},
     room::{Room, shown},
-    small::SMALL_BYTES_MAX,
 };
 use crate::{
-    core::{Argument, Assignment, Held, Mark, VersionId},
+    core::{Assignment, Held, Mark},
     failure::Failed,
+    ids::{Argument, VersionId},
     value::Value,
 };
+
+/// The maximum size of a version that is small, in bytes. The head has a copy of each that is needed, so it must be
+/// little even for a hundred thousand of them.
+pub(super) const SMALL_BYTES_MAX: u64 = 1 << 10;
 
 /// The versions of data that are here.
 #[derive(Debug, Default)]

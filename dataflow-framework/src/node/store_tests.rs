@@ -6,8 +6,9 @@ use super::{
     store::{Inputs, Lacking, Store},
 };
 use crate::{
-    core::{Argument, Assignment, Manner, Mark, VersionId},
+    core::{Assignment, Manner, Mark},
     failure::Trouble,
+    ids::{Argument, VersionId},
     task::NOT_RUN,
     value::Value,
 };

@@ -6,8 +6,9 @@ use std::{
 };
 
 use crate::{
-    core::{Answer, CallId, Execution, VersionId},
+    core::Answer,
     failure::Failure,
+    ids::{CallId, Execution, VersionId},
     value::Value,
 };
 

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-use crate::simulation::World;
+use super::world::World;
 
 /// A condition variable. The programs of a world wait for it in virtual time.
 #[derive(Default)]

@@ -1,7 +1,8 @@
 //! The platform of a node: its clock and its threads. On a machine these are the system's; in a
-//! [`World`](crate::simulation::World) they are that world's.
+//! [`World`] they are that world's.
 
 mod bell;
+mod world;
 
 use std::{
     io,
@@ -10,8 +11,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-pub(crate) use self::bell::Bell;
-use crate::{core::Seen, node::Peer, simulation::Simulated};
+use taskwork::NodeId;
+
+pub use self::world::{Passing, World, enter};
+pub(crate) use self::{bell::Bell, world::Simulated};
+use crate::core::Seen;
 
 /// The clock and the threads of a node. Clones are the same.
 #[derive(Clone, Default)]
@@ -28,7 +32,7 @@ impl Platform {
     }
 
     /// Sets the node, once.
-    pub(crate) fn set_node(&self, node: Peer) {
+    pub(crate) fn set_node(&self, node: NodeId) {
         match self {
             // All nodes of a machine have its clock.
             Self::Machine => {}

@@ -7,11 +7,13 @@ use super::{
     flow::{Flow, Freedom, Handle, Merging},
 };
 use crate::{
-    core::{Argument, CallId, Commute, Merge, NewCall, VersionId},
+    core::{Commute, Merge, NewCall},
+    encoding::encode,
     failure::{Failed, Failure},
+    ids::{Argument, CallId, VersionId},
     options::{OnFailure, Options},
     task::TaskDef,
-    value::{Datum, Value, encode},
+    value::{Datum, Value},
 };
 
 /// The maximum size of all values that are copied into a call, in bytes. Beyond it they are data.

@@ -11,10 +11,11 @@ use std::{
 
 use super::flow::{Flow, Handle};
 use crate::{
-    core::VersionId,
+    encoding::{decode, encode},
     failure::{Failed, Failure},
-    node::Put,
-    value::{Datum, Value, decode, encode},
+    ids::VersionId,
+    invocation::Invocation,
+    value::{Datum, Value},
 };
 
 /// A handle of data that tasks read and write: of a value that is there, or will be when the call is done that writes
@@ -107,15 +108,17 @@ impl<T: Datum> Data<T> {
         Ok(RefMut { value: Some(value), data: self })
     }
 
-    /// Returns what the task on this thread hands on with it.
+    /// Hands it on as a result of the task on this thread.
     ///
     /// # Errors
-    /// If another one has made it; or it will never be there, and is needed at once.
-    pub(crate) fn handed_on(&self) -> Result<Put, Failed> {
+    /// If another task has made it; or its call has failed, and it is needed at once.
+    #[doc(hidden)]
+    pub fn hand_on(&self, call: &mut Invocation<'_>) -> Result<(), Failed> {
         if !Rc::ptr_eq(&self.handle.flow, &Flow::current()) {
             return Err(Failed::of("it returns data that was not made by it, or what it has called"));
         }
-        self.handle.flow.hand_on(self.handle.version)
+        call.hand_on(self.handle.flow.hand_on(self.handle.version)?);
+        Ok(())
     }
 
     /// Does something with the value outside of the program's data, unless it was done before the program began anew, and

@@ -5,7 +5,8 @@ use super::{
     records::Decided,
 };
 use crate::{
-    core::{CallId, Choice, Decision, Fact, Held, Mark, Member, VersionId},
+    core::{Choice, Decision, Fact, Held, Mark, Member},
+    ids::{CallId, VersionId},
     value::Value,
 };
 use std::{ops::Range, sync::atomic::Ordering::Relaxed};

@@ -10,15 +10,18 @@ use std::{
     },
 };
 
-use super::{recorder::Recorder, records::Records};
+use taskwork::NodeId;
+
+use super::{flow::CallsOfTasks, recorder::Recorder, records::Records};
 use crate::{
     core::{
-        Action, Answer, Assignment, CallId, Capacity, Demand, Divergence, Execution, Fact, Graph, Held,
-        History, Input, Lack, Mark, Member, NewCall, Outcome, Source, Step, VersionId, first_of,
+        Action, Answer, Assignment, Capacity, Demand, Divergence, Fact, Graph, Held, History, Input, Lack,
+        Mark, Member, NewCall, Outcome, Source, Step, first_of,
     },
     failure::Failure,
     figures::Figures,
-    node::{Inventory, Missing, Peer, Queue, Report, Returned, Site, Store, Timing},
+    ids::{CallId, Execution, VersionId},
+    node::{Inventory, Missing, Queue, Report, Returned, Site, Store, Timing},
     options::Options,
     platform::Bell,
     task::Tasks,
@@ -68,10 +71,10 @@ pub(crate) trait Others: Send + Sync {
     fn let_go(&self, member: Member);
 
     /// Returns the nodes behind members.
-    fn peers(&self, members: &[Member]) -> Vec<Peer>;
+    fn peers(&self, members: &[Member]) -> Vec<NodeId>;
 
     /// Returns the members behind nodes, without those that are gone.
-    fn members(&self, peers: &[Peer]) -> Vec<Member>;
+    fn members(&self, peers: &[NodeId]) -> Vec<Member>;
 
     /// Sends what was said; also what is asked of others, if something is to be brought here.
     fn flush(&self, brings: bool);
@@ -150,7 +153,7 @@ impl Engine {
         graph.has_key(chance() << 64 | chance());
         graph.joined(Member::HERE, capacity.clone());
         let most = (!is_sequential).then_some(capacity);
-        let site = Arc::new(Site::new(Arc::clone(&queue), store, tasks, false));
+        let site = Arc::new(Site::new(Arc::clone(&queue), store, tasks, false, &CallsOfTasks));
         Self { is_sequential, most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
@@ -567,7 +570,7 @@ impl Engine {
         Missing { version: *version, mark: *mark, from, content: None }
     }
 
-    fn members(&self, peers: &[Peer]) -> Vec<Member> {
+    fn members(&self, peers: &[NodeId]) -> Vec<Member> {
         self.others.as_ref().map(|others| others.members(peers)).unwrap_or_default()
     }
 
@@ -644,7 +647,7 @@ impl Report for Engine {
         self.change(|graph| held.into_iter().for_each(|held| graph.holds(Member::HERE, held)));
     }
 
-    fn unable(&self, (call, unchanged): Returned, missing: VersionId, tried: Vec<Peer>) {
+    fn unable(&self, (call, unchanged): Returned, missing: VersionId, tried: Vec<NodeId>) {
         let tried = self.members(&tried);
         self.change(|graph| graph.unable(call, Member::HERE, missing, &tried, &unchanged));
     }
@@ -653,7 +656,7 @@ impl Report for Engine {
         self.change(|graph| graph.copied(version, Member::HERE));
     }
 
-    fn not_brought(&self, version: VersionId, tried: Vec<Peer>) {
+    fn not_brought(&self, version: VersionId, tried: Vec<NodeId>) {
         let tried = self.members(&tried);
         self.change(|graph| graph.not_brought(version, &tried));
     }

@@ -9,9 +9,11 @@ use std::{
 
 use super::{engine::Engine, nested::Nested};
 use crate::{
-    core::{CallId, Execution, Lack, NewCall, VersionId},
+    core::{Lack, NewCall},
     failure::{Failed, Failure},
-    node::{Put, Running, Store, once_token},
+    ids::{CallId, Execution, VersionId},
+    invocation::Put,
+    node::{Nesting, Running, Store, once_token},
     options::Options,
     task::{TaskDef, Tasks},
     value::Value,
@@ -57,39 +59,41 @@ thread_local! {
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// Runs the task of a call on this thread. Returns also the execution if the task has made calls.
-pub(crate) fn within<R>(running: Running, task: impl FnOnce() -> R) -> (R, Option<Execution>) {
-    let before = (CURRENT.take(), RUNNING.replace(Some(running)));
-    // The task does not panic: that was caught.
-    let result = task();
-    let flow = CURRENT.replace(before.0);
-    RUNNING.set(before.1);
-    let execution = flow.and_then(|flow| flow.end());
-    (result, execution)
-}
+/// The calls of the tasks on this node.
+pub(crate) struct CallsOfTasks;
 
-/// Lets the task of the call on this thread begin anew: it is to make the same calls once more.
-pub(crate) fn begin_again() {
-    if let Some(flow) = CURRENT.take()
-        && let Maker::Task(nested) = &flow.maker
-    {
-        nested.end();
-        if let Some(execution) = nested.execution() {
-            nested.running().site.ends_execution(execution);
-        }
-        RUNNING.set(Some(nested.running().clone()));
+impl Nesting for CallsOfTasks {
+    fn within(&self, running: Running, task: &mut dyn FnMut()) -> Option<Execution> {
+        let before = (CURRENT.take(), RUNNING.replace(Some(running)));
+        // The task does not panic: the panic was caught.
+        task();
+        let flow = CURRENT.replace(before.0);
+        RUNNING.set(before.1);
+        flow.and_then(|flow| flow.end())
     }
-}
 
-/// Returns how the task on this thread writes a value. If it has made calls, that is data that it hands on: its call ends
-/// when these have, and nobody may see before what it has written.
-pub(crate) fn put(value: Value) -> Put {
-    let flow = CURRENT.with_borrow(Option::clone);
-    let has_calls =
-        |flow: &Rc<Flow>| matches!(&flow.maker, Maker::Task(nested) if nested.execution().is_some());
-    match flow.filter(has_calls) {
-        Some(flow) => Put::HandedOn(flow.bring(value)),
-        None => Put::Value(value),
+    fn restart(&self) {
+        if let Some(flow) = CURRENT.take()
+            && let Maker::Task(nested) = &flow.maker
+        {
+            nested.end();
+            if let Some(execution) = nested.execution() {
+                nested.running().site.ends_execution(execution);
+            }
+            RUNNING.set(Some(nested.running().clone()));
+        }
+    }
+
+    /// A task that has made calls hands the value on as data: its call completes once its calls have completed, and no
+    /// reader may see the value earlier.
+    fn put(&self, value: Value) -> Put {
+        let flow = CURRENT.with_borrow(Option::clone);
+        let has_calls =
+            |flow: &Rc<Flow>| matches!(&flow.maker, Maker::Task(nested) if nested.execution().is_some());
+        match flow.filter(has_calls) {
+            Some(flow) => Put::HandedOn(flow.bring(value)),
+            None => Put::Value(value),
+        }
     }
 }
 

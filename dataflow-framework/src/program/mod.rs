@@ -9,6 +9,7 @@ mod flow;
 mod group;
 mod nested;
 mod observing;
+mod publish;
 mod recorder;
 mod records;
 mod reduce;
@@ -21,11 +22,12 @@ pub use self::{
     data::{Data, Ref, RefMut, wait_any},
     group::{Group, barrier, group},
     observing::Observe,
+    publish::{PublishError, set_publish_dir},
     reduce::{Reduction, reduce},
     workflow::{Workflow, WorkflowError},
 };
 pub(crate) use self::{
     engine::{Engine, Others, Stopped},
-    flow::{Flow, begin_again, end_of_task, put, within},
+    flow::{CallsOfTasks, Flow, end_of_task},
     records::entries,
 };

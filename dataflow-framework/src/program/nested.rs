@@ -7,8 +7,9 @@ use std::{
 };
 
 use crate::{
-    core::{CallId, Execution, Lack, Mark, NewCall, Step, TaskCall, VersionId, number_within},
+    core::{Lack, Mark, NewCall, Step, TaskCall},
     failure::{Failed, Failure},
+    ids::{CallId, Execution, VersionId, number_within},
     node::{Given, Report, Running, end},
     options::{OnFailure, Options},
     value::Value,

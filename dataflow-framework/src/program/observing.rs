@@ -3,10 +3,7 @@
 use dataflow_view::{Explanation, Observation, Summary};
 
 use super::{engine::Engine, recorder::Recorder};
-use crate::{
-    core::{CallId, Member},
-    node::Timing,
-};
+use crate::{core::Member, ids::CallId, node::Timing};
 
 /// What is to be recorded of a program beside what it returns. Nothing is by default, and then costs nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::core::{Choice, Decision, Fact, VersionId};
+use crate::{
+    core::{Choice, Decision, Fact},
+    ids::VersionId,
+};
 
 /// The maximum size of one entry of the journal, in bytes, unless a single fact is larger.
 const ENTRY_BYTES_MAX: usize = 8 << 20;
@@ -137,7 +140,10 @@ pub(crate) fn entries(mut facts: &[Fact]) -> Vec<&[Fact]> {
 #[cfg(test)]
 mod tests {
     use super::{Decided, ENTRY_BYTES_MAX, Records, entries};
-    use crate::core::{Choice, Decision, Fact, Mark, VersionId};
+    use crate::{
+        core::{Choice, Decision, Fact, Mark},
+        ids::VersionId,
+    };
 
     fn value(number: u64, what: &str) -> Decision {
         Decision { number, at: 0, what: what.to_owned(), choice: Choice::Value(Vec::new()) }

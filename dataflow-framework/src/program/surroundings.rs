@@ -24,7 +24,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::flow::Flow;
-use crate::value::{decode, encode};
+use crate::encoding::{decode, encode};
 
 /// Returns the time, as the clock of the node says it on which the program first asks.
 ///

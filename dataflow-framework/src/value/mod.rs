@@ -1,7 +1,5 @@
 //! The content of data, whatever its type.
 
-mod encoding;
-
 use std::{
     any::{Any, TypeId, type_name},
     fmt,
@@ -10,9 +8,8 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use self::encoding::{Hashing, fingerprint, size};
-pub(crate) use self::encoding::{decode, decode_read, encode};
 use crate::{
+    encoding::{Hashing, decode, encode, fingerprint, size},
     failure::Failed,
     file::File,
     spilled::{self, Digest, Spilled, Spilling},

@@ -114,7 +114,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "wait for the inputs of a turn before it has exchanged as before",
-        "dataflow-framework/src/core/commuting.rs",
+        "dataflow-framework/src/core/state/chains.rs",
         " && !self.awaited.contains_key(&call)\n",
         "\n",
     ),

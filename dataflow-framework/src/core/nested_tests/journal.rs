@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::{CallId, Fact, Graph, Mark, Member, Outcome, VersionId, graph_tests::version};
+use crate::{
+    core::{Fact, Graph, Mark, Member, Outcome, graph_tests::version},
+    ids::{CallId, VersionId},
+};
 
 /// How a call has ended on a member.
 pub(super) type End = (Member, CallId, Mark, Outcome);

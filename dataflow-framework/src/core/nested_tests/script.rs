@@ -7,8 +7,10 @@ use std::{
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 
-use super::super::{CallId, number_within};
-use crate::options::Options;
+use crate::{
+    ids::{CallId, number_within},
+    options::Options,
+};
 
 /// The number of kinds of tasks. A task calls those of lower numbers.
 pub(super) const KINDS: usize = 6;

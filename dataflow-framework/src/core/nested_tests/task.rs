@@ -3,16 +3,17 @@
 use proptest::sample::Index;
 
 use super::{
-    super::{
-        Argument, Assignment, CallId, Execution, Held, Mark, Member, NewCall, Outcome, Step, TaskCall,
-        VersionId,
-        graph_tests::{new_call, version},
-        number_within,
-    },
     Run,
     script::{Act, Script, hash, options, pick},
 };
-use crate::failure::Failure;
+use crate::{
+    core::{
+        Assignment, Held, Mark, Member, NewCall, Outcome, Step, TaskCall,
+        graph_tests::{new_call, version},
+    },
+    failure::Failure,
+    ids::{Argument, CallId, Execution, VersionId, number_within},
+};
 
 /// A task that runs.
 pub(super) struct Running {

@@ -2,14 +2,15 @@
 
 use proptest::prelude::*;
 
-use super::{
-    super::{
-        Action, Argument, Assignment, CallId, Fact, Failing, Held, Mark, Member, Outcome, Source, VersionId,
-        call::CallState, graph_tests::version, version::State,
+use super::{Run, Running, default_of, written};
+use crate::{
+    core::{
+        Action, Assignment, Fact, Failing, Held, Mark, Member, Outcome, Source, call::CallState,
+        graph_tests::version, version::State,
     },
-    Run, Running, default_of, written,
+    failure::Failure,
+    ids::{Argument, CallId, VersionId},
 };
-use crate::failure::Failure;
 
 impl Run {
     pub(super) fn put(&mut self, member: Member, version: VersionId, value: (u64, Mark)) {

@@ -1,8 +1,9 @@
 //! What must hold after each step.
 
-use super::{
-    super::{CallId, Demand, Fact, VersionId, call::CallState, version::State},
-    MEMORY, Run,
+use super::{MEMORY, Run};
+use crate::{
+    core::{Demand, Fact, call::CallState, version::State},
+    ids::{CallId, VersionId},
 };
 
 impl Run {

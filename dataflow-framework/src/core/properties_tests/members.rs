@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{
-    super::{
-        Argument, Capacity, Demand, Graph, Held, Member, Outcome, Unfit, VersionId, call::Call,
-        graph_tests::version, lineage::DEATHS_MAX,
+use super::{End, MEMORY, Run, Running, Survivor};
+use crate::{
+    core::{
+        Capacity, Demand, Graph, Held, Member, Outcome, Unfit, call::Call, graph_tests::version,
+        lineage::DEATHS_MAX,
     },
-    End, MEMORY, Run, Running, Survivor,
+    ids::{Argument, VersionId},
 };
 
 impl Run {

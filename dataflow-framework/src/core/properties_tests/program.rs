@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    super::{
-        Argument, CallId, Commute, Fact, Graph, Held, History, Input, Member, Merge, NewCall, VersionId,
+use super::{Run, VARIABLES, Value, default_of, statement::Statement, written};
+use crate::{
+    core::{
+        Commute, Fact, Graph, Held, History, Input, Member, Merge, NewCall,
         failing::CANCELLED,
         graph_tests::{new_call, version},
     },
-    Run, VARIABLES, Value, default_of,
-    statement::Statement,
-    written,
+    ids::{Argument, CallId, VersionId},
+    options::{OnFailure, Options},
 };
-use crate::options::{OnFailure, Options};
 
 impl Run {
     pub(super) fn new(has_losses: bool, has_journal: bool) -> Self {

@@ -19,70 +19,23 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    hash::{DefaultHasher, Hash, Hasher},
     ops::Range,
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    call::{Argument, CallId, Outcome},
-    groups::Groups,
-    mark::Mark,
-    members::Member,
-    version::VersionId,
-};
+use super::groups::Groups;
 use crate::{
+    core::{
+        call::{Outcome, Within},
+        mark::Mark,
+        members::Member,
+    },
     failure::{Failure, ToldFailure},
+    ids::{Argument, CallId, Execution, VersionId},
     options::Options,
     task::TaskDef,
 };
-
-/// The least number of a call that a task has made.
-pub(crate) const NESTED: CallId = 1 << 63;
-
-/// The number of data that is brought in, or of a call that is made, by the task of a call.
-pub(crate) fn number_within(parent: CallId, tries: u32, position: u64) -> CallId {
-    let mut hasher = DefaultHasher::new();
-    (parent, tries, position).hash(&mut hasher);
-    hasher.finish() | NESTED
-}
-
-/// The number under which the task of a call waits for a value, the `count`th time in an execution.
-pub(super) fn number_of_get(execution: Execution, count: u64) -> CallId {
-    let mut hasher = DefaultHasher::new();
-    ("get", execution, count).hash(&mut hasher);
-    hasher.finish() | NESTED
-}
-
-/// Who has made a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    Program,
-    Task(Within),
-    /// A task waits for a value: it is a call that reads that, and writes nothing, at the place of the task.
-    Get(Execution),
-}
-
-/// Where a call of a task belongs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Within {
-    /// The call whose task has made it.
-    pub(super) parent: CallId,
-    /// The call of the program above all.
-    pub(super) root: CallId,
-    /// Its position among what that task does.
-    pub(super) position: u64,
-    /// How many calls are above it.
-    pub(super) depth: u32,
-}
-
-/// An execution of the task of a call, with a number that its node gives to no other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Execution {
-    pub(crate) call: CallId,
-    pub(crate) number: u64,
-}
 
 /// What the task of a call does.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -140,74 +93,74 @@ pub(crate) enum Answer {
 
 /// A call whose task makes calls.
 #[derive(Debug, Default)]
-pub(super) struct Nest {
+pub(in crate::core) struct Nest {
     /// The member where the task runs, and which execution it is; `None` if it has to be run again.
-    pub(super) runs: Option<(Member, Execution)>,
+    pub(in crate::core) runs: Option<(Member, Execution)>,
     /// The mark of what it has done last.
-    pub(super) mark: Mark,
+    pub(in crate::core) mark: Mark,
     /// The depth of the call.
-    pub(super) depth: u64,
+    pub(in crate::core) depth: u64,
     /// The handles that it has.
-    pub(super) handles: BTreeMap<VersionId, u32>,
+    pub(in crate::core) handles: BTreeMap<VersionId, u32>,
     /// Those of earlier executions that this one has not taken over.
-    pub(super) left: BTreeMap<VersionId, u32>,
+    pub(in crate::core) left: BTreeMap<VersionId, u32>,
     /// Its calls that have not ended, by their positions.
-    pub(super) unfinished: BTreeMap<u64, CallId>,
+    pub(in crate::core) unfinished: BTreeMap<u64, CallId>,
     /// The failures of its calls.
-    pub(super) failures: Vec<Failure>,
+    pub(in crate::core) failures: Vec<Failure>,
     /// The call by which it waits for a value.
-    pub(super) get: Option<CallId>,
+    pub(in crate::core) get: Option<CallId>,
     /// The number of values for which this execution has waited.
-    pub(super) gets: u64,
+    pub(in crate::core) gets: u64,
     /// The calls for which it waits, and whether it is told of their failures.
-    pub(super) awaits: Option<(Range<u64>, bool)>,
+    pub(in crate::core) awaits: Option<(Range<u64>, bool)>,
     /// Whether its worker does something else meanwhile.
-    pub(super) lends: bool,
+    pub(in crate::core) lends: bool,
     /// How its task has ended, once it has.
-    pub(super) outcome: Option<Outcome>,
-    pub(super) handed_on: Vec<(u32, VersionId)>,
+    pub(in crate::core) outcome: Option<Outcome>,
+    pub(in crate::core) handed_on: Vec<(u32, VersionId)>,
     /// The members where what is handed on was given its second name, by slots, and whether that is done.
-    pub(super) named: BTreeMap<u32, (Member, bool)>,
+    pub(in crate::core) named: BTreeMap<u32, (Member, bool)>,
     /// With what the call fails, however its task ends.
-    pub(super) fails: Option<Failure>,
+    pub(in crate::core) fails: Option<Failure>,
     /// The groups of its calls.
-    pub(super) groups: Groups,
+    pub(in crate::core) groups: Groups,
     /// Whether all its calls are cancelled.
-    pub(super) is_cancelled: bool,
+    pub(in crate::core) is_cancelled: bool,
 }
 
 /// Calls of tasks that wait for a worker: those of the highest priority first, of these the deepest, so that what has
 /// begun is ended before other things begin, and few tasks wait at a time.
-type Key = (Reverse<i32>, Reverse<u32>, u64, CallId);
+pub(in crate::core) type Key = (Reverse<i32>, Reverse<u32>, u64, CallId);
 
 /// The calls whose tasks make calls.
 #[derive(Debug, Default)]
-pub(super) struct Nests {
-    pub(super) by_call: BTreeMap<CallId, Nest>,
-    ready: BTreeSet<Key>,
+pub(in crate::core) struct Nests {
+    pub(in crate::core) by_call: BTreeMap<CallId, Nest>,
+    pub(in crate::core) ready: BTreeSet<Key>,
     /// The number of calls that were ready so far.
-    order: u64,
+    pub(in crate::core) order: u64,
     /// What is told of earlier runs of the program, by the call of the program to which it belongs.
-    pub(super) earlier: BTreeMap<CallId, BTreeSet<CallId>>,
+    pub(in crate::core) earlier: BTreeMap<CallId, BTreeSet<CallId>>,
 }
 
 impl Nests {
-    pub(super) fn is_ready(&mut self, id: CallId, priority: i32, within: Within) {
+    pub(in crate::core) fn is_ready(&mut self, id: CallId, priority: i32, within: Within) {
         self.order += 1;
         self.ready.insert((Reverse(priority), Reverse(within.depth), self.order, id));
     }
 
-    pub(super) fn has_ready(&self) -> bool {
+    pub(in crate::core) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
     /// Returns the highest priority of those that wait for a worker.
-    pub(super) fn priority(&self) -> Option<i32> {
+    pub(in crate::core) fn priority(&self) -> Option<i32> {
         self.ready.first().map(|(Reverse(priority), ..)| *priority)
     }
 
     /// Takes the first call that waits for a worker, unless one of the program has a higher priority.
-    pub(super) fn pop(&mut self, of_program: Option<i32>) -> Option<CallId> {
+    pub(in crate::core) fn pop(&mut self, of_program: Option<i32>) -> Option<CallId> {
         let (Reverse(priority), ..) = self.ready.first()?;
         if of_program.is_some_and(|of_program| of_program > *priority) {
             return None;

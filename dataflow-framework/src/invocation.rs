@@ -1,30 +1,54 @@
 //! What a task gets for a call, and what it gives back.
 
-use std::{slice, sync::Arc, vec};
+use std::{fmt, slice, sync::Arc, vec};
 
 use crate::{
-    core::{Argument, Assignment, VersionId},
+    encoding::decode,
     failure::Failed,
-    node::Put,
-    program::{self, Data},
-    value::{Datum, Value, decode},
+    ids::{Argument, VersionId},
+    value::{Datum, Value},
 };
 
 /// A call that runs: the code that the attribute [`task`](crate::task) writes takes its arguments from here, in their
 /// order, and puts what it has written, first what it has updated.
-#[derive(Debug)]
 pub struct Invocation<'a> {
     arguments: slice::Iter<'a, Argument>,
     /// What it reads, and which versions that is.
     inputs: vec::IntoIter<(Value, VersionId)>,
     written: Vec<Put>,
+    /// How the task writes a value: one that has made calls hands it on.
+    put: &'a dyn Fn(Value) -> Put,
+}
+
+impl fmt::Debug for Invocation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Invocation").field("written", &self.written).finish_non_exhaustive()
+    }
+}
+
+/// What a task writes as one version.
+#[derive(Debug)]
+pub(crate) enum Put {
+    Value(Value),
+    /// It hands on what a call writes that it has made.
+    HandedOn(VersionId),
+}
+
+impl Put {
+    /// Returns the value, if it is there.
+    pub(crate) fn value(&self) -> Option<&Value> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::HandedOn(_) => None,
+        }
+    }
 }
 
 impl<'a> Invocation<'a> {
-    pub(crate) fn new(assignment: &'a Assignment, inputs: Vec<Value>) -> Self {
-        let versions = assignment.arguments.iter().flat_map(Argument::versions).copied();
+    pub(crate) fn new(arguments: &'a [Argument], inputs: Vec<Value>, put: &'a dyn Fn(Value) -> Put) -> Self {
+        let versions = arguments.iter().flat_map(Argument::versions).copied();
         let inputs: Vec<_> = inputs.into_iter().zip(versions).collect();
-        Self { arguments: assignment.arguments.iter(), inputs: inputs.into_iter(), written: Vec::new() }
+        Self { arguments: arguments.iter(), inputs: inputs.into_iter(), written: Vec::new(), put }
     }
 
     /// Returns what the task has written.
@@ -85,15 +109,12 @@ impl<'a> Invocation<'a> {
 
     /// Puts what was written.
     pub fn put<T: Datum>(&mut self, value: T) {
-        self.written.push(program::put(Value::new(value)));
+        let put = (self.put)(Value::new(value));
+        self.written.push(put);
     }
 
-    /// Puts what a call writes that the task has made.
-    ///
-    /// # Errors
-    /// If another one has made it.
-    pub fn hand_on<T: Datum>(&mut self, data: &Data<T>) -> Result<(), Failed> {
-        self.written.push(data.handed_on()?);
-        Ok(())
+    /// Adds a version that another call writes, and that this call hands on.
+    pub(crate) fn hand_on(&mut self, put: Put) {
+        self.written.push(put);
     }
 }

@@ -6,11 +6,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use taskwork::OutputFile;
 use thiserror::Error;
 
-use super::{File, is_executable};
-use crate::{Data, Failure};
+use super::data::Data;
+use crate::{failure::Failure, file::File};
 
 /// The only folder into which programs may publish files, if there is one.
 static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
@@ -52,7 +51,7 @@ impl Data<File> {
     ///
     /// A regular file is replaced atomically, and its mode is kept: at every moment either the previous file or the whole
     /// new one is there. A symbolic link is kept, and its target is written. A device or a FIFO is written directly, as
-    /// by a shell redirection, so that nothing is atomic then. See [`OutputFile`].
+    /// by a shell redirection, so that nothing is atomic then. See [`OutputFile`](taskwork::OutputFile).
     ///
     /// A temporary file, whose name begins with a dot, is written next to the target and renamed. If the node is killed
     /// before that, the next attempt removes the temporary file.
@@ -70,32 +69,5 @@ impl Data<File> {
             file.put_at(path, operation.as_deref(), folder.as_deref()).map_err(|error| error.to_string())
         })?;
         done.map_err(|reason| PublishError::Write { path: path.to_owned(), source: io::Error::other(reason) })
-    }
-}
-
-impl File {
-    pub(super) fn put_at(
-        &self,
-        path: &Path,
-        operation: Option<&str>,
-        folder: Option<&Path>,
-    ) -> io::Result<()> {
-        let mut content = fs::File::open(self.path()).map_err(|error| self.cannot("read", &error))?;
-        let mode = if is_executable(&content.metadata()?) { 0o777 } else { 0o666 };
-        let mut output = OutputFile::new(path).mode(mode);
-        if let Some(folder) = folder {
-            output = output.within(folder);
-        }
-        if let Some(operation) = operation {
-            output = output.attempt_of(operation);
-        }
-        let written = output.write(|to| io::copy(&mut content, to).map(drop));
-        written.map_err(|error| match folder {
-            Some(_) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let why = "the node that runs the program was started with --publish-to";
-                io::Error::new(error.kind(), format!("{error}: {why}"))
-            }
-            _ => error,
-        })
     }
 }

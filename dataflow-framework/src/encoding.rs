@@ -22,7 +22,7 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, Failed> {
 }
 
 /// Returns the size of a value when it is encoded; what cannot be encoded counts as nothing.
-pub(super) fn size<T: Serialize>(value: &T) -> u64 {
+pub(crate) fn size<T: Serialize>(value: &T) -> u64 {
     let mut counter = Counter(0);
     let counted = bincode::serde::encode_into_writer(value, &mut counter, standard());
     counted.map_or(0, |()| counter.0)
@@ -39,7 +39,7 @@ impl Writer for &mut Counter {
 }
 
 /// Returns the size of a value when it is encoded, and the hash of that; what cannot be encoded counts as nothing.
-pub(super) fn fingerprint<T: Serialize>(value: &T) -> (u64, u64) {
+pub(crate) fn fingerprint<T: Serialize>(value: &T) -> (u64, u64) {
     let mut counter = Hashing::default();
     let counted = bincode::serde::encode_into_writer(value, &mut counter, standard());
     counted.map_or((0, 0), |()| counter.done())
@@ -47,18 +47,18 @@ pub(super) fn fingerprint<T: Serialize>(value: &T) -> (u64, u64) {
 
 /// Counts and hashes what is written.
 #[derive(Default)]
-pub(super) struct Hashing {
-    pub(super) bytes: u64,
+pub(crate) struct Hashing {
+    pub(crate) bytes: u64,
     hasher: DefaultHasher,
 }
 
 impl Hashing {
-    pub(super) fn take(&mut self, bytes: &[u8]) {
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         self.hasher.write(bytes);
     }
 
-    pub(super) fn done(self) -> (u64, u64) {
+    pub(crate) fn done(self) -> (u64, u64) {
         (self.bytes, self.hasher.finish())
     }
 }

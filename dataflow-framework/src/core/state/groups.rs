@@ -1,0 +1,92 @@
+//! Groups of calls that are cancelled when one of their calls fails. See [`OnFailure::CancelGroup`](crate::OnFailure::CancelGroup).
+//!
+//! A group is a range of the calls of the program, or of a task. It is *open* while its calls are made. A closed group is
+//! kept only while one of its calls is unfinished and at least one of them cancels the group when it fails.
+
+use std::{cmp::Reverse, collections::BTreeSet, ops::Range};
+
+use crate::{failure::Failure, ids::CallId};
+
+/// The number of groups from which on those are sought that are over.
+pub(in crate::core) const GROUPS_MIN: usize = 64;
+
+/// Groups of which calls may fail so that the others are given up; by positions in the order of the program, or of a
+/// task.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Groups {
+    /// Those whose calls are being made: where each begins, and whether it is given up.
+    pub(in crate::core) open: Vec<(u64, bool)>,
+    /// The others: where they begin and end. Of two that begin together the outer one is first.
+    pub(in crate::core) closed: BTreeSet<(u64, Reverse<u64>)>,
+    /// The last call with the failure of which a group is given up.
+    pub(in crate::core) last: Option<u64>,
+    /// The number of closed ones from which on those are sought that are over.
+    pub(in crate::core) many: usize,
+}
+
+/// A group that is given up.
+#[derive(Debug)]
+pub(in crate::core) enum Group {
+    OfProgram(Range<CallId>),
+    /// Of the task of this call.
+    OfTask(CallId, Range<u64>),
+}
+
+impl Groups {
+    /// Takes in that there is a call with the failure of which a group is given up.
+    pub(in crate::core) fn may_be_given_up(&mut self, position: u64) {
+        self.last = Some(position);
+    }
+
+    /// Returns the innermost group with a call, which is to be given up; `next` is the position of the next call. If it is
+    /// open, so are the calls that are made until it is closed.
+    pub(in crate::core) fn of(&mut self, position: u64, next: u64) -> Option<Range<u64>> {
+        let before = self.closed.range(..(position + 1, Reverse(u64::MAX)));
+        let mut around = before.rev().map(|(start, Reverse(end))| *start..*end);
+        if let Some(closed) = around.find(|calls| position < calls.end) {
+            return Some(closed);
+        }
+        let (start, is_given_up) = self.open.iter_mut().rev().find(|(start, _)| *start <= position)?;
+        *is_given_up = true;
+        Some(*start..next)
+    }
+
+    /// Opens a group whose first call would have this position.
+    pub(in crate::core) fn opens(&mut self, start: u64) {
+        self.open.push((start, false));
+    }
+
+    /// Closes the group that was opened last.
+    pub(in crate::core) fn closes(&mut self, calls: &Range<u64>) {
+        self.open.pop();
+        self.adds(calls);
+    }
+
+    /// Returns whether calls that are made now belong to a group that is given up.
+    pub(in crate::core) fn are_given_up(&self) -> bool {
+        self.open.iter().any(|(_, is_given_up)| *is_given_up)
+    }
+
+    pub(in crate::core) fn adds(&mut self, calls: &Range<u64>) {
+        if self.last.is_some_and(|last| last >= calls.start) {
+            self.closed.insert((calls.start, Reverse(calls.end)));
+        }
+    }
+
+    /// Forgets groups if there are many of which this says that they are over.
+    pub(in crate::core) fn forgets(&mut self, is_over: impl Fn(Range<u64>) -> bool) {
+        if self.closed.len() >= self.many.max(GROUPS_MIN) {
+            self.closed.retain(|(start, Reverse(end))| !is_over(*start..*end));
+            self.many = 2 * self.closed.len();
+        }
+    }
+}
+
+/// Returns the failure of which a group tells: rather one by which it was given up than another one, and of several the
+/// first.
+pub(crate) fn first_of<'a, K: Ord>(
+    failures: impl Iterator<Item = &'a Failure>,
+    position: impl Fn(&Failure) -> K,
+) -> Option<&'a Failure> {
+    failures.min_by_key(|failure| (!failure.gives_group_up(), position(failure)))
+}

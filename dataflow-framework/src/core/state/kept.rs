@@ -1,0 +1,79 @@
+//! The cache of versions that no call needs, but that the program has read and would read again after a restart.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    core::{mark::Mark, members::Member},
+    ids::VersionId,
+};
+
+/// The maximum size of all versions that are kept because the program has read them, in bytes.
+pub(in crate::core) const KEPT_BYTES_MAX: u64 = 64 << 20;
+
+/// A version that is not needed, but was read by the program.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::core) struct Kept {
+    pub(in crate::core) member: Member,
+    pub(in crate::core) mark: Mark,
+    pub(in crate::core) bytes: u64,
+}
+
+/// The versions that are not needed, but were read by the program.
+#[derive(Debug, Default)]
+pub(in crate::core) struct AllKept {
+    pub(in crate::core) versions: BTreeMap<VersionId, Kept>,
+    pub(in crate::core) bytes: u64,
+}
+
+impl AllKept {
+    /// Adds a version, and returns the member that has kept it before.
+    pub(in crate::core) fn insert(&mut self, id: VersionId, kept: Kept) -> Option<Member> {
+        let before = self.remove(id);
+        self.bytes += kept.cost();
+        self.versions.insert(id, kept);
+        before.map(|before| before.member)
+    }
+
+    /// Removes the first one if they are too large altogether.
+    pub(in crate::core) fn pop_too_many(&mut self) -> Option<(VersionId, Kept)> {
+        let popped = (self.bytes > KEPT_BYTES_MAX).then(|| self.versions.pop_first()).flatten();
+        self.bytes -= popped.map_or(0, |(_, kept)| kept.cost());
+        popped
+    }
+
+    pub(in crate::core) fn remove(&mut self, id: VersionId) -> Option<Kept> {
+        let removed = self.versions.remove(&id);
+        self.bytes -= removed.as_ref().map_or(0, Kept::cost);
+        removed
+    }
+
+    pub(in crate::core) fn is_lost(&mut self, member: Member) {
+        self.versions.retain(|_, kept| kept.member != member);
+        self.bytes = self.versions.values().map(Kept::cost).sum();
+    }
+
+    /// Takes in that a member does not keep a version any more.
+    pub(in crate::core) fn is_gone(&mut self, id: VersionId, member: Member) {
+        if self.has(id, member) {
+            self.remove(id);
+        }
+    }
+
+    /// Returns what a member keeps.
+    pub(in crate::core) fn with(&self, member: Member) -> Vec<VersionId> {
+        let kept = self.versions.iter().filter(|(_, kept)| kept.member == member);
+        kept.map(|(id, _)| *id).collect()
+    }
+
+    /// Returns whether a member keeps a version.
+    pub(in crate::core) fn has(&self, id: VersionId, member: Member) -> bool {
+        self.versions.get(&id).is_some_and(|kept| kept.member == member)
+    }
+}
+
+impl Kept {
+    /// Returns its size, with what it takes to know of it.
+    pub(in crate::core) fn cost(&self) -> u64 {
+        self.bytes + size_of::<(VersionId, Self)>() as u64
+    }
+}

@@ -1,0 +1,47 @@
+//! Queues of calls that may not run anywhere, one for each demand. See `placing.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    core::{
+        demand::Demand,
+        levels::Levels,
+        ready::{Key, urgency},
+    },
+    ids::NESTED,
+};
+
+/// The calls that wait for a worker, and may not run anywhere.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Lanes {
+    pub(in crate::core) by_kind: BTreeMap<LaneKind, Lane>,
+}
+
+/// What the calls of a lane have in common: what they demand, and whether they are spread.
+pub(in crate::core) type LaneKind = (Demand, bool);
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct Lane {
+    pub(in crate::core) calls: BTreeSet<Key>,
+    /// Whether it was told that no member can take them.
+    pub(in crate::core) is_told: bool,
+}
+
+impl Lanes {
+    pub(in crate::core) fn push(&mut self, kind: LaneKind, key: Key) {
+        self.by_kind.entry(kind).or_default().calls.insert(key);
+    }
+
+    pub(in crate::core) fn is_empty(&self) -> bool {
+        self.by_kind.is_empty()
+    }
+
+    /// Orders all calls anew.
+    pub(in crate::core) fn reorder(&mut self, levels: &Levels) {
+        for lane in self.by_kind.values_mut() {
+            let level = |level, call| if call < NESTED { levels.of(call) } else { level };
+            let again = |((priority, before), call): Key| (urgency(priority.0, level(before.0, call)), call);
+            lane.calls = std::mem::take(&mut lane.calls).into_iter().map(again).collect();
+        }
+    }
+}
