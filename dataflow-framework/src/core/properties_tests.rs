@@ -182,17 +182,17 @@ fn run_all(run: &mut Run, statements: &[Statement], has_losses: bool) {
 
 proptest! {
     #[test]
-    fn every_program_ends_as_its_sequential_run(statements in vec(statement(), 0..120)) {
+    fn random_program_equals_sequential_run(statements in vec(statement(), 0..120)) {
         run(&statements, false, false);
     }
 
     #[test]
-    fn losses_change_nothing(statements in vec(statement(), 0..120)) {
+    fn random_program_with_losses_equals_sequential_run(statements in vec(statement(), 0..120)) {
         run(&statements, true, false);
     }
 
     #[test]
-    fn nothing_is_made_again_when_members_leave(
+    fn leaving_members_cause_no_recomputation(
         statements in vec(statement(), 0..120),
         may_fail in any::<bool>(),
     ) {
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_recorded_has_one_outcome(statements in vec(statement(), 0..120)) {
+    fn recorded_calls_have_one_outcome(statements in vec(statement(), 0..120)) {
         run(&statements, true, true);
     }
 }
