@@ -73,7 +73,7 @@ fn added_by_a_task(upto: u64) -> Data<u64> {
 }
 
 #[test]
-fn all_parts_are_merged_once() {
+fn any_order_reduction_merges_each_part_once() {
     for workers in [0, 1, 2, 5] {
         for number in [1, 2, 3, 4, 7, 64, 100] {
             let program = || {
@@ -93,7 +93,7 @@ fn all_parts_are_merged_once() {
 }
 
 #[test]
-fn a_late_part_holds_up_nothing_but_the_last_call() {
+fn any_order_late_part_delays_only_last_merge() {
     let sum = workflow(2).run(|| {
         // All others are added before, which in a tree they are not.
         let parts = [late(1000, 14)].into_iter().chain((0..15).map(part));
@@ -104,7 +104,7 @@ fn a_late_part_holds_up_nothing_but_the_last_call() {
 }
 
 #[test]
-fn without_threads_it_is_the_order_of_the_list() {
+fn any_order_sequential_run_merges_in_list_order() {
     let texts = || "abcdefg".chars().map(|letter| Data::new(letter.to_string()));
     let text = workflow(0).run(|| {
         let text = reduce(texts(), join).any_order().expect("there are some");
@@ -122,7 +122,7 @@ fn without_threads_it_is_the_order_of_the_list() {
 }
 
 #[test]
-fn more_parts_than_calls_may_be_ahead_are_merged() {
+fn any_order_parts_beyond_window_are_merged() {
     let sum = workflow(2).calls_ahead_max(1).run(|| {
         let parts: Vec<_> = (1..=50).map(part).collect();
         reduce(parts, add).any_order().expect("there are some").get().map(|sum| *sum)
@@ -131,7 +131,7 @@ fn more_parts_than_calls_may_be_ahead_are_merged() {
 }
 
 #[test]
-fn a_failure_reaches_the_result() {
+fn any_order_failed_merge_fails_result() {
     for workers in [0, 1, 3] {
         let ended = workflow(workers).run(|| {
             let parts: Vec<_> = (1..=10).map(part).collect();
@@ -144,7 +144,7 @@ fn a_failure_reaches_the_result() {
 }
 
 #[test]
-fn a_merge_of_another_kind_is_refused() {
+fn any_order_unsuitable_merge_is_refused() {
     let returns_more: fn(&mut Data<u64>, &Data<u64>) = |sum, other| drop(both(sum, other));
     let updates_another: fn(&mut Data<u64>, &Data<u64>) = |sum, other| {
         let mut another = other.clone();
@@ -161,7 +161,7 @@ fn a_merge_of_another_kind_is_refused() {
 }
 
 #[test]
-fn a_merge_that_waits_for_what_it_merges_ends() {
+fn any_order_merge_waiting_for_its_sum_completes() {
     for workers in [0, 2] {
         let sum = workflow(workers).run(|| {
             let merge = |sum: &mut Data<u64>, other: &Data<u64>| {
@@ -194,7 +194,7 @@ impl Program for Sums {
 }
 
 #[test]
-fn several_nodes_merge_the_same() {
+fn any_order_several_nodes_reach_same_sum() {
     let report = Main::<Sums>::job(40).nodes(3).run().expect("it runs");
     assert_eq!(Main::<Sums>::returned(&report).expect("it succeeds"), [820, 820]);
 }

@@ -83,7 +83,7 @@ fn sum_of(upto: u64) -> Data<u64> {
 }
 
 #[test]
-fn all_updates_are_made_once_and_reads_see_those_before() {
+fn commuting_updates_run_once_and_reads_see_earlier_ones() {
     for workers in [0, 1, 2, 5] {
         let program = || {
             let mut sum = Data::new(0);
@@ -113,7 +113,7 @@ fn all_updates_are_made_once_and_reads_see_those_before() {
 }
 
 #[test]
-fn an_input_that_is_late_holds_up_nothing_but_its_own_update() {
+fn commuting_late_input_delays_only_its_update() {
     let sum = workflow(2).run(|| {
         let mut sum = Data::new(0);
         count(&late(1000, 15), 1, commute(&mut sum));
@@ -126,7 +126,7 @@ fn an_input_that_is_late_holds_up_nothing_but_its_own_update() {
 }
 
 #[test]
-fn without_threads_it_is_the_order_of_the_calls() {
+fn commuting_sequential_run_updates_in_call_order() {
     let text = workflow(0).run(|| {
         let mut text = Data::new(String::new());
         for letter in "abcdefg".chars() {
@@ -138,7 +138,7 @@ fn without_threads_it_is_the_order_of_the_calls() {
 }
 
 #[test]
-fn a_failure_of_one_is_that_of_all_that_come_after() {
+fn commuting_failed_update_fails_later_versions() {
     for workers in [0, 1, 3] {
         let ended = workflow(workers).run(|| {
             let mut sum = Data::new(0);
@@ -153,7 +153,7 @@ fn a_failure_of_one_is_that_of_all_that_come_after() {
 }
 
 #[test]
-fn what_would_depend_on_the_order_is_refused() {
+fn commuting_order_dependent_update_is_refused() {
     for workers in [0, 2] {
         for update in [
             |sum: &mut Data<u64>| drop(both(commute(sum), &part(1))),
@@ -194,7 +194,7 @@ impl Program for Sums {
 }
 
 #[test]
-fn several_nodes_update_the_same() {
+fn commuting_several_nodes_reach_same_sum() {
     let report = Main::<Sums>::job(40).nodes(3).run().expect("it runs");
     assert_eq!(Main::<Sums>::returned(&report).expect("it succeeds"), [820, 820]);
 }

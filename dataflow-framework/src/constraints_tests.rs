@@ -41,7 +41,7 @@ fn workflow() -> Result<Workflow, WorkflowError> {
 }
 
 #[test]
-fn options_stand_with_the_task_or_the_call() {
+fn task_attribute_sets_options() {
     let expected = Options {
         cores: 64,
         memory: 2 << 30,
@@ -55,7 +55,7 @@ fn options_stand_with_the_task_or_the_call() {
 }
 
 #[test]
-fn calls_take_no_more_workers_than_there_are() -> Result<(), WorkflowError> {
+fn calls_with_cores_never_exceed_workers() -> Result<(), WorkflowError> {
     let numbers = workflow()?.workers(3).run(|| {
         let all: Vec<_> =
             (0..200).map(|number| if number % 3 == 0 { wide(number) } else { narrow(number) }).collect();
@@ -67,7 +67,7 @@ fn calls_take_no_more_workers_than_there_are() -> Result<(), WorkflowError> {
 }
 
 #[test]
-fn what_this_machine_lacks_is_refused_at_once() -> Result<(), WorkflowError> {
+fn call_with_unmet_demand_fails_at_once() -> Result<(), WorkflowError> {
     let refused = |call: fn() -> Result<u64, Failure>| -> Result<String, WorkflowError> {
         Ok(workflow()?.workers(2).run(call).expect_err("it cannot run").to_string())
     };
@@ -81,7 +81,7 @@ fn what_this_machine_lacks_is_refused_at_once() -> Result<(), WorkflowError> {
 }
 
 #[test]
-fn where_calls_run_one_by_one_they_demand_nothing() -> Result<(), WorkflowError> {
+fn sequential_run_ignores_demands() -> Result<(), WorkflowError> {
     assert_eq!(workflow()?.sequential().run(|| Ok::<_, Failure>(*demanding().get()?))?, 7);
     assert_eq!(*demanding().get()?, 7, "nor outside of a workflow");
     Ok(())
@@ -103,7 +103,7 @@ impl Program for Demanding {
 }
 
 #[test]
-fn nodes_within_a_process_refuse_what_none_of_them_has() {
+fn call_no_local_node_can_take_fails() {
     let report = Main::<Demanding>::job(()).nodes(2).run().expect("the nodes run");
     let failure = Main::<Demanding>::returned(&report).expect_err("no node has 64 workers").to_string();
     assert!(failure.contains("it needs 64 workers on one node"), "{failure}");

@@ -61,7 +61,7 @@ tasks! {
 }
 
 #[test]
-fn methods_are_called_on_handles() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+fn methods_as_tasks_are_called_on_handles() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let table = || tasks![account_open, account_pay_in, account_take_over, account_balance];
     let program = || {
         let (mut one, other) = (account_open(100), account_open(5));
@@ -82,7 +82,7 @@ fn methods_are_called_on_handles() -> Result<(), Box<dyn std::error::Error + Sen
 }
 
 #[test]
-fn functions_of_others_become_tasks() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+fn external_functions_become_tasks() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     for vector in [vec![1.0, 2.0], vec![]] {
         let expected = linear::sum(&vector).map(|sum| 10.0 * sum);
         let returned = Workflow::new(tasks![scale, sum])?.workers(2).run(move || {

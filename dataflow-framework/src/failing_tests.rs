@@ -111,7 +111,7 @@ fn failure<R: std::fmt::Debug>(ended: Result<R, WorkflowError>) -> Failure {
 }
 
 #[test]
-fn a_call_that_must_not_fail_ends_the_program() {
+fn failed_call_with_on_failure_fail_ends_program() {
     for workers in [0, 1, 3] {
         let calls = Cell::new(0);
         let ended = workflow(workers).run(|| {
@@ -132,7 +132,7 @@ fn a_call_that_must_not_fail_ends_the_program() {
 }
 
 #[test]
-fn a_failure_that_is_ignored_leaves_what_was_there_and_defaults() {
+fn ignored_failure_keeps_old_values_and_returns_defaults() {
     for workers in [0, 1, 3] {
         let values = workflow(workers).measured(|| {
             let (mut number, mut log) = (Data::new(6), Data::new(String::new()));
@@ -151,7 +151,7 @@ fn a_failure_that_is_ignored_leaves_what_was_there_and_defaults() {
 }
 
 #[test]
-fn only_what_has_defaults_can_be_ignored() {
+fn ignoring_failure_requires_defaults() {
     let ended = workflow(2).run(|| {
         let half = halve::with().on_failure(OnFailure::Ignore).call(8);
         half.get().map(|half| *half)
@@ -168,7 +168,7 @@ fn only_what_has_defaults_can_be_ignored() {
 }
 
 #[test]
-fn a_call_that_takes_too_long_fails_and_others_go_on() {
+fn timed_out_call_fails_and_others_continue() {
     let ended = workflow(1).measured(|| {
         let long = group(|| sleep(FOREVER)).0;
         // It would wait behind the other one for ever.
@@ -185,7 +185,7 @@ fn a_call_that_takes_too_long_fails_and_others_go_on() {
 }
 
 #[test]
-fn a_call_that_takes_too_long_may_be_ignored() {
+fn timed_out_call_may_be_ignored() {
     let ended = workflow(1).run(|| {
         let mut kept = Data::new(40);
         let soon = sleep_or_not(&mut kept, Duration::ZERO);
@@ -197,7 +197,7 @@ fn a_call_that_takes_too_long_may_be_ignored() {
 }
 
 #[test]
-fn a_task_knows_how_much_time_it_has_left() {
+fn time_left_counts_down_to_timeout() {
     for workers in [0, 1] {
         let ended = workflow(workers).run(|| {
             assert!(!*poll().get()?);
@@ -212,7 +212,7 @@ fn a_task_knows_how_much_time_it_has_left() {
 }
 
 #[test]
-fn a_group_is_waited_for_and_no_other_call() {
+fn group_wait_covers_only_its_calls() {
     let ended = workflow(2).run(|| {
         let closed = GATE.lock().expect("nobody panics");
         let waits = wait_for(5);
@@ -233,7 +233,7 @@ fn a_group_is_waited_for_and_no_other_call() {
 }
 
 #[test]
-fn what_is_cancelled_is_not_run() {
+fn cancelled_calls_do_not_run() {
     let ended = workflow(1).run(|| {
         let closed = GATE.lock().expect("nobody panics");
         let (waiting, numbers) = group(|| (0..2_000).map(wait_for).collect::<Vec<_>>());
@@ -253,7 +253,7 @@ fn what_is_cancelled_is_not_run() {
 }
 
 #[test]
-fn a_task_that_is_no_function_is_found() {
+fn checked_run_detects_impure_task() {
     for workers in [0, 2] {
         let reason = failure(workflow(workers).checked().run(|| count().get().map(|count| *count)));
         assert!(
@@ -302,7 +302,7 @@ impl Program for Failing {
 }
 
 #[test]
-fn failures_are_the_same_on_several_nodes() {
+fn failures_on_several_nodes_match_local_run() {
     for job in [Main::<Failing>::job, Main::<Failing>::checked_job] {
         let report = job(8).nodes(3).run().expect("it runs");
         let returned = Main::<Failing>::returned(&report).expect("it succeeds");

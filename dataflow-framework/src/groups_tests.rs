@@ -60,7 +60,7 @@ fn checks() -> (String, bool) {
 }
 
 #[test]
-fn the_others_of_a_group_are_cancelled_and_its_wait_tells_why() {
+fn group_failure_cancels_other_calls_and_wait_returns_it() {
     for workers in [1, 3] {
         let ended = workflow(workers).run(|| {
             let closed = GATE.lock().expect("nobody panics");
@@ -88,7 +88,7 @@ fn the_others_of_a_group_are_cancelled_and_its_wait_tells_why() {
 }
 
 #[test]
-fn what_is_made_after_the_failure_is_not_run() {
+fn calls_made_after_group_failure_do_not_run() {
     COUNTED.store(0, Relaxed);
     let ended = workflow(0).run(|| {
         let (outer, (inner, last)) = group(|| {
@@ -112,7 +112,7 @@ fn what_is_made_after_the_failure_is_not_run() {
 }
 
 #[test]
-fn without_a_group_it_is_an_ordinary_failure() {
+fn cancel_group_without_group_is_ordinary_failure() {
     for workers in [0, 2] {
         let ended = workflow(workers).run(|| {
             let failed = plain::with().on_failure(OnFailure::CancelGroup).call(100);
@@ -151,7 +151,7 @@ impl Program for Checks {
 }
 
 #[test]
-fn groups_of_several_nodes_and_of_tasks_are_given_up() {
+fn group_failure_cancels_across_nodes_and_in_tasks() {
     let report = Main::<Checks>::job(()).nodes(3).run().expect("it runs");
     let expected = ("100 is round".to_owned(), "100 is round".to_owned(), 1);
     assert_eq!(Main::<Checks>::returned(&report).expect("it was told of the failures"), expected);

@@ -118,12 +118,12 @@ fn wide(depth: u64) -> Result<u64, Failure> {
 }
 
 #[test]
-fn a_task_hands_on_what_it_calls() {
+fn task_forwards_results_of_its_calls() {
     assert_eq!(everywhere(|| Ok(*fibonacci(12).get()?)), 144);
 }
 
 #[test]
-fn a_task_that_waits_lends_its_worker() {
+fn waiting_task_lends_its_worker() {
     assert_eq!(everywhere(|| Ok(*waiting(12).get()?)), 144);
     assert_eq!(everywhere(|| Ok(*wide(5).get()?)), 243);
     assert_eq!(
@@ -133,19 +133,19 @@ fn a_task_that_waits_lends_its_worker() {
 }
 
 #[test]
-fn a_recursion_may_be_deep() {
+fn recursion_of_depth_120_succeeds() {
     assert_eq!(everywhere(|| Ok(*down(120).get()?)), 120);
 }
 
 #[test]
-fn a_program_without_threads_has_room_for_any_recursion() -> Result<(), WorkflowError> {
+fn sequential_recursion_of_depth_2000_succeeds() -> Result<(), WorkflowError> {
     let workflow = Workflow::new(table())?.sequential();
     assert_eq!(workflow.run(|| Ok::<_, Failure>(*down(2_000).get()?))?, 2_000);
     Ok(())
 }
 
 #[test]
-fn a_task_too_many_that_waits_fails_and_the_others_end() -> Result<(), WorkflowError> {
+fn waiting_tasks_over_limit_fail_and_others_complete() -> Result<(), WorkflowError> {
     let failure = Workflow::new(table())?.workers(1).run(|| Ok::<_, Failure>(*down(1_500).get()?));
     let failure = failure.expect_err("it is too deep").to_string();
     assert!(failure.contains("1024 tasks of this node wait for calls that they have made"), "{failure}");
@@ -171,7 +171,7 @@ fn spread_out(depth: u64) -> Result<u64, Failure> {
 }
 
 #[test]
-fn a_task_that_waits_lends_all_its_workers() -> Result<(), WorkflowError> {
+fn waiting_multi_core_task_lends_all_its_workers() -> Result<(), WorkflowError> {
     let workflow = || Workflow::new(tasks![takes_two]);
     let program = || Ok::<_, Failure>(*takes_two(4).get()?);
     for workflow in [workflow()?.sequential(), workflow()?.workers(2), workflow()?.workers(3)] {
@@ -183,7 +183,7 @@ fn a_task_that_waits_lends_all_its_workers() -> Result<(), WorkflowError> {
 }
 
 #[test]
-fn a_task_may_wait_for_groups_and_change_what_it_updates() {
+fn task_waits_for_groups_and_updates_arguments() {
     assert_eq!(everywhere(|| Ok(many(5).get()?.clone())), [1, 3, 5, 7, 9]);
     let list = everywhere(|| {
         let mut list = Data::new(vec![1, 2, 3]);
@@ -195,7 +195,7 @@ fn a_task_may_wait_for_groups_and_change_what_it_updates() {
 }
 
 #[test]
-fn failures_name_the_way_to_the_call() {
+fn nested_failure_names_path_to_call() {
     let text = everywhere(|| {
         let told = tries_it(4);
         let silent = passes_on(8).get().expect_err("it was not told of a failure");
@@ -230,7 +230,7 @@ fn calls_flaky(number: u64) -> Result<u64, Failure> {
 }
 
 #[test]
-fn a_task_that_is_tried_again_calls_again_what_has_failed() -> Result<(), WorkflowError> {
+fn retried_task_repeats_failed_calls() -> Result<(), WorkflowError> {
     for workflow in [Workflow::new(table())?.sequential(), Workflow::new(table())?.workers(2)] {
         TRIES.store(0, SeqCst);
         assert_eq!(workflow.run(|| Ok::<_, Failure>(*calls_flaky(7).get()?))?, 7);
@@ -265,7 +265,7 @@ fn waits_for_kept(after: &u64) -> Result<u64, Failure> {
 
 /// A task has only handles of its own, so that it cannot wait for what its caller will write.
 #[test]
-fn a_handle_is_of_no_use_to_another_task() -> Result<(), WorkflowError> {
+fn handle_of_another_task_is_refused() -> Result<(), WorkflowError> {
     for workflow in [Workflow::new(table())?.sequential(), Workflow::new(table())?.workers(1)] {
         let (used, waited) = workflow.run(|| {
             let kept = keeps();
@@ -294,7 +294,7 @@ fn cancels() -> bool {
 }
 
 #[test]
-fn a_task_may_cancel_its_calls() {
+fn task_cancels_its_calls() {
     assert!(!everywhere(|| Ok(*cancels().get()?)));
 }
 
@@ -307,7 +307,7 @@ fn differs() -> Result<u64, Failure> {
 }
 
 #[test]
-fn a_task_that_makes_other_calls_has_failed() -> Result<(), WorkflowError> {
+fn task_with_different_calls_on_repeat_fails() -> Result<(), WorkflowError> {
     let failure = Workflow::new(table())?.workers(1).checked().run(|| Ok::<_, Failure>(*differs().get()?));
     let failure = failure.expect_err("it makes other calls").to_string();
     assert!(failure.contains("not the same") || failure.contains("makes other calls"), "{failure}");
@@ -315,7 +315,7 @@ fn a_task_that_makes_other_calls_has_failed() -> Result<(), WorkflowError> {
 }
 
 #[test]
-fn a_program_that_fails_does_not_wait_for_tasks_that_wait() -> Result<(), WorkflowError> {
+fn failed_program_does_not_wait_for_waiting_tasks() -> Result<(), WorkflowError> {
     let program = || {
         let _sum = waiting(16);
         Err::<u64, _>("enough")
@@ -348,7 +348,7 @@ impl Program for Everything {
 }
 
 #[test]
-fn nodes_share_the_calls_of_tasks() -> Result<(), Box<dyn Error + Send + Sync>> {
+fn nested_calls_on_several_nodes_match_sequential_run() -> Result<(), Box<dyn Error + Send + Sync>> {
     let expected = Workflow::new(table())?.sequential().run(|| Everything::run(&9))?;
     let report = Main::<Everything>::job(9).nodes(3).workers(1).run()?;
     assert_eq!(Main::<Everything>::returned(&report)?, expected);

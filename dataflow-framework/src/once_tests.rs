@@ -106,7 +106,7 @@ fn places(folder: &tempfile::TempDir) -> Places {
 }
 
 #[test]
-fn effects_and_decisions_are_the_same_wherever_the_program_runs() {
+fn effects_and_decisions_match_in_every_mode() {
     for nodes in [1, 3] {
         let folder = tempfile::tempdir().expect("there is a place for files");
         let Places { book, report } = places(&folder);
@@ -123,7 +123,7 @@ fn effects_and_decisions_are_the_same_wherever_the_program_runs() {
 }
 
 #[test]
-fn tasks_without_effect_have_no_token() {
+fn task_without_effect_has_no_token() {
     #[task]
     fn token() -> bool {
         once_token().is_some()
@@ -134,7 +134,7 @@ fn tasks_without_effect_have_no_token() {
 }
 
 #[test]
-fn another_try_has_the_same_token() {
+fn retried_effect_keeps_its_token() {
     #[task(effect, retry = 2)]
     fn tries(book: PathBuf) -> Result<String, Box<dyn Error + Send + Sync>> {
         let token = format!("{:032x}", once_token().ok_or("there is a token")?);

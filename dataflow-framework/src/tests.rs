@@ -57,7 +57,7 @@ fn append(list: &mut Vec<u64>, item: &u64) {
 }
 
 #[test]
-fn a_chain_of_updates_is_run_in_order() {
+fn chained_updates_run_in_order() {
     let list = everywhere(|| {
         let mut list = Data::new(Vec::new());
         for item in 0..50 {
@@ -69,7 +69,7 @@ fn a_chain_of_updates_is_run_in_order() {
 }
 
 #[test]
-fn a_clone_is_a_snapshot() {
+fn cloned_handle_is_snapshot() {
     let values = everywhere(|| {
         let mut counter = Data::new(1);
         let before = counter.clone();
@@ -82,7 +82,7 @@ fn a_clone_is_a_snapshot() {
 }
 
 #[test]
-fn a_reader_of_the_version_before_sees_it() {
+fn reader_of_old_version_sees_old_value() {
     let values = everywhere(|| {
         let mut value = make(1);
         let mut seen = Vec::new();
@@ -98,7 +98,7 @@ fn a_reader_of_the_version_before_sees_it() {
 }
 
 #[test]
-fn several_results_and_several_inputs() {
+fn call_with_several_inputs_and_results_returns_all() {
     let (sum, product, text) = everywhere(|| {
         let parts: Vec<_> = (1..=4).map(make).collect();
         let sum = sum(&parts);
@@ -111,7 +111,7 @@ fn several_results_and_several_inputs() {
 }
 
 #[test]
-fn the_program_changes_data_too() {
+fn program_get_mut_writes_new_version() {
     let values = everywhere(|| {
         let mut value = make(3);
         let before = value.clone();
@@ -123,7 +123,7 @@ fn the_program_changes_data_too() {
 }
 
 #[test]
-fn many_calls_ahead_wait() {
+fn calls_beyond_window_wait() {
     let program = || {
         let mut counters: Vec<_> = (0..3).map(make).collect();
         for round in 0..500 {
@@ -136,7 +136,7 @@ fn many_calls_ahead_wait() {
 }
 
 #[test]
-fn a_failure_reaches_what_depends_on_it_and_nothing_else() {
+fn failure_reaches_only_dependents() {
     let (reason, task, call, other) = everywhere(|| {
         let odd = make(7);
         let mut half = halve(&odd);
@@ -150,7 +150,7 @@ fn a_failure_reaches_what_depends_on_it_and_nothing_else() {
 }
 
 #[test]
-fn a_failure_that_nobody_was_told_of_is_the_programs() {
+fn unread_failure_fails_program() {
     for workers in [0, 2] {
         let workflow = Workflow::new(table()).unwrap();
         let workflow = if workers == 0 { workflow.sequential() } else { workflow.workers(workers) };
@@ -173,7 +173,7 @@ fn fails_at_first(tries: &mut u64) -> Result<u64, String> {
 }
 
 #[test]
-fn a_call_that_failed_is_tried_again_on_what_was_there_before() {
+fn retried_call_sees_original_input() {
     let program = || {
         let mut tries = Data::new(0);
         fails_at_first(&mut tries).get()?;
@@ -184,7 +184,7 @@ fn a_call_that_failed_is_tried_again_on_what_was_there_before() {
 }
 
 #[test]
-fn a_panic_is_a_failure() {
+fn panic_in_task_is_failure() {
     #[task]
     fn panics() -> u64 {
         panic!("as it was told")
@@ -195,7 +195,7 @@ fn a_panic_is_a_failure() {
 }
 
 #[test]
-fn a_task_that_is_not_in_the_table_is_refused() {
+fn task_missing_from_table_is_refused() {
     let workflow = Workflow::new(tasks![make]).unwrap().workers(1);
     let error = workflow.run(|| {
         nothing();
@@ -206,7 +206,7 @@ fn a_task_that_is_not_in_the_table_is_refused() {
 }
 
 #[test]
-fn two_tasks_of_one_name_are_refused() {
+fn duplicate_task_name_is_refused() {
     const OTHER: crate::TaskDef = crate::TaskDef { signature: "(u64, ) -> u64", ..increment::TASK };
     let error = Workflow::new([&increment::TASK, &OTHER]).expect_err("they differ");
     assert!(
@@ -218,7 +218,7 @@ fn two_tasks_of_one_name_are_refused() {
 }
 
 #[test]
-fn data_of_another_workflow_is_refused() {
+fn data_from_another_workflow_is_refused() {
     let outside = Data::new(1);
     let inner = Workflow::new(table()).unwrap().workers(1).run(|| {
         let mut here = Data::new(1);
@@ -233,7 +233,7 @@ fn data_of_another_workflow_is_refused() {
 }
 
 #[test]
-fn the_programs_own_error_is_told_as_it_is() {
+fn program_error_is_returned_unchanged() {
     let error = Workflow::new(table()).unwrap().workers(1).run(|| Err::<(), _>("no input"));
     assert!(
         matches!(&error, Err(WorkflowError::Program(error)) if error.to_string() == "no input"),
@@ -247,7 +247,7 @@ fn length(text: String, prefix: &u64) -> u64 {
 }
 
 #[test]
-fn large_copies_are_data() {
+fn large_argument_is_passed_as_data() {
     let lengths = everywhere(|| {
         let one = make(1);
         let lengths: Vec<_> = [10, 100_000, 3_000_000].map(|size| length("x".repeat(size), &one)).into();
@@ -257,7 +257,7 @@ fn large_copies_are_data() {
 }
 
 #[test]
-fn a_call_that_reads_too_many_data_is_refused() {
+fn call_reading_too_many_data_is_refused() {
     let error = Workflow::new(table()).unwrap().workers(1).run(|| {
         let parts = vec![make(1); 10_001];
         Ok::<_, Failure>(*sum(&parts).get()?)
@@ -267,7 +267,7 @@ fn a_call_that_reads_too_many_data_is_refused() {
 }
 
 #[test]
-fn outside_of_a_workflow_a_call_is_run_at_once() {
+fn call_outside_workflow_runs_at_once() {
     let mut counter = make(1);
     increment(&mut counter, 2);
     assert_eq!(*counter.get().unwrap(), 3);

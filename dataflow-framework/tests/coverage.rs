@@ -74,7 +74,7 @@ fn rows() -> io::Result<Vec<Vec<String>>> {
 }
 
 #[test]
-fn each_row_has_tests_that_exist_or_says_why_there_is_none() -> io::Result<()> {
+fn coverage_row_names_existing_tests_or_reason() -> io::Result<()> {
     let tests = tests()?;
     assert!(tests.len() > 300, "the tests are found: {}", tests.len());
     for row in rows()? {
@@ -90,7 +90,7 @@ fn each_row_has_tests_that_exist_or_says_why_there_is_none() -> io::Result<()> {
 }
 
 #[test]
-fn no_row_is_left_out() -> io::Result<()> {
+fn coverage_rows_are_numbered_without_gaps() -> io::Result<()> {
     let numbers: Vec<usize> = rows()?.iter().filter_map(|row| row[0].parse().ok()).collect();
     assert!(numbers.into_iter().eq(1..=ROWS));
     Ok(())

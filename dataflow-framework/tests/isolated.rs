@@ -102,7 +102,7 @@ fn workflow() -> Workflow {
     Workflow::new(table()).expect("no two tasks have one name").workers(2)
 }
 
-fn values_and_files_go_there_and_back() -> Result<(), Error> {
+fn isolated_call_round_trips_values_and_files() -> Result<(), Error> {
     let program = || {
         let mut numbers = Data::new(vec![1, 2, 3]);
         let by = Data::new(BTreeMap::from([("ten".to_owned(), 10)]));
@@ -124,7 +124,7 @@ fn values_and_files_go_there_and_back() -> Result<(), Error> {
     Ok(workflow().sequential().run(program)?)
 }
 
-fn what_an_isolated_task_calls_runs_in_its_process() -> Result<(), Error> {
+fn isolated_task_runs_nested_calls_in_its_process() -> Result<(), Error> {
     let program = || {
         let (parent, child, doubled) = calls(3);
         assert_eq!(parent.get()?.clone(), child.get()?.clone());
@@ -138,7 +138,7 @@ fn what_an_isolated_task_calls_runs_in_its_process() -> Result<(), Error> {
     Ok(workflow().sequential().run(program)?)
 }
 
-fn large_values_are_the_same() -> Result<(), Error> {
+fn isolated_call_preserves_large_values() -> Result<(), Error> {
     let total = workflow().run(|| {
         let numbers = Data::new((0..3_u64 << 20).map(|number| number << 40).collect::<Vec<_>>());
         Ok::<_, Failure>(double(&numbers).get()?.iter().fold(0_u64, |sum, number| sum.wrapping_add(*number)))
@@ -148,7 +148,7 @@ fn large_values_are_the_same() -> Result<(), Error> {
     Ok(())
 }
 
-fn a_task_that_its_process_does_not_know_is_told() -> Result<(), Error> {
+fn isolated_task_unknown_to_its_process_fails() -> Result<(), Error> {
     #[task(isolated)]
     fn other() {}
     let ended = Workflow::new(tasks![other])?.run(|| {
@@ -163,7 +163,7 @@ fn a_task_that_its_process_does_not_know_is_told() -> Result<(), Error> {
     Ok(())
 }
 
-fn a_crash_is_the_failure_of_its_call_alone() -> Result<(), Error> {
+fn isolated_crash_fails_only_its_call() -> Result<(), Error> {
     let place = tempfile::tempdir()?;
     set_work_dir(place.path());
     workflow().run(|| {
@@ -214,13 +214,13 @@ impl Program for Harmless {
     }
 }
 
-fn nodes_live_on() -> Result<(), Error> {
+fn isolated_crash_leaves_nodes_running() -> Result<(), Error> {
     let report = Main::<Harmless>::job("abort".to_owned()).nodes(2).run()?;
     assert_eq!(Main::<Harmless>::returned(&report)?, 1);
     Ok(())
 }
 
-fn a_program_that_does_not_serve_is_told_so() -> Result<(), Error> {
+fn isolated_call_without_server_fails() -> Result<(), Error> {
     let output = Command::new(env::current_exe()?).env(DOES_NOT_SERVE, "1").output()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
@@ -249,13 +249,13 @@ fn main() -> ExitCode {
     }
     serve_isolated(table());
     let tests: [(&str, Test); 7] = [
-        ("values_and_files_go_there_and_back", values_and_files_go_there_and_back),
-        ("what_an_isolated_task_calls_runs_in_its_process", what_an_isolated_task_calls_runs_in_its_process),
-        ("large_values_are_the_same", large_values_are_the_same),
-        ("a_task_that_its_process_does_not_know_is_told", a_task_that_its_process_does_not_know_is_told),
-        ("a_crash_is_the_failure_of_its_call_alone", a_crash_is_the_failure_of_its_call_alone),
-        ("nodes_live_on", nodes_live_on),
-        ("a_program_that_does_not_serve_is_told_so", a_program_that_does_not_serve_is_told_so),
+        ("isolated_call_round_trips_values_and_files", isolated_call_round_trips_values_and_files),
+        ("isolated_task_runs_nested_calls_in_its_process", isolated_task_runs_nested_calls_in_its_process),
+        ("isolated_call_preserves_large_values", isolated_call_preserves_large_values),
+        ("isolated_task_unknown_to_its_process_fails", isolated_task_unknown_to_its_process_fails),
+        ("isolated_crash_fails_only_its_call", isolated_crash_fails_only_its_call),
+        ("isolated_crash_leaves_nodes_running", isolated_crash_leaves_nodes_running),
+        ("isolated_call_without_server_fails", isolated_call_without_server_fails),
     ];
     let wanted = env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let mut failed = false;

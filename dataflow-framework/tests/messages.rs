@@ -62,7 +62,7 @@ fn refused(program: &str, expected: &[&str]) {
 }
 
 #[test]
-fn a_type_that_cannot_be_sent_says_what_to_derive() {
+fn unserializable_type_error_names_derives() {
     let to_do =
         ["`Plain` cannot be data of a task", "derive `serde::Serialize` and `serde::Deserialize` for it"];
     refused("struct Plain;\n#[task]\nfn reads(of: &Plain) {}\n", &to_do);
@@ -76,7 +76,7 @@ fn a_type_that_cannot_be_sent_says_what_to_derive() {
 }
 
 #[test]
-fn a_reference_that_is_no_data_says_what_to_take_instead() {
+fn unsupported_reference_error_names_replacement() {
     for (parameter, expected) in [
         ("&[u8]", "take `&Vec<T>`, or `&[&T]` for several data"),
         ("&mut [&u8]", "take `&Vec<T>`, or `&[&T]` for several data"),
@@ -89,7 +89,7 @@ fn a_reference_that_is_no_data_says_what_to_take_instead() {
 }
 
 #[test]
-fn a_function_that_is_no_task_says_why() {
+fn unsuitable_function_error_gives_reason() {
     for (function, expected) in [
         ("fn generic<T>(of: &T) {}", "write a task for each type, which may call a generic function"),
         ("fn generic(of: impl Send) {}", "a task cannot be generic, since other nodes find it by its name"),
@@ -104,7 +104,7 @@ fn a_function_that_is_no_task_says_why() {
 }
 
 #[test]
-fn a_failure_that_is_ignored_needs_results_with_defaults() {
+fn ignored_failure_without_default_result_is_compile_error() {
     refused(
         "#[task(on_failure = ignore)]\nfn makes() -> Result<std::time::SystemTime, String> { Err(String::new()) }\n",
         &["`SystemTime: Default` is not satisfied", "fn makes() -> Result<std::time::SystemTime, String>"],
@@ -112,7 +112,7 @@ fn a_failure_that_is_ignored_needs_results_with_defaults() {
 }
 
 #[test]
-fn an_option_that_there_is_not_names_those_that_there_are() {
+fn unknown_option_error_lists_options() {
     for (options, expected) in [
         (
             "prioritty = 3",
@@ -131,7 +131,7 @@ fn an_option_that_there_is_not_names_those_that_there_are() {
 }
 
 #[test]
-fn a_result_cannot_be_used_as_if_it_were_there() {
+fn result_used_as_value_is_compile_error() {
     refused(
         &format!("{SOUND}fn program() -> u64 {{ double(&Data::new(2)) + 1 }}\n"),
         &["cannot add `{integer}` to `Data<u64>`"],

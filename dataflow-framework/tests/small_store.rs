@@ -91,7 +91,7 @@ fn expected(parts: u64, length: usize) -> Result<u64> {
 }
 
 #[test]
-fn a_store_of_a_mebibyte_has_a_hundred() -> Result<()> {
+fn store_of_1_mib_handles_100_mib() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock();
     let place = tempfile::tempdir()?;
     set_work_dir(place.path());
@@ -106,7 +106,7 @@ fn a_store_of_a_mebibyte_has_a_hundred() -> Result<()> {
 }
 
 #[test]
-fn nodes_with_small_stores_have_everything_together() -> Result<()> {
+fn nodes_with_small_stores_hold_data_together() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock();
     let place = tempfile::tempdir()?;
     set_work_dir(place.path());
@@ -132,7 +132,7 @@ fn nodes_with_small_stores_have_everything_together() -> Result<()> {
 }
 
 #[test]
-fn what_is_large_goes_from_node_to_node_by_files() -> Result<()> {
+fn large_data_moves_between_nodes_as_files() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock();
     let place = tempfile::tempdir()?;
     set_work_dir(place.path());
@@ -146,7 +146,7 @@ fn what_is_large_goes_from_node_to_node_by_files() -> Result<()> {
 
 /// By default no memory is counted in a process that runs its calls itself.
 #[test]
-fn a_call_that_reads_too_much_is_told_in_one_process_too() -> Result<()> {
+fn single_process_call_reading_over_store_fails() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock();
     let program = || Together::run(&32);
     assert_eq!(Workflow::new(table())?.run(program)?, 32 << 13);
@@ -160,7 +160,7 @@ fn a_call_that_reads_too_much_is_told_in_one_process_too() -> Result<()> {
 
 /// Where nothing can be written there is no room for more than the store takes.
 #[test]
-fn a_disk_without_room_is_told_and_nothing_waits() -> Result<()> {
+fn unwritable_spill_directory_fails_program() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock();
     let place = tempfile::tempdir()?;
     let wrong = place.path().join("file");

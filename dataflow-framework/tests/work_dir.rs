@@ -5,7 +5,7 @@ use std::{error::Error, fs};
 use dataflow_framework::{Data, File, set_work_dir};
 
 #[test]
-fn files_are_kept_where_the_program_says() -> Result<(), Box<dyn Error>> {
+fn files_are_stored_in_configured_work_dir() -> Result<(), Box<dyn Error>> {
     let place = tempfile::tempdir()?;
     let [first, second] = ["first/below", "second"].map(|name| place.path().join(name));
     set_work_dir(&first);

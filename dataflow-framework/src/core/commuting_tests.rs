@@ -68,7 +68,7 @@ fn begun(graph: &mut Graph) -> (Vec<(CallId, CallId)>, Vec<Fact>) {
 }
 
 #[test]
-fn what_is_there_first_is_added_first_and_one_at_a_time() {
+fn commuting_updates_run_singly_in_order_of_arrival() {
     let mut graph = graph(false);
     makes_calls(&mut graph);
     assert_eq!(begun(&mut graph).0, []);
@@ -88,7 +88,7 @@ fn what_is_there_first_is_added_first_and_one_at_a_time() {
 }
 
 #[test]
-fn a_snapshot_has_all_before_it_and_nothing_after_it() {
+fn commuting_snapshot_sees_only_earlier_updates() {
     let mut graph = graph(false);
     makes_calls(&mut graph);
     graph.retain(version(12, 0));
@@ -117,7 +117,7 @@ fn a_snapshot_has_all_before_it_and_nothing_after_it() {
 }
 
 #[test]
-fn a_failure_of_what_is_added_is_that_of_the_sum() {
+fn commuting_failed_input_fails_sum() {
     let mut graph = graph(false);
     makes_calls(&mut graph);
     begun(&mut graph);
@@ -137,7 +137,7 @@ fn a_failure_of_what_is_added_is_that_of_the_sum() {
 }
 
 #[test]
-fn a_program_that_begins_anew_adds_in_the_same_order() {
+fn commuting_restart_keeps_recorded_order() {
     let mut first = graph(true);
     makes_calls(&mut first);
     begun(&mut first);
@@ -167,7 +167,7 @@ fn a_program_that_begins_anew_adds_in_the_same_order() {
 }
 
 #[test]
-fn a_program_that_begins_anew_makes_nothing_again_that_was_added() {
+fn commuting_restart_repeats_no_added_input() {
     let mut first = graph(true);
     makes_calls(&mut first);
     begun(&mut first);

@@ -83,7 +83,7 @@ fn effect_and_reader(graph: &mut Graph) -> Member {
 }
 
 #[test]
-fn what_depends_on_an_effect_begins_when_its_end_is_recorded() {
+fn effect_dependents_start_once_completion_is_recorded() {
     let mut graph = graph();
     let member = effect_and_reader(&mut graph);
     ended(&mut graph, 0, member, Some(small()));
@@ -96,7 +96,7 @@ fn what_depends_on_an_effect_begins_when_its_end_is_recorded() {
 }
 
 #[test]
-fn an_effect_whose_end_is_being_recorded_is_not_run_again() {
+fn effect_lost_while_completion_is_written_is_not_repeated() {
     let mut graph = graph();
     call(&mut graph, 0, &[], Options::DEFAULT);
     to_do(&mut graph);
@@ -121,7 +121,7 @@ fn effect_and_reader_from(graph: &mut Graph, first: CallId) -> Member {
 }
 
 #[test]
-fn what_is_large_is_with_two_members_before_it_is_seen_and_if_both_are_lost_the_program_fails() {
+fn large_output_visible_after_second_copy_and_loss_of_both_is_fatal() {
     let mut graph = graph();
     call(&mut graph, 0, &[], Options::DEFAULT);
     to_do(&mut graph);
@@ -147,7 +147,7 @@ fn what_is_large_is_with_two_members_before_it_is_seen_and_if_both_are_lost_the_
 }
 
 #[test]
-fn if_the_second_copy_is_lost_under_way_another_one_is_made() {
+fn large_output_is_recorded_with_one_copy_if_second_fails() {
     let mut graph = graph();
     call(&mut graph, 0, &[], Options::DEFAULT);
     to_do(&mut graph);
@@ -162,7 +162,7 @@ fn if_the_second_copy_is_lost_under_way_another_one_is_made() {
 }
 
 #[test]
-fn what_is_large_and_here_is_not_brought_here_when_it_is_recorded() {
+fn large_local_output_is_not_brought_when_recorded() {
     let mut graph = graph();
     assert_eq!(effect_and_reader(&mut graph), Member::HERE);
     assert!(matches!(graph.want(version(0, 0)), Input::Awaited));
@@ -175,7 +175,7 @@ fn what_is_large_and_here_is_not_brought_here_when_it_is_recorded() {
 }
 
 #[test]
-fn a_second_copy_is_forgotten_if_the_member_is_lost_that_has_run_the_call() {
+fn second_copy_is_forgotten_when_executing_member_is_lost() {
     let mut graph = graph();
     call(&mut graph, 0, &[], Options::DEFAULT);
     to_do(&mut graph);
@@ -193,7 +193,7 @@ fn a_second_copy_is_forgotten_if_the_member_is_lost_that_has_run_the_call() {
 }
 
 #[test]
-fn a_copy_from_an_earlier_run_does_not_count_if_the_call_has_run_again() {
+fn copy_from_earlier_run_is_ignored_after_repeated_call() {
     let mut graph = graph();
     let member = effect_and_reader(&mut graph);
     let (written, mark) = (version(0, 0), graph.versions[&version(0, 0)].mark);
@@ -217,7 +217,7 @@ fn a_copy_from_an_earlier_run_does_not_count_if_the_call_has_run_again() {
 }
 
 #[test]
-fn what_is_large_counts_where_the_execution_was_that_is_recorded() {
+fn large_output_counts_only_from_recorded_execution() {
     let mut first = graph();
     let member = effect_and_reader(&mut first);
     let mark = first.versions[&version(0, 0)].mark;
@@ -246,7 +246,7 @@ fn what_is_large_counts_where_the_execution_was_that_is_recorded() {
 }
 
 #[test]
-fn of_two_ends_that_are_not_recorded_one_counts() {
+fn unrecorded_completions_of_one_call_first_one_counts() {
     let mut graph = graph();
     let mark = {
         let mut before = self::graph();
@@ -264,7 +264,7 @@ fn of_two_ends_that_are_not_recorded_one_counts() {
 }
 
 #[test]
-fn nobody_sees_a_failure_before_it_is_recorded() {
+fn failure_is_invisible_until_recorded() {
     let mut graph = graph();
     call(&mut graph, 0, &[], Options::DEFAULT);
     let [(member, 0)] = to_do(&mut graph).assigned[..] else { panic!("it can begin") };
@@ -277,7 +277,7 @@ fn nobody_sees_a_failure_before_it_is_recorded() {
 }
 
 #[test]
-fn what_was_recorded_is_the_same_in_the_next_run() {
+fn recorded_facts_hold_in_next_run() {
     let mut first = graph();
     let member = effect_and_reader(&mut first);
     ended(&mut first, 0, member, Some(small()));
@@ -306,7 +306,7 @@ fn what_was_recorded_is_the_same_in_the_next_run() {
 }
 
 #[test]
-fn an_end_that_the_head_has_not_recorded_is_told_to_the_next_one() {
+fn unrecorded_completion_is_reported_to_next_coordinator() {
     let mut graph = graph();
     let mark = {
         let mut before = self::graph();
@@ -321,7 +321,7 @@ fn an_end_that_the_head_has_not_recorded_is_told_to_the_next_one() {
 }
 
 #[test]
-fn a_program_that_differs_from_what_was_recorded_is_found_by_its_marks() {
+fn changed_program_is_detected_by_recorded_marks() {
     let mut first = graph();
     call(&mut first, 0, &[], EFFECT);
     let first_marks = first.marks().expect("there is a call");
@@ -334,7 +334,7 @@ fn a_program_that_differs_from_what_was_recorded_is_found_by_its_marks() {
 }
 
 #[test]
-fn marks_of_a_long_program_are_some_of_all() {
+fn marks_of_long_program_are_sampled_over_all_calls() {
     let mut graph = graph();
     let mut marks = Vec::new();
     for id in 0..1_000 {
@@ -354,7 +354,7 @@ fn is_preserved(graph: &mut Graph, versions: &[VersionId]) {
 }
 
 #[test]
-fn when_all_leave_what_is_needed_goes_to_the_journal() {
+fn all_members_leave_needed_data_goes_to_journal() {
     let mut graph = graph();
     call(&mut graph, 0, &[], Options::DEFAULT);
     let [(member, 0)] = to_do(&mut graph).assigned[..] else { panic!("it can begin") };
@@ -381,7 +381,7 @@ fn when_all_leave_what_is_needed_goes_to_the_journal() {
 }
 
 #[test]
-fn when_all_leave_the_program_stays_until_the_last_call_has_ended() {
+fn all_members_leave_program_stays_until_last_call_completes() {
     let mut graph = graph();
     for id in 0..3 {
         call(&mut graph, id, &[], Options::DEFAULT);
@@ -413,7 +413,7 @@ fn when_all_leave_the_program_stays_until_the_last_call_has_ended() {
 }
 
 #[test]
-fn when_all_leave_what_has_ended_is_recorded_although_a_call_goes_on() {
+fn all_members_leave_completed_calls_are_recorded_while_one_runs() {
     let mut graph = Graph::new(true);
     graph.records();
     graph.joined(Member::HERE, Capacity::of_workers(1));
@@ -462,7 +462,7 @@ fn copy_all(graph: &mut Graph) -> ToDo {
 }
 
 #[test]
-fn when_all_leave_what_the_program_has_read_goes_to_the_journal_once() {
+fn all_members_leave_data_read_by_program_goes_to_journal_once() {
     for mut order in
         [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].map(|them| them.map(Member))
     {
@@ -485,7 +485,7 @@ fn when_all_leave_what_the_program_has_read_goes_to_the_journal_once() {
 }
 
 #[test]
-fn what_the_program_has_read_is_kept_with_it_until_another_member_joins() {
+fn data_read_by_program_stays_local_until_member_joins() {
     let mut graph = Graph::new(true);
     graph.records();
     graph.joined(Member::HERE, Capacity::of_workers(1));

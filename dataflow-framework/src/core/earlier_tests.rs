@@ -70,7 +70,7 @@ fn end_all(graph: &mut Graph) {
 }
 
 #[test]
-fn what_has_ended_is_not_run_again() {
+fn completed_calls_are_not_repeated_after_restart() {
     let mut first = graph();
     let marks = chain(&mut first, 10);
     end_all(&mut first);
@@ -88,7 +88,7 @@ fn what_has_ended_is_not_run_again() {
 }
 
 #[test]
-fn what_is_gone_is_made_again_when_it_is_needed() {
+fn missing_data_is_recomputed_on_demand_after_restart() {
     let mut first = graph();
     let marks = chain(&mut first, 10);
     end_all(&mut first);
@@ -104,7 +104,7 @@ fn what_is_gone_is_made_again_when_it_is_needed() {
 }
 
 #[test]
-fn a_call_that_runs_goes_on() {
+fn running_call_continues_after_restart() {
     let mut first = graph();
     let marks = chain(&mut first, 2);
     let mut again = graph();
@@ -118,7 +118,7 @@ fn a_call_that_runs_goes_on() {
 }
 
 #[test]
-fn a_call_that_ends_before_it_is_made_is_not_run_again() {
+fn call_completed_before_program_makes_it_is_not_repeated() {
     let mut first = graph();
     let marks = chain(&mut first, 2);
     for has_written in [true, false] {
@@ -138,7 +138,7 @@ fn a_call_that_ends_before_it_is_made_is_not_run_again() {
 }
 
 #[test]
-fn a_failure_that_the_program_was_told_stays() {
+fn failure_reported_to_program_holds_after_restart() {
     let mut first = graph();
     chain(&mut first, 1);
     let Some(Action::Assign(member, _)) = first.actions().pop() else { panic!("it is ready") };
@@ -152,7 +152,7 @@ fn a_failure_that_the_program_was_told_stays() {
 }
 
 #[test]
-fn another_call_than_before_is_noticed() {
+fn changed_call_after_restart_is_detected() {
     let mut first = graph();
     let marks = chain(&mut first, 3);
     let held = Held { version: version(2, 0), mark: marks[2], bytes: 8 };
@@ -174,7 +174,7 @@ fn another_call_than_before_is_noticed() {
 }
 
 #[test]
-fn what_the_program_has_read_is_kept_by_another_member() {
+fn data_read_by_program_is_moved_to_another_member() {
     let mut graph = graph();
     call(&mut graph, 0, &[]);
     assert_eq!(assigned(&mut graph), [0]);
@@ -190,7 +190,7 @@ fn what_the_program_has_read_is_kept_by_another_member() {
 }
 
 #[test]
-fn what_a_leaving_member_keeps_goes_to_another_one_though_calls_have_read_it() {
+fn kept_data_of_leaving_member_is_copied_after_calls_read_it() {
     let mut graph = graph();
     graph.joined(Member(2), Capacity::of_workers(1));
     call(&mut graph, 0, &[]);
@@ -221,7 +221,7 @@ fn what_a_leaving_member_keeps_goes_to_another_one_though_calls_have_read_it() {
 }
 
 #[test]
-fn what_the_program_has_read_stays_kept_when_its_keeper_tells_late_that_it_has_it() {
+fn kept_data_late_report_of_keeper_changes_nothing() {
     let marks = chain(&mut graph(), 1);
     let (kept, held) = (version(0, 0), Held { version: version(0, 0), mark: marks[0], bytes: 8 });
     let mut graph = graph();
@@ -247,7 +247,7 @@ fn what_the_program_has_read_stays_kept_when_its_keeper_tells_late_that_it_has_i
 }
 
 #[test]
-fn what_only_a_leaving_member_has_is_copied_before_it_goes() {
+fn sole_copy_of_leaving_member_is_copied_before_it_goes() {
     let mut graph = graph();
     call(&mut graph, 0, &[]);
     call(&mut graph, 1, &[]);
@@ -264,7 +264,7 @@ fn what_only_a_leaving_member_has_is_copied_before_it_goes() {
 }
 
 #[test]
-fn a_leaving_member_ends_the_call_that_it_runs_and_gives_back_the_others() {
+fn leaving_member_completes_running_call_and_returns_others() {
     let mut graph = graph();
     for id in 0..4 {
         call(&mut graph, id, &[]);
@@ -285,7 +285,7 @@ fn a_leaving_member_ends_the_call_that_it_runs_and_gives_back_the_others() {
 }
 
 #[test]
-fn what_the_program_has_got_is_copied_from_there_if_the_leaving_member_is_lost() {
+fn data_of_lost_leaving_member_is_copied_from_program() {
     let marks = chain(&mut graph(), 2);
     let mut graph = graph();
     let third = Member(2);

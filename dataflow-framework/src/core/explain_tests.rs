@@ -42,7 +42,7 @@ fn ends(graph: &mut Graph, id: CallId, ns: u64) {
 }
 
 #[test]
-fn a_call_that_waits_names_what_it_misses_and_who_writes_it() {
+fn explain_waiting_call_names_missing_inputs_and_writers() {
     let mut graph = graph();
     call(&mut graph, 0, &[]);
     call(&mut graph, 1, &[0, 0]);
@@ -59,7 +59,7 @@ fn a_call_that_waits_names_what_it_misses_and_who_writes_it() {
 }
 
 #[test]
-fn a_call_that_could_begin_tells_how_many_come_before_it_and_where_there_is_room() {
+fn explain_ready_call_gives_queue_position_and_room() {
     let mut graph = graph();
     for id in 0..20 {
         call(&mut graph, id, &[]);
@@ -77,7 +77,7 @@ fn a_call_that_could_begin_tells_how_many_come_before_it_and_where_there_is_room
 }
 
 #[test]
-fn what_was_lost_is_said_to_be_made_again() {
+fn explain_lost_input_is_marked_as_recomputed() {
     let mut graph = graph();
     call(&mut graph, 0, &[]);
     call(&mut graph, 1, &[]);
@@ -96,7 +96,7 @@ fn what_was_lost_is_said_to_be_made_again() {
 }
 
 #[test]
-fn a_call_tells_how_it_has_failed_and_those_that_depend_on_it_what_of() {
+fn explain_failed_call_gives_reason_to_dependents_too() {
     let mut graph = graph();
     call(&mut graph, 0, &[]);
     call(&mut graph, 1, &[0]);
@@ -111,7 +111,7 @@ fn a_call_tells_how_it_has_failed_and_those_that_depend_on_it_what_of() {
 }
 
 #[test]
-fn calls_are_counted_by_their_states() {
+fn summary_counts_calls_by_state() {
     let mut graph = graph();
     graph.observe(true, false);
     for id in 0..10 {
@@ -134,7 +134,7 @@ fn calls_are_counted_by_their_states() {
 }
 
 #[test]
-fn nothing_is_recorded_unless_it_is_asked_for() {
+fn observation_off_records_nothing() {
     let mut graph = graph();
     call(&mut graph, 0, &[]);
     assert_eq!(graph.recorded(), None);

@@ -58,7 +58,7 @@ fn fails(graph: &mut Graph, id: CallId) {
 }
 
 #[test]
-fn a_call_begins_when_what_it_reads_is_written() {
+fn call_starts_once_inputs_are_written() {
     let mut graph = graph(8);
     call(&mut graph, 0, vec![], 1);
     call(&mut graph, 1, vec![Argument::Read(version(0, 0)), Argument::Read(version(0, 0))], 1);
@@ -68,7 +68,7 @@ fn a_call_begins_when_what_it_reads_is_written() {
 }
 
 #[test]
-fn an_update_waits_for_no_reader_of_the_version_before() {
+fn update_does_not_wait_for_readers_of_old_version() {
     let mut graph = graph(8);
     graph.data(0, 0, 0);
     call(&mut graph, 1, vec![Argument::Read(version(0, 0))], 1);
@@ -77,7 +77,7 @@ fn an_update_waits_for_no_reader_of_the_version_before() {
 }
 
 #[test]
-fn only_the_last_reader_changes_in_place() {
+fn update_in_place_only_by_last_reader() {
     for (has_handle, has_reader) in [(true, false), (false, true), (false, false)] {
         let mut graph = graph(8);
         graph.data(0, 0, 0);
@@ -97,7 +97,7 @@ fn only_the_last_reader_changes_in_place() {
 }
 
 #[test]
-fn a_call_that_reads_what_it_updates_does_not_change_it_in_place() {
+fn update_of_own_input_is_not_in_place() {
     let mut graph = graph(8);
     graph.data(0, 0, 0);
     call(&mut graph, 1, vec![Argument::Update(version(0, 0)), Argument::Read(version(0, 0))], 1);
@@ -107,7 +107,7 @@ fn a_call_that_reads_what_it_updates_does_not_change_it_in_place() {
 }
 
 #[test]
-fn a_version_is_forgotten_when_nobody_can_read_it() {
+fn version_without_readers_is_forgotten() {
     let mut graph = graph(8);
     graph.data(0, 0, 0);
     call(&mut graph, 1, vec![Argument::Read(version(0, 0))], 1);
@@ -121,7 +121,7 @@ fn a_version_is_forgotten_when_nobody_can_read_it() {
 }
 
 #[test]
-fn calls_of_a_higher_priority_begin_first_and_of_these_the_earliest() {
+fn calls_start_by_priority_then_creation_order() {
     let mut graph = graph(1);
     for (id, priority) in [(0, 0), (1, -1), (2, 5), (3, 5), (4, 0)] {
         graph.call(id, new_call(vec![], 1, Options { priority, ..Options::DEFAULT }));
@@ -135,7 +135,7 @@ fn calls_of_a_higher_priority_begin_first_and_of_these_the_earliest() {
 }
 
 #[test]
-fn of_equal_priority_the_longest_chain_begins_first() {
+fn equal_priority_longest_chain_starts_first() {
     let mut graph = graph(1);
     call(&mut graph, 0, vec![], 1);
     assert_eq!(assigned(&mut graph), [0]);
@@ -152,7 +152,7 @@ fn of_equal_priority_the_longest_chain_begins_first() {
 }
 
 #[test]
-fn a_failure_ends_what_depends_on_it_once() {
+fn failure_fails_each_dependent_once() {
     let mut graph = graph(8);
     call(&mut graph, 0, vec![], 2);
     // It reads two versions that will never be there.
@@ -170,7 +170,7 @@ fn a_failure_ends_what_depends_on_it_once() {
 }
 
 #[test]
-fn a_call_that_will_be_tried_again_changes_nothing_in_place() {
+fn call_with_retries_left_updates_no_data_in_place() {
     let mut graph = graph(8);
     graph.data(0, 0, 0);
     graph.call(
@@ -187,7 +187,7 @@ fn a_call_that_will_be_tried_again_changes_nothing_in_place() {
 }
 
 #[test]
-fn long_calls_are_assigned_a_few_ahead_and_short_ones_many() {
+fn assignments_ahead_depend_on_call_duration() {
     for (ns, ahead) in [(1_000_000_000, 1), (1_000_000, 10), (1_000, 1_024)] {
         let mut graph = graph(2);
         for id in 0..3_000 {
@@ -225,7 +225,7 @@ fn written_by(graph: &mut Graph, id: CallId, member: Member, bytes: u64) {
 }
 
 #[test]
-fn a_call_goes_where_most_of_its_data_is() {
+fn call_goes_to_member_with_most_input_bytes() {
     let mut graph = graph_of_two();
     call(&mut graph, 0, vec![], 1);
     call(&mut graph, 1, vec![], 1);
@@ -240,7 +240,7 @@ fn a_call_goes_where_most_of_its_data_is() {
 }
 
 #[test]
-fn only_what_is_needed_and_nowhere_is_made_again() {
+fn loss_recomputes_only_needed_data() {
     let mut graph = graph_of_two();
     // Two chains of two calls each, of which one is there and one here.
     for id in [0, 1] {
@@ -269,7 +269,7 @@ fn only_what_is_needed_and_nowhere_is_made_again() {
 }
 
 #[test]
-fn a_call_whose_member_is_lost_runs_elsewhere() {
+fn call_on_lost_member_runs_elsewhere() {
     let mut graph = graph_of_two();
     call(&mut graph, 0, vec![], 1);
     call(&mut graph, 1, vec![], 1);
@@ -282,7 +282,7 @@ fn a_call_whose_member_is_lost_runs_elsewhere() {
 }
 
 #[test]
-fn a_member_that_leaves_is_given_nothing() {
+fn leaving_member_gets_no_calls() {
     let mut graph = graph_of_two();
     graph.leaves(THERE);
     call(&mut graph, 0, vec![], 1);
@@ -291,7 +291,7 @@ fn a_member_that_leaves_is_given_nothing() {
 }
 
 #[test]
-fn what_the_program_waits_for_is_brought() {
+fn data_awaited_by_program_is_brought() {
     let mut graph = graph_of_two();
     call(&mut graph, 0, vec![], 1);
     call(&mut graph, 1, vec![], 1);
@@ -308,7 +308,7 @@ fn what_the_program_waits_for_is_brought() {
 }
 
 #[test]
-fn a_call_with_which_nodes_are_lost_again_and_again_fails() {
+fn call_crashing_too_many_members_fails() {
     let mut graph = Graph::new(true);
     call(&mut graph, 0, vec![], 1);
     call(&mut graph, 1, vec![Argument::Read(version(0, 0))], 1);

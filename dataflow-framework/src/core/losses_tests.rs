@@ -42,7 +42,7 @@ fn written(graph: &mut Graph, id: CallId, member: Member) {
 }
 
 #[test]
-fn what_only_a_lost_member_has_is_forgotten_though_it_was_to_be_kept_elsewhere() {
+fn sole_copy_lost_before_move_is_forgotten() {
     let mut graph = graph();
     call(&mut graph, 0, &[]);
     assert_eq!(assigned(&mut graph), [(0, THERE)]);
@@ -83,7 +83,7 @@ fn with_a_cancelled_input() -> Graph {
 }
 
 #[test]
-fn nothing_is_made_again_for_a_call_that_fails_because_of_something_else() {
+fn damaged_output_of_failing_call_recomputes_nothing() {
     let mut graph = with_a_cancelled_input();
     graph.actions();
     graph.is_damaged(version(2, 0), THERE, "it has vanished");
@@ -93,7 +93,7 @@ fn nothing_is_made_again_for_a_call_that_fails_because_of_something_else() {
 }
 
 #[test]
-fn of_several_that_are_lost_none_is_made_again_for_a_call_that_fails_because_of_another_one() {
+fn lost_inputs_of_failing_call_are_not_recomputed() {
     let mut graph = with_a_cancelled_input();
     call(&mut graph, 3, &[]);
     assert_eq!(assigned(&mut graph), [(3, THERE)]);
@@ -108,7 +108,7 @@ fn of_several_that_are_lost_none_is_made_again_for_a_call_that_fails_because_of_
 }
 
 #[test]
-fn what_a_member_may_have_got_for_a_call_that_it_cannot_run_stays_there() {
+fn inputs_fetched_for_unable_call_stay() {
     let mut graph = graph();
     for id in 0..2 {
         graph.data(id, 8, id);
@@ -125,7 +125,7 @@ fn what_a_member_may_have_got_for_a_call_that_it_cannot_run_stays_there() {
 }
 
 #[test]
-fn what_was_brought_to_another_member_is_not_made_again_for_one_that_did_not_ask_that() {
+fn fetch_failure_of_one_source_keeps_other_copies() {
     let mut graph = graph();
     call(&mut graph, 0, &[]);
     assert_eq!(assigned(&mut graph), [(0, THERE)]);
@@ -156,7 +156,7 @@ fn with_a_call_that_changes_in_place() -> Graph {
 }
 
 #[test]
-fn what_a_call_would_have_changed_in_place_is_forgotten_where_it_cannot_run() {
+fn in_place_input_of_unable_call_is_forgotten() {
     let mut graph = with_a_call_that_changes_in_place();
     graph.unable(2, THERE, version(0, 0), &[Member::HERE], &[]);
     let actions = graph.actions();
@@ -165,14 +165,14 @@ fn what_a_call_would_have_changed_in_place_is_forgotten_where_it_cannot_run() {
 }
 
 #[test]
-fn what_a_call_would_have_changed_in_place_is_there_still_if_it_cannot_run() {
+fn in_place_input_reported_unchanged_is_kept() {
     let mut graph = with_a_call_that_changes_in_place();
     graph.unable(2, THERE, version(0, 0), &[], &[(version(1, 0), 8)]);
     assert_eq!(assigned(&mut graph), [(2, THERE)], "and nothing is made again");
 }
 
 #[test]
-fn what_is_left_of_a_task_that_has_ended_and_was_run_again_is_forgotten() {
+fn leftovers_of_repeated_task_are_forgotten() {
     let (mut first, mut again) = (graph(), graph());
     let (execution, child) = (Execution { call: 0, number: 1 }, number_within(0, 0, 0));
     let child_is_called = |graph: &mut Graph| {
@@ -215,7 +215,7 @@ fn what_is_left_of_a_task_that_has_ended_and_was_run_again_is_forgotten() {
 }
 
 #[test]
-fn a_call_that_was_assigned_anew_is_not_given_back_with_the_one_of_before() {
+fn reassigned_call_survives_return_of_earlier_execution() {
     let mut first = graph();
     call(&mut first, 0, &[]);
     let mark = first.versions[&version(0, 0)].mark;
@@ -236,7 +236,7 @@ fn a_call_that_was_assigned_anew_is_not_given_back_with_the_one_of_before() {
 }
 
 #[test]
-fn what_a_lost_member_would_have_changed_in_place_is_brought_from_one_that_leaves() {
+fn in_place_input_of_lost_member_is_copied_from_leaving_one() {
     let mut graph = Graph::new(true);
     graph.joined(Member::HERE, Capacity::of_workers(1));
     call(&mut graph, 0, &[]);

@@ -507,17 +507,17 @@ fn run(scripts: Vec<Script>, events: &[Event], has_losses: bool, has_journal: bo
 
 proptest! {
     #[test]
-    fn tasks_that_call_tasks_end_as_in_their_sequential_run(scripts in scripts(), events in events()) {
+    fn nested_program_equals_sequential_run(scripts in scripts(), events in events()) {
         run(scripts, &events, false, false);
     }
 
     #[test]
-    fn losses_of_members_change_nothing_for_them(scripts in scripts(), events in events()) {
+    fn nested_program_with_losses_equals_sequential_run(scripts in scripts(), events in events()) {
         run(scripts, &events, true, false);
     }
 
     #[test]
-    fn what_they_call_and_is_recorded_has_one_outcome(scripts in scripts(), events in events()) {
+    fn nested_recorded_calls_have_one_outcome(scripts in scripts(), events in events()) {
         run(scripts, &events, true, true);
     }
 }

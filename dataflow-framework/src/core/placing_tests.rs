@@ -48,7 +48,7 @@ fn written(graph: &mut Graph, id: CallId, member: u32) {
 const TWO: Options = Options { cores: 2, ..Options::DEFAULT };
 
 #[test]
-fn a_call_that_takes_several_workers_waits_until_they_are_free() {
+fn multi_core_call_waits_for_free_workers() {
     let mut graph = graph([Capacity::of_workers(4)]);
     for id in 0..3 {
         call(&mut graph, id, &[], TWO);
@@ -63,7 +63,7 @@ fn a_call_that_takes_several_workers_waits_until_they_are_free() {
 }
 
 #[test]
-fn a_member_is_kept_free_for_a_call_that_takes_all_of_it() {
+fn member_is_reserved_for_call_that_needs_all_its_workers() {
     let mut graph = graph([Capacity::of_workers(2), Capacity::of_workers(2)]);
     for id in 0..20 {
         call(&mut graph, id, &[], Options::DEFAULT);
@@ -81,7 +81,7 @@ fn a_member_is_kept_free_for_a_call_that_takes_all_of_it() {
 }
 
 #[test]
-fn the_memory_of_a_member_is_shared_out() {
+fn member_memory_is_divided_among_calls() {
     let mut graph = graph([has(8, 8 * GIB, "a=b")]);
     for id in 0..3 {
         call(&mut graph, id, &[], Options { memory: 3 * GIB, ..Options::DEFAULT });
@@ -95,7 +95,7 @@ fn the_memory_of_a_member_is_shared_out() {
 }
 
 #[test]
-fn a_call_that_no_member_can_take_holds_nothing_up_and_begins_when_one_can() {
+fn unplaceable_call_blocks_no_other_and_starts_on_suitable_join() {
     let mut graph = graph([has(2, 4 * GIB, "zone=a")]);
     call(&mut graph, 0, &[], Options { needs: &["gpu"], priority: 9, ..Options::DEFAULT });
     call(&mut graph, 1, &[], Options { cores: 3, ..Options::DEFAULT });
@@ -110,7 +110,7 @@ fn a_call_that_no_member_can_take_holds_nothing_up_and_begins_when_one_can() {
 }
 
 #[test]
-fn a_call_that_lacks_a_member_can_be_cancelled() {
+fn unplaceable_call_can_be_cancelled() {
     let mut graph = graph([Capacity::of_workers(1)]);
     call(&mut graph, 0, &[], TWO);
     assert_eq!(assigned(&mut graph), []);
@@ -119,7 +119,7 @@ fn a_call_that_lacks_a_member_can_be_cancelled() {
 }
 
 #[test]
-fn a_member_that_was_kept_free_takes_others_when_the_call_is_cancelled() {
+fn reserved_member_takes_calls_once_its_call_is_cancelled() {
     let mut graph = graph([Capacity::of_workers(2)]);
     call(&mut graph, 0, &[], Options::DEFAULT);
     assert_eq!(assigned(&mut graph), [(0, 0)]);
@@ -132,7 +132,7 @@ fn a_member_that_was_kept_free_takes_others_when_the_call_is_cancelled() {
 
 /// Tejedor 2013, figure 3.4: three resources of four slots, and 36 blocks that are made by tasks of initialisation.
 #[test]
-fn what_is_spread_is_on_all_members_alike() {
+fn spread_calls_are_balanced_over_members() {
     let mut graph = graph((0..3).map(|_| Capacity::of_workers(4)));
     let mut blocks = BTreeMap::new();
     for id in 0..36 {
@@ -151,7 +151,7 @@ fn what_is_spread_is_on_all_members_alike() {
 }
 
 #[test]
-fn what_is_for_all_members_is_copied_to_them_and_to_those_that_join() {
+fn everywhere_output_is_copied_to_present_and_joining_members() {
     let mut graph = graph((0..3).map(|_| Capacity::of_workers(1)));
     call(&mut graph, 0, &[], Options { everywhere: true, ..Options::DEFAULT });
     let [(_, at)] = assigned(&mut graph)[..] else { panic!("it is assigned") };
@@ -181,7 +181,7 @@ fn what_is_for_all_members_is_copied_to_them_and_to_those_that_join() {
 /// Tejedor 2013, figures 4.11 and 4.12: the kinds of calls of a Discrete of two proteins with four configurations each,
 /// and the three grids that have what they demand.
 #[test]
-fn each_kind_of_call_runs_on_the_grid_that_has_what_it_demands() {
+fn discrete_calls_run_on_grid_that_meets_demands() {
     let (ibergrid, osg, bsc) = (0, 1, 2);
     let mut graph = graph([
         has(4, 2 * GIB, "os=scientific-linux"),

@@ -1,5 +1,5 @@
-//! Programs made by chance, whose calls end in any order on members that join and are lost, against their sequential
-//! run.
+//! Random programs, compared with their sequential runs. Their calls complete in any order, on members that join,
+//! leave and are lost.
 
 mod acting;
 mod checking;
@@ -18,31 +18,31 @@ use self::statement::{Statement, statement};
 use super::{Assignment, Fact, Graph, History, Mark, Member, Outcome, Source, graph_tests::version};
 use crate::ids::{CallId, VersionId};
 
-/// The number of variables of a program.
+/// Variables of a program.
 const VARIABLES: usize = 5;
 
 /// The memory of each member.
 const MEMORY: u64 = 8;
 
-/// A value, or the call whose failure has prevented it.
+/// A value, or the failed call because of which there is none.
 type Value = Result<u64, CallId>;
 
-/// How a call has ended on a member.
+/// An outcome of a call, reported by a member.
 type End = (Member, CallId, Mark, Outcome);
 
-/// What a call writes in one slot.
+/// Returns the output of a call in one slot.
 fn written(id: CallId, slot: u32, inputs: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (id, slot, inputs).hash(&mut hasher);
     hasher.finish()
 }
 
-/// What a call writes in one slot whose failure is ignored: what it would have updated, then defaults.
+/// Returns the output in one slot of a call whose failure is ignored: its updated inputs, then defaults.
 fn default_of(slot: u32, updated: &[u64]) -> u64 {
     updated.get(slot as usize).copied().unwrap_or_default()
 }
 
-/// A call that runs.
+/// A running call.
 #[derive(Debug)]
 struct Running {
     member: Member,
@@ -52,7 +52,7 @@ struct Running {
     is_earlier: bool,
 }
 
-/// What a member has and does when the program begins anew.
+/// The state of a member that survives a restart of the program.
 struct Survivor {
     store: BTreeMap<VersionId, (u64, Mark)>,
     running: Vec<Running>,
@@ -60,65 +60,65 @@ struct Survivor {
     brought: BTreeSet<(Member, VersionId)>,
 }
 
-/// A program in its sequential run and in the graph.
+/// The state of a program in its sequential run and in the graph.
 struct Run {
     graph: Graph,
     next: CallId,
-    /// The variables in the sequential run.
+    /// The values of the variables in the sequential run.
     values: Vec<Value>,
-    /// The calls on which each of them depends.
+    /// For each variable, the calls on which it depends.
     depends: Vec<BTreeSet<CallId>>,
-    /// The calls that were cancelled in any run of the program, unless they had begun. What depends on them may be there nevertheless, from
-    /// a run in which they were not.
+    /// The calls that were cancelled before they started, in any run of the program. Data that depends on them may
+    /// exist nevertheless, from a run in which they were not cancelled.
     cancelled: BTreeSet<CallId>,
-    /// The same as handles.
+    /// For each variable, its handle.
     handles: Vec<VersionId>,
-    /// What each member keeps.
+    /// The data that each member stores.
     stores: BTreeMap<Member, BTreeMap<VersionId, (u64, Mark)>>,
-    /// The calls that run.
     running: Vec<Running>,
-    /// What is to be copied to members.
+    /// Pending copies to members.
     copies: Vec<(Member, Source)>,
-    /// The members that are to leave.
+    /// The members that were asked to leave.
     leaving: BTreeSet<Member>,
-    /// The members that are lost, of which that was not noticed.
+    /// The members whose loss the graph does not know yet.
     vanished: BTreeSet<Member>,
-    /// What the program has done so far.
+    /// The statements that the program has executed so far.
     log: Vec<Statement>,
-    /// What other nodes remember of the program.
+    /// The history of the program that other nodes keep.
     memory: History,
-    /// What stands in the journal, if there is one, and what is to be written there.
+    /// The written records of the journal.
     journal: Vec<Fact>,
+    /// The records to be written to the journal.
     waiting: Vec<Fact>,
     has_journal: bool,
-    /// How calls have ended whose ends nobody may see before they are recorded, as their members know it.
+    /// The unrecorded outcomes that are invisible until they are recorded, by the member that reported them.
     unseen: Vec<End>,
-    /// What was brought to members of calls of which they have another execution, that runs or is one of those above.
+    /// Copies on members that have another execution of the same call, running or unrecorded.
     brought: BTreeSet<(Member, VersionId)>,
-    /// The calls that write something else each time.
+    /// The calls whose output differs in each execution.
     durable: BTreeSet<CallId>,
-    /// What was seen of what they write.
+    /// The outputs of these calls that were seen.
     seen: BTreeMap<VersionId, u64>,
-    /// How often calls have run.
+    /// The number of executions of calls.
     executions: u64,
-    /// How many calls were run again in earlier runs of the program because something was lost.
+    /// The number of calls that were repeated after losses, in earlier runs of the program.
     repeated: u64,
-    /// The calls that fail, whenever they run.
+    /// The calls that fail in every execution.
     failing: Vec<CallId>,
-    /// The number of versions that calls write.
+    /// The number of versions that each call writes.
     writes: BTreeMap<CallId, u32>,
     members: u32,
     /// The number of workers of each member.
     workers: BTreeMap<Member, u32>,
-    /// The first call of the group that the program makes, and whether it may be given up.
+    /// The first call of the open group, and whether the group may be cancelled.
     group: Option<(CallId, bool)>,
-    /// The variable to which others were added last, and the first of the calls that did so in any order.
+    /// The variable with the latest commuting updates, and the first call of that chain.
     chain: Option<(usize, CallId)>,
-    /// What calls have merged whose order is recorded.
+    /// The parts that each call has merged in a recorded order.
     merged: BTreeMap<CallId, [VersionId; 2]>,
-    /// The calls that add what they merge.
+    /// The calls that merge by adding.
     merges: BTreeSet<CallId>,
-    /// The calls that could not run somewhere.
+    /// The calls that a member was unfit to run.
     unfit: BTreeSet<CallId>,
 }
 
@@ -129,7 +129,7 @@ fn run(statements: &[Statement], has_losses: bool, has_journal: bool) {
 
 fn run_all(run: &mut Run, statements: &[Statement], has_losses: bool) {
     for statement in statements {
-        run.state(statement, has_losses);
+        run.execute(statement, has_losses);
     }
     while run.running.len() + run.copies.len() + run.waiting.len() + run.graph.unfinished() > 0
         && run.graph.fatal().is_none()
@@ -137,22 +137,22 @@ fn run_all(run: &mut Run, statements: &[Statement], has_losses: bool) {
         if run.running.len() + run.copies.len() == 0 && !run.waiting.is_empty() {
             run.write();
         } else {
-            run.goes_on();
+            run.progress();
         }
         run.perform();
         run.check();
     }
-    if run.has_lost_what_is_not_made_again() {
+    if run.has_failed_by_loss() {
         return;
     }
     assert_eq!(run.graph.unfinished(), 0);
     for variable in 0..VARIABLES {
         run.get(variable);
     }
-    if run.has_lost_what_is_not_made_again() {
+    if run.has_failed_by_loss() {
         return;
     }
-    // Nothing is known any more of what nobody names, and nobody keeps it.
+    // Data without handles must vanish from the graph and from every store.
     for handle in run.handles.clone() {
         run.graph.release(handle);
     }
@@ -161,8 +161,8 @@ fn run_all(run: &mut Run, statements: &[Statement], has_losses: bool) {
         run.end(0);
         run.perform();
     }
-    assert!(!run.graph.members.any_leaves(), "all that were to leave have left");
-    // But for what can neither be made again nor restored.
+    assert!(!run.graph.members.any_leaves(), "a member has not left");
+    // Data that can be neither recomputed nor restored is exempt.
     let graph = &run.graph;
     let left = graph.versions.keys().filter(|version| !graph.is_precious(**version)).count();
     let is_left = |call: &CallId| !graph.is_precious(version(*call, 0));
@@ -173,7 +173,7 @@ fn run_all(run: &mut Run, statements: &[Statement], has_losses: bool) {
         graph.versions
     );
     for (member, store) in &mut run.stores {
-        // What the program has read is kept for the case that it begins anew.
+        // Data that the program has read is kept for a restart.
         store.retain(|version, _| !run.graph.kept.has(*version, *member) && !run.graph.is_precious(*version));
         assert!(store.is_empty(), "{member:?} keeps {store:?}");
     }
@@ -181,21 +181,21 @@ fn run_all(run: &mut Run, statements: &[Statement], has_losses: bool) {
 
 proptest! {
     #[test]
-    fn every_program_ends_as_its_sequential_run(statements in vec(statement(), 0..120)) {
+    fn random_program_equals_sequential_run(statements in vec(statement(), 0..120)) {
         run(&statements, false, false);
     }
 
     #[test]
-    fn losses_change_nothing(statements in vec(statement(), 0..120)) {
+    fn random_program_with_losses_equals_sequential_run(statements in vec(statement(), 0..120)) {
         run(&statements, true, false);
     }
 
     #[test]
-    fn nothing_is_made_again_when_members_leave(
+    fn leaving_members_cause_no_recomputation(
         statements in vec(statement(), 0..120),
         may_fail in any::<bool>(),
     ) {
-        // What one reads that is not decided may be made again, though another input turns out to have failed.
+        // A call with undecided inputs may have one of them recomputed before another one turns out to have failed.
         let counts = |it: &Statement| it.is_harmless() && !(may_fail && it.is_undecided());
         let statements: Vec<_> =
             statements.into_iter().filter(counts).map(|statement| statement.plain(!may_fail)).collect();
@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_recorded_has_one_outcome(statements in vec(statement(), 0..120)) {
+    fn recorded_calls_have_one_outcome(statements in vec(statement(), 0..120)) {
         run(&statements, true, true);
     }
 }

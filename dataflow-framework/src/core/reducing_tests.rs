@@ -62,7 +62,7 @@ fn begun(graph: &mut Graph) -> (Vec<(CallId, Vec<CallId>)>, Vec<Fact>) {
 }
 
 #[test]
-fn what_is_there_first_is_merged_first() {
+fn parts_are_merged_in_order_of_arrival() {
     let mut graph = graph(false);
     makes_calls(&mut graph);
     assert_eq!(begun(&mut graph).0, []);
@@ -84,7 +84,7 @@ fn what_is_there_first_is_merged_first() {
 }
 
 #[test]
-fn parts_may_be_the_same_data() {
+fn reduction_of_repeated_data_merges_each_occurrence() {
     let mut graph = graph(false);
     for part in 0..3 {
         graph.call(part, new_call(vec![], 1, Options::DEFAULT));
@@ -102,7 +102,7 @@ fn parts_may_be_the_same_data() {
 }
 
 #[test]
-fn a_part_that_will_never_be_there_is_the_failure_of_all() {
+fn reduction_failed_part_fails_result() {
     let mut graph = graph(false);
     makes_calls(&mut graph);
     begun(&mut graph);
@@ -132,7 +132,7 @@ fn first_is_decided(graph: &mut Graph) -> Fact {
 }
 
 #[test]
-fn what_is_merged_is_recorded_before() {
+fn reduction_merge_starts_once_its_parts_are_recorded() {
     let mut graph = graph(true);
     let fact = first_is_decided(&mut graph);
     assert!(graph.waits_for_record());
@@ -146,7 +146,7 @@ fn what_is_merged_is_recorded_before() {
 }
 
 #[test]
-fn what_is_lost_is_merged_again_of_the_same_parts() {
+fn lost_merge_is_repeated_with_same_parts() {
     let mut graph = graph(true);
     let other = Member(1);
     graph.joined(other, Capacity::of_workers(8));
@@ -167,7 +167,7 @@ fn what_is_lost_is_merged_again_of_the_same_parts() {
 }
 
 #[test]
-fn a_program_that_begins_anew_merges_the_same() {
+fn reduction_restart_keeps_recorded_merges() {
     let mut first = graph(true);
     let fact = first_is_decided(&mut first);
     first.journalled(fact.clone());
@@ -192,7 +192,7 @@ fn a_program_that_begins_anew_merges_the_same() {
 }
 
 #[test]
-fn what_was_merged_and_is_lost_is_made_again_though_another_part_is_back_before() {
+fn lost_merge_is_repeated_after_other_part_is_restored() {
     const THERE: Member = Member(1);
     let mut graph = Graph::new(true);
     graph.joined(Member::HERE, Capacity::of_workers(0));

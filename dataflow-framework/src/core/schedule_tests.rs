@@ -166,23 +166,23 @@ fn efficiency(what: &str, cluster: Cluster, program: Program) -> f64 {
 }
 
 #[test]
-fn a_product_keeps_256_workers_busy() {
+fn matrix_product_keeps_256_workers_busy() {
     assert!(efficiency("product, 256 workers", cluster(64), product(32)) >= 0.95);
 }
 
 #[test]
-fn a_product_keeps_1024_workers_busy() {
+fn matrix_product_keeps_1024_workers_busy() {
     assert!(efficiency("product, 1,024 workers", cluster(256), product(40)) >= 0.90);
 }
 
 #[test]
-fn rounds_keep_64_workers_busy() {
+fn kmeans_rounds_keep_64_workers_busy() {
     assert!(efficiency("k-means, 64 workers", cluster(16), means(4096, 3)) >= 0.95);
 }
 
 /// Short calls that end meanwhile must not make a member hoard long ones.
 #[test]
-fn all_members_have_work_where_one_has_the_data() {
+fn kmeans_data_on_one_member_keeps_64_workers_busy() {
     let rounds = means_of_the_program(4096);
     assert!(efficiency("k-means of the program's data, 64 workers", cluster(16), rounds) >= 0.90);
 }
@@ -199,23 +199,23 @@ fn lu_against_the_list(cluster: Cluster) -> f64 {
 }
 
 #[test]
-fn a_factorisation_is_near_its_list_schedule_on_32_workers() {
+fn sparse_lu_on_32_workers_is_near_list_schedule() {
     assert!(lu_against_the_list(cluster(8)) >= 0.97);
 }
 
 #[test]
-fn a_factorisation_is_near_its_list_schedule_on_64_workers() {
+fn sparse_lu_on_64_workers_is_near_list_schedule() {
     assert!(lu_against_the_list(cluster(16)) >= 0.97);
 }
 
 #[test]
-fn a_factorisation_is_near_its_list_schedule_on_128_workers() {
+fn sparse_lu_on_128_workers_is_near_list_schedule() {
     assert!(lu_against_the_list(cluster(32)) >= 0.97);
     assert!(lu_against_the_list(Cluster { workers: 128, ..cluster(1) }) >= 0.97);
 }
 
 #[test]
-fn two_thirds_of_the_transfers_are_saved() {
+fn discrete_placement_saves_two_thirds_of_transfers() {
     let program = discrete();
     let without = transfers_of_a_queue(&program, 8);
     let cluster = Cluster { workers: 1, ..cluster(8) };

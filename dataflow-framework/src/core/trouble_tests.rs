@@ -63,7 +63,7 @@ fn unfit(graph: &mut Graph, id: CallId, member: Member, damaged: Option<VersionI
 }
 
 #[test]
-fn a_call_is_tried_on_each_member_before_it_fails() {
+fn unfit_call_is_tried_on_each_member_before_it_fails() {
     let mut graph = graph();
     call(&mut graph, 0, vec![]);
     let mut tried = Vec::new();
@@ -81,7 +81,7 @@ fn a_call_is_tried_on_each_member_before_it_fails() {
 }
 
 #[test]
-fn a_call_that_is_tried_again_may_run_everywhere() {
+fn unfit_call_retry_may_use_every_member() {
     let mut graph = graph();
     let options = Options { retry: 1, ..Options::DEFAULT };
     graph.call(0, new_call(vec![], 1, options));
@@ -94,7 +94,7 @@ fn a_call_that_is_tried_again_may_run_everywhere() {
 }
 
 #[test]
-fn what_a_call_did_not_change_is_still_there() {
+fn unfit_call_unchanged_input_is_kept() {
     let mut graph = graph();
     call(&mut graph, 0, vec![]);
     let [(0, first)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
@@ -113,7 +113,7 @@ fn what_a_call_did_not_change_is_still_there() {
 }
 
 #[test]
-fn a_damaged_version_is_taken_from_elsewhere_or_made_again() {
+fn damaged_version_is_fetched_elsewhere_or_recomputed() {
     let mut graph = graph();
     call(&mut graph, 0, vec![]);
     let [(0, first)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
@@ -131,7 +131,7 @@ fn a_damaged_version_is_taken_from_elsewhere_or_made_again() {
 }
 
 #[test]
-fn a_call_that_meets_damaged_data_again_and_again_fails() {
+fn call_with_repeatedly_damaged_input_fails() {
     let mut graph = graph();
     call(&mut graph, 0, vec![]);
     call(&mut graph, 1, vec![Argument::Read(version(0, 0))]);
@@ -151,7 +151,7 @@ fn a_call_that_meets_damaged_data_again_and_again_fails() {
 }
 
 #[test]
-fn data_of_the_program_that_is_damaged_fails_what_reads_it() {
+fn damaged_program_data_fails_its_readers() {
     let mut graph = graph();
     graph.data(0, 8, 0);
     call(&mut graph, 1, vec![Argument::Read(version(0, 0))]);
@@ -165,7 +165,7 @@ fn data_of_the_program_that_is_damaged_fails_what_reads_it() {
 }
 
 #[test]
-fn what_is_damaged_before_the_program_makes_its_call_again_is_made_again() {
+fn data_damaged_before_its_call_is_repeated_is_recomputed() {
     let mut graph = graph();
     call(&mut graph, 0, vec![]);
     let mark = graph.versions[&version(0, 0)].mark;
@@ -184,7 +184,7 @@ fn what_is_damaged_before_the_program_makes_its_call_again_is_made_again() {
 }
 
 #[test]
-fn what_the_program_is_about_to_read_is_not_taken_away() {
+fn data_awaited_by_program_is_not_dropped() {
     let mut graph = graph();
     call(&mut graph, 0, vec![]);
     assert!(matches!(graph.want(version(0, 0)), Input::Awaited));
@@ -203,7 +203,7 @@ fn what_the_program_is_about_to_read_is_not_taken_away() {
 }
 
 #[test]
-fn only_copies_that_others_keep_and_nobody_uses_are_dropped() {
+fn unused_copies_held_elsewhere_are_dropped() {
     let mut graph = graph();
     call(&mut graph, 0, vec![]);
     let [(0, first)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };

@@ -64,7 +64,7 @@ fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
 }
 
 #[test]
-fn a_task_that_waits_lends_all_that_its_call_demands() {
+fn waiting_task_lends_all_its_resources() {
     let options = Options { cores: 2, memory: 8 << 30, ..Options::DEFAULT };
     let capacity = Capacity { memory: 8 << 30, ..Capacity::of_workers(2) };
     let mut graph = graph([capacity], options);
@@ -81,7 +81,7 @@ fn a_task_that_waits_lends_all_that_its_call_demands() {
 }
 
 #[test]
-fn a_deeper_call_with_demands_comes_before_those_of_the_program() {
+fn nested_call_with_demands_precedes_program_calls() {
     let options = Options { cores: 2, ..Options::DEFAULT };
     let mut graph = graph([Capacity::of_workers(2)], Options::DEFAULT);
     graph.call(1, new_call(Vec::new(), 1, options));
@@ -96,7 +96,7 @@ fn a_deeper_call_with_demands_comes_before_those_of_the_program() {
 }
 
 #[test]
-fn what_a_task_has_brought_in_is_not_dropped_where_it_runs() {
+fn data_created_by_running_task_is_not_dropped() {
     let mut graph = graph([Capacity::of_workers(1), Capacity::of_workers(1)], Options::DEFAULT);
     step(&mut graph, Step::Bring { position: 0, bytes: 1_000, content: 7 });
     step(&mut graph, calls(1, &[made(0)], Options::DEFAULT));
@@ -115,7 +115,7 @@ fn what_a_task_has_brought_in_is_not_dropped_where_it_runs() {
 }
 
 #[test]
-fn what_a_task_has_brought_in_and_is_damaged_is_its_failure() {
+fn damaged_data_created_by_task_fails_task() {
     let mut graph = graph([Capacity::of_workers(1)], Options::DEFAULT);
     step(&mut graph, Step::Bring { position: 0, bytes: 1_000, content: 7 });
     graph.is_damaged(made(0), Member::HERE, "its file is gone");
@@ -127,7 +127,7 @@ fn what_a_task_has_brought_in_and_is_damaged_is_its_failure() {
 }
 
 #[test]
-fn a_task_whose_node_is_in_trouble_is_run_elsewhere_and_its_calls_go_on() {
+fn unfit_task_moves_and_its_calls_continue() {
     let mut graph = graph([Capacity::of_workers(1), Capacity::of_workers(1)], Options::DEFAULT);
     step(&mut graph, calls(0, &[], Options::DEFAULT));
     assert_eq!(assigned(&mut graph), [(child(0), OTHER)]);
@@ -145,7 +145,7 @@ fn a_task_whose_node_is_in_trouble_is_run_elsewhere_and_its_calls_go_on() {
 }
 
 #[test]
-fn a_call_that_a_task_makes_again_is_recorded_once() {
+fn nested_call_of_repeated_task_is_listed_once() {
     let mut graph = graph([Capacity::of_workers(1), Capacity::of_workers(1)], Options::DEFAULT);
     graph.call(1, new_call(Vec::new(), 1, Options::DEFAULT));
     assert_eq!(assigned(&mut graph), [(1, OTHER)]);
@@ -165,7 +165,7 @@ fn a_call_that_a_task_makes_again_is_recorded_once() {
 }
 
 #[test]
-fn calls_of_tasks_are_recorded_among_the_others() {
+fn nested_calls_are_listed_in_creation_order() {
     let mut graph = graph([Capacity::of_workers(1)], Options::DEFAULT);
     step(&mut graph, calls(0, &[], Options::DEFAULT));
     graph.call(1, new_call(vec![Argument::Read(version(0, 0))], 1, Options::DEFAULT));
@@ -184,7 +184,7 @@ fn calls_of_tasks_are_recorded_among_the_others() {
 }
 
 #[test]
-fn what_a_task_hands_on_is_taken_from_the_journal_if_it_is_lost() {
+fn lost_forwarded_result_is_restored_from_journal() {
     let mut graph = graph([Capacity::of_workers(1), Capacity::of_workers(1)], Options::DEFAULT);
     graph.records();
     step(&mut graph, calls(0, &[], Options { effect: true, ..Options::DEFAULT }));

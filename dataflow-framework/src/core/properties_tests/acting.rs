@@ -1,4 +1,4 @@
-//! What members do that the graph has asked for.
+//! Members: they carry out the actions of the graph.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ impl Run {
         self.stores.get_mut(&member).expect("it is there").insert(version, value);
     }
 
-    /// Ends a call, or something that is copied, if there is any.
+    /// Completes a running call or a pending copy, if there is one.
     pub(super) fn end_any(&mut self, which: prop::sample::Index) {
         let all = self.running.len() + self.copies.len();
         if all > 0 {
@@ -39,14 +39,14 @@ impl Run {
         self.graph.versions[&version].mark
     }
 
-    /// Ends what is first, if there is anything.
+    /// Completes the first running call or pending copy, if there is one.
     pub(super) fn end_first(&mut self) {
         if self.running.len() + self.copies.len() > 0 {
             self.end(0);
         }
     }
 
-    /// Does what is to be done, and checks that it can be.
+    /// Carries out all actions of the graph, and checks that they are possible.
     pub(super) fn perform(&mut self) {
         loop {
             let actions = self.graph.actions();
@@ -56,7 +56,7 @@ impl Run {
             for action in actions {
                 match action {
                     Action::Forget(member, version) => {
-                        self.is_not_kept(member, version);
+                        self.drop_version(member, version);
                     }
                     Action::Bring(source) => {
                         if self.bring_to(Member::HERE, &source) {
@@ -68,7 +68,7 @@ impl Run {
                     Action::Copy(member, source) => self.copies.push((member, source)),
                     Action::Record(fact) => self.waiting.push(fact),
                     Action::Restore { version, mark, value } => {
-                        // The member of the program may have gone meanwhile.
+                        // The member of the program may have left in the meantime.
                         if self.stores.contains_key(&Member::HERE) {
                             let value = u64::from_le_bytes((*value).try_into().expect("it is a number"));
                             self.put_brought(Member::HERE, version, (value, mark));
@@ -86,8 +86,8 @@ impl Run {
         }
     }
 
-    /// Lets a member not have a version any more, and not tell again how its call has ended.
-    pub(super) fn is_not_kept(&mut self, member: Member, version: VersionId) {
+    /// Removes a version from a member, together with the unrecorded outcome of its call.
+    pub(super) fn drop_version(&mut self, member: Member, version: VersionId) {
         if let Some(store) = self.stores.get_mut(&member) {
             store.remove(&version);
         }
@@ -95,15 +95,15 @@ impl Run {
         self.brought.remove(&(member, version));
     }
 
-    /// Returns whether a member knows an end of a call that nobody may have seen.
+    /// Returns whether a member has an unrecorded outcome of a call.
     pub(super) fn has_unseen(&self, member: Member, call: CallId) -> bool {
         self.unseen.iter().any(|(of, ended, ..)| (*of, *ended) == (member, call))
     }
 
-    /// Brings a version to a member, unless that has it. Returns whether it does then.
+    /// Copies a version to a member, unless it has one. Returns whether the member has the version now.
     pub(super) fn bring_to(&mut self, member: Member, source: &Source) -> bool {
         let version = source.version;
-        // As far as it is not what it has written itself, and perhaps nobody has seen.
+        // The member's own unrecorded output is no copy.
         let counts = self.brought.contains(&(member, version)) || !self.has_unseen(member, version.call);
         let store = self.stores.get_mut(&member).expect("it is there");
         if counts && store.contains_key(&version) {
@@ -114,7 +114,7 @@ impl Run {
         value.map(|value| self.put_brought(member, version, value)).is_some()
     }
 
-    /// Puts a version where another execution of its call may run, or have ended.
+    /// Stores a copy on a member that may have another execution of the same call, running or unrecorded.
     pub(super) fn put_brought(&mut self, member: Member, version: VersionId, value: (u64, Mark)) {
         let mut running = self.running.iter();
         let is_it = |running: &Running| (running.member, running.assignment.call) == (member, version.call);
@@ -132,17 +132,17 @@ impl Run {
         found
     }
 
-    /// Lets a member go that was to leave.
+    /// Removes a member that the graph lets go.
     pub(super) fn go(&mut self, member: Member) {
-        // One that it runs for a second time, since it was told late that it runs, is of no use.
+        // A running call that the graph does not assign to this member does not count: it runs elsewhere, too.
         let is_idle = self.graph.calls.values().all(|call| call.state != CallState::Runs(member));
-        let somebody_stays = !self.stores.keys().all(|member| self.leaving.contains(member));
-        if somebody_stays && !self.vanished.contains(&member) {
+        let another_stays = !self.stores.keys().all(|member| self.leaving.contains(member));
+        if another_stays && !self.vanished.contains(&member) {
             assert!(is_idle, "{member:?} runs calls");
             for (id, version) in &self.graph.versions {
                 let State::Present(copies) = &version.state else { continue };
                 let is_elsewhere = copies.members.iter().any(|other| *other != member);
-                // What the program has brought in, it brings in again; and calls that run have got what they read.
+                // The program creates its own data again after a restart, and running calls have their inputs.
                 let mut readers = version.readers.iter().map(|reader| &self.graph.calls[reader]);
                 let is_got =
                     readers.all(|reader| matches!(reader.state, CallState::Runs(_) | CallState::Recorded));
@@ -151,13 +151,13 @@ impl Run {
                 assert!(can_be_lost || is_elsewhere, "{id:?} would be lost with {member:?}");
             }
         }
-        if member == Member::HERE && self.has_journal && !somebody_stays {
+        if member == Member::HERE && self.has_journal && !another_stays {
             let of_others = self.running.iter().filter(|running| !self.vanished.contains(&running.member));
             let mut counting = of_others.filter(|running| {
                 let call = self.graph.calls.get(&running.assignment.call);
                 call.is_some_and(|call| call.state == CallState::Runs(running.member))
             });
-            assert!(counting.next().is_none(), "nobody will remember how calls end that run");
+            assert!(counting.next().is_none(), "the outcomes of running calls would be lost");
         }
         if member == Member::HERE {
             self.stores.remove(&member);
@@ -183,7 +183,7 @@ impl Run {
             }
             let mut updates =
                 assignment.arguments.iter().filter(|argument| matches!(argument, Argument::Update(_)));
-            // What is changed at once is no copy for others.
+            // A version that is updated in place is no source for other members.
             if updates
                 .position(|update| update.versions() == [*version])
                 .is_none_or(|update| !assignment.in_place[update])
@@ -194,7 +194,7 @@ impl Run {
         if self.has_begun_before(member, &assignment) {
             return;
         }
-        self.forgets_executions(member, assignment.call);
+        self.drop_executions(member, assignment.call);
         let store = self.stores.get_mut(&member).expect("calls are assigned to members that are there");
         let (mut inputs, mut in_place, mut taken) = (Vec::new(), assignment.in_place.iter(), Vec::new());
         for argument in &*assignment.arguments {
@@ -207,7 +207,7 @@ impl Run {
             }
         }
         for taken in taken {
-            self.is_not_kept(member, taken);
+            self.drop_version(member, taken);
         }
         let call = assignment.call;
         if self.has_journal && self.merges.contains(&call) {
@@ -215,20 +215,24 @@ impl Run {
                 Fact::Merged { call: of, .. } | Fact::Commuted { call: of, .. } => *of == call,
                 _ => false,
             };
-            assert!(self.journal.iter().any(is_it), "{call} begins before it is recorded what it merges");
+            assert!(self.journal.iter().any(is_it), "{call} starts before its parts are recorded");
             let parts = [inputs[0].0, inputs[1].0];
-            assert_eq!(*self.merged.entry(call).or_insert(parts), parts, "{call} merges something else");
+            assert_eq!(
+                *self.merged.entry(call).or_insert(parts),
+                parts,
+                "{call} merges other parts than before"
+            );
         }
-        assert!(!self.is_recorded(call), "{call} runs although it stands in the journal that it has ended");
+        assert!(!self.is_recorded(call), "{call} runs although its completion is recorded");
         for (version, value) in &inputs {
-            self.sees(*version, *value);
+            self.record_seen(*version, *value);
         }
         let inputs = inputs.into_iter().map(|(_, value)| value).collect();
         self.running.push(Running { member, assignment, inputs, is_earlier: false });
     }
 
-    /// Returns whether a member does not begin a call that was assigned: it runs since an earlier run of the program, or
-    /// has ended, which is being told.
+    /// Returns whether a member already has an execution of an assigned call: it runs since an earlier run of the
+    /// program, or has completed and the report is under way. The member does not start another one then.
     pub(super) fn has_begun_before(&mut self, member: Member, assignment: &Assignment) -> bool {
         let Assignment { call, mark, .. } = assignment;
         let is_it = |running: &Running| {
@@ -249,19 +253,19 @@ impl Run {
         let updates = assignment.arguments.iter().filter(|one| matches!(one, Argument::Update(_)));
         for (update, _) in updates.zip(&assignment.in_place).filter(|(_, in_place)| **in_place) {
             for taken in update.versions() {
-                self.is_not_kept(member, *taken);
+                self.drop_version(member, *taken);
             }
         }
         true
     }
 
-    /// Has a member forget what it has of other executions of a call that it begins.
-    pub(super) fn forgets_executions(&mut self, member: Member, call: CallId) {
+    /// Removes the outputs of earlier executions of a call from a member that starts it.
+    pub(super) fn drop_executions(&mut self, member: Member, call: CallId) {
         let is_it =
             |of: Member, outcome: &Outcome| of == member && matches!(outcome, Outcome::Durable { .. });
         if self.unseen.iter().any(|(of, ended, _, outcome)| *ended == call && is_it(*of, outcome)) {
             for slot in 0..self.writes[&call] {
-                self.is_not_kept(member, version(call, slot));
+                self.drop_version(member, version(call, slot));
             }
         }
         self.brought.retain(|(to, version)| (*to, version.call) != (member, call));
@@ -273,7 +277,7 @@ impl Run {
             None => self.copies[which - self.running.len()].0,
         };
         if self.vanished.contains(&member) {
-            // It does not end; but somebody notices why.
+            // The call or copy does not complete, and the loss is noticed.
             return self.lose(member);
         }
         if which >= self.running.len() {
@@ -288,7 +292,7 @@ impl Run {
         let Assignment { call, mark, .. } = assignment;
         let fails = self.failing.contains(&call);
         if fails && assignment.manner.failing == Failing::Nothing {
-            let failure = Failure::new("task", call, "as it was told");
+            let failure = Failure::new("task", call, "failed as requested");
             return self.graph.ended(call, member, Outcome::Failed(failure));
         }
         assert!(fails || assignment.manner.failing != Failing::HasFailed, "{call} has not failed");
@@ -322,7 +326,7 @@ impl Run {
             let values = (call % 4 > 0).then_some(values);
             Outcome::Durable { bytes, ns: 1_000_000, by: self.executions, values }
         } else if fails {
-            Outcome::Ignored { bytes, reason: "as it was told".to_owned() }
+            Outcome::Ignored { bytes, reason: "failed as requested".to_owned() }
         } else {
             Outcome::Written { bytes, ns: 1_000_000 }
         };

@@ -1,4 +1,4 @@
-//! What must hold after each step.
+//! Invariants that are checked after each step.
 
 use super::{MEMORY, Run};
 use crate::{
@@ -7,33 +7,33 @@ use crate::{
 };
 
 impl Run {
-    /// Returns whether it stands in the journal that a call is not run again.
+    /// Returns whether the journal has the completion of a call, which must not run again then.
     pub(super) fn is_recorded(&self, call: CallId) -> bool {
         self.journal.iter().any(|fact| matches!(fact, Fact::Ended(_)) && fact.calls() == [call])
     }
 
-    /// The same, or that its failure is ignored.
+    /// Returns whether the outcome of a call is visible: its completion or its ignored failure is recorded.
     pub(super) fn may_be_seen(&self, call: CallId) -> bool {
         self.is_recorded(call) || self.journal.contains(&Fact::Ignored(call))
     }
 
-    /// Returns whether the program has failed because something is lost that is neither made again nor in the journal.
-    pub(super) fn has_lost_what_is_not_made_again(&self) -> bool {
+    /// Returns whether the program has failed because lost data can be neither recomputed nor restored.
+    pub(super) fn has_failed_by_loss(&self) -> bool {
         let Some(failure) = self.graph.fatal() else { return false };
         assert!(self.durable.contains(&failure.call()), "{failure}");
         true
     }
 
-    /// Notes that somebody sees what a call has written: it is the same for all.
-    pub(super) fn sees(&mut self, version: VersionId, value: u64) {
+    /// Records that an output was seen, and checks that every reader sees the same value.
+    pub(super) fn record_seen(&mut self, version: VersionId, value: u64) {
         if self.has_journal && self.durable.contains(&version.call) {
             assert!(self.may_be_seen(version.call), "{version:?} is seen before it is recorded");
             let before = *self.seen.entry(version).or_insert(value);
-            assert_eq!(before, value, "{version:?} is something else than before");
+            assert_eq!(before, value, "{version:?} differs from its earlier value");
         }
     }
 
-    /// Checks that no member has more to do than it can: if a call takes several workers, none waits beside it.
+    /// Checks that no member has more calls than resources. Next to a multi-core call, no assigned call may wait.
     pub(super) fn check_demands(&self) {
         for (member, workers) in &self.workers {
             let on_it = self.running.iter().filter(|running| {
@@ -44,7 +44,7 @@ impl Run {
                         .get(&running.assignment.call)
                         .is_some_and(|call| call.state == CallState::Runs(*member))
             });
-            // What it has begun in an earlier run of the program nobody knew when it was given more.
+            // Calls from an earlier run were unknown to the graph when it assigned more.
             if on_it.clone().any(|running| running.is_earlier) {
                 continue;
             }
@@ -59,7 +59,7 @@ impl Run {
         }
     }
 
-    /// Checks that everything is where the graph says it is.
+    /// Checks that each member stores the data that the graph assumes there.
     pub(super) fn check(&self) {
         self.check_demands();
         for (id, version) in &self.graph.versions {

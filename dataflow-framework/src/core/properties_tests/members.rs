@@ -1,4 +1,4 @@
-//! Members that join, leave, are lost, and begin anew.
+//! Members that join, leave and are lost, and restarts of the program.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Run {
         self.graph.joined(member, Capacity { workers, memory: MEMORY, ..Capacity::default() });
     }
 
-    /// Lets a call not run on its member. Every second one has changed nothing.
+    /// Reports the member of a call as unfit to run it. Every second call has changed no input.
     pub(super) fn unfit(&mut self, which: prop::sample::Index) {
         if self.running.is_empty() {
             return;
@@ -30,7 +30,7 @@ impl Run {
         let which = which.index(self.running.len());
         let Running { member, assignment, .. } = &self.running[which];
         let (member, call) = (*member, assignment.call);
-        // On its only member it would fail, and on each if that happens again.
+        // The call would fail if no other member can take it, or if each member were unfit.
         let has_demands = |call: &Call| Demand::of(&call.options) != Demand::NONE;
         let is_hopeless = !self.graph.members.any_other_than(&[member])
             || self.graph.calls.get(&call).is_none_or(has_demands);
@@ -44,7 +44,7 @@ impl Run {
         self.graph.ended(call, member, Outcome::Unfit(unfit));
     }
 
-    /// Lets a member not have any more what it should, of what can be made again.
+    /// Damages a version on a member that can be recomputed.
     pub(super) fn damage(&mut self, which: prop::sample::Index) {
         let there = self.stores.iter().filter(|(member, _)| !self.vanished.contains(member));
         let all = there.flat_map(|(member, store)| store.keys().map(|version| (*member, *version)));
@@ -59,7 +59,7 @@ impl Run {
         let is_unseen = |(of, call, _, outcome): &End| {
             (*of, *call) == (member, version.call) && matches!(outcome, Outcome::Durable { .. })
         };
-        // The rest of what the same execution has written is of no use without it.
+        // The other outputs of the same execution are useless without it.
         let is_rest = |other: &VersionId| {
             let is_own = other.call == version.call && !self.brought.contains(&(member, *other));
             is_own && self.unseen.iter().any(is_unseen)
@@ -67,12 +67,12 @@ impl Run {
         let damaged: Vec<_> =
             store.keys().filter(|other| **other == version || is_rest(other)).copied().collect();
         for version in damaged {
-            self.is_not_kept(member, version);
+            self.drop_version(member, version);
             self.graph.is_damaged(version, member, "it has vanished");
         }
     }
 
-    /// Returns whether another member may be lost without a call failing because it was lost so often.
+    /// Returns whether another loss leaves every call below its limit of lost members.
     pub(super) fn may_be_lost(&self) -> bool {
         let deaths = self.graph.calls.iter().map(|(_, call)| call.deaths).max().unwrap_or(0);
         deaths as usize + self.vanished.len() < DEATHS_MAX as usize
@@ -106,7 +106,7 @@ impl Run {
         }
     }
 
-    /// Undoes the beginning of a call, and returns what it would have changed in place.
+    /// Undoes the start of a call, and returns the inputs that it would have updated in place.
     pub(super) fn give_back(
         &mut self,
         Running { member, assignment, inputs, .. }: &Running,
@@ -127,7 +127,7 @@ impl Run {
         unchanged
     }
 
-    /// Has the member of the program leave, and the program begin anew on another one.
+    /// Lets the member of the program leave, and restarts the program on another one.
     pub(super) fn move_program(&mut self, here: prop::sample::Index) {
         if self.stores.len() < 2 {
             return;
@@ -139,7 +139,7 @@ impl Run {
             assert!(rounds < 1_000, "the program does not leave");
             self.perform();
             if self.stores.contains_key(&Member::HERE) {
-                // Nobody else may be there who would remember what was not written.
+                // Unwritten records may exist on no other member.
                 self.write();
                 self.perform();
             }
@@ -148,11 +148,11 @@ impl Run {
             }
         }
         self.memory.add(self.graph.take_news());
-        // It goes when that is done.
+        // The member leaves once these are written.
         self.write();
         self.unseen.retain(|(of, ..)| *of != Member::HERE);
         self.brought.retain(|(to, _)| *to != Member::HERE);
-        self.begin_anew(here, None);
+        self.restart_program(here, None);
     }
 
     pub(super) fn restart(&mut self, here: prop::sample::Index, late: prop::sample::Index) {
@@ -160,15 +160,15 @@ impl Run {
         self.running.retain(|running| running.member != Member::HERE);
         self.unseen.retain(|(of, ..)| *of != Member::HERE);
         self.brought.retain(|(to, _)| *to != Member::HERE);
-        // What was under way may have been written.
+        // A part of the pending records may have been written.
         let written = late.index(self.waiting.len() + 1);
         self.journal.extend(self.waiting.drain(..written));
         self.waiting.clear();
-        self.begin_anew(here, Some(late));
+        self.restart_program(here, Some(late));
     }
 
-    /// Begins the program anew on one of the members that are left, or on a new one.
-    pub(super) fn begin_anew(&mut self, here: prop::sample::Index, late: Option<prop::sample::Index>) {
+    /// Restarts the program on a surviving member, or on a new one.
+    pub(super) fn restart_program(&mut self, here: prop::sample::Index, late: Option<prop::sample::Index>) {
         self.copies.clear();
         self.leaving.clear();
         for vanished in std::mem::take(&mut self.vanished) {
@@ -177,7 +177,7 @@ impl Run {
             self.unseen.retain(|(of, ..)| *of != vanished);
             self.brought.retain(|(to, _)| *to != vanished);
         }
-        // What has not begun is dropped, in this case every third call.
+        // Calls that have not started are dropped; here every third one counts as such.
         let all = std::mem::take(&mut self.running);
         for (number, running) in all.into_iter().enumerate() {
             if number % 3 > 0 || running.is_earlier {
@@ -191,7 +191,7 @@ impl Run {
             let count = survivors.len();
             survivors.rotate_left(here.index(count));
         }
-        let mut survivors: Vec<_> = survivors.into_iter().map(|member| self.survives(member)).collect();
+        let mut survivors: Vec<_> = survivors.into_iter().map(|member| self.take_survivor(member)).collect();
         self.repeated += self.graph.figures().repeated;
         self.graph = Graph::new(true);
         self.begin_journal();
@@ -203,32 +203,32 @@ impl Run {
         let late = late.map_or(survivors.len(), |late| 1.max(late.index(survivors.len() + 1)));
         let mut late = survivors.split_off(late.min(survivors.len()));
         for survivor in survivors {
-            self.joins_again(survivor);
+            self.rejoin(survivor);
         }
-        self.recalls_what_was_kept();
+        self.restore_kept();
         let log = std::mem::take(&mut self.log);
         self.next = 0;
         self.begin_program();
         for (number, statement) in log.iter().enumerate() {
             if number == log.len() / 2 {
-                late.drain(..).for_each(|survivor| self.joins_again(survivor));
+                late.drain(..).for_each(|survivor| self.rejoin(survivor));
             }
-            self.state(statement, true);
+            self.execute(statement, true);
         }
-        late.drain(..).for_each(|survivor| self.joins_again(survivor));
+        late.drain(..).for_each(|survivor| self.rejoin(survivor));
         assert_eq!(self.graph.divergence(), None);
     }
 
-    /// Returns whether the graph knows what a call would change in place.
+    /// Returns whether the graph knows the inputs of a call.
     pub(super) fn graph_knows(&self, running: &Running) -> bool {
         let mut versions = running.assignment.arguments.iter().flat_map(Argument::versions);
         versions.all(|version| self.graph.versions.contains_key(version))
     }
 
-    /// Takes a member out that takes part in the next run of the program, too.
-    pub(super) fn survives(&mut self, member: Member) -> Survivor {
+    /// Removes a member from this run, and returns its state for the next run.
+    pub(super) fn take_survivor(&mut self, member: Member) -> Survivor {
         let running = self.running.extract_if(.., |running| running.member == member).collect();
-        self.forgets_halves(member);
+        self.drop_partial_outcomes(member);
         let unseen = self.unseen.extract_if(.., |(of, ..)| *of == member).collect();
         let (brought, others) =
             std::mem::take(&mut self.brought).into_iter().partition(|(to, _)| *to == member);
@@ -237,8 +237,8 @@ impl Run {
         Survivor { store, running, unseen, brought }
     }
 
-    /// Lets a member not tell ends of calls of which it has not any more all that they have written.
-    pub(super) fn forgets_halves(&mut self, member: Member) {
+    /// Removes the unrecorded outcomes of calls of whose outputs a member has only a part.
+    pub(super) fn drop_partial_outcomes(&mut self, member: Member) {
         let store = self.stores.get_mut(&member).expect("it is there");
         let (writes, brought) = (&self.writes, &self.brought);
         self.unseen.retain(|(of, call, _, outcome)| {
@@ -254,9 +254,8 @@ impl Run {
         });
     }
 
-    /// Lets a member take part that has done so in the run before. It tells what it has before it is given anything to
-    /// do.
-    pub(super) fn joins_again(&mut self, survivor: Survivor) {
+    /// Adds a member from the previous run. It reports its data before calls are assigned to it.
+    pub(super) fn rejoin(&mut self, survivor: Survivor) {
         let member = Member(self.members);
         self.join(2);
         let Survivor { store, running, unseen, brought } = survivor;
@@ -264,16 +263,16 @@ impl Run {
         self.running.extend(running.into_iter().map(|running| Running { member, ..running }));
         self.unseen.extend(unseen.into_iter().map(|(_, call, mark, outcome)| (member, call, mark, outcome)));
         self.brought.extend(brought.into_iter().map(|(_, version)| (member, version)));
-        self.tell(member);
+        self.report(member);
     }
 
-    /// Tells the graph what a member has of earlier runs.
-    pub(super) fn tell(&mut self, member: Member) {
-        // What a call has written whose end nobody may have seen is told with that.
-        let is_told = |version: &VersionId| {
+    /// Reports to the graph the data and the calls that a member has from earlier runs.
+    pub(super) fn report(&mut self, member: Member) {
+        // The outputs of an unrecorded outcome are reported with that outcome.
+        let is_reported = |version: &VersionId| {
             self.brought.contains(&(member, *version)) || !self.has_unseen(member, version.call)
         };
-        let held: Vec<_> = self.stores[&member].iter().filter(|(version, _)| is_told(version)).collect();
+        let held: Vec<_> = self.stores[&member].iter().filter(|(version, _)| is_reported(version)).collect();
         for (version, (_, mark)) in held {
             self.graph.holds(member, Held { version: *version, mark: *mark, bytes: 8 });
         }
@@ -297,7 +296,7 @@ impl Run {
         (!others.is_empty()).then(|| *others[which.index(others.len())])
     }
 
-    /// Has all members leave, and the program begin anew on a new one.
+    /// Lets all members leave, and restarts the program on a new one.
     pub(super) fn all_leave(&mut self, first: prop::sample::Index) {
         for vanished in self.vanished.clone() {
             self.lose(vanished);
@@ -305,7 +304,7 @@ impl Run {
         let mut all: Vec<_> = self.stores.keys().copied().collect();
         let count = all.len();
         all.rotate_left(first.index(count));
-        // Were that of the program gone before, it would begin anew with the others.
+        // All are asked before any has gone; otherwise the program would restart on one of the others.
         for member in all {
             self.leave(member);
         }
@@ -320,6 +319,6 @@ impl Run {
             self.perform();
         }
         self.write();
-        self.begin_anew(first, None);
+        self.restart_program(first, None);
     }
 }

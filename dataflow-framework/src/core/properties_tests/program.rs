@@ -1,4 +1,4 @@
-//! What a chance program does: in its sequential run, and in the graph.
+//! Execution of random programs, in their sequential run and in the graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,7 @@ impl Run {
         run
     }
 
-    /// Tells the graph what stands in the journal.
+    /// Reports the records of the journal to the graph.
     pub(super) fn begin_journal(&mut self) {
         if self.has_journal {
             self.graph.records();
@@ -62,8 +62,8 @@ impl Run {
         }
     }
 
-    /// Puts what stands in the journal of versions where the program runs.
-    pub(super) fn recalls_what_was_kept(&mut self) {
+    /// Restores the versions in the journal on the member of the program.
+    pub(super) fn restore_kept(&mut self) {
         for fact in self.journal.clone() {
             if let Fact::Kept { version, mark, value } = fact {
                 let value = u64::from_le_bytes(value.try_into().expect("it is a number"));
@@ -81,7 +81,7 @@ impl Run {
         }
     }
 
-    /// Does what the program does first.
+    /// Creates the variables of the program.
     pub(super) fn begin_program(&mut self) {
         (self.group, self.chain) = (None, None);
         self.values.clear();
@@ -113,7 +113,7 @@ impl Run {
         self.graph.release(before);
     }
 
-    pub(super) fn state(&mut self, statement: &Statement, has_losses: bool) {
+    pub(super) fn execute(&mut self, statement: &Statement, has_losses: bool) {
         if self.graph.fatal().is_some() {
             return;
         }
@@ -185,7 +185,7 @@ impl Run {
         self.graph.opens_group(self.next);
     }
 
-    /// Notes that a call is made, with whose failure its group is given up or not: nobody knows which of its calls.
+    /// Records a call of the open group. If its failure cancels the group, any call of the group may be cancelled.
     pub(super) fn note_group(&mut self, id: CallId, gives_up: bool) {
         let Some((start, is_given_up)) = &mut self.group else { return };
         if gives_up && !std::mem::replace(is_given_up, true) {
@@ -194,12 +194,12 @@ impl Run {
         self.cancelled.extend(Some(id).filter(|_| *is_given_up));
     }
 
-    /// Cancels those of so many last calls that have not begun.
+    /// Cancels the calls among this number of the latest ones that have not started.
     pub(super) fn cancel(&mut self, calls: u64) {
         let last = self.next.saturating_sub(calls)..self.next;
         self.cancelled.extend(last.clone().filter(|call| self.graph.is_unfinished(*call)));
         if self.has_journal {
-            // The program waits until it is recorded.
+            // The program continues once the cancellation is recorded.
             let cancelled = self.graph.begins_to_cancel(last);
             self.waiting.extend(
                 cancelled
@@ -231,7 +231,7 @@ impl Run {
         let inputs: Result<Vec<u64>, CallId> =
             reads.iter().chain(updates).map(|one| self.values[*one]).collect();
         let ignores = options.on_failure == OnFailure::Ignore;
-        // Which of several failures is told is not said.
+        // If several inputs have failed, any of their failures may be returned.
         let value = |slot| match &inputs {
             Err(failed) => Err(*failed),
             Ok(_) if fails && !ignores => Err(id),
@@ -253,7 +253,7 @@ impl Run {
         }
     }
 
-    /// Adds variables, in any order if that is recorded or nothing is lost, and otherwise in a fixed one.
+    /// Adds variables: in any order if the order is recorded or nothing is lost, otherwise in a fixed order.
     pub(super) fn reduce(&mut self, of: &[usize], to: usize, has_losses: bool) {
         let reduction = self.next;
         let value = of.iter().map(|of| self.values[*of]).reduce(|sum, part| Ok(sum?.wrapping_add(part?)));
@@ -291,7 +291,7 @@ impl Run {
         self.depends[to] = depends;
     }
 
-    /// Adds one variable to another, in any order with others if that is recorded or nothing is lost.
+    /// Adds one variable to another. The update commutes if the order is recorded or nothing is lost.
     pub(super) fn commute(&mut self, on: usize, by: usize, has_losses: bool) {
         let id = self.number();
         let before = self.chain.filter(|(variable, _)| *variable == on).map(|(_, chain)| chain);
@@ -299,7 +299,7 @@ impl Run {
         self.chain = Some((on, chain));
         let commute = Some(Commute { chain, at: 0 }).filter(|_| self.has_journal || !has_losses);
         let arguments = vec![Argument::Update(self.handles[on]), Argument::Read(self.handles[by])];
-        // They demand different things, which go with what they read.
+        // The demands differ, and belong to the input that is added.
         let options = Options { memory: by as u64, priority: i32::from(by == 0), ..Options::DEFAULT };
         self.graph.call(id, NewCall { commute, ..new_call(arguments, 1, options) });
         self.writes.insert(id, 1);
@@ -310,7 +310,7 @@ impl Run {
         let others = self.depends[by].clone();
         self.depends[on].extend(others);
         self.depends[on].insert(id);
-        // What was cancelled of them is what another one was to do.
+        // A cancelled update may have exchanged its input with any call of the chain.
         if self.cancelled.contains(&id) {
             self.cancelled.insert(chain);
         }
@@ -328,7 +328,7 @@ impl Run {
             match input {
                 Input::Awaited if !self.waiting.is_empty() => self.write(),
                 Input::Awaited if matches!(self.graph.want(handle), Input::Awaited) => {
-                    self.goes_on();
+                    self.progress();
                 }
                 Input::Awaited => {}
                 input => break input,
@@ -336,11 +336,11 @@ impl Run {
         };
         self.graph.unwant(handle);
         if matches!(input, Input::Here) {
-            self.sees(handle, self.stores[&Member::HERE][&handle].0);
+            self.record_seen(handle, self.stores[&Member::HERE][&handle].0);
         }
         match (input, self.values[variable]) {
             _ if !self.depends[variable].is_disjoint(&self.cancelled) => {}
-            // It is another value in each run, but always the same to whoever sees it.
+            // The value differs between runs, but every reader sees the same one; `record_seen` checks that.
             (Input::Here, Ok(_))
                 if self.has_journal && !self.depends[variable].is_disjoint(&self.durable) => {}
             (Input::Here, Ok(value)) => assert_eq!(self.stores[&Member::HERE][&handle].0, value),
@@ -349,13 +349,14 @@ impl Run {
         }
     }
 
-    /// Ends something. If there is nothing, calls wait for a member that can take them, and one joins.
-    pub(super) fn goes_on(&mut self) {
+    /// Completes a running call or a pending copy. If there is none, calls must be waiting for a suitable member, and
+    /// one joins.
+    pub(super) fn progress(&mut self) {
         if self.running.len() + self.copies.len() > 0 {
             return self.end(0);
         }
         let waiting = self.graph.calls.iter().any(|(call, _)| self.graph.lacks(call).is_some());
-        assert!(waiting || self.stores.is_empty(), "nothing happens any more");
+        assert!(waiting || self.stores.is_empty(), "the program is stuck");
         self.join(2);
     }
 }

@@ -1,4 +1,4 @@
-//! The statements of chance programs.
+//! The statements of random programs.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -8,9 +8,9 @@ use crate::options::{OnFailure, Options};
 /// A statement of a program.
 #[derive(Debug, Clone)]
 pub(super) enum Statement {
-    /// A variable names new data.
+    /// Assigns new data to a variable.
     New(usize),
-    /// A variable becomes a clone of another one.
+    /// Assigns a clone of a variable to another one.
     Clone {
         from: usize,
         to: usize,
@@ -22,56 +22,56 @@ pub(super) enum Statement {
         fails: bool,
         options: Options,
     },
-    /// A variable becomes the sum of some, which are added in any order.
+    /// Assigns the sum of variables, which are added in any order.
     Reduce {
         of: Vec<usize>,
         to: usize,
     },
-    /// Others are added to a variable, in any order.
+    /// Adds other variables to a variable, in any order.
     Commute {
         on: usize,
         by: Vec<usize>,
     },
-    /// The program begins a group, or ends the one that it has begun.
+    /// Opens a group, or closes the open one.
     Group,
-    /// The program cancels so many of its last calls.
+    /// Cancels this number of the latest calls.
     Cancel(u64),
-    /// A call that was assigned ends, if there is one.
+    /// A running call or a pending copy completes, if there is one.
     End(prop::sample::Index),
     /// The program waits for a variable.
     Get(usize),
-    /// A member with so many workers joins.
+    /// A member with this number of workers joins.
     Join(u32),
-    /// A member is lost, if there is another one than that of the program.
+    /// A member other than that of the program is lost.
     Lose(prop::sample::Index),
-    /// A member is lost, but that is not noticed yet.
+    /// A member is lost, and the graph does not know it yet.
     Vanish(prop::sample::Index),
-    /// A member leaves, if there is another one than that of the program. It has begun every second of its calls.
+    /// A member other than that of the program leaves. It has started every second one of its calls.
     Leave(prop::sample::Index),
-    /// A call cannot run on its member, for the first time.
+    /// The member of a call is unfit to run it; at most once for each call.
     Unfit(prop::sample::Index),
-    /// A member cannot read any more what it has of a version.
+    /// The copy of a version on a member is damaged.
     Damage(prop::sample::Index),
-    /// A member asks which of its copies others have, too.
+    /// A member asks which of its copies are redundant.
     Ask(prop::sample::Index),
-    /// The other nodes are told which calls have ended.
+    /// The other nodes receive the history of completed calls.
     Remember,
-    /// The member of the program is lost, and the program begins anew on another one. That is told at once what one
-    /// part of the others has, and the rest in the middle.
+    /// The member of the program is lost, and the program restarts on another one. Some members report their data
+    /// at the restart, the others when the program has repeated half of its statements.
     Restart {
         here: prop::sample::Index,
         late: prop::sample::Index,
     },
-    /// What is to be written to the journal is.
+    /// The pending records are written to the journal.
     Write,
-    /// The member of the program leaves, and the program begins anew on another one.
+    /// The member of the program leaves, and the program restarts on another one.
     Move(prop::sample::Index),
-    /// All members leave, this one first, and the program begins anew on a new one.
+    /// All members leave, this one first, and the program restarts on a new one.
     Empty(prop::sample::Index),
 }
 
 impl Statement {
-    /// Returns whether it is one of the program, and not something that happens.
+    /// Returns whether the program executes this statement; the others are external events.
     pub(super) fn is_of_program(&self) -> bool {
         matches!(
             self,
@@ -86,8 +86,8 @@ impl Statement {
         )
     }
 
-    /// Returns the same with a call whose data is not for all members: a copy for all that could not be made may be taken
-    /// for one that is awaited. `never_fails` has it not fail.
+    /// Returns the statement without `everywhere`, since a failed copy to all members may be mistaken for an awaited
+    /// one. With `never_fails`, its call succeeds.
     pub(super) fn plain(mut self, never_fails: bool) -> Self {
         if let Self::Call { fails, options, .. } = &mut self {
             options.everywhere = false;
@@ -96,12 +96,12 @@ impl Statement {
         self
     }
 
-    /// Returns whether it makes calls of which it is not known at first what they read.
+    /// Returns whether it makes calls whose inputs are decided later.
     pub(super) fn is_undecided(&self) -> bool {
         matches!(self, Self::Commute { .. } | Self::Reduce { .. })
     }
 
-    /// Returns whether nothing is lost by it.
+    /// Returns whether it loses no data.
     pub(super) fn is_harmless(&self) -> bool {
         let is_loss = matches!(
             self,
