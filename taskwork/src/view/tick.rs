@@ -35,7 +35,7 @@ impl View {
         let is_silent = self.cluster.silent_since_ms.is_some();
         // The costs need the departed members and the changed jobs, which the next steps clear.
         self.costs.tick(self.seq, self.cluster.at_ms, &self.raw, is_silent, !self.is_whole_shown);
-        let mut moments = std::mem::take(&mut self.outage_moments);
+        let mut moments = mem::take(&mut self.outage_moments);
         self.arrivals(&mut moments);
         self.departures(&mut moments);
         self.show_members();
