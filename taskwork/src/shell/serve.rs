@@ -88,9 +88,9 @@ pub(crate) enum ServeError {
 pub(super) enum Fate {
     /// The node has left.
     Left,
-    /// It has parked the tasks of a suspended job. To take part in that job again it needs a new id, because
-    /// its commits are recorded under the old one.
-    Rested,
+    /// A job was resumed that it had left when it was suspended. To take part in the job again it needs a new id,
+    /// because its commits are recorded under the old one.
+    Resumes,
     /// It lost its membership.
     Expired,
     /// Tasks of a job that is over do not stop.
@@ -133,7 +133,9 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
                 tracing::info!(%node, "the node has left");
                 return Ok(());
             }
-            Ok(Fate::Rested) => tracing::info!(%node, "the job rests; the node joins anew"),
+            Ok(Fate::Resumes) => {
+                tracing::info!(%node, "a job was resumed; the node joins again under a new name")
+            }
             Ok(Fate::Expired) => tracing::warn!(%node, "the node's session is over; it joins anew"),
             Ok(Fate::Stuck) => tracing::warn!(%node, "the node joins anew, with other workers"),
             Ok(Fate::Wiped) => tracing::warn!(%node, "the cluster's folders are gone; the node joins anew"),

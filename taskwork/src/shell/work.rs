@@ -217,8 +217,7 @@ impl Desk<'_> {
             (Some(End::Abandoned { why }), _) => Some(Err(ServeError::Abandoned { why })),
             (_, Intent::Leave) => Some(Ok(Fate::Left)),
             (Some(End::Expired), _) => Some(Ok(Fate::Expired)),
-            (None, Intent::Renew) => Some(Ok(Fate::Rested)),
-            (None, Intent::Stay) if !self.rested.is_empty() => Some(Ok(Fate::Rested)),
+            (None, Intent::Renew) => Some(Ok(Fate::Resumes)),
             (None, Intent::Stay) => None,
         }
     }
@@ -393,7 +392,7 @@ impl Desk<'_> {
             Ok(Next::Job(name, _)) if self.rested.contains(&name) => {
                 tracing::info!(
                     node = %self.seat.node, job = name,
-                    "a job goes on that was put aside; the node leaves the others, and joins anew"
+                    "a suspended job was resumed; the node leaves the others, and joins again under a new name"
                 );
                 self.begin_to(Intent::Renew);
                 self.retire_all();
