@@ -1,18 +1,18 @@
-//! Finds the commit that a release is built from, for `--version`.
+//! Determines the commit of a release build, for `--version`.
 //!
 //! | where | commit | date |
 //! |---|---|---|
-//! | `TASKWORK_COMMIT`, `SOURCE_DATE_EPOCH` are set | they say so, in any profile | |
+//! | `TASKWORK_COMMIT`, `SOURCE_DATE_EPOCH` are set | from the variables, in any profile | |
 //! | a profile like `release`, in a clone | of the clone | of the commit |
 //! | the same, in an archive made by `git archive` | in `commit.txt` | of the commit |
 //! | otherwise | unknown | unknown |
 //!
-//! While developing, nothing depends on the commit: otherwise each one would build anew what links this crate. The same
-//! source and the same variables give the same result, so builds can be reproduced.
+//! Development builds do not depend on the commit, since otherwise each commit would rebuild everything that links this
+//! crate. Equal sources and variables give equal results, so builds can be reproduced.
 
 use std::{env, fs, path::Path, process::Command};
 
-/// The number of characters of a commit that are shown.
+/// The number of displayed characters of a commit.
 const SHOWN: usize = 12;
 
 fn main() {
@@ -26,26 +26,26 @@ fn main() {
     let (commit, epoch) = found.unwrap_or_default();
     let commit = env::var("TASKWORK_COMMIT").unwrap_or(commit);
     let epoch = env::var("SOURCE_DATE_EPOCH").unwrap_or(epoch);
-    // Whatever is set is shown to users, on one line.
+    // Sanitized, because it is displayed on one line.
     let commit: String = commit.chars().filter(char::is_ascii_alphanumeric).take(SHOWN).collect();
     let epoch: String = epoch.chars().filter(char::is_ascii_digit).collect();
     println!("cargo::rustc-env=TASKWORK_COMMIT={commit}");
     println!("cargo::rustc-env=TASKWORK_EPOCH={epoch}");
 }
 
-/// Reads the file that `git archive` fills in (`export-subst` in `.gitattributes`).
+/// Reads the file filled in by `git archive` (`export-subst` in `.gitattributes`).
 fn in_archive() -> Option<(String, String)> {
     pair(&fs::read_to_string("commit.txt").ok()?)
 }
 
-/// Asks git, if this crate is a part of a clone of its own project and not only somewhere below another one.
+/// Queries git, unless this crate only happens to be below another project's clone.
 fn in_clone() -> Option<(String, String)> {
     let project = Path::new("..").canonicalize().ok()?;
     let top = git(&["rev-parse", "--show-toplevel"])?;
     if Path::new(&top).canonicalize().ok()? != project {
         return None;
     }
-    // Written at each commit, checkout and merge.
+    // Updated by each commit, checkout and merge.
     for file in ["logs/HEAD", "HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", file]).filter(|path| Path::new(path).exists()) {
             println!("cargo::rerun-if-changed={path}");

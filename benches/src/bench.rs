@@ -16,15 +16,15 @@ pub enum Bench {
     Paths,
     /// The travelling salesman by spanning trees, against a recursion.
     Mst,
-    /// `tsp solve` as a user runs it, on sixty cities.
+    /// `tsp solve` as a process, on sixty cities.
     Tsp,
     /// The largest clique, against a recursion.
     Clique,
-    /// The cost of asking whether there is a request to a task.
+    /// The cost of checking for requests to a task.
     Polls,
     /// UTS on node processes over ZooKeeper and QUIC.
     Nodes,
-    /// Where the time of a steal goes, step by step on both nodes.
+    /// The duration of each step of a steal, on both nodes.
     Steals,
     /// Sixty node processes on states that only take time, not processor.
     Waits,
@@ -36,9 +36,9 @@ pub enum Bench {
     Workers,
     /// The cost of a replicable search.
     Replicable,
-    /// Searches by branch and bound: states on more workers, speedup, and how soon solutions are good.
+    /// Branch and bound: states on more workers, speedup, and the time until solutions are good.
     Search,
-    /// Workflows: what a call costs, and how near tasks that work or wait come to the ideal.
+    /// Workflows: the cost of a call, and the efficiency of tasks that work or wait.
     Dataflow,
     /// The memory that a node uses.
     Memory,
@@ -46,10 +46,10 @@ pub enum Bench {
     Termination,
     /// The rate at which a byte object is fetched, against a plain stream of quinn.
     Bulk,
-    /// The cost of writing what nodes hold. With four rounds ten minutes.
+    /// The cost of writing the nodes' holdings. Four rounds take ten minutes.
     Ledger,
-    /// The cost of the loss of nodes, at most three times. Two and a half minutes each; with `TASKWORK_LONG=1`,
-    /// jobs of a minute, six.
+    /// The cost of losing nodes, in at most three rounds of 150 s each; with `TASKWORK_LONG=1` jobs take a
+    /// minute, and there are six.
     Losses,
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of the results of a measurement that has a picture.
+//! Output of the results of a measurement with a picture.
 
 use std::{
     error::Error,
@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-/// How results are shown, and where they are kept.
+/// The format and the folder of the results.
 #[derive(Debug, clap::Args)]
 pub struct Kept {
     /// Print JSON instead of tables.
@@ -21,7 +21,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Prints the results, and writes them as files of this name if the user wants that.
+    /// Prints the results, and writes them to files of this name if the user wants that.
     ///
     /// # Errors
     /// If a file cannot be written.

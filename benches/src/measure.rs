@@ -117,14 +117,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_is_in_the_middle() {
         let odd = Sample::of([3.0, 1.0, 2.0]);
         assert_eq!(odd, Sample { median: 2.0, least: 1.0, most: 3.0, count: 3 });
         assert_eq!(Sample::of([4.0, 1.0, 2.0, 3.0]), Sample { median: 2.5, least: 1.0, most: 4.0, count: 4 });
     }
 
     #[test]
-    fn a_contender_that_takes_half_the_time_is_twice_as_fast() {
+    fn contender_with_half_the_time_is_twice_as_fast() {
         let times = Times(vec![("slow", vec![2.0, 4.0]), ("fast", vec![1.0, 2.0])]);
         assert_eq!(times.speedup("fast", "slow"), Sample::of([2.0, 2.0]));
         assert_eq!(times.rate("fast", 10.0), Sample::of([10.0, 5.0]));

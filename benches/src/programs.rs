@@ -1,4 +1,4 @@
-//! The programs of `bnb-problems` as users run them: the speedup from a second worker, and the cost of a
+//! The programs of `bnb-problems` as processes: the speedup from a second worker, and the cost of a
 //! replicable search.
 
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::{
     row::{Row, Target},
 };
 
-/// A program, its arguments, a field of its answer, and the expected value.
+/// A program, its arguments, a field of its result, and the expected value.
 type Given = (&'static str, &'static [&'static str], &'static str, u64);
 
 const INSTANCES: [Given; 4] = [
@@ -45,7 +45,7 @@ fn solve((name, arguments, field, answer): Given, more: &[&str]) -> Result<Value
 }
 
 fn number(said: &Value, field: &str) -> Result<f64> {
-    said[field].as_f64().with_context(|| format!("it says nothing of {field}"))
+    said[field].as_f64().with_context(|| format!("there is no {field}"))
 }
 
 /// Measures the speedup from a second worker.

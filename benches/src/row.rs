@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missed_is_said_loudly() {
+    fn missed_target_is_reported_loudly() {
         let row = |target| Row::new("speed", "", target, Sample::of([0.96]));
         assert_eq!(row(Target::AtLeast(0.97)).is_reached(), Some(false));
         assert_eq!(row(Target::AtMost(0.97)).is_reached(), Some(true));

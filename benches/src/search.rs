@@ -1,9 +1,10 @@
-//! Searches by branch and bound in parallel: how many states more workers visit than one, the speedup of two, and how
-//! soon solutions are good.
+//! Parallel branch and bound: the states that more workers visit compared with one, the speedup of two, and
+//! the time until solutions are good.
 //!
-//! States are counts, so their ratios hold on any machine, also with more workers than processors. Where the solution
-//! that a search begins with is the best one already, all states have to be visited in any order; so the same is done
-//! without heuristics, where more workers may find the best solution earlier or later than one.
+//! States are counts, so their ratios hold on any machine, even with more workers than processors. If the
+//! initial solution of a search is already the best one, all states have to be visited in any order.
+//! Therefore the same is measured without heuristics, where more workers may find the best solution earlier
+//! or later than one.
 
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
@@ -20,26 +21,26 @@ use crate::{
 
 /// The numbers of workers that are compared with one.
 const WORKERS: [usize; 5] = [2, 4, 8, 16, 32];
-/// The least time of one worker from which the speedup of two is of interest, in seconds.
+/// The minimum time of one worker at which the speedup of two is measured, in seconds.
 const LONG_S: f64 = 2.0;
 /// The time of one worker from which each number of workers has a single run, in seconds.
 const VERY_LONG_S: f64 = 60.0;
-/// The time after which the gap is of interest, in seconds.
+/// The time after which the gap is measured, in seconds.
 const GAP_AFTER_S: u32 = 10;
 
-/// An instance, and how it is solved.
+/// An instance, and the way to solve it.
 struct Given {
     name: String,
     program: &'static str,
     arguments: Vec<String>,
-    /// The field of the answer that holds the cost.
+    /// The field of the result that holds the cost.
     field: &'static str,
 }
 
 /// Runs the instances on one worker and on more.
 ///
 /// # Errors
-/// If the answers for an instance differ, or the published instances are missing.
+/// If the results for an instance differ, or the published instances are missing.
 pub fn run(rounds: usize) -> Result<Vec<Row>> {
     let made = tempfile::tempdir()?;
     let (mut rows, mut ratios, mut ratios_bare) = (Vec::new(), Ratios::default(), Ratios::default());
@@ -66,7 +67,7 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What is said of searches without heuristics.
+/// The suffix for searches without heuristics.
 const BARE: &str = ", without heuristics";
 
 /// For each number of workers, the median ratio of states of each instance.
@@ -102,7 +103,7 @@ impl Ratios {
     }
 }
 
-/// What the comparison of an instance has shown.
+/// The measurements of an instance.
 struct Measured {
     cost: f64,
     /// The states on more workers, as a multiple of those on one.
@@ -115,7 +116,7 @@ fn compare(given: &Given, rounds: usize) -> Result<Measured> {
     let mut ones = vec![given.solve(&["--workers", "1"])?];
     // Long ones are compared less often.
     let rounds = if number(&ones[0], "seconds")? > VERY_LONG_S { 1 } else { rounds };
-    // Heuristics take their share by the clock, so that states differ from run to run.
+    // Heuristics take a share of the time, so that states differ from run to run.
     for _ in 1..rounds {
         ones.push(given.solve(&["--workers", "1"])?);
     }
@@ -159,7 +160,7 @@ fn compare(given: &Given, rounds: usize) -> Result<Measured> {
     Ok(Measured { cost: number(one, given.field)?, states: samples, rows, is_very_long })
 }
 
-/// Measures how soon solutions are good.
+/// Measures the time until solutions are good.
 fn solutions(given: &Given, cost: f64) -> Result<Vec<Row>> {
     let target = if given.maximises() { (cost * 0.99).ceil() } else { (cost * 1.01).floor() };
     let near = given.solve(&["--workers", "2", "--target", &target.to_string()])?;
@@ -178,7 +179,7 @@ fn solutions(given: &Given, cost: f64) -> Result<Vec<Row>> {
 }
 
 impl Given {
-    /// Returns the same, to be solved from nothing.
+    /// Returns the same instance without heuristics.
     fn without_heuristics(mut self) -> Self {
         self.name += BARE;
         self.arguments.extend(["--heuristics", "0"].map(str::to_owned));
@@ -188,11 +189,11 @@ impl Given {
         self
     }
 
-    /// Returns whether one worker proves its answer before that would be very long.
+    /// Returns whether one worker proves its result within [`VERY_LONG_S`].
     fn is_proven_soon(&self) -> Result<bool> {
         let limit = VERY_LONG_S.to_string();
         let said = self.solve(&["--workers", "1", "--time-limit", &limit])?;
-        said["proven"].as_bool().with_context(|| format!("it does not say whether it is proven: {said}"))
+        said["proven"].as_bool().with_context(|| format!("there is no field proven: {said}"))
     }
 
     fn maximises(&self) -> bool {
@@ -203,7 +204,7 @@ impl Given {
         let mut command = Command::new(program(self.program)?);
         command.args(["solve", "--quiet", "--json"]).args(&self.arguments).args(more);
         let said = command.output()?;
-        // 1 says that a limit has stopped the search.
+        // The exit code 1 means that a limit has stopped the search.
         ensure!(
             matches!(said.status.code(), Some(0 | 1)),
             "{}: {}: {}",
@@ -218,7 +219,7 @@ impl Given {
 }
 
 fn number(said: &Value, field: &str) -> Result<f64> {
-    said[field].as_f64().with_context(|| format!("it says nothing of {field}: {said}"))
+    said[field].as_f64().with_context(|| format!("there is no {field}: {said}"))
 }
 
 fn instances(made: &TempDir) -> Result<Vec<Given>> {
@@ -253,7 +254,7 @@ fn instances(made: &TempDir) -> Result<Vec<Given>> {
     ])
 }
 
-/// Writes a random graph with 200 vertices, nine in ten of whose pairs are edges.
+/// Writes a random graph with 200 vertices and nine in ten of all possible edges.
 fn dense_graph(file: &Path) -> Result<()> {
     const VERTICES: usize = 200;
     let mut random = StdRng::seed_from_u64(9);
@@ -268,8 +269,8 @@ fn dense_graph(file: &Path) -> Result<()> {
     Ok(fs::write(file, text)?)
 }
 
-/// Writes a knapsack whose values are the weights and a constant (D. Pisinger, Where are the hard knapsack problems?,
-/// 2005).
+/// Writes a knapsack with each value equal to the weight plus a constant (D. Pisinger, Where are the hard
+/// knapsack problems?, 2005).
 fn hard_items(file: &Path) -> Result<()> {
     const ITEMS: u64 = 500;
     const RANGE: u64 = 1000;

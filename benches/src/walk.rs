@@ -1,6 +1,6 @@
 //! A tree whose states take time but no processor, so that four nodes are four times as fast as one on a
-//! machine with fewer processors. Each process says in a file how many states it has visited, and when: the
-//! file survives the process, whenever that is killed.
+//! machine with fewer processors. Each process records the number and the times of its visited states in a
+//! file, which survives when the process is killed.
 
 use std::{
     collections::HashMap,
@@ -18,13 +18,13 @@ use serde::{Deserialize, Serialize};
 use taskwork::{Context, Job, Outcome, Task};
 use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
 
-/// A part of the tree: the states that are still to be visited, the shallowest first.
+/// A part of the tree: the states that are not visited yet, the shallowest first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Walk {
     open: Vec<State>,
 }
 
-/// A state, with its depth and its share of the tree, as far as is known before it is visited.
+/// A state, with its depth and its share of the tree, as far as known before the visit.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct State {
     id: u64,
@@ -41,7 +41,7 @@ pub struct Shape {
     /// The duration of a state, in microseconds.
     #[arg(long)]
     state_us: u64,
-    /// The folder in which each process says how many states it has visited.
+    /// The folder in which each process records the number of its visited states.
     #[arg(long)]
     visits: PathBuf,
 }
@@ -88,7 +88,7 @@ impl Task for Walk {
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let shape = cx.shared();
-        tell(&shape.visits, 0);
+        record(&shape.visits, 0);
         loop {
             if cx.migrate() {
                 return Outcome::Migrate;
@@ -101,7 +101,7 @@ impl Task for Walk {
             *cx.output() += 1;
             cx.worked(1);
             cx.progressed(done.unwrap_or_default());
-            tell(&shape.visits, 1);
+            record(&shape.visits, 1);
             cx.potential_split(self);
         }
     }
@@ -111,7 +111,7 @@ impl Task for Walk {
     }
 }
 
-/// What this process has done in a job, which it writes to a file.
+/// The work of this process in a job, which it writes to a file.
 struct Tally {
     folder: PathBuf,
     file: File,
@@ -123,9 +123,9 @@ struct Tally {
 pub struct Part {
     /// The number of states it has visited.
     pub states: u64,
-    /// When it began its first task, in microseconds of the machine's clock.
+    /// The time when it started its first task, in microseconds of the machine's clock.
     pub first_us: u64,
-    /// When it last began a task or ended a state.
+    /// The time when it last started a task or ended a state.
     pub last_us: u64,
 }
 
@@ -137,8 +137,8 @@ pub fn now_us() -> u64 {
     u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Says that this process is at work, and has visited so many more states.
-fn tell(folder: &Path, states: u64) {
+/// Records that this process is at work, and has visited this many more states.
+fn record(folder: &Path, states: u64) {
     let mut kept = TALLY.lock().unwrap_or_else(PoisonError::into_inner);
     let last_us = now_us();
     // The next job has another folder.
@@ -164,7 +164,7 @@ impl Part {
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        ensure!(bytes.len() == Self::BYTES, "a process was killed before it could say what it had done");
+        ensure!(bytes.len() == Self::BYTES, "a process was killed before it could record its work");
         let mut numbers = bytes
             .chunks_exact(8)
             .map(|number| number.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)));
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_shares_together_are_the_tree() {
+    fn shares_add_up_to_the_tree() {
         let (mut walk, mut done) = (Walk::root(), 0.0);
         while let Some(share) = walk.visit(9) {
             done += share;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_says_is_read_again() {
+    fn process_output_is_parsed() {
         let folder = tempfile::tempdir().unwrap();
         let said = Part { states: 258, first_us: 1, last_us: u64::MAX };
         fs::write(folder.path().join("7"), said.to_bytes()).unwrap();

@@ -20,7 +20,7 @@ use crate::{
 #[serde(bound = "")]
 pub(crate) struct Agenda<P: Problem> {
     open: BTreeMap<Turn<P>, Open<P>>,
-    /// What is being searched depth first.
+    /// The part that is searched depth first.
     dive: Option<Frontier<P>>,
 }
 
@@ -43,7 +43,7 @@ struct Open<P: Problem> {
     share: f64,
 }
 
-/// What a state that is put on the agenda turned out to be.
+/// The result of assessing a state that is put on the agenda.
 pub(crate) enum Assessed<C> {
     /// Open, with this bound.
     Open(C),
@@ -63,7 +63,7 @@ pub(crate) trait Assessor<P: Problem>: Visitor<P> {
 }
 
 impl<P: Problem> Agenda<P> {
-    /// Creates the agenda of a search that has not begun.
+    /// Creates the agenda of a new search.
     pub(crate) fn new(problem: &P) -> Self {
         Self { open: BTreeMap::new(), dive: Some(Frontier::new(problem)) }
     }
@@ -143,7 +143,7 @@ impl<P: Problem> Agenda<P> {
         }
     }
 
-    /// Returns what is searched depth first.
+    /// Returns the part that is searched depth first.
     pub(crate) fn dive(&self) -> Option<&Frontier<P>> {
         self.dive.as_ref()
     }
@@ -187,7 +187,7 @@ impl<P: Problem> Agenda<P> {
         self.open.values().map(|open| open.bound).chain(dive).reduce(|a, b| P::GOAL.best(a, b))
     }
 
-    /// Passes on what is open: the bounds of states that were visited but not branched, and all other states.
+    /// Passes on the open part: the bounds of states that were visited but not branched, and all other states.
     pub(crate) fn open_states(
         &self,
         problem: &P,

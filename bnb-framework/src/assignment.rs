@@ -27,7 +27,7 @@ pub const FORBIDDEN: i64 = i64::MAX / 4;
 /// An assignment of rows to columns, with the potentials that prove it to be cheapest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// The column of each row; `NONE` as long as it has none.
+    /// The column of each row; `NONE` if it is unassigned.
     column_of: Vec<u32>,
     /// The row of each column, likewise.
     row_of: Vec<u32>,

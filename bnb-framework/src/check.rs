@@ -14,7 +14,7 @@ use crate::{
 /// The number of walks from the root, and the maximum number of states that they visit together.
 const WALKS: u64 = 100;
 const STATES_MAX: usize = 20_000;
-/// The maximum number of children of a state that are compared; of those beyond it, nothing is checked.
+/// The maximum number of compared children of a state; further ones are not checked.
 const CHILDREN_MAX: usize = 200;
 
 /// A mistake in a problem, found by [`check`](check()): where, and which.
@@ -43,19 +43,19 @@ impl Error for Mistake {}
 ///
 /// It finds
 ///
-/// - a [bound](Problem::bound) that a solution below the state is better than, or `None` although there is one, also of
+/// - a [bound](Problem::bound) that a solution below the state beats, or `None` although there is one, also of
 ///   [`quick_bound`](Problem::quick_bound);
 /// - a [`leaf`](Problem::leaf) whose cost is another than that by [`cost_of`](Problem::cost_of);
 /// - costs that are not numbers;
-/// - what is lost when the problem, a state or its children are sent to another node (`#[serde(skip)]`);
+/// - data lost when the problem, a state or its children are sent to another node (`#[serde(skip)]`);
 /// - a [`branch`](Tree::branch) that returns other children the second time;
 /// - a [`split`](Children::split) after which a child is missing, or there twice; a wrong
 ///   [`count`](Children::count), [`is_empty`](Children::is_empty) or [`is_single`](Children::is_single);
 /// - a [`descend`](Children::descend) or [`ascend`](Children::ascend) that disagrees with [`next`](Children::next);
-/// - siblings that are not the [worst last](Problem::WORST_LAST), if they are said to be.
+/// - siblings out of order if [`WORST_LAST`](Problem::WORST_LAST) is set.
 ///
-/// A walk sees one path; so a mistake in few states may remain. Small instances, of which the walks see all, show the
-/// most.
+/// A walk follows one path, so a mistake in few states may remain undetected. Use small instances, which the walks
+/// cover completely.
 ///
 /// # Errors
 /// The mistake that is nearest to the root.
@@ -259,7 +259,7 @@ fn check_in_place<P: Problem>(problem: &P, state: &P::State) -> Result<(), Strin
     if !P::Children::IN_PLACE {
         return Ok(());
     }
-    // A state in place may keep what nobody reads, so what it says is compared, not what it is.
+    // A state in place may keep unused data, so its results are compared, not its content.
     let says = |state: &mut P::State| {
         if let Some(cost) = problem.leaf(state) {
             return format!("a leaf of cost {cost:?}: {:?}", problem.solution(state));
@@ -362,7 +362,7 @@ fn sent<V: Serialize + DeserializeOwned>(what: &str, value: &V) -> Result<V, Str
     if used < bytes.len() { Err(format!("{what}, {name}, is read without its end")) } else { Ok(value) }
 }
 
-/// Returns a value as text by which it is compared.
+/// Serializes a value for comparison.
 fn text<V: Serialize>(value: &V) -> String {
     serde_json::to_value(value).map_or_else(
         |_| format!("{:?}", bincode::serde::encode_to_vec(value, bincode::config::standard())),

@@ -7,8 +7,8 @@ use taskwork::Variable;
 
 use crate::{cost::Goal, incumbent::Best, problem::Problem};
 
-/// Some of the best solutions, the best first; of equal cost, in the order of their encoding, so that it does
-/// not matter who found them, and when. Decoding fails if a solution is not one of the problem's, since a
+/// Some of the best solutions, the best first; solutions of equal cost are in the order of their encoding, so that the
+/// result does not depend on their finders and times. Decoding fails if a solution is not one of the problem's, since a
 /// list without it would seem complete.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "Unread<P>")]
@@ -18,7 +18,7 @@ pub(crate) struct Collected<P: Problem> {
     at_most: usize,
 }
 
-/// A decoded [`Collected`] whose solutions are not decoded yet.
+/// A decoded [`Collected`] with encoded solutions.
 #[derive(Deserialize)]
 #[serde(bound = "")]
 struct Unread<P: Problem> {
@@ -31,16 +31,16 @@ struct Unread<P: Problem> {
 type Known<P> = (<P as Problem>::Cost, Vec<u8>);
 
 /// The variable that holds the best solutions known, with their costs. Of two values, the one that is better
-/// at the first difference is better. If two nodes add to it at the same time, one addition may be lost; that
-/// node adds again when it finds more. So the value may be worse than what all nodes together know, which
+/// at the first difference wins. If two nodes add to it at the same time, one addition may be lost; its node
+/// adds again when it finds more. So the value may be worse than the knowledge of all nodes together, which
 /// only means that less is pruned.
 #[derive(Debug)]
 pub(crate) struct Shortlist<P>(PhantomData<P>);
 
-/// Longer lists are not shared, since what is sent to every node must be small.
+/// Longer lists are not shared, since the variable is sent to every node.
 const SHORTLIST_MAX: usize = 1024;
-/// Nor are lists whose encodings exceed this total, in bytes: each node then prunes by what it has collected
-/// itself.
+/// Nor are lists with encodings that exceed this total, in bytes: each node then prunes by its own collected
+/// solutions.
 const SHORTLIST_BYTES_MAX: usize = 128 << 10;
 
 impl<P: Problem> Variable for Shortlist<P> {
@@ -243,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn a_false_length_is_refused_before_memory_is_taken() {
+    fn false_length_is_refused_before_allocation() {
         // The length of a text of 2^64 - 1 bytes.
         let false_length = [253, 255, 255, 255, 255, 255, 255, 255, 255];
         read::<String>(&false_length).unwrap_err();
     }
 
     #[test]
-    fn a_list_in_which_a_solution_cannot_be_read_fails_the_job() {
+    fn undecodable_solution_in_list_fails_job() {
         let costs = |at_most| -> Result<Vec<u8>, JobError> {
             Ok(best(at_most).run()?.collected.iter().map(|one| one.cost).collect())
         };
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn solutions_on_the_shortlist_are_told_from_each_other_by_what_they_are() {
+    fn shortlist_solutions_are_distinguished_by_content() {
         let known = collected(&[(1, 7), (1, 9), (3, 0)], 3).shorten(&[]).unwrap();
         assert_eq!(known, [(1, vec![7]), (1, vec![9]), (3, vec![0])]);
         let again = collected(&[(1, 9), (1, 7)], 3);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortlist_that_is_too_large_for_everybody_is_not_shared() {
+    fn oversized_shortlist_is_not_shared() {
         assert_eq!(collected(&[(1, 7)], SHORTLIST_MAX + 1).shorten(&[]), None);
         let large = vec![(1, vec![8; SHORTLIST_BYTES_MAX])];
         assert_eq!(collected(&[(1, 7)], 2).shorten(&large), None);

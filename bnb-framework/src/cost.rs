@@ -42,9 +42,9 @@ impl Goal {
 /// The cost or the value of a solution.
 ///
 /// Any totally ordered type will do. Integers are ready to use, and so are floats wrapped to be ordered. Prefer
-/// [`NotNan`], which reports a NaN where it is computed. [`OrderedFloat`] orders it above all numbers; a search in which
-/// a NaN is the cost of a solution, or a bound, fails. Both are re-exported here. For a type of your own, such as a pair of costs
-/// of which the first counts more, an empty implementation is enough:
+/// [`NotNan`], which reports a NaN where it is computed. [`OrderedFloat`] orders it above all numbers; a search in
+/// which a NaN is the cost of a solution, or a bound, fails. Both are re-exported here. For a type of your own, such
+/// as a pair of costs of which the first counts more, an empty implementation is enough:
 ///
 /// ```
 /// use bnb_framework::Cost;
@@ -72,8 +72,8 @@ pub trait Cost: Copy + Ord + Debug + Serialize + DeserializeOwned + Send + Sync 
         None
     }
 
-    /// Returns whether the cost is not a number, which no solution and no bound may be: the job then fails, since such a
-    /// cost is neither better nor worse than others. `false` for types without such a value.
+    /// Returns whether the cost is not a number, which no solution and no bound may be: the job then fails, since
+    /// such a cost is neither better nor worse than others. `false` for types without such a value.
     fn is_nan(self) -> bool {
         false
     }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_get_worse_as_far_as_they_go() {
+    fn costs_worsen_up_to_their_limits() {
         assert_eq!(7_u8.worse_by(Goal::Minimise, 2.9), Some(9));
         assert_eq!(250_u8.worse_by(Goal::Minimise, 1e9), Some(255));
         assert_eq!(7_u8.worse_by(Goal::Maximise, 9.0), Some(0));

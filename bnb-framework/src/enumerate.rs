@@ -10,7 +10,7 @@ use crate::{
     tree::Tree,
 };
 
-/// A tree whose states are all visited.
+/// A tree of which every state is visited.
 ///
 /// ```
 /// use std::collections::VecDeque;
@@ -54,7 +54,7 @@ use crate::{
 /// # Ok::<(), bnb_framework::JobError>(())
 /// ```
 pub trait Enumerate: Tree {
-    /// What is gathered. Merging must give the same result in any order and any grouping.
+    /// The type of the result. Merging must give the same result in any order and any grouping.
     type Output: Output;
 
     /// Adds a state's contribution to the output. Called once for each state of the tree, after it was
@@ -62,7 +62,7 @@ pub trait Enumerate: Tree {
     fn visit(&self, state: &Self::State, output: &mut Self::Output);
 }
 
-/// A part of a tree whose states are to be visited.
+/// A part of a tree that remains to be visited.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct EnumerationTask<E: Enumerate> {

@@ -1,8 +1,8 @@
-//! What is split off in the order of the sequential search, and how much of it.
+//! The choice and size of splits in the order of the sequential search.
 //!
-//! What is next in that order lies deep in the tree, and is little work; what lies high is much work, but the
-//! sequential search would visit it last, or never. So a task gives away the next states of a level that is as deep
-//! as pays:
+//! The next states in that order are deep in the tree, and are little work. The high ones are much work, but the
+//! sequential search would visit them last, or never. So a task gives away the next states of the deepest level that is
+//! worth the transfer:
 //!
 //! ```text
 //!   root        children left: ── ▢ ▢ ▢
@@ -11,9 +11,9 @@
 //!   │     └─ …  children left: ── ▢ ▢
 //! ```
 //!
-//! For its own workers each node measures how long such tasks last, and goes one level up or down. For other nodes,
-//! which do not tell how long theirs have lasted, it estimates that from the time that it takes for its shares of the
-//! tree.
+//! For its own workers, each node measures how long such tasks last, and moves one level up or down. Other nodes do not
+//! report the durations of their tasks, so the node estimates them from the time that it takes for its own shares of
+//! the tree.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -28,31 +28,31 @@ use crate::{
 
 /// Tasks for workers of the same node that last less on average are too small.
 const NEAR_MIN: Duration = Duration::from_micros(500);
-/// Those that last longer on average are too large.
+/// The average duration above which tasks are too large.
 const NEAR_MAX: Duration = Duration::from_millis(5);
 /// The number of tasks between two changes of the level.
 const NEAR_TASKS: u32 = 8;
-/// The desired time of a task for another node: long beside what a steal takes.
+/// The desired duration of a task for another node, much longer than a steal takes.
 const FAR: Duration = Duration::from_millis(250);
 /// The time over which the estimate of shares is averaged.
 const PACE_OVER: Duration = Duration::from_secs(2);
 
-/// The time for which a task that has nothing suitable leaves it to others to split; then it splits whatever it has.
+/// The time for which a task without a suitable part leaves the split to others; then it splits any part.
 pub(crate) const PATIENCE: Duration = Duration::from_micros(100);
 
-/// How far a split may deviate from what comes next.
+/// How far a split may deviate from the sequential order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Reach {
     /// A small piece for a worker of this node.
     Near,
     /// A piece for another node.
     Far,
-    /// Whatever there is.
+    /// Any part.
     #[default]
     Anything,
 }
 
-/// How much a node splits off.
+/// The size of a node's splits.
 #[derive(Debug, Default)]
 pub(crate) struct Grain(Mutex<State>);
 
@@ -66,7 +66,7 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 struct Near {
     depth: usize,
-    /// Of the tasks since the last change: their number, the time they took together, and the greatest depth.
+    /// For the tasks since the last change: their number, total time and maximum depth.
     tasks: u32,
     took: Duration,
     deepest: usize,
@@ -80,14 +80,14 @@ struct Pace {
 }
 
 impl Default for Near {
-    /// As deep as possible: what is too small is over soon.
+    /// Starts as deep as possible: too small tasks end soon.
     fn default() -> Self {
         Self { depth: usize::MAX, tasks: 0, took: Duration::ZERO, deepest: 0 }
     }
 }
 
 impl Near {
-    /// Takes into account how long a task lasted that began at a depth.
+    /// Records the duration of a task that started at a depth.
     fn note(&mut self, depth: usize, took: Duration) {
         if depth > self.depth {
             // It was split off before the last change.
@@ -167,7 +167,7 @@ impl Grain {
 /// Measures how long a task lasts.
 #[derive(Debug)]
 pub(crate) struct Timing {
-    /// The depth at which it has begun, if it is one that was split off and has not run before.
+    /// The depth at which it started, if it was split off and has not run before.
     began: Option<usize>,
     at: Instant,
     stock_at: Instant,
@@ -209,8 +209,8 @@ impl Timing {
     }
 }
 
-/// Returns the [order](taskwork::Task::order) of a task that begins at `place`, from 0 to 1 in the order of the
-/// sequential search, and was split off from others so many times.
+/// Returns the [order](taskwork::Task::order) of a task that starts at `place`, from 0 to 1 in the order of the
+/// sequential search, given the number of splits that led to it.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,12 +1,12 @@
-//! Solutions by heuristics, beside the search: a share of the time of each node goes into rounds of
+//! Heuristic solutions, concurrently with the search: each node spends a share of its time on rounds of
 //! [`Problem::construct`] and [`Problem::improve`](crate::Problem::improve).
 //!
-//! The first rounds come as soon as the node has searched for a moment. Each round that finds nothing makes the
-//! following ones rarer, and one that finds something makes them as frequent as at first. So a search that goes on for
-//! hours after the best solution was found hardly pays for them.
+//! The first rounds start shortly after the node has started to search. Each round without an improvement makes the
+//! next ones rarer, and an improvement restores the initial frequency. So the cost is negligible in a search that
+//! continues for hours after the best solution was found.
 //!
-//! Workers that have no task make rounds, too ([`idle`]), all of them at the same time. Their time costs the search
-//! nothing, so they have a count of their own, and make more rounds in vain.
+//! Workers without a task also run rounds ([`idle`]), all of them at the same time. Their time costs the search
+//! nothing, so they have a separate count, and run more rounds without improvement.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -21,7 +21,7 @@ pub(crate) mod idle;
 
 /// The time that a node has searched before its first round.
 const BEFORE: Duration = Duration::from_millis(50);
-/// By how much rounds become rarer after one that has found nothing.
+/// The factor by which rounds become rarer after a round without an improvement.
 const RARER: f64 = 1.25;
 /// The least share of the time, as a share of the chosen one.
 const RAREST: f64 = 1.0 / 64.0;
@@ -31,7 +31,7 @@ const RAREST_IDLE: f64 = 1.0 / 8.0;
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// The maximum time for rounds that is kept for later.
 const LEFT_MAX: Duration = Duration::from_millis(300);
-/// The time of a round, after which it is told to stop.
+/// The time after which a round is asked to stop.
 pub(crate) const ROUND: Duration = Duration::from_millis(100);
 
 /// When a node makes rounds.
@@ -72,8 +72,8 @@ impl Rounds {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes into account that a worker has searched for some time. Returns the number of the round that it is to make
-    /// now, if any; then [`end`](Self::end) must be called.
+    /// Adds the time that a worker has searched. Returns the number of the round that is due, if any; then
+    /// [`end`](Self::end) must be called.
     pub(crate) fn begin(&self, share: f64, searched: Duration) -> Option<u64> {
         let mut spent = self.spent();
         spent.searched += searched;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_take_their_share_while_they_find_something() {
+    fn rounds_take_their_share_while_they_improve() {
         let made = rounds(&Rounds::default(), 10, true);
         assert!((49..=51).contains(&made), "a tenth of 10 s, 20 ms each: {made}");
         let without = Rounds::default();
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_find_nothing_become_rare() {
+    fn rounds_without_improvement_become_rare() {
         let in_vain = Rounds::default();
         let (first, hour) = (rounds(&in_vain, 10, false), rounds(&in_vain, 3600, false));
         assert!(first < 20 && hour < 300, "{first} in 10 s, {hour} in an hour: a 640th of the time");
         assert!(rounds(&in_vain, 60, true) > 200, "one has found something");
     }
 
-    /// Numbers, of which small ones cost little. Only even ones are solutions.
+    /// Minimises over numbers; only even ones are solutions.
     #[derive(Debug, Clone, Serialize, Deserialize)]
     struct Even;
 
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_improves_the_best_solution_or_a_new_one_and_takes_nothing_on_trust() {
+    fn round_improves_best_or_constructs_and_verifies_solutions() {
         let make = |best, number| round(&Even, best, NodeId(7), number, &|| false);
         assert_eq!(make(Some(&500), 2), Some((400, 400)));
         assert_eq!(make(Some(&50), 2), Some((50, 50)), "nothing better was found");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_workers_make_rounds_of_their_own_and_sleep_most_of_the_time_if_they_find_nothing() {
+    fn idle_workers_count_own_rounds_and_mostly_sleep_without_improvement() {
         let rounds = Rounds::default();
         assert_eq!(rounds.number(), 1, "before anything was searched, and beside each other");
         assert_eq!(rounds.number(), 2);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn one_worker_at_a_time_makes_a_round() {
+    fn rounds_are_run_by_one_worker_at_a_time() {
         let rounds = Rounds::default();
         assert_eq!(rounds.begin(0.1, BEFORE / 2), None, "it has only just begun");
         assert_eq!(rounds.begin(0.1, BEFORE), Some(1));

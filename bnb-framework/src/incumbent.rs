@@ -22,16 +22,16 @@ pub struct Best<C, S> {
     pub cost: C,
     /// The solution itself. It travels with its cost, so it outlives the node that found it.
     pub solution: S,
-    /// Where in the tree it was found, if that decides between solutions of the same cost: the number of the
+    /// Its position in the tree, if that decides between solutions of the same cost: the number of the
     /// child at each level, down to a part that one worker searches alone. Empty if it does not matter.
     pub position: Vec<u32>,
-    /// If the search is [replicable](crate::Solver::replicable): what was pruned by after each fence before it was
-    /// found.
+    /// If the search is [replicable](crate::Solver::replicable): the limit used for pruning after each fence before it
+    /// was found.
     pub fences: Vec<Option<C>>,
 }
 
 impl<C, S> Best<C, S> {
-    /// Creates a solution whose position does not matter.
+    /// Creates a solution without a position.
     pub fn new(cost: C, solution: S) -> Self {
         Self { cost, solution, position: Vec::new(), fences: Vec::new() }
     }
@@ -40,8 +40,9 @@ impl<C, S> Best<C, S> {
 impl<C: Copy, S> Best<C, S> {
     /// Returns the cost of the best solution that was found before a fence, counted from 0.
     ///
-    /// This one may have been found after it, if a part of the search is done again after the loss of a node: the
-    /// variable remains, but what was found after the fence must not count before it the second time either.
+    /// This solution may have been found after that fence, if a part of the search is repeated after the loss of a
+    /// node: the variable remains, but solutions found after the fence must not count before it in the repetition
+    /// either.
     pub(crate) fn cost_at_fence(&self, fence: usize) -> Option<C> {
         self.fences.get(fence).copied().unwrap_or(Some(self.cost))
     }

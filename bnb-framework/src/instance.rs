@@ -1,4 +1,4 @@
-//! What all tasks of a search share: the problem, and how it is searched.
+//! The data shared by all tasks of a search: the problem and the options.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{grain::Grain, heuristics::Rounds, limits::Stopwatch, options::Options, problem::Problem};
 
-/// What all tasks of a search share.
+/// The data shared by all tasks of a search.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Instance<P: Problem> {
     /// The problem.
     pub problem: P,
-    /// How it is searched.
+    /// The options of the search.
     pub options: Options<P::Cost>,
     /// The time that this node has spent searching.
     #[serde(skip)]
     pub(crate) stopwatch: Arc<Stopwatch>,
-    /// How deep this node splits tasks off.
+    /// The depth at which this node splits off tasks.
     #[serde(skip)]
     pub(crate) grain: Arc<Grain>,
     /// When this node tries heuristics.

@@ -37,7 +37,7 @@ proptest! {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn contradictory_options_are_refused() {
     let collect = Collect { at_most: 3, within: None };
     let paths = || Solver::new(Paths { depth: 3, breadth: 2 });
     for solver in [
@@ -51,19 +51,19 @@ fn what_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn at_a_limit_of_states_every_node_stops() {
+fn state_limit_stops_every_node() {
     for nodes in [1, 4] {
         let solver = Solver::new(Paths { depth: 60, breadth: 4 }).pruning(false).nodes(nodes).workers(2);
         let solved = solver.state_limit(10_000_000).run().unwrap();
         assert_eq!(solved.end, End::StateLimit);
-        // Nodes that hear nothing of each other would visit so many each.
+        // Without communication each node would visit that many states.
         let passed = 10_000_000..35_000_000;
         assert!(passed.contains(&solved.states), "{} states on {nodes} nodes", solved.states);
     }
 }
 
 #[test]
-fn all_of_the_tree_is_done_at_the_end_as_far_as_is_estimated() {
+fn estimated_share_is_one_at_the_end() {
     for nodes in [1, 3] {
         let solved = Solver::new(Paths { depth: 9, breadth: 4 }).pruning(false).nodes(nodes).run().unwrap();
         let share = solved.figures.share().unwrap();

@@ -30,11 +30,11 @@ pub enum Halt {
     Time,
 }
 
-/// The variable that holds what the search has spent so far.
+/// The variable that holds the states and the time spent by the search.
 #[derive(Debug)]
 pub(crate) struct Spending;
 
-/// What a search has spent.
+/// The states and the time spent by a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spent {
     /// The time spent searching, in ms, as far as the nodes have announced it.
@@ -53,9 +53,9 @@ impl Variable for Spending {
     type Value = Spent;
     const NAME: &'static str = "spent";
 
-    /// Of two values announced at the same time one is lost; its node announces a larger one next time. All
-    /// nodes must agree which one, also if both are worth the same: otherwise each node keeps its own, and
-    /// believes that the others have visited nothing.
+    /// If two values are announced at the same time, one is lost; its node announces a larger one later. All
+    /// nodes must agree on the winner, even if both are equally good: otherwise each node keeps its own value, and
+    /// assumes that the others have visited nothing.
     fn improves(new: &Spent, old: &Spent) -> bool {
         let held = |spent: &Spent| spent.searched_ms.saturating_add(spent.sum());
         (held(new), &new.states) > (held(old), &old.states)
@@ -129,8 +129,8 @@ pub(crate) struct Limits {
     spent: Spent,
 }
 
-/// The number of parts of the time limit after each of which a node announces the time passed. The last
-/// announcement may be lost with the attempt, or when a job is suspended.
+/// The number of announcements of the elapsed time within the time limit. The last announcement may be lost with the
+/// attempt, or when a job is suspended.
 const TIME_PARTS: u32 = 32;
 /// The minimum interval between such announcements.
 const SAY_TIME_EVERY: Duration = Duration::from_millis(200);
@@ -154,7 +154,7 @@ impl Limits {
         })
     }
 
-    /// Takes into account what all nodes have spent.
+    /// Applies the spending announced by all nodes.
     pub(crate) fn hear(&mut self, spent: &Spent, now: Instant) {
         self.spent.clone_from(spent);
         self.stopwatch.hear(Duration::from_millis(spent.searched_ms), now);
@@ -173,7 +173,7 @@ impl Limits {
         self.spent.sum().saturating_sub(said).saturating_add(here.max(said))
     }
 
-    /// Returns what to announce to the others, if it is time.
+    /// Returns the spending to announce, if an announcement is due.
     pub(crate) fn says(&self, node: NodeId, here: u64, now: Instant) -> Option<Spent> {
         let searched = self.stopwatch.read(now);
         if !self.says_states(node, here) && !self.says_time(searched) {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn only_time_in_which_somebody_searches_counts() {
+    fn only_time_with_active_search_counts() {
         let (start, limit, hour) = (Instant::now(), Duration::from_secs(60), Duration::from_secs(3600));
         let (stopwatch, first) = limits(limit, start);
         assert_eq!(first.halts(NODE, 1, start + limit / 2), None);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_goes_on_from_the_most_that_it_has_heard_of_whatever_its_clock_says() {
+    fn node_continues_from_maximum_announced_regardless_of_clock() {
         let (start, limit) = (Instant::now(), Duration::from_secs(60));
         let (_stopwatch, mut newcomer) = limits(limit, start);
         newcomer.hear(&Spent { searched_ms: 50_000, states: BTreeMap::new() }, start);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_said_now_and_then_and_says_more_than_what_was_known() {
+    fn time_announcements_are_periodic_and_increase() {
         let (start, limit) = (Instant::now(), Duration::from_secs(64));
         let (_stopwatch, mut limits) = limits(limit, start);
         let (mut said, mut times) = (Spent::default(), 0);
@@ -276,8 +276,8 @@ mod tests {
         assert_eq!((times, said.searched_ms), (31, 62_000));
     }
 
-    /// Visits states on `nodes` nodes in turn until one of them notices that the limit is reached. A node
-    /// knows at once what it announces; the others hear it once each of them has visited `delay` further
+    /// Visits states on `nodes` nodes in turn until one of them reaches the limit. A node knows its own
+    /// announcements at once; the others receive them after each of them has visited `delay` further
     /// states. Returns the number of states, and of announcements.
     fn states_visited(nodes: u64, limit: u64, delay: u64) -> (u64, u64) {
         let now = Instant::now();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_states_is_passed_by_little() {
+    fn state_limit_is_exceeded_only_slightly() {
         for (nodes, delay) in [(1, 0), (1, 100), (4, 0), (4, 100), (50, 100)] {
             let (states, announced) = states_visited(nodes, 1_000_000, delay);
             let passed = states - 1_000_000;

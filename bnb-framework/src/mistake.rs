@@ -16,8 +16,8 @@ const STATES_PER_COMPARED: u64 = 64;
 /// The maximum length of a state in a message, in characters.
 const STATE_CHARS_MAX: usize = 600;
 
-/// Returns whether a solution may be compared with all bounds above it, after so many comparisons and so many states:
-/// together they are to cost a small share of the search, even if solutions improve at every step.
+/// Returns whether to compare a solution with all bounds above it, given the numbers of comparisons and states so far:
+/// comparisons must cost only a small share of the search, even if solutions improve at every step.
 pub(crate) fn may_compare(compared: u64, states: u64) -> bool {
     compared < COMPARED_FIRST + states / STATES_PER_COMPARED
 }
@@ -38,7 +38,7 @@ pub(crate) fn contradicts<P: Problem>(cost: P::Cost, bound: P::Cost) -> bool {
 
 /// Formats a state in its serialised form, since it need not have another; shortened if it is long.
 pub(crate) fn state_text<S: Serialize>(state: &S) -> String {
-    // Some states have no such form, such as a map whose keys are pairs.
+    // Some states have no JSON form, such as a map with pairs as keys.
     let Ok(text) = serde_json::to_string(state) else { return "not printable".to_owned() };
     match text.char_indices().nth(STATE_CHARS_MAX) {
         Some((end, _)) => format!("{} … ({} bytes)", &text[..end], text.len()),
@@ -73,8 +73,8 @@ pub(crate) fn not_a_number<P: Problem>(function: &str, state: &P::State) -> Stri
 }
 
 impl<P: Problem> Frontier<P> {
-    /// Compares a solution that was just found with the bounds of the states above it, of which the frontier
-    /// consists. Returns the mistake, if there is one, and the number of bounds that were computed.
+    /// Compares a new solution with the bounds of the states above it, which form the frontier. Returns the mistake,
+    /// if there is one, and the number of bounds that were computed.
     ///
     /// If children are in place, the states above no longer know their bounds.
     pub(crate) fn compare_with_path(&self, problem: &P, cost: P::Cost) -> (Option<String>, u64) {

@@ -1,4 +1,4 @@
-//! How a problem is to be searched: all options besides the problem itself, which are sent along with it.
+//! The options of a search, which are sent along with the problem.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,26 +30,26 @@ impl Strategy {
     pub const OPEN_MAX: usize = 100_000;
 }
 
-/// What is split off when workers are hungry, and which of the tasks that were split off begins first.
+/// The part that is split off when workers are hungry, and the order in which split tasks start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Split {
-    /// The next states in the order of the sequential search, and the first of all tasks begins first. Workers of
-    /// the same node get pieces as small as pays, a few milliseconds; other nodes get larger ones. So little is
-    /// visited that the sequential search would not visit (after B. Archibald and others, Replicable parallel branch
+    /// The next states in the order of the sequential search, and the first of all tasks starts first. Workers of
+    /// the same node get small pieces of a few milliseconds; other nodes get larger ones. So few states are visited
+    /// that the sequential search would not visit (after B. Archibald and others, Replicable parallel branch
     /// and bound search, 2018). Without [pruning](Options::pruning), when all are visited anyway, it is the same as
     /// [`Half`](Self::Half).
     #[default]
     InOrder,
     /// About half of the shallowest level that has any states left, as determined by
-    /// [`Children::split`](crate::Children::split): as much work as possible, but what the sequential search would
-    /// visit last.
+    /// [`Children::split`](crate::Children::split): as much work as possible, but the last part in the order of the
+    /// sequential search.
     Half,
-    /// The next state of the shallowest level that has any left; the first of all tasks begins first.
+    /// The next state of the shallowest level that has any left; the first of all tasks starts first.
     Next,
     /// The next state of the shallowest level and half of that level, in turn.
     Alternating,
-    /// The next state of the shallowest level that has any left. The task begins first that was split off from
-    /// others the fewest times: it deviates least from what the order of children suggests (after W. D. Harvey and
+    /// The next state of the shallowest level that has any left. The task with the fewest splits on its path starts
+    /// first: it deviates least from the order of children (after W. D. Harvey and
     /// M. L. Ginsberg, Limited discrepancy search, 1995).
     Discrepancy,
 }
@@ -74,7 +74,7 @@ impl Tolerance {
     }
 }
 
-/// The solutions that are collected besides the best.
+/// The solutions to collect in addition to the best.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Collect {
     /// The maximum number of solutions. Each task and each node keeps that many in memory.
@@ -96,11 +96,11 @@ impl Collect {
 pub struct Replicable {
     /// The number of states that are visited first, one after another, to find a good solution to prune by.
     pub first_states: u64,
-    /// The minimum number of parts into which the tree is then cut. Each is searched by one worker that knows
-    /// nothing of what is found elsewhere at the same time.
+    /// The minimum number of parts into which the tree is then cut. Each is searched by one worker, without knowledge
+    /// of solutions found elsewhere at the same time.
     pub parts: usize,
-    /// The number of parts that are searched at the same time, and so of the workers that can take part. The next ones
-    /// begin when all of them are done, and know what they have found. At most 4096 are.
+    /// The number of parts that are searched at the same time, which limits the number of active workers. The next
+    /// parts start when the whole batch is done, and use its solutions. At most 4096.
     pub batch: usize,
 }
 
@@ -110,7 +110,7 @@ impl Default for Replicable {
     }
 }
 
-/// How a problem is to be searched.
+/// The options of a search.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound(deserialize = "C: serde::de::DeserializeOwned"))]
 pub struct Options<C> {
@@ -118,26 +118,26 @@ pub struct Options<C> {
     pub pruning: bool,
     /// The order of visit.
     pub strategy: Strategy,
-    /// What is split off.
+    /// The part that is split off.
     pub split: Split,
     /// Whether, and how, the search is made replicable.
     pub replicable: Option<Replicable>,
     /// A solution as good as this is enough, and nothing worse is of interest.
     pub target: Option<C>,
-    /// Only what is better than this is of interest.
+    /// Only solutions better than this are of interest.
     pub cutoff: Option<C>,
     /// The cost of the solution that the search starts with.
     pub start: Option<C>,
-    /// How far from the optimum is good enough.
+    /// The distance from the optimum that is good enough.
     pub tolerance: Tolerance,
     /// The maximum time to search, in ms, as counted by the node that has searched longest.
     pub time_limit_ms: Option<u64>,
     /// The approximate maximum number of states that all nodes together visit.
     pub states_max: Option<u64>,
-    /// Which solutions are collected.
+    /// The solutions that are collected.
     pub collect: Option<Collect>,
-    /// The share of the time for heuristics, at first and as long as they find something, of workers that search.
-    /// With 0 workers without a task make none either.
+    /// The share of the time for heuristics, at first and while they find better solutions, of workers that search.
+    /// With 0 workers without a task do not run them either.
     pub heuristics: f64,
 }
 
@@ -164,15 +164,16 @@ impl<C> Options<C> {
     /// The default share of the time for heuristics.
     pub const HEURISTICS: f64 = 0.1;
 
-    /// Returns the share of the time for heuristics, at first. There are none where they are of no use, or where what
-    /// they find must not matter.
+    /// Returns the initial share of the time for heuristics: 0 if they are useless, or if their solutions must not
+    /// affect the search.
     pub(crate) fn share_of_heuristics(&self) -> f64 {
         let Self { pruning, heuristics, collect, replicable, .. } = self;
         let any = *pruning && collect.is_none() && replicable.is_none();
         if any { *heuristics } else { 0.0 }
     }
 
-    /// Returns what is split off. If all states are visited, their order does not matter, and fewer splits do.
+    /// Returns the part that is split off. If all states are visited, their order does not matter, and fewer splits
+    /// suffice.
     pub(crate) fn split_off(&self) -> Split {
         match self.split {
             Split::InOrder if !self.pruning => Split::Half,

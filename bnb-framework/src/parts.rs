@@ -1,16 +1,16 @@
-//! A search that visits the same states however many workers and nodes there are.
+//! A search that visits the same states regardless of the number of workers and nodes.
 //!
-//! What a worker prunes by must not depend on when it learns of a solution. So workers exchange solutions at fixed
+//! Pruning must not depend on the time at which a worker learns of a solution. So workers exchange solutions at fixed
 //! points only:
 //!
 //! 1. **first**: one task visits a given number of states, depth first, and keeps the best solution it finds;
 //! 2. **cut**: the same task branches the tree, level by level, until a given number of states are open: the
 //!    parts;
 //! 3. **parts**: it spawns the parts in their order, a batch at a time; each is searched by one worker, which prunes by
-//!    what was known when the batch began and by what it finds in that part. The end of a batch is a **fence**: the
-//!    task waits for all of it, and the next batch prunes by the best solution that was found before.
+//!    the best solution before the start of the batch and by its own solutions in that part. The end of a batch is a
+//!    **fence**: the task waits for all of it, and the next batch prunes by the best solution that was found before.
 //!
-//! Of two solutions of equal cost the one found in the earlier part is taken, so the answer is the same, too. The
+//! If two solutions have equal cost, the one found in the earlier part wins, so the answer is the same, too. The
 //! price is that the parts of a batch do not learn from each other, and that workers wait at fences (after B. Archibald
 //! and others, Replicable parallel branch and bound search, 2018).
 
@@ -33,7 +33,7 @@ pub(crate) struct Parts<P: Problem> {
     stage: Stage<P>,
     /// The cost to prune by in all parts, if anything was found before they were cut.
     limit: Option<P::Cost>,
-    /// What was pruned by after each fence so far.
+    /// The limit used for pruning after each fence so far.
     fences: Vec<Option<P::Cost>>,
 }
 
@@ -57,18 +57,18 @@ enum Stage<P: Problem> {
     Part(Now<P>),
 }
 
-/// How the search of a task has returned.
+/// The reason why the search of a task has returned.
 #[must_use]
 pub(crate) enum Stopped {
     /// The visitor requested a pause.
     Paused,
     /// No state is left.
     Over,
-    /// The next [batch](Parts::next_batch) is to be spawned.
+    /// The next [batch](Parts::next_batch) must be spawned.
     AtFence,
 }
 
-/// A state that was visited and is to be branched, with everything below it.
+/// A visited state to branch, with everything below it.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 struct Part<P: Problem> {
@@ -85,29 +85,29 @@ struct Part<P: Problem> {
 struct Now<P: Problem> {
     position: Vec<u32>,
     frontier: Frontier<P>,
-    /// The cost to prune by, including what was found in this part.
+    /// The cost to prune by, including the solutions found in this part.
     limit: Option<P::Cost>,
 }
 
-/// A visitor that prunes only by what is passed to it here.
+/// A visitor that prunes only by explicitly passed limits.
 pub(crate) trait IsolatedVisitor<P: Problem>: Assessor<P> {
-    /// Prunes from now on by this limit, if it is better than what the search started with; solutions are found at
-    /// this position, after these fences, from now on.
+    /// Starts to prune by a limit, if it is better than that at the start of the search; solutions found from now on
+    /// have this position and these fences.
     fn enter(&mut self, limit: Option<P::Cost>, position: &[u32], fences: &[Option<P::Cost>]);
-    /// Takes in the bound of the state whose children are visited next.
+    /// Sets the bound of the state above the children that are visited next.
     fn is_below(&mut self, bound: P::Cost);
-    /// Returns the cost of the best solution found so far; what the search started with does not count.
+    /// Returns the cost of the best solution found so far, without that at the start of the search.
     fn best_found(&self) -> Option<P::Cost>;
     /// Returns the cost of the best solution that was found anywhere before a fence, counted from 0.
     fn best_at_fence(&mut self, fence: usize) -> Option<P::Cost>;
     /// Makes `pauses` return true after this many states.
     fn pause_after(&mut self, states: Option<u64>);
-    /// Returns how many of these states are left.
+    /// Returns the number of states left.
     fn states_ahead(&self) -> u64;
 }
 
 impl<P: Problem> Parts<P> {
-    /// Creates a search that has not begun.
+    /// Creates a new search.
     pub(crate) fn new(problem: &P, options: Replicable) -> Self {
         let (frontier, states_left) = (Frontier::new(problem), options.first_states);
         let stage = Stage::First { frontier, states_left, limit: None };
@@ -168,7 +168,7 @@ impl<P: Problem> Parts<P> {
                     self.stage = Stage::Parts { parts };
                 }
                 Stage::Parts { parts } => {
-                    // Everything that was spawned is complete, so whatever it has found is known.
+                    // Everything that was spawned is complete, so all of its solutions are known.
                     let best = [self.limit, visitor.best_at_fence(self.fences.len())].into_iter().flatten();
                     self.limit = best.reduce(|a, b| P::GOAL.best(a, b));
                     self.fences.push(self.limit);
@@ -200,7 +200,7 @@ impl<P: Problem> Parts<P> {
         batch
     }
 
-    /// Returns what is searched depth first.
+    /// Returns the part that is searched depth first.
     pub(crate) fn frontier(&self) -> Option<&Frontier<P>> {
         match &self.stage {
             Stage::First { frontier, .. } => Some(frontier),
@@ -219,7 +219,7 @@ impl<P: Problem> Parts<P> {
         }
     }
 
-    /// Passes on what is open: the bounds of states that were visited but not branched, and all other states.
+    /// Passes on the open part: the bounds of states that were visited but not branched, and all other states.
     pub(crate) fn open_states(
         &self,
         problem: &P,

@@ -29,18 +29,18 @@ pub struct SearchTask<P: Problem> {
     open: Open<P>,
     /// The share of the whole tree that was open here at the last estimate.
     share_left: f64,
-    /// A bound on what is open here, as a number of which less is better.
+    /// A bound on the open part of this task, as a number; smaller is better.
     outlook: Option<f64>,
     /// Its place among the tasks of a node.
     order: u64,
     /// The number of splits between the root and this task.
     splits: u16,
-    /// The bound of the root of the tree, if it is known here.
+    /// The bound of the root of the tree, if this task knows it.
     top: Option<P::Cost>,
     /// The number of parts that were split off here, on this node.
     #[serde(skip)]
     gave: u32,
-    /// What a split may take now.
+    /// The part that a split may take now.
     #[serde(skip)]
     reach: Reach,
 }
@@ -48,7 +48,7 @@ pub struct SearchTask<P: Problem> {
 /// The maximum number of parts of a replicable search that are spawned together.
 const BATCH_MAX: usize = 4096;
 
-/// What is split off.
+/// The part that is split off.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     InOrder(Reach),
@@ -151,7 +151,7 @@ impl<P: Problem> SearchTask<P> {
         }
     }
 
-    /// Splits off a part if somebody wants one.
+    /// Splits off a part if a worker is hungry.
     fn share_if_hungry(&mut self, instance: &Instance<P>, cx: &mut Context<'_, Self>) {
         if instance.options.split_off() != Split::InOrder {
             cx.potential_split(self);
@@ -164,7 +164,7 @@ impl<P: Problem> SearchTask<P> {
             _ => Reach::Anything,
         };
         cx.potential_split(self);
-        // Whoever splits it otherwise wants anything, such as a node that leaves.
+        // Other splits, such as for a node that leaves, may take any part.
         self.reach = Reach::Anything;
     }
 
@@ -181,11 +181,11 @@ impl<P: Problem> SearchTask<P> {
         self.share_left = self.share_left.min(left);
         let Options { pruning, tolerance, target, cutoff, .. } = options;
         if !pruning || *tolerance != Tolerance::NONE {
-            // Either nothing has a bound, or what was omitted because of the tolerance has a better one.
+            // Either no part has a bound, or a part omitted because of the tolerance has a better one.
             return done;
         }
         let bound = self.open.bound(problem).map(|bound| {
-            // Whatever is no better than these was not searched.
+            // Parts no better than these were not searched.
             [*target, *cutoff].into_iter().flatten().fold(bound, |a, b| P::GOAL.best(a, b))
         });
         let outlook = bound
@@ -204,6 +204,7 @@ impl<P: Problem> SearchTask<P> {
         halt: Halt,
     ) {
         worker.cx.output().halt = Some(halt);
+        worker.cx.leave_open(self.outlook);
         tracing::debug!(?halt, "a task ends before its end");
         if halt == Halt::Target || !instance.options.pruning {
             return;
@@ -242,7 +243,7 @@ impl<P: Problem> Open<P> {
         }
     }
 
-    /// Returns what is searched depth first: while it pauses at a solution, the path to that.
+    /// Returns the part that is searched depth first: while it pauses at a solution, the path to it.
     fn path(&self) -> Option<&Frontier<P>> {
         match self {
             Self::DepthFirst(frontier) => Some(frontier),
@@ -251,7 +252,7 @@ impl<P: Problem> Open<P> {
         }
     }
 
-    /// Returns the depth of what the search begins with if nothing of it was visited.
+    /// Returns the depth of the start of the search if it has not visited any state.
     fn unbegun_depth(&self) -> Option<usize> {
         match self {
             Self::DepthFirst(frontier) => frontier.unbegun_depth(),
@@ -303,7 +304,7 @@ impl<P: Problem> Open<P> {
         }
     }
 
-    /// Passes on what is open: the bounds of states that were visited but not branched, and all other states.
+    /// Passes on the open part: the bounds of states that were visited but not branched, and all other states.
     fn open_states(
         &self,
         problem: &P,

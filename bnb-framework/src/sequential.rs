@@ -61,8 +61,8 @@ pub fn solve<P: Problem>(
 /// Searches like [`solve`].
 ///
 /// # Errors
-/// If a solution is better than the bound of a state above it, or a cost is not a number: a mistake of the problem, which
-/// is described.
+/// If a solution is better than the bound of a state above it, or a cost is not a number: a mistake of the problem,
+/// which is described.
 pub fn try_solve<P: Problem>(
     problem: &P,
     pruning: bool,
@@ -176,7 +176,7 @@ impl<P: Problem, const PRUNING: bool> Visitor<P> for Alone<P, PRUNING> {
     }
 }
 
-/// Visits the whole tree depth first, and returns what was gathered at its states.
+/// Visits the whole tree depth first, and returns the merged output of its states.
 pub fn enumerate<E: Enumerate>(tree: &E) -> E::Output {
     struct Alone<O>(O);
     impl<E: Enumerate> Visitor<E> for Alone<E::Output> {
@@ -209,7 +209,7 @@ mod tests {
     use crate::testing::Paths;
 
     #[test]
-    fn without_pruning_every_state_is_visited() {
+    fn search_without_pruning_visits_every_state() {
         let found = solve(&Paths { depth: 5, breadth: 3 }, false, None);
         assert_eq!((found.states, found.pruned), ((3_u64.pow(6) - 1) / 2, 0));
     }

@@ -16,7 +16,7 @@ use crate::{
     worker::near,
 };
 
-/// A problem, and how it is to be solved. By default it is searched for the optimum, depth first, on one node
+/// A problem and the options of its search. The default is to search for the optimum, depth first, on one node
 /// with a worker for each processor.
 #[derive(Debug)]
 pub struct Solver<P: Problem> {
@@ -46,15 +46,15 @@ pub struct Progress<P: Problem> {
     /// The cost of the best solution so far.
     pub best: Option<P::Cost>,
     /// A bound, as a number, that no solution improves on: the bound of the open states, as far as the nodes
-    /// have reported it. On a cluster it may be some seconds old. `None` if it is not known yet, or costs are
+    /// have reported it. On a cluster it may be some seconds old. `None` if it is unknown, or costs are
     /// not numbers.
     pub bound: Option<f64>,
     /// The distance between the best solution and that bound, as a share of the solution's cost.
     pub gap: Option<f64>,
     /// The share of the tree that is done, from 0 to 1. This is an estimate that assumes that the children of
-    /// a state have subtrees of equal size. `None` as long as there is none.
+    /// a state have subtrees of equal size. `None` if it is unknown.
     pub share: Option<f64>,
-    /// What the runtime has done so far.
+    /// The figures of the runtime so far.
     pub figures: Figures,
     /// The time since the start.
     pub elapsed: Duration,
@@ -99,8 +99,8 @@ impl std::fmt::Display for End {
 pub struct Solved<P: Problem> {
     /// The best solution; `None` if there is none, or none of interest.
     pub best: Option<Best<P::Cost, P::Solution>>,
-    /// Whether the whole tree was searched, so that there is no better solution, except for what a tolerance
-    /// allows.
+    /// Whether the whole tree was searched, so that no better solution exists, except for the
+    /// tolerance.
     pub proven: bool,
     /// Why the search has ended.
     pub end: End,
@@ -116,7 +116,7 @@ pub struct Solved<P: Problem> {
     /// States below which nothing was visited because of their bound. If the search was stopped, only those
     /// of the tasks completed by then are counted.
     pub pruned: u64,
-    /// What the runtime has done.
+    /// The figures of the runtime.
     pub figures: Figures,
     /// The duration of the search.
     pub elapsed: Duration,
@@ -167,16 +167,16 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Sets what is split off when workers are hungry.
+    /// Sets the part that is split off when workers are hungry.
     #[must_use]
     pub fn split(mut self, split: Split) -> Self {
         self.options.split = split;
         self
     }
 
-    /// Makes the search visit the same states and find the same solution however many workers and nodes there
-    /// are. Parts of a batch then do not learn from each other, so more states may be visited. Where a limit or
-    /// a target ends the search still depends on timing. The order is depth first, whatever the
+    /// Makes the search visit the same states and find the same solution for any number of workers and nodes.
+    /// Parts of a batch then do not learn from each other, so more states may be visited. The point at which a limit or
+    /// a target stops the search still depends on timing. The order is depth first, regardless of the
     /// [strategy](Self::strategy).
     #[must_use]
     pub fn replicable(mut self, replicable: Replicable) -> Self {
@@ -184,7 +184,7 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Decides instead of optimising: is there a solution at least as good as this? The first one found ends
+    /// Decides instead of optimising: is there a solution at least as good as this? The first one found stops
     /// the search everywhere; otherwise the search proves that there is none.
     #[must_use]
     pub fn target(mut self, cost: P::Cost) -> Self {
@@ -223,16 +223,16 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Collects solutions besides the best one. The same ones are collected however many nodes there are.
+    /// Collects solutions in addition to the best one. The result does not depend on the number of nodes.
     #[must_use]
     pub fn collect(mut self, collect: Collect) -> Self {
         self.options.collect = Some(collect);
         self
     }
 
-    /// Sets the share of the time, from 0 to 1, that goes into the problem's heuristics
-    /// ([`Problem::construct`], [`Problem::improve`]) at first and as long as they find better solutions; 0.1 by
-    /// default. A search that is [replicable](Self::replicable), that [collects](Self::collect) solutions or that does
+    /// Sets the share of the time, from 0 to 1, for the problem's heuristics
+    /// ([`Problem::construct`], [`Problem::improve`]) at first and while they find better solutions; the default is
+    /// 0.1. A search that is [replicable](Self::replicable), that [collects](Self::collect) solutions or that does
     /// not [prune](Self::pruning) uses none.
     #[must_use]
     pub fn heuristics(mut self, share: f64) -> Self {
@@ -240,7 +240,7 @@ impl<P: Problem> Solver<P> {
         self
     }
 
-    /// Sets a solution to start with: from the first state on, what is not better is pruned.
+    /// Sets a solution to start with: parts that are not better are pruned from the first state on.
     #[must_use]
     pub fn start(mut self, cost: P::Cost, solution: P::Solution) -> Self {
         self.start = Some(Best::new(cost, solution));
@@ -262,7 +262,7 @@ impl<P: Problem> Solver<P> {
         self.stopper.clone()
     }
 
-    /// Calls `tell` regularly while the search runs, on a thread of the runtime. It must not block for long.
+    /// Calls `tell` regularly while the search runs, on a thread of the runtime. It must not block.
     #[must_use]
     pub fn on_progress(mut self, every: Duration, tell: impl FnMut(&Progress<P>) + Send + 'static) -> Self {
         self.observer = Some(Observer { every, tell: Box::new(tell) });
@@ -344,13 +344,13 @@ impl<P: Problem> Solver<P> {
         &self.options
     }
 
-    /// Returns the search as a job of the runtime, to be run here or on a cluster. [`Solved::from_report`]
+    /// Returns the search as a job of the runtime, for this process or a cluster. [`Solved::from_report`]
     /// interprets its report. The numbers of nodes and workers, the stopper and the progress callback do not
-    /// belong to the job: the caller who runs it provides them.
+    /// belong to the job: the caller that runs it provides them.
     ///
     /// # Panics
-    /// If the options contradict each other: a replicable search is to collect solutions, although what one
-    /// part collects would be known in another; solutions are to be collected for a problem that does not
+    /// If the options contradict each other: a replicable search collects solutions, although the solutions collected
+    /// in one part would be known in another; solutions are collected for a problem that does not
     /// visit [every one](Problem::with_every_solution); or pruning is off, but some option needs it.
     pub fn job(self) -> Job<SearchTask<P>> {
         self.into_parts().0
@@ -386,7 +386,7 @@ impl<P: Problem> Solver<P> {
     }
 }
 
-/// What running a search requires besides its job.
+/// The settings for running a search that are not part of its job.
 pub(crate) struct RunSettings<P: Problem> {
     pub(crate) options: Options<P::Cost>,
     pub(crate) stopper: Stopper,
@@ -399,7 +399,7 @@ impl<P: Problem> Progress<P> {
         let best = progress.var::<Incumbent<P>>().map(|best| best.cost);
         let number = best.and_then(Cost::as_number);
         let sign = if P::GOAL == Goal::Minimise { 1.0 } else { -1.0 };
-        // The best solution bounds what is open, since nothing worse is sought.
+        // The best solution bounds the open part, since worse solutions are not searched for.
         let open = progress.figures.outlook.known();
         let bound = open.map(|open| sign * number.map_or(open, |best| open.min(sign * best)));
         let gap = number.zip(bound).map(|(best, bound)| relative_gap(best, bound));
@@ -429,7 +429,7 @@ impl<P: Problem> Solved<P> {
             _ if !report.set_aside.is_empty() => End::Incomplete,
             _ if !report.finished => End::Stopped,
             None => End::Proven,
-            // What met it is known, so this is the end of no search.
+            // The solution that met the target is known, so no search stops for that reason.
             Some(Halt::Target) => End::Stopped,
             Some(Halt::States) => End::StateLimit,
             Some(Halt::Time) => End::TimeLimit,
@@ -471,7 +471,7 @@ impl<P: Problem> Solved<P> {
     }
 
     /// Returns the distance between the best solution and the bound, as a share of the solution's cost.
-    /// Returns `None` if either is not known, or costs are not numbers.
+    /// Returns `None` if either is unknown, or costs are not numbers.
     pub fn gap(&self) -> Option<f64> {
         let best = self.best.as_ref()?.cost;
         Some(relative_gap(best.as_number()?, self.bound?.as_number()?))

@@ -1,5 +1,5 @@
-//! Searches that are suspended again and again find, prove and visit what those do that run to their end at
-//! once.
+//! Searches that are suspended repeatedly have the same results, proofs and visited states as uninterrupted
+//! ones.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::{
 
 type Setting = fn(Solver<Paths>) -> Solver<Paths>;
 
-/// The costs of the best solution and of those that were collected.
+/// The costs of the best solution and of the collected solutions.
 fn costs(solved: &Solved<Paths>) -> Vec<u64> {
     assert!(solved.proven && solved.end == End::Proven);
     solved.best.iter().chain(&solved.collected).map(|one| one.cost).collect()
 }
 
 #[test]
-fn every_kind_of_search_continues_where_it_was_suspended() {
-    // Each with whether it visits the same states whoever searches.
+fn every_kind_of_search_continues_after_suspension() {
+    // Each kind, and whether its visited states are independent of the workers.
     let kinds: [(Setting, bool); 5] = [
         (|solver| solver.pruning(false), true),
         (|solver| solver.replicable(Replicable { first_states: 100, parts: 30, batch: 4 }), true),

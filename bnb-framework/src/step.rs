@@ -1,9 +1,9 @@
-//! What to do with a visited state in a search for the best solution, common to the parallel search and the
+//! The step for a visited state in a search for the best solution, common to the parallel search and the
 //! sequential reference (paper, figure 4).
 
 use crate::{cost::Cost as _, problem::Problem};
 
-/// What a visited state turned out to be.
+/// The result of visiting a state.
 #[derive(Debug)]
 pub(crate) enum Visit<P: Problem> {
     /// A solution with this cost, better than the limit.
@@ -20,8 +20,8 @@ pub(crate) enum Visit<P: Problem> {
     Open,
 }
 
-/// Visits a state. `limit` is the cost to prune by, usually that of the best solution known: only what is
-/// better is of interest. `PRUNING` is a constant, so that a search without pruning does not pay for it.
+/// Visits a state. `limit` is the cost to prune by, usually that of the best solution known: only better
+/// solutions are of interest. `PRUNING` is a constant, so that a search without pruning does not pay for it.
 #[expect(clippy::inline_always, reason = "the innermost step of the search")]
 #[inline(always)]
 pub(crate) fn visit<P: Problem, const PRUNING: bool>(

@@ -46,7 +46,7 @@ impl<P: Problem> SubmittedSearch<P> {
         let stopping = async {
             settings.stopper.stopped().await;
             match submitted.cancel("stopped by its submitter").await {
-                // The result is what was found by then.
+                // The result has the solutions found until then.
                 Ok(()) => std::future::pending().await,
                 Err(error) => error,
             }

@@ -1,11 +1,11 @@
-//! What the tasks of a search produce, merged over all of them.
+//! The output of the tasks of a search, merged over all of them.
 
 use serde::{Deserialize, Serialize};
 use taskwork::Output;
 
 use crate::{collected::Collected, limits::Halt, problem::Problem};
 
-/// What the tasks of a search produce. Each state counts once, however often its task has moved.
+/// The output of the tasks of a search. Each state counts once, even if its task has moved.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Tally<P: Problem> {
@@ -13,8 +13,8 @@ pub struct Tally<P: Problem> {
     pub states: u64,
     /// States below which nothing was visited because of their bound.
     pub pruned: u64,
-    /// The best bound of what was omitted although it might hold something better, because of a tolerance or
-    /// a limit. `None` if nothing was omitted.
+    /// The best bound of the parts that were omitted because of a tolerance or a limit, although they might have better
+    /// solutions. `None` if no part was omitted.
     pub left: Option<P::Cost>,
     /// Why the search has ended early.
     pub halt: Option<Halt>,

@@ -10,7 +10,7 @@ pub const COUNT_MAX: u64 = 1000;
 /// A tree of states (paper, 4.1).
 ///
 /// The implementing value holds the instance (the graph, the items) and is sent to every node once. It must
-/// behave the same everywhere: what is below a state may depend only on the instance and the state.
+/// behave the same everywhere: the tree below a state may depend only on the instance and the state.
 pub trait Tree: Serialize + DeserializeOwned + Send + Sync + Sized + 'static {
     /// A state: a partial solution, a node of the tree.
     type State: Serialize + DeserializeOwned + Clone + Send + 'static;
@@ -22,7 +22,7 @@ pub trait Tree: Serialize + DeserializeOwned + Send + Sync + Sized + 'static {
     fn root(&self) -> Self::State;
 
     /// Returns the children of a state. They are disjoint, and together they cover everything below the
-    /// state. May store in the state what the children have in common.
+    /// state. May store data in the state that the children share.
     fn branch(&self, state: &mut Self::State) -> Self::Children;
 }
 
@@ -56,8 +56,8 @@ pub trait Children<T: Tree>: Clone + Serialize + DeserializeOwned + Send + 'stat
     /// [`IN_PLACE`](Self::IN_PLACE) is set.
     ///
     /// The next call may be any other on these children, or `ascend` on those of the level above; a copy of the
-    /// children may meanwhile have generated all that are left by `next`. Anything that none of them reads need not be
-    /// undone.
+    /// children may in between have generated all remaining ones by `next`. Data that none of these calls reads need
+    /// not be undone.
     ///
     /// # Panics
     /// Panics if it is not implemented.

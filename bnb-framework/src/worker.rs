@@ -26,7 +26,7 @@ mod mistakes;
 
 /// Everything is visited.
 pub(crate) const WHOLE: u8 = 0;
-/// Whatever cannot improve on the incumbent is pruned; nothing else matters.
+/// Prunes all states that cannot improve on the incumbent; no other option is active.
 pub(crate) const PLAIN: u8 = 1;
 /// Pruning depends on more than the incumbent.
 pub(crate) const RULED: u8 = 2;
@@ -44,9 +44,9 @@ const TAKE_STOCK_EVERY: Duration = Duration::from_millis(200);
 pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
     pub(crate) cx: &'a mut Context<'b, SearchTask<P>>,
     options: &'a Options<P::Cost>,
-    /// The cost to prune by: only what is better is of interest.
+    /// The cost to prune by: only better solutions are of interest.
     limit: Option<P::Cost>,
-    /// Whether what is only as good as the limit is of interest, too.
+    /// Whether solutions as good as the limit are of interest, too.
     inclusive: bool,
     /// The cost of the best solution known.
     best: Option<P::Cost>,
@@ -71,13 +71,13 @@ pub(crate) struct Worker<'a, 'b, P: Problem, const KIND: u8> {
     position: Vec<u32>,
     fences: Vec<Option<P::Cost>>,
     states_ahead: Option<u64>,
-    /// The bound of the root of the tree, if it is known here.
+    /// The bound of the root of the tree, if this task knows it.
     top: Option<P::Cost>,
     /// Whether the next state is the root.
     is_at_top: bool,
-    /// The bound of a state above the present one, if it is known: that of the task's root, or of the parent.
+    /// The bound of a state above the present one, if known: that of the task's root, or of the parent.
     above: Option<P::Cost>,
-    /// The cost of a solution that is to be compared with the bounds above it, and the number of bounds compared.
+    /// The cost of a solution to compare with the bounds above it, and the number of bounds compared.
     new: Option<P::Cost>,
     compared: u64,
     /// A mistake of the problem.
@@ -96,7 +96,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             best: None,
             states: 0,
             pruned: 0,
-            // It is not known yet how long a state takes.
+            // The duration of a state is unknown yet.
             report_at: if options.time_limit_ms.is_some() || options.states_max.is_some() {
                 1
             } else {
@@ -148,7 +148,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         self.takes_stock_every = Duration::ZERO;
     }
 
-    /// Takes into account what others have found and done.
+    /// Applies the solutions and the spending announced by other tasks.
     pub(crate) fn hear(&mut self) {
         self.best = self.cx.get_var::<Incumbent<P>>().map(|best| best.cost);
         if let Some(limits) = &mut self.limits
@@ -160,7 +160,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         if KIND != RULED || self.options.replicable.is_none() {
             self.set_limit();
         }
-        // A cutoff may rule out what meets the target.
+        // A cutoff may exclude solutions that meet the target.
         if self.options.target.is_some()
             && self.best.is_some_and(|best| self.options.is_of_interest(P::GOAL, &best))
         {
@@ -201,7 +201,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         }
     }
 
-    /// Adds what this task has collected to the shared shortlist.
+    /// Adds the solutions collected by this task to the shared shortlist.
     fn share_shortlist(&mut self) {
         if KIND != RULED || self.options.collect.is_none() {
             return;
@@ -225,7 +225,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
             self.cx.migrate() || now - began > ROUND || is_over()
         };
         let made = round(problem, best.as_ref(), node, number, &stops);
-        // Others may have found better ones meanwhile.
+        // Other tasks may have found better ones since.
         let better = made.is_some_and(|(cost, solution)| {
             let better = self.cx.set_var::<Incumbent<P>>(Best::new(cost, solution));
             if better {
@@ -270,7 +270,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         self.hear();
     }
 
-    /// Applies the rules of pruning to a bound: returns whether the state that has it is to be visited.
+    /// Applies the rules of pruning to a bound. Returns whether to visit its state.
     fn admits(&mut self, bound: P::Cost) -> bool {
         let Some(limit) = self.limit else { return true };
         let admitted = P::GOAL.better(&bound, &limit) || self.inclusive && bound == limit;
@@ -287,7 +287,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         if tolerance == Tolerance::NONE || self.options.collect.is_some() {
             return false;
         }
-        // Only the costs of solutions count, and not what others have found if the search ignores it.
+        // Only the costs of solutions count, and not those found by others if the search ignores them.
         let best =
             if self.options.replicable.is_some() { self.found.or(self.options.start) } else { self.best };
         let best = best.filter(|best| self.options.is_of_interest(P::GOAL, best));
@@ -306,7 +306,7 @@ impl<'a, 'b, P: Problem, const KIND: u8> Worker<'a, 'b, P, KIND> {
         self.limit.filter(|_| !self.inclusive)
     }
 
-    /// Reports what was done, and checks the clock.
+    /// Reports the progress, and checks the clock.
     #[cold]
     fn report(&mut self) {
         self.end();
@@ -453,7 +453,7 @@ impl<P: Problem, const KIND: u8> Visitor<P> for Worker<'_, '_, P, KIND> {
     }
 }
 
-/// What the evaluation of a state has shown.
+/// The result of evaluating a state.
 enum Evaluation<C> {
     Leaf(C),
     Pruned,

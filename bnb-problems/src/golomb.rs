@@ -46,7 +46,7 @@ impl Golomb {
         (2..=MARKS_MAX).contains(&marks).then_some(Self { marks })
     }
 
-    /// Returns a length that a shortest ruler does not exceed: marks at 0, 1, 3, 7, … would be a ruler, and
+    /// Returns an upper bound on the shortest length: marks at 0, 1, 3, 7, … would be a ruler, and
     /// so would marks at k·n² + k², the last of which is below n³.
     fn length_max(self) -> u16 {
         let marks = u16::try_from(self.marks).unwrap_or(u16::MAX);
@@ -176,7 +176,7 @@ impl DisplaySolution for Golomb {
     }
 }
 
-/// Which rulers to search.
+/// The choice of the ruler.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The number of marks, 2 to 32.

@@ -7,7 +7,7 @@
 //!
 //! Every program has the commands `solve`, `node` and `submit`; `--help` lists the options of a search.
 //!
-//! | program | what it finds | method | published answers | example |
+//! | program | result | method | published answers | example |
 //! |---|---|---|---|---|
 //! | [`knapsack`] | the most valuable items that fit | changing the greedy set from the break item outwards (Pisinger 1995, Martello and Toth 1997) | D. Pisinger's instances | `solve knapPI_1_100_1000_1` |
 //! | [`maxclique`] | a largest clique, or a heaviest (`--weighted`) | colours and their conflicts (Tomita and Seki 2003, San Segundo 2011, Li and Quan 2010, Held and others 2012) | DIMACS | `solve brock400_4.clq` |
@@ -18,14 +18,14 @@
 //! | [`numerical-semigroups`](numerical_semigroups) | the number of semigroups of a genus | counting (Fromentin and Hivert 2016) | OEIS A007323 | `solve 25` |
 //! | [`uts`] | the size of an unbalanced tree | counting (Olivier and others 2006) | the trees of UTS | `solve T1` |
 //!
-//! As a model for a problem of your own: `knapsack` is the simplest, and reads files; `golomb` generates
+//! As a model for your own problem: `knapsack` is the simplest, and reads files; `golomb` generates
 //! children on demand; `maxclique` and `flowshop` change one state [in
 //! place](bnb_framework::Children::IN_PLACE); `nqueens` counts.
 //!
 //! # Files
 //!
-//! Only complete and unambiguous files are accepted. A file that was cut, repeats or adds something, or may
-//! mean two things is refused with the place and with what was expected, since a proof about another instance
+//! Only complete and unambiguous files are accepted. A file that is truncated, repeats or adds something, or is
+//! ambiguous is refused with the place and the expected content, since a proof about another instance
 //! than the intended one is worthless. Each format has a maximum size, and files must be UTF-8 text.
 
 mod random;

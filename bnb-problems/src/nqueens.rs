@@ -15,7 +15,7 @@ pub struct Board {
     size: u32,
 }
 
-/// Queens in the first rows, one in each, represented by what they attack in the next row: columns, and both
+/// Queens in the first rows, one in each, represented by the attacked fields of the next row: columns, and both
 /// kinds of diagonals.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Queens {
@@ -91,14 +91,14 @@ impl Enumerate for Board {
 
     #[inline]
     fn visit(&self, queens: &Queens, boards: &mut u64) {
-        // Most boards are not full: it costs less to predict that than to add 0 to what is in memory.
+        // Most boards are not full: predicting that costs less than adding 0 to memory.
         if queens.columns == self.all() {
             *boards += 1;
         }
     }
 }
 
-/// Which board to search.
+/// The choice of the board.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The size of the board, up to 31.

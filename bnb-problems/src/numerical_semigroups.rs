@@ -1,10 +1,10 @@
-//! How many numerical semigroups of a genus are there? (OEIS A007323; the tree and the arithmetic are from J.
-//! Fromentin and F. Hivert, *Exploring the tree of numerical semigroups*, 2016)
+//! Counts the numerical semigroups of a genus (OEIS A007323; the tree and the arithmetic are from J.
+//! Fromentin and F. Hivert, *Exploring the tree of numerical semigroups*, 2016).
 //!
 //! A **numerical semigroup** is a set of natural numbers that contains 0, is closed under addition, and lacks
 //! only finitely many numbers; their number is its *genus*. Removing a **generator** (an element that is not
 //! the sum of two others) beyond the largest gap produces a semigroup of the next genus, and each is produced
-//! exactly once: together they form a tree, whose root is the set of all natural numbers.
+//! exactly once: together they form a tree with the set of all natural numbers as its root.
 
 use std::process::ExitCode;
 
@@ -121,7 +121,7 @@ impl Enumerate for Semigroups {
     }
 }
 
-/// Which genus to count.
+/// The choice of the genus.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The genus, up to 80.
@@ -144,8 +144,8 @@ impl Counts for Semigroups {
     }
 }
 
-/// Runs the program `numerical-semigroups`. Its search is compiled here, in the crate of its problem, so that it needs no
-/// link-time optimisation.
+/// Runs the program `numerical-semigroups`. Its search is compiled here, in the crate of its problem, so that it
+/// needs no link-time optimisation.
 pub fn main() -> ExitCode {
     cli::main_counting::<Semigroups>()
 }

@@ -34,14 +34,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_published_numbers() {
+    fn seed_gives_published_numbers() {
         let mut random = Random::new(1_234_567);
         let numbers = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!([random.next(), random.next(), random.next()], numbers);
     }
 
     #[test]
-    fn a_shuffle_keeps_what_is_there() {
+    fn shuffle_is_a_permutation() {
         let mut items: Vec<usize> = (0..20).collect();
         Random::new(3).shuffle(&mut items);
         assert_ne!(items, (0..20).collect::<Vec<_>>());

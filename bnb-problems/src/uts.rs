@@ -1,4 +1,4 @@
-//! Unbalanced Tree Search (Olivier et al., LCPC 2006): trees whose shape follows from SHA-1, with published
+//! Unbalanced Tree Search (Olivier et al., LCPC 2006): trees with shapes derived from SHA-1, and published
 //! sizes.
 
 use std::{ops::Range, process::ExitCode};
@@ -14,7 +14,7 @@ use sha1::block_api::compress;
 /// A tree.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Uts {
-    /// How nodes branch.
+    /// The branching rule.
     pub shape: Shape,
     /// The seed.
     pub seed: u32,
@@ -24,7 +24,7 @@ pub struct Uts {
     pub wait_us: u64,
 }
 
-/// How nodes branch.
+/// A branching rule.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Shape {
     /// A geometrically distributed number of children.
@@ -48,11 +48,11 @@ pub struct Geometric {
     pub mean: f64,
     /// The depth that the mean depends on.
     pub depth: u32,
-    /// How the mean depends on it.
+    /// The dependence of the mean on the depth.
     pub decay: Decay,
 }
 
-/// How the mean number of children depends on the depth.
+/// The dependence of the mean number of children on the depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decay {
     /// Constant down to a depth, below that none.
@@ -80,7 +80,7 @@ pub struct Node {
     children: u32,
 }
 
-/// What is counted.
+/// The counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sizes {
     /// Nodes.
@@ -280,7 +280,7 @@ impl Output for Sizes {
     }
 }
 
-/// Which tree to count.
+/// The choice of the tree.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The name of a published tree: T1 to T5, T1L, T2L, T3L, T1XL, T1XXL or T3XXL.

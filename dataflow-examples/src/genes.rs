@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::hmmpfam;
 
-/// What is searched.
+/// The size of the search.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The number of regions.
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gene_ends_with_its_first_stop_codon() {
+    fn gene_ends_at_first_stop_codon() {
         let found = |bases: &[u8]| genes(bases).map(|gene| (gene.start, gene.end)).collect::<Vec<_>>();
         assert_eq!(found(b"ATGTAA"), [(0, 6)]);
         assert_eq!(found(b"CATGATGACTTAGATGTGAATG"), [(1, 13), (13, 19)]);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_to_run_it_find_what_a_loop_finds() -> Result {
+    fn result_is_the_same_in_all_modes() -> Result {
         let input = Input { regions: 37, bases: 300, seed: 7 };
         let expected = expected(input);
         assert!(expected.lines().count() > 37);
@@ -201,7 +201,7 @@ mod tests {
 
     /// The genome goes to other nodes in several pieces.
     #[test]
-    fn nodes_within_a_process_find_the_same() -> Result {
+    fn nodes_within_process_give_same_result() -> Result {
         let input = Input { regions: 40, bases: 20_000, seed: 3 };
         let expected = expected(input);
         for nodes in [1, 3] {
@@ -213,7 +213,7 @@ mod tests {
 
     /// The figures of the thesis.
     #[test]
-    fn there_are_as_many_calls_as_there_should_be() -> Result {
+    fn program_makes_expected_number_of_calls() -> Result {
         let input = Input { regions: 3068, bases: 60, seed: 1 };
         let (report, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
         assert_eq!(report, expected(input));

@@ -1,11 +1,11 @@
 //! A search for the motifs of a database in sequences, by an external program: `hmmpfam` (Tejedor 2013, section 4.5.2).
 //!
-//! Both are in the format FASTA: a line that begins with `>` and a name, then lines of letters. Both are divided into
-//! fragments. Each fragment of the database is searched for in each of the sequences, by a run of
-//! the program; the reports are merged. What is found does not depend on the number of fragments.
+//! Both are in the format FASTA: a line that starts with `>` and a name, then lines of letters. Both are divided into
+//! fragments. Each fragment of the database is searched for in each fragment of the sequences, by a run of
+//! the program; the reports are merged. The result does not depend on the number of fragments.
 //!
-//! The program is called as `hmmpfam OPTIONS DATABASE SEQUENCES` and writes a report: lines that are in order. The one
-//! of HMMER has another format; `hmmpfam-stub` is one that searches for texts.
+//! The program is called as `hmmpfam OPTIONS DATABASE SEQUENCES` and writes a report of sorted lines. The report of
+//! HMMER has another format; `hmmpfam-stub` is a program that searches for texts.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +25,7 @@ use dataflow_framework::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What is searched, and for what.
+/// The input of a search.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Input {
     /// The program, and its options.
@@ -36,7 +36,7 @@ pub struct Input {
     pub sequences: String,
     /// The numbers of fragments of both.
     pub fragments: (usize, usize),
-    /// Where the report is put, on the node that runs the program; by default nowhere.
+    /// The path of the report on the node that runs the program; by default it is not written.
     pub output: Option<PathBuf>,
 }
 
@@ -47,7 +47,7 @@ pub struct Options {
     pub database: PathBuf,
     /// The file of the sequences, likewise.
     pub sequences: PathBuf,
-    /// The program that searches, on every node; by default `hmmpfam-stub` beside this one.
+    /// The search program, on every node; by default `hmmpfam-stub` next to this one.
     #[arg(long, value_name = "PROGRAM")]
     pub program: Option<PathBuf>,
     /// Its options, as one text.
@@ -59,7 +59,7 @@ pub struct Options {
     /// The number of fragments of the sequences.
     #[arg(long, default_value_t = 4)]
     pub sequence_fragments: usize,
-    /// Where the report is put, on the node that runs the program, besides being shown.
+    /// Also write the report to this file, on the node that runs the program.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -103,8 +103,8 @@ pub fn tasks() -> Vec<&'static TaskDef> {
     tasks![hmmpfam, merge].to_vec()
 }
 
-/// Returns the entries of a text: names and the content after them, without line breaks. An entry begins with `>` at
-/// the beginning of a line; lines before the first entry do not belong to any.
+/// Returns the entries of a text: names and the content after them, without line breaks. An entry starts with `>` at
+/// the start of a line; lines before the first entry are ignored.
 pub fn entries(text: &str) -> impl Iterator<Item = (&str, String)> {
     let mut lines = words::lines(text).map(|(_, line)| line).peekable();
     std::iter::from_fn(move || {
@@ -117,7 +117,7 @@ pub fn entries(text: &str) -> impl Iterator<Item = (&str, String)> {
     })
 }
 
-/// Divides a text into so many fragments of whole entries, whose numbers differ by one at most.
+/// Divides a text into fragments of whole entries, with numbers of entries that differ by at most one.
 fn divide(text: &str, fragments: usize, name: &str) -> io::Result<Vec<Data<File>>> {
     let entries: Vec<_> = entries(text).collect();
     let fragment = |number: usize| {

@@ -1,7 +1,7 @@
-//! A counter in a file, which is read, increased and written again as often as is wished: the first program of most
-//! who have used such a system (Tejedor 2013, section 2.3).
+//! A counter in a file, which is repeatedly read, increased and written: a traditional first program for such
+//! systems (Tejedor 2013, section 2.3).
 //!
-//! Each call needs what the one before has written, so nothing runs side by side. The file is changed in place.
+//! Each call needs the output of the previous one, so nothing runs in parallel. The file is changed in place.
 
 use std::{error::Error, io, path::PathBuf, process::ExitCode};
 
@@ -13,16 +13,16 @@ use dataflow_framework::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What is counted.
+/// The parameters of the counter.
 #[derive(Debug, Clone, Serialize, Deserialize, clap::Args)]
 pub struct Input {
-    /// How often the counter is increased.
+    /// The number of increments.
     #[arg(long, default_value_t = 10)]
     pub times: u64,
-    /// The number with which it begins.
+    /// The initial value.
     #[arg(long, default_value_t = 1)]
     pub first: u64,
-    /// Where the file is put at the end, on the node that runs the program; by default nowhere.
+    /// The path of the final file, on the node that runs the program; by default it is not written.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -42,10 +42,10 @@ pub fn tasks() -> Vec<&'static TaskDef> {
     tasks![increment].to_vec()
 }
 
-/// Returns the number at the end.
+/// Returns the final value.
 ///
 /// # Errors
-/// If a call fails, or the file cannot be put where it is to be.
+/// If a call fails, or the file cannot be written.
 pub fn program(input: &Input) -> Result<u64, Box<dyn Error + Send + Sync>> {
     let mut counter = Data::new(File::new("counter", input.first.to_string())?);
     for _ in 0..input.times {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_to_run_it_give_the_same() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fn result_is_the_same_in_all_modes() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let input = input(50);
         assert_eq!(Workflow::new(tasks())?.sequential().run(|| program(&input))?, 51);
         for workers in [1, 3] {
@@ -122,11 +122,11 @@ mod tests {
     }
 
     #[test]
-    fn each_call_needs_the_one_before() -> Result<(), WorkflowError> {
+    fn each_call_depends_on_previous_one() -> Result<(), WorkflowError> {
         let (last, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(&input(100)))?;
         assert_eq!(last, 101);
         assert_eq!((figures.calls, figures.depth), (100, 100));
-        // The first one reads what the program has brought in.
+        // The first call reads imported data.
         assert_eq!(figures.dependencies, 99);
         Ok(())
     }

@@ -15,7 +15,7 @@ use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What is divided.
+/// The size of the input.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The number of points of a fragment.
@@ -170,7 +170,7 @@ mod tests {
     const INPUT: Input = Input { points: 50, fragments: 7, dimensions: 3, centres: 4, rounds: 5 };
 
     #[test]
-    fn all_ways_to_run_it_give_the_same_to_the_last_bit() -> Result<(), WorkflowError> {
+    fn result_is_bitwise_equal_in_all_modes() -> Result<(), WorkflowError> {
         let expected = Workflow::new(tasks())?.sequential().run(|| program(INPUT))?;
         for workers in [1, 2, 8] {
             assert_eq!(Workflow::new(tasks())?.workers(workers).run(|| program(INPUT))?, expected);
@@ -178,9 +178,9 @@ mod tests {
         Ok(())
     }
 
-    /// What the program brings in is read on other nodes.
+    /// Imported data is read on other nodes.
     #[test]
-    fn nodes_within_a_process_give_the_same() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fn nodes_within_process_give_same_result() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let expected = Workflow::new(tasks())?.sequential().run(|| program(INPUT))?;
         for nodes in [2, 3] {
             let report = Main::<Kmeans>::job(INPUT).nodes(nodes).run()?;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_centres_settle_in_the_middle_of_their_points() -> Result<(), WorkflowError> {
+    fn centres_converge_to_means_of_their_points() -> Result<(), WorkflowError> {
         let input = Input { fragments: 1, rounds: 100, ..INPUT };
         let centres = Workflow::new(tasks())?.workers(2).run(|| program(input))?;
         let sums = nearest::now(&points::now(50, 3, 0), &centres);
@@ -200,7 +200,7 @@ mod tests {
 
     /// In each round every fragment is read once, and all sums but one are added to another.
     #[test]
-    fn a_round_has_as_many_calls_as_it_should() -> Result<(), WorkflowError> {
+    fn round_makes_expected_number_of_calls() -> Result<(), WorkflowError> {
         let input = Input { points: 1, fragments: 4096, dimensions: 1, centres: 2, rounds: 2 };
         let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
         assert_eq!(figures.calls, 4096 + 2 * 8191);

@@ -15,7 +15,7 @@ use serde_json::json;
 /// A square block.
 pub type Block = Array<f64>;
 
-/// What is multiplied: matrices of `blocks` × `blocks` blocks of `size` × `size` numbers.
+/// The size of the matrices: `blocks` × `blocks` blocks of `size` × `size` numbers.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The number of blocks in each direction.
@@ -137,7 +137,7 @@ mod tests {
     use super::{Input, Matmul, block, program, tasks};
 
     #[test]
-    fn the_product_is_that_of_loops() -> Result<(), WorkflowError> {
+    fn product_equals_that_of_loops() -> Result<(), WorkflowError> {
         let input = Input { blocks: 3, size: 4, wait_ms: 0 };
         let (sums, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
         assert_eq!(figures.calls, 27 + 3 * 9);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_to_run_it_give_the_same() -> Result<(), WorkflowError> {
+    fn result_is_the_same_in_all_modes() -> Result<(), WorkflowError> {
         let input = Input { blocks: 4, size: 3, wait_ms: 0 };
         let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
         for workers in [1, 2, 8] {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_within_a_process_give_the_same() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fn nodes_within_process_give_same_result() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let input = Input { blocks: 5, size: 6, wait_ms: 1 };
         let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
         for nodes in [1, 2, 4] {
@@ -182,7 +182,7 @@ mod tests {
 
     /// The figures of the program with 64 × 64 blocks.
     #[test]
-    fn the_large_one_has_as_many_calls_as_it_should() -> Result<(), WorkflowError> {
+    fn large_product_makes_expected_number_of_calls() -> Result<(), WorkflowError> {
         let input = Input { blocks: 64, size: 1, wait_ms: 0 };
         let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
         assert_eq!(figures.calls, 262_144 + 12_288);

@@ -1,7 +1,7 @@
-//! Merge sort: a list is split in two again and again, and the sorted parts are merged (Tejedor 2013, section 4.5.2).
+//! Merge sort: a list is split in two repeatedly, and the sorted parts are merged (Tejedor 2013, section 4.5.2).
 //!
-//! The recursion is that of a task: each splits its list where it is, calls itself for both halves, and hands on what the
-//! merge of them will write. So it waits for nothing, and the program makes two calls, whatever the length of the list.
+//! A task recurses: it splits its list in place, calls itself for both halves, and forwards the output of
+//! their merge. So no task waits, and the program makes two calls, regardless of the length of the list.
 
 use std::{error::Error, process::ExitCode};
 
@@ -17,13 +17,13 @@ use serde_json::json;
 /// A list.
 pub type List = Array<u64>;
 
-/// What is sorted.
+/// The size of the input.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The length of the list.
     #[arg(long, default_value_t = 1_000_000)]
     pub length: usize,
-    /// How often it is split, at most 20: there are two, four, eight and so on parts.
+    /// The number of splits, at most 20: there are two, four, eight and so on parts.
     #[arg(long, default_value_t = 4)]
     pub splits: u32,
 }
@@ -134,8 +134,7 @@ mod tests {
     use super::{Input, Mergesort, list, merge, numbers, program, tasks};
 
     #[test]
-    fn all_ways_to_run_it_give_what_the_standard_library_gives()
-    -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fn result_equals_standard_library_in_all_modes() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         for (length, splits) in [(1000, 3), (7, 4), (0, 2), (5, 0)] {
             let input = Input { length, splits };
             let mut expected = numbers::now(length);
@@ -151,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn equal_elements_are_all_merged() {
+    fn equal_elements_are_kept_by_merge() {
         let merged = merge::now(&list(vec![1, 1, 3, 5]), &list(vec![0, 1, 3, 3, 9]));
         assert_eq!(*merged, [0, 1, 1, 1, 3, 3, 3, 5, 9]);
     }
 
     /// There are 2^n parts, so 2^(n + 1) - 1 lists are sorted, and 2^n - 1 times two are merged.
     #[test]
-    fn there_are_as_many_calls_as_there_should_be() -> Result<(), WorkflowError> {
+    fn program_makes_expected_number_of_calls() -> Result<(), WorkflowError> {
         let input = Input { length: 1 << 10, splits: 10 };
         let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
         assert_eq!(figures.calls, 1 + 2047 + 1023);

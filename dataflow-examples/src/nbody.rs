@@ -1,7 +1,7 @@
 //! Bodies that attract each other, in domains (Tejedor 2013, section 6.4.2).
 //!
-//! In each round every domain adds up the forces of all others on its bodies, and then moves these. What it reads of
-//! the others are snapshots, clones of handles: so no domain waits for another within a round.
+//! In each round, every domain adds up the forces of all others on its bodies, and then moves the bodies. It reads
+//! snapshots of the other domains, clones of handles, so no domain waits for another within a round.
 
 use std::{error::Error, process::ExitCode};
 
@@ -14,7 +14,7 @@ use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What is moved.
+/// The size of the simulation.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The number of domains.
@@ -203,8 +203,8 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_to_run_it_give_what_loops_give_to_the_last_bit()
-    -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fn result_is_bitwise_equal_to_loops_in_all_modes() -> Result<(), Box<dyn std::error::Error + Send + Sync>>
+    {
         for (domains, bodies) in [(3, 9), (5, 4), (1, 6)] {
             let input = Input { domains, bodies, rounds: 4 };
             let expected = expected(input);
@@ -220,7 +220,7 @@ mod tests {
 
     /// Three domains add the forces of two others each, and move their bodies.
     #[test]
-    fn a_round_of_three_domains_has_nine_calls() -> Result<(), WorkflowError> {
+    fn round_of_three_domains_makes_nine_calls() -> Result<(), WorkflowError> {
         for rounds in 1..4 {
             let input = Input { domains: 3, bodies: 1, rounds: 2 * rounds };
             let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_draw_nearer() -> Result<(), WorkflowError> {
+    fn bodies_approach_each_other() -> Result<(), WorkflowError> {
         let input = Input { domains: 2, bodies: 1, rounds: 5 };
         let distance = |domains: &[Domain]| -> f64 {
             let [a, b] = [&domains[0].bodies[0].place, &domains[1].bodies[0].place];

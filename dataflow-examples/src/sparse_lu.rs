@@ -1,7 +1,7 @@
 //! The LU factorisation of a sparse matrix of square blocks, without pivoting (Tejedor 2013, section 5.5; the pattern
 //! of the blocks is that of the Barcelona OpenMP Tasks Suite: A. Duran and others 2009).
 //!
-//! Blocks that are empty at first are filled by updates: so which tasks are called depends on what is there.
+//! Updates fill blocks that are empty at first, so the calls depend on the existing blocks.
 
 use std::{error::Error, process::ExitCode};
 
@@ -16,7 +16,7 @@ use serde_json::json;
 /// A square block.
 pub type Block = Array<f64>;
 
-/// What is factorised: a matrix of `blocks` × `blocks` blocks of `size` × `size` numbers.
+/// The size of the matrix: `blocks` × `blocks` blocks of `size` × `size` numbers.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The number of blocks in each direction.
@@ -36,7 +36,7 @@ pub fn is_empty(row: usize, column: usize) -> bool {
     sparse || row % 2 == 1 || column % 2 == 1
 }
 
-/// Makes a block, whose numbers depend on its place. The matrix is dominated by its diagonal, so that no pivots are
+/// Makes a block with numbers that depend on its place. The matrix is diagonally dominant, so that no pivoting is
 /// needed.
 #[task]
 pub fn block(size: usize, row: usize, column: usize) -> Block {
@@ -94,7 +94,7 @@ pub fn bdiv(diagonal: &Block, below: &mut Block) {
     }
 }
 
-/// Updates a block by what was solved to its left and above it.
+/// Updates a block by the solved blocks to its left and above it.
 #[task]
 pub fn bmod(left: &Block, above: &Block, inner: &mut Block) {
     let size = left.shape()[0];
@@ -120,7 +120,7 @@ pub fn tasks() -> Vec<&'static TaskDef> {
     tasks![block, lu0, fwd, bdiv, bmod, bmod_new].to_vec()
 }
 
-/// A matrix of blocks, of which some are empty.
+/// A matrix of blocks, some of which are empty.
 pub type Matrix = Vec<Vec<Option<Block>>>;
 
 /// Factorises the matrix, and returns both factors in its place.
@@ -209,7 +209,7 @@ mod tests {
     use super::{Input, SparseLu, block, is_empty, program, tasks};
 
     #[test]
-    fn the_factors_give_the_matrix() -> Result<(), WorkflowError> {
+    fn product_of_factors_equals_matrix() -> Result<(), WorkflowError> {
         let input = Input { blocks: 7, size: 3 };
         let factors = Workflow::new(tasks())?.workers(2).run(|| program(input))?;
         let number = |row: usize, column: usize| match &factors[row / 3][column / 3] {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_to_run_it_give_the_same() -> Result<(), WorkflowError> {
+    fn result_is_the_same_in_all_modes() -> Result<(), WorkflowError> {
         let input = Input { blocks: 8, size: 2 };
         let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
         for workers in [1, 2, 8] {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_within_a_process_give_the_same() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fn nodes_within_process_give_same_result() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let input = Input { blocks: 12, size: 8 };
         let expected = Workflow::new(tasks())?.sequential().run(|| program(input))?;
         let report = Main::<SparseLu>::job(input).nodes(4).run()?;
@@ -256,7 +256,7 @@ mod tests {
 
     /// The number of tasks that the thesis has for 64 × 64 blocks.
     #[test]
-    fn the_large_one_has_as_many_calls_as_it_should() -> Result<(), WorkflowError> {
+    fn large_matrix_makes_expected_number_of_calls() -> Result<(), WorkflowError> {
         let input = Input { blocks: 64, size: 1 };
         let (_, figures) = Workflow::new(tasks())?.workers(2).measured(|| program(input))?;
         assert_eq!(figures.calls, 24_510);

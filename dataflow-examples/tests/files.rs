@@ -1,4 +1,4 @@
-//! Files of the programs, and what is left of them.
+//! Files of the programs, and the files left afterwards.
 
 use std::{
     error::Error,
@@ -21,7 +21,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&both).into_owned()
 }
 
-/// Returns the names of what is in the directory of files.
+/// Returns the names in the folder of files.
 fn left(place: &Path) -> Result<Vec<String>> {
     let entries = fs::read_dir(place.join("work"))?;
     let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
@@ -29,7 +29,7 @@ fn left(place: &Path) -> Result<Vec<String>> {
 }
 
 #[test]
-fn a_program_leaves_what_it_has_published_and_nothing_else() -> Result {
+fn program_leaves_only_published_files() -> Result {
     for more in [&["--sequential"][..], &["--nodes", "1"], &["--nodes", "3"]] {
         let place = tempfile::tempdir()?;
         let result = place.path().join("counter.txt");
@@ -42,7 +42,7 @@ fn a_program_leaves_what_it_has_published_and_nothing_else() -> Result {
 }
 
 #[test]
-fn a_file_that_cannot_be_published_fails_the_program_and_says_why() -> Result {
+fn unpublishable_file_fails_program_with_reason() -> Result {
     let place = tempfile::tempdir()?;
     let output = increment(place.path()).args(["--output", "/dev/null/counter"]).output()?;
     assert_eq!(output.status.code(), Some(1));
@@ -69,7 +69,7 @@ fn publish_outside_of_the_folder_of_the_option_is_refused_by_its_name() -> Resul
 }
 
 #[test]
-fn files_that_cannot_be_kept_say_where() -> Result {
+fn unwritable_file_store_is_reported_with_path() -> Result {
     let place = tempfile::tempdir()?;
     let output = increment(place.path()).env("DATAFLOW_WORK_DIR", "/dev/null/work").output()?;
     assert_eq!(output.status.code(), Some(1));
@@ -80,7 +80,7 @@ fn files_that_cannot_be_kept_say_where() -> Result {
 
 /// As on a disk that is full.
 #[test]
-fn a_disk_without_room_fails_the_program_and_says_where() -> Result {
+fn full_disk_fails_program_with_path() -> Result {
     let place = tempfile::tempdir()?;
     let mut limited = Command::new("sh");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]);

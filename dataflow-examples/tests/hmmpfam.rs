@@ -7,7 +7,7 @@ use dataflow_framework::{Main, Workflow};
 
 type Result = std::result::Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Returns texts of so many entries, of letters that repeat after some time.
+/// Returns texts with a number of entries, of letters that repeat with a period.
 fn texts(name: &str, entries: usize, length: usize) -> String {
     let entry = |entry: usize| {
         let letter = |place: usize| char::from(b"ACGT"[(entry * 31 + place * place / 3) % 4]);
@@ -27,7 +27,7 @@ fn input(fragments: (usize, usize)) -> Input {
 }
 
 #[test]
-fn all_ways_to_run_it_find_what_a_loop_finds() -> Result {
+fn result_equals_loop_in_all_modes() -> Result {
     let whole = input((2, 4));
     let expected = search(&whole.database, &whole.sequences);
     assert!(expected.lines().count() > 100, "{expected}");
@@ -42,7 +42,7 @@ fn all_ways_to_run_it_find_what_a_loop_finds() -> Result {
 
 /// Each pair of fragments is a task, and all reports but one are merged into another.
 #[test]
-fn there_are_as_many_calls_as_there_should_be() -> Result {
+fn program_makes_expected_number_of_calls() -> Result {
     for (fragments, calls, dependencies, depth) in
         [((2, 4), 15, 14, 4), ((1, 1), 1, 0, 1), ((3, 3), 17, 16, 5), ((20, 1), 39, 38, 6)]
     {
@@ -56,7 +56,7 @@ fn there_are_as_many_calls_as_there_should_be() -> Result {
 }
 
 #[test]
-fn a_search_that_fails_is_told_of_with_what_the_program_has_said() -> Result {
+fn failed_search_is_reported_with_program_output() -> Result {
     let failing = Input { command: (input((1, 1)).command.0, "--fail".to_owned()), ..input((1, 2)) };
     let error =
         Workflow::new(tasks())?.workers(2).run(|| program(&failing)).expect_err("it fails").to_string();
@@ -70,7 +70,7 @@ fn a_search_that_fails_is_told_of_with_what_the_program_has_said() -> Result {
 }
 
 #[test]
-fn the_command_searches_files() -> Result {
+fn command_searches_files() -> Result {
     let place = tempfile::tempdir()?;
     let at = |name: &str| place.path().join(name);
     let whole = input((2, 4));
@@ -93,7 +93,7 @@ fn the_command_searches_files() -> Result {
 }
 
 #[test]
-fn entries_begin_with_an_angle_bracket_at_the_beginning_of_a_line_only() {
+fn entries_start_with_angle_bracket_at_line_start_only() {
     let all = |text: &'static str| entries(text).collect::<Vec<_>>();
     let expected = [("s1 5'->3' exonuclease", "GGAC".to_owned()), ("s2", String::new())];
     for text in [

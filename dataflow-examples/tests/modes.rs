@@ -1,4 +1,4 @@
-//! Every program prints the same, byte for byte, however it is run; and shows what it has done if it is asked to.
+//! Every program prints the same bytes in all modes, and displays its calls on request.
 
 use std::{collections::BTreeSet, error::Error, fs, path::Path, process::Command};
 
@@ -18,7 +18,7 @@ const PROGRAMS: [(&str, &str, &str); 8] = [
     ("nbody", env!("CARGO_BIN_EXE_nbody"), "--bodies 6 --rounds 3"),
 ];
 
-/// How a program is run: first the way to which the others are compared.
+/// The modes of a run; the others are compared with the first one.
 const WAYS: [&str; 5] = ["--sequential", "--workers 1", "--workers 3", "--nodes 3", "--nodes 2 --check"];
 
 /// Returns the command of a program, in a folder with its files.
@@ -44,7 +44,7 @@ fn folder() -> Result<tempfile::TempDir> {
 }
 
 #[test]
-fn every_program_prints_the_same_however_it_is_run() -> Result {
+fn every_program_prints_same_output_in_all_modes() -> Result {
     let folder = folder()?;
     for (name, program, input) in PROGRAMS {
         let mut printed = BTreeSet::new();
@@ -61,7 +61,7 @@ fn every_program_prints_the_same_however_it_is_run() -> Result {
 }
 
 #[test]
-fn all_programs_are_run() -> Result {
+fn test_covers_all_programs() -> Result {
     let manifest = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))?;
     let names = manifest.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
     let programs: BTreeSet<_> =
@@ -71,7 +71,7 @@ fn all_programs_are_run() -> Result {
 }
 
 #[test]
-fn a_program_shows_its_graph_its_trace_and_its_tasks() -> Result {
+fn program_shows_graph_trace_and_tasks_on_request() -> Result {
     let folder = folder()?;
     let (_, sparse_lu, _) = PROGRAMS[2];
     for (file, begins) in [("graph.svg", "<svg "), ("graph.dot", "digraph ")] {

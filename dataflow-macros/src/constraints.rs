@@ -1,4 +1,4 @@
-//! What a task demands of the node: `cores = 4, memory = "2 GiB", needs("blast", "os=linux")`.
+//! The requirements of a task on its node: `cores = 4, memory = "2 GiB", needs("blast", "os=linux")`.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -87,7 +87,7 @@ mod tests {
     use super::{is_label, size};
 
     #[test]
-    fn sizes_have_a_unit() {
+    fn memory_size_requires_unit() {
         assert_eq!(size("2 GiB"), Some(2 << 30));
         assert_eq!(size("500MB"), Some(500_000_000));
         for wrong in ["", "2", "GiB", "2 gib", "1.5 GiB", "20000000 TiB", "-1 B"] {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_as_nodes_have_them() {
+    fn labels_have_form_of_node_labels() {
         for label in ["blast", "os=linux", "example.org/gpu=a-100"] {
             assert!(is_label(label), "{label}");
         }

@@ -91,7 +91,7 @@ fn now(function: &ItemFn) -> TokenStream {
     }
 }
 
-/// Returns the body that runs a call: it takes the arguments, calls the function, and puts what was written.
+/// Returns the body that runs a call: it takes the arguments, calls the function, and stores the outputs.
 fn run(signature: &Signature) -> TokenStream {
     let takes = signature.parameters.iter().map(|Parameter { name, access, of }| match access {
         Access::Read => quote!(let #name = call.read::<#of>()?;),
@@ -130,8 +130,8 @@ fn run(signature: &Signature) -> TokenStream {
     }
 }
 
-/// Returns the function that writes what a call writes whose failure is ignored, and how it is named; nothing if no
-/// failure is.
+/// Returns the function that writes the default outputs of a call with an ignored failure, and its name; nothing if
+/// failures are not ignored.
 fn otherwise(
     Signature { parameters, returned }: &Signature,
     options: &Options,
@@ -147,7 +147,7 @@ fn otherwise(
     });
     let updated = parameters.iter().filter(|parameter| parameter.access == Access::Update);
     let updated = updated.map(|Parameter { name, .. }| quote!(call.put(#name);));
-    // At the place of the type, where the compiler tells of one that has no default.
+    // With the span of the type, so that the compiler reports a type without a default there.
     let results = returned
         .results
         .iter()
@@ -207,7 +207,7 @@ fn made(Returned { results, is_tuple, .. }: &Returned) -> TokenStream {
     }
 }
 
-/// Returns the types as a text, by which nodes notice that their programs differ.
+/// Returns the types as a text, by which nodes detect that their programs differ.
 fn described(Signature { parameters, returned }: &Signature) -> String {
     let parameters = parameters.iter().map(|Parameter { access, of, .. }| {
         let (before, after) = match access {

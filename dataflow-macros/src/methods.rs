@@ -76,7 +76,7 @@ fn take_options(attributes: &mut Vec<Attribute>) -> Result<Option<Options>> {
 struct Method {
     /// The items that it becomes.
     task: TokenStream,
-    /// What the trait declares; nothing if it has no value.
+    /// The declaration in the trait; nothing if the method has no value.
     declared: Option<TokenStream>,
     /// The same with a body.
     implemented: Option<TokenStream>,
@@ -145,7 +145,7 @@ fn argument(input: &FnArg) -> Result<&Ident> {
     }
 }
 
-/// Returns the trait by which the tasks are called on handles.
+/// Returns the trait that allows the tasks to be called on handles.
 fn of_handles(methods: &[Method], of: &Type, type_name: &Ident) -> TokenStream {
     let declared: Vec<_> = methods.iter().filter_map(|method| method.declared.as_ref()).collect();
     if declared.is_empty() {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_that_cannot_be_tasks_say_why() {
+    fn invalid_task_methods_are_refused_with_reason() {
         for (text, expected) in [
             ("impl<T> List<T> { #[task] fn add(&self) {} }", "generic type"),
             ("impl Clone for List { #[task] fn clone(&self) -> Self {} }", "of a trait"),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_types_become_those_of_functions() {
+    fn type_names_become_function_names() {
         assert_eq!(["Domain", "TwoBodies", "x"].map(snake), ["domain", "two_bodies", "x"]);
     }
 }

@@ -9,7 +9,7 @@ use syn::{
 
 use crate::constraints;
 
-/// The options that all calls of a task have unless they say otherwise.
+/// The default options of all calls of a task.
 #[derive(Default)]
 pub(crate) struct Options {
     given: Vec<(Ident, TokenStream)>,
@@ -33,10 +33,10 @@ const KNOWN: [&str; 13] = [
     "nondeterministic",
 ];
 
-/// Those of them that need no value.
+/// The options without a value.
 const FLAGS: [&str; 3] = ["isolated", "effect", "nondeterministic"];
 
-/// What may follow a failure, and the names of that in `dataflow_framework::OnFailure`.
+/// The reactions to a failure, and their names in `dataflow_framework::OnFailure`.
 const ON_FAILURE: [(&str, &str); 4] = [
     ("cancel_successors", "CancelSuccessors"),
     ("cancel_group", "CancelGroup"),
@@ -58,7 +58,7 @@ impl Options {
     }
 }
 
-/// Parses what follows a failure.
+/// Parses the reaction to a failure.
 fn on_failure(input: ParseStream<'_>) -> Result<&'static str> {
     let name: Ident = input.parse()?;
     let known = ON_FAILURE.iter().find(|(known, _)| name == known);
@@ -78,7 +78,7 @@ fn timeout(input: ParseStream<'_>) -> Result<TokenStream> {
     Ok(quote!(::core::option::Option::Some(::core::time::Duration::new(#seconds, #nanoseconds))))
 }
 
-/// Parses what is said of an option.
+/// Parses the value of an option.
 fn value(name: &Ident, input: ParseStream<'_>) -> Result<TokenStream> {
     if name == "spread" || name == "everywhere" {
         return Ok(quote!(true));

@@ -1,14 +1,14 @@
-//! What a task reads and writes, according to the types of its function.
+//! The inputs and outputs of a task, according to the types of its function.
 
 use syn::{
     Error, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Pat, PathArguments, Result, ReturnType, Type,
     TypePath, spanned::Spanned as _,
 };
 
-/// What is said of a lifetime.
+/// The error for a lifetime.
 const LIFETIME: &str = "what a task reads lives as long as its call: leave the lifetime out";
 
-/// What a function's types say.
+/// The types of a function.
 pub(crate) struct Signature {
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) returned: Returned,
@@ -22,7 +22,7 @@ pub(crate) struct Parameter {
     pub(crate) of: Type,
 }
 
-/// How a task uses a parameter.
+/// The use of a parameter by a task.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// `&T`: a version is read.
@@ -35,7 +35,7 @@ pub(crate) enum Access {
     Copy,
 }
 
-/// What a task returns.
+/// The outputs of a task.
 pub(crate) struct Returned {
     /// The results: none, one, or those of a tuple.
     pub(crate) results: Vec<Made>,
@@ -48,7 +48,7 @@ pub(crate) struct Returned {
 pub(crate) struct Made {
     /// The type of the data.
     pub(crate) of: Type,
-    /// Whether the task returns a handle: what it hands on is made by a call of its own.
+    /// Whether the task returns a handle: its output is forwarded from a call of its own.
     pub(crate) is_handed_on: bool,
 }
 
@@ -162,7 +162,7 @@ impl Returned {
     }
 }
 
-/// Returns a type without what `macro_rules` puts around it.
+/// Returns a type without the groups that `macro_rules` adds.
 fn ungrouped(of: &Type) -> &Type {
     match of {
         Type::Group(group) => ungrouped(&group.elem),
@@ -203,7 +203,7 @@ mod tests {
     use super::{Access, Signature};
 
     #[test]
-    fn the_types_say_what_is_done_with_data() {
+    fn parameter_types_determine_access() {
         let function: ItemFn = parse_quote! {
             fn task(a: &Block, b: &mut Vec<u8>, all: &[&f64], number: u32) -> io::Result<(Block, String)> {}
         };
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_that_is_returned_is_data_of_its_type() {
+    fn returned_handle_counts_as_its_data() {
         let function: ItemFn = parse_quote! {
             fn task(a: &Block) -> Result<(framework::Data<Block>, String), E> {}
         };
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_returned_in_several_ways() {
+    fn unit_return_types_have_no_outputs() {
         let functions: [ItemFn; 3] = [
             parse_quote!(
                 fn task() {}
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_task_says_why() {
+    fn invalid_task_functions_are_refused_with_reason() {
         for (text, expected) in [
             ("async fn task() {}", "plain function"),
             ("unsafe fn task() {}", "cannot be unsafe"),

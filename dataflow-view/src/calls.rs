@@ -1,4 +1,4 @@
-//! The calls of a program as they were recorded, and how they are put together for a picture.
+//! The recorded calls of a program, and their grouping for a picture.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagram::{Arrow, Diagram, Group};
 
-/// The maximum number of calls that are recorded. Each takes some twenty bytes, and eight for each of its inputs.
+/// The maximum number of recorded calls. Each takes about 20 bytes, and 8 for each of its inputs.
 pub const CALLS_MAX: usize = 200_000;
 
-/// The maximum number of inputs that are recorded. Calls after that are not recorded.
+/// The maximum number of recorded inputs. Later calls are not recorded.
 pub const READS_MAX: usize = 1_000_000;
 
-/// The maximum number of calls of which each has a place of its own in a picture.
+/// The maximum number of calls that are drawn individually.
 const SINGLE_MAX: usize = 150;
 
 /// The maximum number of groups of calls in a picture.
 const GROUPS_MAX: usize = 300;
 
-/// The maximum number of arrows in a picture. Of more, those remain that stand for the most inputs.
+/// The maximum number of arrows in a picture. Those that stand for the most inputs are kept.
 const ARROWS_MAX: usize = 2_000;
 
 /// The calls of a program, in the order in which they were made.
@@ -28,9 +28,9 @@ pub struct Calls {
     pub tasks: Vec<String>,
     /// The calls.
     pub calls: Vec<Call>,
-    /// Which call reads what which other one writes: the positions of the writer and the reader.
+    /// The dependencies between calls, as positions of the writer and the reader.
     pub reads: Vec<(u32, u32)>,
-    /// The number of calls that were not recorded, since they were too many.
+    /// The number of calls that were not recorded because of the limits.
     pub omitted: u64,
 }
 
@@ -39,9 +39,9 @@ pub struct Calls {
 pub struct Call {
     /// Its number.
     pub number: u64,
-    /// The position of the name of its task.
+    /// The position of its task's name.
     pub task: u16,
-    /// The number of calls of the longest chain that ends with it.
+    /// The length of the longest chain of calls that leads to it.
     pub level: u32,
     /// Its state.
     pub state: State,
@@ -51,20 +51,20 @@ pub struct Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Something that it reads is not there.
+    /// An input does not exist yet.
     Waiting,
     /// It waits for a worker.
     Ready,
-    /// It was given to a node.
+    /// It is assigned to a node.
     Running,
-    /// It has written what it should.
+    /// It has completed.
     Ended,
-    /// It has failed, or something on which it depends.
+    /// It, or a call on which it depends, has failed.
     Failed,
 }
 
 impl State {
-    /// All states, in the order in which a call is in them.
+    /// All states, in the order in which a call passes through them.
     pub const ALL: [Self; 5] = [Self::Waiting, Self::Ready, Self::Running, Self::Ended, Self::Failed];
 
     /// Returns its name.
@@ -91,8 +91,8 @@ impl State {
 }
 
 impl Calls {
-    /// Puts calls of the same task and about the same level together, so that a picture of them can be read: a few calls
-    /// stand for themselves, of more there are at most 300 groups, unless there are more tasks.
+    /// Groups calls of the same task and about the same level, so that the picture stays readable: up to 150 calls are
+    /// drawn individually; more are drawn as at most 300 groups, unless there are more tasks.
     pub fn diagram(&self) -> Diagram {
         let levels = self.calls.iter().map(|call| call.level).max().unwrap_or(0);
         let mut band = 1;
@@ -120,14 +120,14 @@ impl Calls {
         diagram
     }
 
-    /// Returns the number of groups if so many levels are one.
+    /// Returns the number of groups if `band` levels are merged into one.
     fn groups(&self, band: u32) -> usize {
         let keys: std::collections::BTreeSet<_> =
             self.calls.iter().map(|call| (call.level / band, call.task)).collect();
         keys.len()
     }
 
-    /// Returns the groups, and the position of that of each call.
+    /// Returns the groups, and for each call the position of its group.
     fn grouped(&self, band: u32) -> (Vec<Group>, Vec<usize>) {
         let is_single = self.calls.len() <= SINGLE_MAX;
         let mut groups = Vec::<Group>::new();
@@ -155,7 +155,7 @@ fn position(call: u32) -> usize {
 mod tests {
     use super::{Call, Calls, GROUPS_MAX, State};
 
-    /// A chain of so many levels, on each of which so many calls of two tasks read what the first one before has written.
+    /// Returns a chain of levels with `width` calls of two tasks each, which read the output of the first call before.
     fn program(levels: u32, width: u32) -> Calls {
         let mut calls = Calls { tasks: vec!["first".to_owned(), "other".to_owned()], ..Calls::default() };
         for level in 0..levels {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_calls_stand_for_themselves() {
+    fn few_calls_are_drawn_individually() {
         let diagram = program(3, 4).diagram();
         assert_eq!(diagram.groups.len(), 12);
         assert!(diagram.groups.iter().all(|group| group.calls == 1 && group.within == 0));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn many_calls_are_put_together_and_none_is_lost() {
+    fn many_calls_are_grouped_without_loss() {
         let calls = program(1_000, 30);
         let diagram = calls.diagram();
         assert!(diagram.groups.len() <= GROUPS_MAX && diagram.groups.len() > GROUPS_MAX / 4);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_call_is_passed_over() {
+    fn dependencies_on_unknown_calls_are_ignored() {
         let mut calls = program(2, 2);
         calls.reads.push((0, 99));
         assert_eq!(calls.diagram().arrows.len(), 2);

@@ -1,4 +1,4 @@
-//! A picture of a program: groups of calls, and arrows from those that write to those that read.
+//! A picture of a program: groups of calls, and arrows from writers to readers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,17 +8,17 @@ use crate::{
     units::count,
 };
 
-/// A picture of the calls of a program, small enough to be looked at. See [`Calls::diagram`](crate::Calls::diagram).
+/// A bounded picture of a program's calls. See [`Calls::diagram`](crate::Calls::diagram).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Diagram {
     /// Groups of calls.
     pub groups: Vec<Group>,
-    /// What they read of each other.
+    /// The dependencies between groups.
     pub arrows: Vec<Arrow>,
-    /// The number of arrows that are not in it, since they are too many.
+    /// The number of arrows omitted because of the limit.
     pub arrows_omitted: u64,
-    /// The number of calls that are not in it, since they are too many.
+    /// The number of calls omitted because of the limit.
     pub omitted: u64,
 }
 
@@ -27,28 +27,28 @@ pub struct Diagram {
 pub struct Group {
     /// The name of the task.
     pub task: String,
-    /// The row in which it stands: those that it reads from stand in one before, or in the same one.
+    /// Its row. The groups that it reads from are in the same row or in earlier ones.
     pub row: u32,
-    /// The least and the greatest level of its calls.
+    /// The lowest and the highest level of its calls.
     pub levels: (u32, u32),
     /// The number of its calls.
     pub calls: u64,
-    /// The least number of a call.
+    /// The lowest number of its calls.
     pub first: u64,
     /// The number of calls in each [state](State::ALL).
     pub states: [u64; 5],
-    /// How often one of the calls reads what another one of them writes.
+    /// The number of dependencies between its own calls.
     pub within: u64,
 }
 
-/// What the calls of one group read of another one.
+/// The dependencies of one group on another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrow {
     /// The position of the group that writes.
     pub from: usize,
     /// The position of the group that reads.
     pub to: usize,
-    /// How often.
+    /// The number of inputs.
     pub reads: u64,
 }
 
@@ -65,13 +65,13 @@ impl Group {
         self.states[call.state.index()] += 1;
     }
 
-    /// Returns the state in which it is shown: one that asks for attention, or else that of what remains to be done.
+    /// Returns the state that determines the colour: the most urgent state of its calls.
     pub fn state(&self) -> State {
         let order = [State::Failed, State::Running, State::Ready, State::Waiting];
         order.into_iter().find(|state| self.states[state.index()] > 0).unwrap_or(State::Ended)
     }
 
-    /// Returns what is written into its box: the number of the call, or of the calls.
+    /// Returns the text of its box: the task, with the number of the call, or the number of calls.
     pub(crate) fn label(&self) -> String {
         match self.calls {
             1 => format!("{} #{}", self.task, self.first),
@@ -79,7 +79,7 @@ impl Group {
         }
     }
 
-    /// Returns everything that is known of it.
+    /// Returns its details as text.
     pub(crate) fn description(&self) -> String {
         let levels = match self.levels {
             (least, most) if least == most => format!("level {least}"),
@@ -93,7 +93,7 @@ impl Group {
 }
 
 impl Diagram {
-    /// Returns what a node shows of a program that has ended.
+    /// Returns the picture that a node published for a finished program.
     pub fn shown(sight: &Value) -> Option<Self> {
         Self::deserialize(&sight["workflow"]["graph"]).ok()
     }
@@ -103,7 +103,7 @@ impl Diagram {
         self.groups.iter().map(|group| group.calls).sum()
     }
 
-    /// Keeps so many arrows, those that stand for the most inputs.
+    /// Keeps the arrows that stand for the most inputs.
     pub(crate) fn keep_strongest(&mut self, arrows_max: usize) {
         if self.arrows.len() > arrows_max {
             self.arrows.sort_by_key(|arrow| (std::cmp::Reverse(arrow.reads), arrow.from, arrow.to));
@@ -112,7 +112,7 @@ impl Diagram {
         }
     }
 
-    /// Returns what is said below the picture.
+    /// Returns the caption of the picture.
     pub(crate) fn caption(&self) -> String {
         let omitted = match self.omitted {
             0 => String::new(),
@@ -125,7 +125,7 @@ impl Diagram {
         format!("{} calls{omitted}{arrows_omitted}", count(self.calls()))
     }
 
-    /// Returns the arrows between groups that there are: those of a picture from outside may name others.
+    /// Returns the arrows between existing groups; a picture from another process may contain others.
     pub(crate) fn sound_arrows(&self) -> impl Iterator<Item = &Arrow> {
         self.arrows.iter().filter(|arrow| arrow.from.max(arrow.to) < self.groups.len())
     }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_shown_in_the_state_that_asks_for_attention() {
+    fn group_has_most_urgent_state_of_its_calls() {
         assert_eq!(group(&[State::Ended, State::Running, State::Failed]).state(), State::Failed);
         assert_eq!(group(&[State::Ended, State::Waiting, State::Ready]).state(), State::Ready);
         assert_eq!(group(&[State::Ended]).state(), State::Ended);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_arrows_the_strongest_remain() {
+    fn strongest_arrows_are_kept_at_limit() {
         let arrows = (1..=5).map(|reads| Arrow { from: 0, to: 0, reads }).collect();
         let mut diagram = Diagram { groups: vec![group(&[])], arrows, ..Diagram::default() };
         diagram.keep_strongest(2);

@@ -1,11 +1,11 @@
-//! A picture in the language of Graphviz.
+//! Output as DOT, the language of Graphviz.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use crate::{calls::State, diagram::Diagram, units::count};
 
 impl Diagram {
-    /// Returns the picture in DOT, for `dot` and other programs that draw graphs.
+    /// Returns the picture as DOT, for `dot` and other layout programs.
     pub fn dot(&self) -> String {
         let mut text =
             "digraph workflow {\n  rankdir=TB;\n  node [shape=box, style=\"rounded,filled\"];\n".to_owned();
@@ -42,7 +42,7 @@ pub(crate) fn colour(state: State) -> &'static str {
     }
 }
 
-/// Returns a text as a string of DOT.
+/// Quotes a text as a DOT string.
 fn quoted(text: &str) -> String {
     let escaped: String = text
         .chars()
@@ -60,7 +60,7 @@ mod tests {
     use crate::{Call, Calls, State};
 
     #[test]
-    fn every_group_and_arrow_is_in_it() {
+    fn dot_contains_every_group_and_arrow() {
         let call = |number, level| Call { number, task: 0, level, state: State::Ended };
         let calls = Calls {
             tasks: vec!["say \"hi\"\\n".to_owned()],

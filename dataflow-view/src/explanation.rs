@@ -1,4 +1,4 @@
-//! Why a call waits, or what has become of it.
+//! The state of a single call, with the reasons for waiting.
 
 use std::fmt;
 
@@ -6,79 +6,79 @@ use serde::{Deserialize, Serialize};
 
 use crate::{calls::State, units::count};
 
-/// What is known of a call.
+/// The state of a call, with the reasons for waiting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The number of the call.
     pub call: u64,
-    /// Its task, if it is known still.
+    /// Its task, if it is still known.
     pub task: Option<String>,
-    /// How it stands.
+    /// Its state.
     #[serde(flatten)]
     pub place: Place,
-    /// How often it was tried and has failed.
+    /// The number of its failed tries.
     pub failures: u32,
-    /// How many nodes were lost to which it was given.
+    /// The number of nodes that were lost while it was assigned to them.
     pub losses: u32,
 }
 
-/// How a call stands.
+/// The state of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Place {
-    /// The program has not made it.
+    /// The program has not made the call yet.
     NotMade {
         /// The number that its next call will have.
         next: u64,
     },
-    /// It waits for what it reads.
+    /// It waits for inputs.
     Waits {
-        /// What is missing: the first of it.
+        /// The first missing inputs.
         missing: Vec<Input>,
-        /// The number of further inputs that are missing.
+        /// The number of further missing inputs.
         more: u64,
     },
     /// It waits for a worker.
     Ready {
-        /// The number of calls that begin before it.
+        /// The number of calls that will start before it.
         before: u64,
-        /// The number of nodes that run calls, and do not leave.
+        /// The number of nodes that run calls, and are not leaving.
         nodes: u64,
-        /// The number of those that take another call now.
+        /// The number of these nodes that can accept a call now.
         with_room: u64,
-        /// What no node has that it needs; empty if some node has everything.
+        /// The requirements that no node meets; empty if some node meets all.
         lacks: Vec<String>,
     },
-    /// It was given to a node, which runs it or will do so next.
+    /// It is assigned to a node, and runs there or is next.
     Runs {
         /// The node.
         node: String,
     },
-    /// It is being written to the journal of the job how it has ended; nobody may see that before.
+    /// Its outcome is being written to the journal of the job, and is not visible before.
     Recorded,
-    /// It has written what it should.
+    /// It has completed.
     Ended,
-    /// It has failed, or something on which it depends.
+    /// It, or a call on which it depends, has failed.
     Failed {
         /// Why.
         reason: String,
     },
-    /// It is over, or it is the number of data that the program has brought in: nothing is known of it any more.
+    /// It is over and forgotten, or the number belongs to imported data.
     Over,
 }
 
-/// Something that a call reads and that is not there.
+/// A missing input of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
     /// The call that writes it.
     pub call: u64,
-    /// Which of the data that this call writes it is, from 0.
+    /// The index among the outputs of this call, from 0.
     pub slot: u32,
     /// The task of this call.
     pub task: Option<String>,
     /// The state of this call.
     pub state: State,
-    /// Whether it was there before, and is made again since it was lost.
+    /// Whether it existed before, was lost, and is being recomputed.
     pub is_made_again: bool,
 }
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_explanation_says_what_is_missing_and_who_writes_it() {
+    fn explanation_lists_missing_inputs_and_their_writers() {
         let input = Input {
             call: 3,
             slot: 0,
@@ -177,7 +177,7 @@ it has failed 2 times before";
     }
 
     #[test]
-    fn an_explanation_says_which_nodes_there_are() {
+    fn explanation_reports_available_nodes() {
         let ready = |nodes, lacks: &[&str]| Place::Ready {
             before: 4,
             nodes,
@@ -195,7 +195,7 @@ it has failed 2 times before";
     }
 
     #[test]
-    fn an_explanation_is_an_object_with_a_state() {
+    fn explanation_serializes_as_object_with_state() {
         let explanation = Explanation { call: 7, task: None, place: Place::Ended, failures: 0, losses: 0 };
         let json = serde_json::to_value(&explanation).unwrap();
         assert_eq!(json["state"], "ended");

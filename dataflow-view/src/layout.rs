@@ -1,16 +1,16 @@
-//! Where the groups of a picture stand: in rows by their levels, in each row so that few arrows cross.
+//! The layout of a picture: groups in rows by their levels, ordered in each row so that few arrows cross.
 //!
-//! The order within the rows is found as usual in layered drawings (Sugiyama et al. 1981): each group moves to the mean
-//! place of its neighbours in other rows, from the top down and from the bottom up, a few times.
+//! The order is found as usual in layered drawings (Sugiyama et al. 1981): in several sweeps, down and up, each group
+//! moves to the mean position of its neighbours in other rows.
 
 use std::collections::BTreeMap;
 
 use crate::diagram::Diagram;
 
-/// The number of times that all rows are put in order.
+/// The number of sweeps over all rows.
 const SWEEPS: usize = 6;
 
-/// The height of a box, in pixels, as all lengths here.
+/// The height of a box. All lengths are in pixels.
 pub(crate) const BOX_HEIGHT: f64 = 26.0;
 
 /// The distance between the upper edges of two rows.
@@ -28,7 +28,7 @@ const GAP: f64 = 18.0;
 /// The space around the picture.
 pub(crate) const MARGIN: f64 = 20.0;
 
-/// Where everything stands.
+/// The positions of all boxes.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// The box of each group.
@@ -51,7 +51,7 @@ impl Place {
     }
 }
 
-/// Places the groups.
+/// Computes the layout.
 pub(crate) fn layout(diagram: &Diagram) -> Layout {
     let rows = ordered(diagram);
     let label_width = |text: &str| text.chars().count() as f64 * CHARACTER_WIDTH + PADDING;
@@ -72,7 +72,7 @@ pub(crate) fn layout(diagram: &Diagram) -> Layout {
     Layout { boxes, width: widest + 2.0 * MARGIN, height }
 }
 
-/// Returns the groups of each row in their order.
+/// Returns the groups of each row in order.
 fn ordered(diagram: &Diagram) -> Vec<Vec<usize>> {
     let mut by_row = BTreeMap::<u32, Vec<usize>>::new();
     for (number, group) in diagram.groups.iter().enumerate() {
@@ -84,7 +84,7 @@ fn ordered(diagram: &Diagram) -> Vec<Vec<usize>> {
         neighbours[arrow.from].push(arrow.to);
         neighbours[arrow.to].push(arrow.from);
     }
-    // The place of each group in its row, from 0 to 1.
+    // The position of each group in its row, from 0 to 1.
     let mut places = vec![0.0; diagram.groups.len()];
     for row in &rows {
         settle(row, &mut places);
@@ -108,7 +108,7 @@ fn ordered(diagram: &Diagram) -> Vec<Vec<usize>> {
     rows
 }
 
-/// Notes the places of the groups of a row.
+/// Records the positions of the groups of a row.
 fn settle(row: &[usize], places: &mut [f64]) {
     for (position, group) in row.iter().enumerate() {
         places[*group] = (position as f64 + 0.5) / row.len() as f64;
@@ -133,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn arrows_of_a_picture_that_could_be_drawn_without_crossings_do_not_cross() {
-        // Three chains whose calls were made in the opposite order on the second level.
+    fn layout_without_crossings_is_found() {
+        // Three chains, with their calls on the second level made in reverse order.
         let laid_out = layout(&diagram(&[0, 0, 0, 1, 1, 1], vec![(0, 5), (1, 4), (2, 3)]));
         let chains = [(0, 5), (1, 4), (2, 3)];
         for (upper, lower) in chains {

@@ -1,8 +1,8 @@
-//! What people see of a workflow: its calls by task and state, their graph, when each ran, and why one waits.
+//! Views of a workflow: its calls by task and state, their graph, their run times, and explanations of why calls wait.
 //!
-//! `dataflow-framework` fills these in where the program runs; a program's own command shows them, and so does
-//! `taskwork job`, which does not know the program. Here is neither a thread nor a clock nor I/O, and everything has a
-//! limit: what is beyond it is counted.
+//! `dataflow-framework` fills them in where the program runs. The program's own command shows them, and so does
+//! `taskwork job`, which does not know the program. This crate has no threads, clock or I/O. All data is bounded, and
+//! omitted items are counted.
 
 mod units;
 mod summary;

@@ -1,4 +1,4 @@
-//! The calls of a program by task and state, and what they have cost.
+//! The calls of a program by task and state, and their costs.
 
 use std::fmt::Write as _;
 
@@ -25,31 +25,31 @@ pub struct Summary {
 pub struct TaskSummary {
     /// The name of the task.
     pub task: String,
-    /// The calls whose inputs are not all there.
+    /// The calls with missing inputs.
     pub waiting: u64,
     /// The calls that wait for a worker.
     pub ready: u64,
-    /// The calls that were given to a node: they run, or will do so next.
+    /// The calls assigned to a node: they run, or are next.
     pub running: u64,
-    /// The calls that have ended; also those that were ended before the program was started anew.
+    /// The completed calls, including those completed before a restart of the program.
     pub ended: u64,
-    /// The calls that have failed for good. A failure that is ignored is not among them.
+    /// The calls that failed permanently, except for ignored failures.
     pub failed: u64,
-    /// The calls that were not run, since something failed that they depend on, or they were cancelled.
+    /// The calls that were not run because a dependency failed or they were cancelled.
     pub cancelled: u64,
-    /// The calls that have failed, which was ignored.
+    /// The calls with ignored failures.
     pub ignored: u64,
-    /// How often a call was tried again.
+    /// The number of retries.
     pub retries: u64,
-    /// How often a call was run again because what it had written was lost.
+    /// The number of calls repeated because their outputs were lost.
     pub repeated: u64,
-    /// How often a call was run to its end, and timed.
+    /// The number of completed and timed runs.
     pub runs: u64,
-    /// The time of all runs together, in nanoseconds.
+    /// The total time of all runs, in nanoseconds.
     pub total_ns: u64,
     /// The longest time of a run, in nanoseconds.
     pub max_ns: u64,
-    /// The size of what had to be brought to the nodes of calls, in bytes.
+    /// The amount of data moved to the nodes of calls, in bytes.
     pub moved_bytes: u64,
 }
 
@@ -59,7 +59,7 @@ impl TaskSummary {
         self.unfinished() + self.ended + self.failed + self.cancelled
     }
 
-    /// Returns the number of calls that have not ended in any way.
+    /// Returns the number of calls without an outcome.
     pub fn unfinished(&self) -> u64 {
         self.waiting + self.ready + self.running
     }
@@ -85,7 +85,7 @@ impl TaskSummary {
         self.moved_bytes += other.moved_bytes;
     }
 
-    /// Returns the states that calls are in, in words.
+    /// Formats the states with their numbers of calls.
     fn states(&self) -> String {
         let states = [
             (self.waiting, "waiting"),
@@ -111,12 +111,12 @@ impl Summary {
         total
     }
 
-    /// Returns what a node shows of a program.
+    /// Returns the summary that a node published for a program.
     pub fn shown(sight: &Value) -> Option<Self> {
         Self::deserialize(&sight["workflow"]["summary"]).ok()
     }
 
-    /// Returns the tasks for scripts.
+    /// Returns the tasks as JSON, for scripts.
     pub fn json(&self) -> Value {
         json!(self.tasks)
     }
@@ -127,7 +127,7 @@ impl Summary {
         format!("{} calls{nodes}: {}", count(self.total().calls()), self.total().states())
     }
 
-    /// Returns the same for each task whose calls have not all ended.
+    /// Returns a line of progress by task, for tasks with unfinished or failed calls.
     pub fn line_by_task(&self) -> String {
         let tasks = self.tasks.iter().filter(|task| task.unfinished() > 0 || task.failed > 0);
         let tasks: Vec<_> = tasks.map(|task| format!("{}: {}", task.task, task.states())).collect();
@@ -206,20 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn a_line_tells_how_many_calls_are_in_which_state() {
+    fn progress_line_counts_calls_by_state() {
         let line =
             "1,100 calls on 3 nodes: 900 waiting, 90 ready, 4 running, 100 ended, 2 failed, 4 cancelled";
         assert_eq!(summary().line(), line);
         assert_eq!(
             summary().line_by_task(),
             "multiply: 900 waiting, 90 ready, 4 running, 2 failed, 4 cancelled",
-            "what has ended needs no attention"
+            "completed tasks are omitted"
         );
         assert_eq!(Summary::default().line(), "0 calls: none");
     }
 
     #[test]
-    fn a_table_has_a_line_for_each_task_and_one_for_all() {
+    fn table_has_line_per_task_and_total() {
         let table = "\
 TASK      CALLS  WAITING  READY  RUNNING  FAILED  REPEATED     MEAN      MAX   TOTAL     MOVED
 block       100        0      0        0       0         1  1.00 ms  5.00 ms  101 ms       0 B

@@ -1,4 +1,4 @@
-//! A picture as SVG, which every browser shows. What is known of a box appears when the mouse is over it.
+//! Output as SVG for browsers. Tooltips show the details of a box.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::{
 /// The height of the lines below the picture, in pixels.
 const LEGEND_HEIGHT: f64 = 44.0;
 
-/// The least width of a picture, in which the legend has room.
+/// The minimum width of a picture, to fit the legend.
 const WIDTH_MIN: f64 = 480.0;
 
 impl Diagram {
@@ -71,7 +71,7 @@ impl Diagram {
     }
 }
 
-/// Draws an arrow from the lower edge of a box to the upper edge of another one; or in an arc, if that is in the same row.
+/// Draws an arrow from the lower edge of a box to the upper edge of another one; within a row, as an arc.
 fn draw_arrow(text: &mut String, Arrow { from, to, reads }: Arrow, laid_out: &Layout) {
     let (from, to) = (laid_out.boxes[from], laid_out.boxes[to]);
     let (x, y, to_x) = (from.middle(), from.y + BOX_HEIGHT, to.middle());
@@ -79,7 +79,7 @@ fn draw_arrow(text: &mut String, Arrow { from, to, reads }: Arrow, laid_out: &La
     let to_y = if is_below { to.y } else { to.y + BOX_HEIGHT };
     let reach = if is_below { (to_y - y) / 2.0 } else { BOX_HEIGHT };
     let (bend, to_bend) = (y + reach, if is_below { to_y - reach } else { to_y + reach });
-    // Ten times as many inputs are a pixel more.
+    // The width grows by a pixel for ten times as many inputs.
     let stroke = 1.0 + (reads as f64).log10();
     let _ = writeln!(
         text,
@@ -89,7 +89,7 @@ fn draw_arrow(text: &mut String, Arrow { from, to, reads }: Arrow, laid_out: &La
     );
 }
 
-/// Returns a text as a part of XML, without characters that may not be in it.
+/// Escapes a text for XML, without characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -111,7 +111,7 @@ mod tests {
     use crate::{Call, Calls, Diagram, State};
 
     #[test]
-    fn a_picture_has_a_box_for_each_group_and_a_line_for_each_arrow() {
+    fn svg_has_box_per_group_and_line_per_arrow() {
         let call = |number, level| Call { number, task: 0, level, state: State::Running };
         let calls = Calls {
             tasks: vec!["less<T> & more".to_owned()],
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_calls_has_a_picture() {
+    fn program_without_calls_has_picture() {
         assert!(Diagram::default().svg().contains("0 calls"));
     }
 }

@@ -1,28 +1,28 @@
-//! When each call ran, and where: as a trace that browsers show.
+//! The run times and nodes of calls, as a trace for browsers.
 //!
-//! The times are those of the clock where the program runs: a run ends there when its end is told, so the runs of other
-//! nodes appear later by the way of that message. How long they took is measured where they ran.
+//! The times are those of the program's clock. A run ends when the program receives its outcome, so runs on other nodes
+//! appear later by the latency of that message. Durations are measured where the call ran.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The maximum number of runs in a trace. Each takes some fifty bytes.
+/// The maximum number of runs in a trace. Each takes about 50 bytes.
 pub const SPANS_MAX: usize = 50_000;
 
-/// When calls ran.
+/// The run times of calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
     /// The names of the tasks.
     pub tasks: Vec<String>,
     /// The names of the nodes.
     pub nodes: Vec<String>,
-    /// The runs, in the order in which they have ended.
+    /// The runs, in the order of their completion.
     pub spans: Vec<Span>,
-    /// What has happened to nodes.
+    /// The events of nodes.
     pub instants: Vec<Instant>,
-    /// The number of runs that were not recorded, since they were too many.
+    /// The number of runs that were not recorded because of the limit.
     pub omitted: u64,
 }
 
@@ -31,32 +31,32 @@ pub struct Trace {
 pub struct Span {
     /// The number of the call.
     pub call: u64,
-    /// The position of the name of its task.
+    /// The position of its task's name.
     pub task: u16,
-    /// The position of the name of its node.
+    /// The position of its node's name.
     pub node: u16,
-    /// The number of the worker there.
+    /// The number of the node's worker.
     pub worker: u16,
-    /// When it has ended, since the program began, in microseconds.
+    /// The time of completion since the start of the program, in microseconds.
     pub end_us: u64,
-    /// How long its inputs were on their way to the node, in microseconds.
+    /// The time to move its inputs to the node, in microseconds.
     pub transfer_us: u64,
-    /// How long it then waited for a worker, in microseconds.
+    /// The time that it then waited for a worker, in microseconds.
     pub wait_us: u64,
-    /// How long it ran, in microseconds.
+    /// The run time, in microseconds.
     pub run_us: u64,
-    /// Whether it has written what it should.
+    /// Whether it completed successfully.
     pub is_well: bool,
 }
 
-/// What has happened to a node.
+/// An event of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instant {
-    /// When, since the program began, in microseconds.
+    /// The time since the start of the program, in microseconds.
     pub at_us: u64,
-    /// The position of the name of the node.
+    /// The position of the node's name.
     pub node: u16,
-    /// What.
+    /// The kind of event.
     pub what: String,
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use super::{Instant, Span, Trace};
 
     #[test]
-    fn each_worker_of_a_node_has_a_row_with_its_runs() {
+    fn trace_has_row_per_worker_with_its_runs() {
         let span = Span {
             call: 12,
             task: 0,

@@ -1,4 +1,4 @@
-//! Numbers for people.
+//! Formatting of numbers.
 
 /// Formats a number with separators between thousands.
 pub(crate) fn count(number: u64) -> String {
@@ -41,7 +41,7 @@ mod tests {
     use super::{bytes, count, time};
 
     #[test]
-    fn numbers_have_three_digits_and_a_unit() {
+    fn numbers_have_three_digits_and_unit() {
         assert_eq!(
             [0, 999, 1_000, 24_510, 1_234_567].map(count),
             ["0", "999", "1,000", "24,510", "1,234,567"]

@@ -1,16 +1,15 @@
 #!/bin/bash
-# Machines of Amazon EC2, by the program aws, which has its credentials, and jq. They are made from a launch template with
-# the image, the network, the security group and an instance profile; a machine that powers off is to be terminated
-# (InstanceInitiatedShutdownBehavior). The offer is the type of instance, with -spot at its end for one that may be
-# taken away.
+# Machines of Amazon EC2. Needs jq and the program aws with credentials. They are created from a launch template with
+# the image, the network, the security group and an instance profile; a machine that powers off must be terminated
+# (InstanceInitiatedShutdownBehavior). The offer is the type of instance, with the suffix -spot for a preemptible one.
 set -euo pipefail
 cd "$(dirname "$0")"
 : "${TASKWORK_ZK:?says where ZooKeeper is: host:port,host:port}" "${TASKWORK_CLUSTER:?}"
 template=${TASKWORK_AWS_TEMPLATE:-taskwork}
 
-# Nothing was done, and later there may be machines again.
+# Nothing was done; machines may be available later.
 quota='InsufficientInstanceCapacity|InstanceLimitExceeded|VcpuLimitExceeded|SpotMaxPriceTooLow|MaxSpotInstanceCountExceeded'
-# Only what is terminated is gone: a machine that is stopped is billed for its disk, and is ended for having no node.
+# Only terminated machines are gone: a stopped machine is billed for its disk, and is terminated because it has no node.
 states='{"pending": "requested", "shutting-down": "ending", "stopping": "ending", "terminated": "gone"}'
 lines='.[] | .Instances[] | (.Tags // [] | map({(.Key): .Value}) | add) as $tag
     | {id: .InstanceId, offer: $tag["taskwork-offer"], state: ($states[.State.Name] // "running"), key: $tag["taskwork-key"],
@@ -29,7 +28,7 @@ create) # OFFER COUNT KEY
     market=()
     [ "${2%-spot}" = "$2" ] || market=(--instance-market-options MarketType=spot)
     tags="{Key=taskwork-cluster,Value=$TASKWORK_CLUSTER},{Key=taskwork-key,Value=$4},{Key=taskwork-offer,Value=$2}"
-    # The client token is what makes a repeated call the same call.
+    # The client token makes a repeated call idempotent.
     aws ec2 run-instances --launch-template "LaunchTemplateName=$template" --instance-type "${2%-spot}" --count "$3" \
         --client-token "$4" --user-data "file://$data" "${market[@]}" --tag-specifications "ResourceType=instance,Tags=[$tags]" \
         --output json 2> "$data.err" | jq -c --argjson states "$states" "[.] | $lines" || {

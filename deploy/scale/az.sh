@@ -1,10 +1,10 @@
 #!/bin/bash
-# Machines of Azure, by the program az, which has its credentials, and jq. They are made in a resource group of their own,
-# from the image $TASKWORK_AZ_IMAGE. The offer is the size, with -spot at its end for one that may be taken away. A machine
-# is called after its request, so that a repeated call makes nothing new.
+# Machines of Azure. Needs jq and the program az with credentials. They are created in a separate resource group, from the
+# image $TASKWORK_AZ_IMAGE. The offer is the size, with the suffix -spot for a preemptible one. The name of a machine
+# contains its request, so that a repeated call creates nothing.
 #
-# A machine that has powered itself off is billed until it is deleted. Only what is not listed is gone: everything else
-# counts as running, and is ended after some minutes without a node.
+# A machine that has powered itself off is billed until it is deleted. Only unlisted machines are gone: all others count
+# as running, and are deleted after some minutes without a node.
 set -euo pipefail
 cd "$(dirname "$0")"
 : "${TASKWORK_ZK:?says where ZooKeeper is: host:port,host:port}" "${TASKWORK_CLUSTER:?}"

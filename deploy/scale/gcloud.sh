@@ -1,17 +1,16 @@
 #!/bin/bash
-# Machines of Google Compute Engine, by the program gcloud, which has its credentials, project and zone, and jq. The image
-# is of the family taskwork. The offer is the type of machine, with -spot at its end for one that may be taken away. A
-# machine is called after its request, so that a repeated call makes nothing new.
+# Machines of Google Compute Engine. Needs jq and the program gcloud with credentials, project and zone. The image
+# is of the family taskwork. The offer is the type of machine, with the suffix -spot for a preemptible one. The name of
+# a machine contains its request, so that a repeated call creates nothing.
 #
-# A machine that has powered itself off is billed for its disk until it is deleted. Only what is not listed is gone:
-# everything else counts as running, and is ended after some minutes without a node.
+# A machine that has powered itself off is billed for its disk until it is deleted. Only unlisted machines are gone: all
+# others count as running, and are deleted after some minutes without a node.
 set -euo pipefail
 cd "$(dirname "$0")"
 : "${TASKWORK_ZK:?says where ZooKeeper is: host:port,host:port}" "${TASKWORK_CLUSTER:?}"
 
 quota='QUOTA_EXCEEDED|ZONE_RESOURCE_POOL_EXHAUSTED|RESOURCE_EXHAUSTED'
-# A label of a machine takes lowercase letters, digits, - and _. Clusters whose names become the same by that are told apart
-# by the metadata.
+# A label of a machine allows lowercase letters, digits, - and _. The metadata distinguishes clusters with equal labels.
 label() { tr 'A-Z.' 'a-z_' <<< "$1"; }
 
 case $1 in
@@ -32,7 +31,7 @@ create) # OFFER COUNT KEY
             --metadata-from-file="startup-script=$data" --async --quiet > /dev/null 2> "$data.err"; then
             if ! grep -q 'already exists' "$data.err"; then
                 cat "$data.err" >&2
-                # Earlier ones of this request may be there.
+                # Machines of an earlier call with this request may exist.
                 if [ "$number" = 1 ] && grep -Eq "$quota" "$data.err"; then exit 75; fi
                 exit 1
             fi
@@ -44,7 +43,7 @@ list)
     gcloud compute instances list --filter="labels.taskwork-cluster=$(label "$TASKWORK_CLUSTER")" --format=json |
         jq -c --arg cluster "$TASKWORK_CLUSTER" --argjson states '{"PROVISIONING": "requested", "STAGING": "requested",
             "STOPPING": "ending", "SUSPENDING": "ending"}' '
-            # A time of day with that of the place, such as 2026-05-01T03:00:00.000-07:00, in milliseconds since 1970.
+            # A local time with its offset, such as 2026-05-01T03:00:00.000-07:00, in milliseconds since 1970.
             def ms: [capture("^(?<at>.{19})[.0-9]*((?<sign>[-+])(?<hours>..):(?<minutes>..)|Z)$")][0] | if . then
                     (((.hours // "0" | tonumber) * 60 + (.minutes // "0" | tonumber)) * 60) as $off
                     | ((.at + "Z" | fromdateiso8601) + (if .sign == "-" then $off else -$off end)) * 1000
@@ -55,7 +54,7 @@ list)
                state: ($states[.status] // "running"), created_ms: (.creationTimestamp | if . then ms else null end)}'
     ;;
 terminate) # NAME…
-    # It waits for the deletion, which goes on without it.
+    # It waits for the deletion, which continues without it.
     timeout 30 gcloud compute instances delete "${@:2}" --quiet > /dev/null || [ $? = 124 ]
     ;;
 *)

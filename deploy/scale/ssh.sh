@@ -1,17 +1,17 @@
 #!/bin/sh
-# Machines that are there already, and are reached by ssh: those in the file hosts, one a line.
+# Existing machines, accessed by ssh: those in the file hosts, one per line.
 #
-# Which of them are taken stands in the folder taken, one file for each, written before the node is started: a call that
-# is repeated starts nothing twice. On each host the node runs as a unit of the user's systemd, which must go on after
+# The folder taken has one file for each machine in use, written before the node is started, so a repeated call
+# starts nothing twice. On each host the node runs as a unit of the user's systemd, which must continue after
 # ssh has ended: loginctl enable-linger. The id of a machine is the name of its host.
 #
-# The folder is beside this file, or in the state folder of a service of systemd. Files with credentials and certificates
+# The folder is next to this file, or in the state folder of a systemd service. Files with credentials and certificates
 # that the variables TASKWORK_ZK_AUTH and TASKWORK_ZK_TLS_* name must be at the same places on all hosts.
 set -eu
 cd "$(dirname "$0")"
 hosts=$PWD/hosts
 cd "${STATE_DIRECTORY:-.}"
-# Who only looks changes nothing, not even files.
+# A dry run changes nothing, not even files.
 [ -z "${TASKWORK_DRY_RUN:-}" ] || [ -d taken ] || exit 0
 mkdir -p taken
 exec 9> taken/.lock
@@ -38,7 +38,7 @@ create) # OFFER COUNT KEY
     [ "$found" -gt 0 ] || { echo "every host is taken" >&2; exit 75; }
     for file in $(grep -l "^$2 $4 " taken/*); do
         host=$(basename "$file")
-        # A unit of this name that runs already is not started again.
+        # A running unit of this name is not started again.
         $ssh "$host" systemctl --user is-active --quiet $unit || $ssh "$host" systemd-run --user --unit=$unit --collect \
             --setenv=TASKWORK_ZK="$TASKWORK_ZK" --setenv=TASKWORK_CLUSTER="$TASKWORK_CLUSTER" \
             --setenv=TASKWORK_MACHINE="$host" --setenv=TASKWORK_LABELS="$TASKWORK_LABELS" $variables \
@@ -51,7 +51,7 @@ list)
         [ -e "$file" ] || continue
         host=$(basename "$file")
         read -r offer key created < "$file"
-        # Whether a host that does not answer still works is not known, so nothing is listed then.
+        # The state of a host without an answer is unknown, so nothing is listed then.
         state=$($ssh "$host" "systemctl --user is-active $unit || true") || { echo "$host does not answer" >&2; exit 1; }
         case $state in
         active | reloading | activating) state=running ;;
@@ -59,7 +59,7 @@ list)
         *) state=gone ;;
         esac
         echo "{\"id\": \"$host\", \"offer\": \"$offer\", \"state\": \"$state\", \"key\": \"$key\", \"created_ms\": $created}"
-        # It is free again, some minutes after its node was started.
+        # The host is free again, some minutes after its node was started.
         if [ "$state" = gone ] && [ -z "${TASKWORK_DRY_RUN:-}" ] && [ "$(find "$file" -mmin +5)" ]; then rm "$file"; fi
     done
     ;;

@@ -248,7 +248,7 @@ async fn read_znodes(place: u8, content: &[u8]) {
     let _ = job::forget(&*store, &cluster, "j-0000000000").await;
 }
 
-/// Reads what a job has for its companions.
+/// Reads the data of a job for its companions.
 async fn read_for_companions(store: &Arc<MemoryStore>, cluster: &ClusterPaths) {
     let writer = Writer { node: "n0000000000000001".to_owned(), attempt: 1, generation: 1 };
     put(&**store, &cluster.member(&writer.node), b"").await;

@@ -1,4 +1,4 @@
-//! Whatever stands in the znodes of a cluster can be shown.
+//! Any content of a cluster's znodes can be displayed.
 
 use taskwork::view::{Content, Event, Recorder, Snapshot, View, replay};
 
@@ -20,11 +20,11 @@ const PATHS: &[&str] = &[
     "jobs/j-0000000001/attempts/1/quarantine/n0000000000000001-0/about",
 ];
 
-/// Shows a cluster whose znodes have such contents and names: each line of the input is a znode, or a tick if it is
-/// empty. The record of it is replayed, and the input is read as a record itself.
+/// Displays a cluster with these contents and names of znodes: each line of the input is a znode, or a tick if it is
+/// empty. Its record is replayed, and the input is also read as a record.
 ///
 /// # Panics
-/// If a change does not lead from one snapshot to the next, or a snapshot or a record does not survive being written
+/// If a change does not lead from one snapshot to the next, or a snapshot or a record changes when it is written
 /// and read again.
 pub fn view(bytes: &[u8]) {
     let (mut view, mut recorder) = (View::default(), Recorder::new(Vec::new(), u64::MAX));
@@ -45,7 +45,7 @@ pub fn view(bytes: &[u8]) {
     let _ = replay(bytes);
 }
 
-/// The first byte of a line says which znode it is, and what was seen of it.
+/// Decodes an event; the first byte of a line selects the znode and the kind of content.
 fn event(at_ms: u64, line: &[u8]) -> Event {
     let Some((&first, content)) = line.split_first() else { return Event::tick(at_ms * 1_000) };
     let path = PATHS.get(usize::from(first % 32)).map(|&path| path.to_owned());

@@ -96,7 +96,7 @@ fn names_that_users_give() {
 }
 
 #[test]
-fn the_corpus_of_messages_is_what_its_names_say() {
+fn message_corpus_matches_its_names() {
     for name in ["steal", "deny", "ack", "settled", "grant", "note"] {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/wire").join(name);
         let said = taskwork::fuzzing::describe(&fs::read(file).unwrap());
@@ -106,7 +106,7 @@ fn the_corpus_of_messages_is_what_its_names_say() {
 
 /// With `UPDATE_CORPUS` in the environment it is written instead.
 #[test]
-fn the_corpus_of_companions_consists_of_their_messages() {
+fn companion_corpus_consists_of_companion_messages() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/workflows");
     for (name, example) in dataflow_framework::fuzzing::examples() {
         if std::env::var_os("UPDATE_CORPUS").is_some() {

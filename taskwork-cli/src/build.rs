@@ -15,19 +15,19 @@ pub(crate) struct BuildArguments {
 }
 
 impl BuildArguments {
-    /// Returns the release that a program's nodes run, and that its jobs are for.
+    /// Returns the release of a program's nodes and jobs.
     ///
     /// # Panics
-    /// If the program's name or version cannot be part of a znode's name, which is a mistake in the program.
+    /// If the program's name or version cannot be part of a znode's name, which is a bug in the program.
     pub(crate) fn release(self, program: &str, version: &str) -> Result<Release, Failure> {
         release(self.any_build, program, version)
     }
 }
 
-/// Returns the release of a program: of this build, or of any of its version.
+/// Returns the release of a program: this build, or any build of its version.
 ///
 /// # Panics
-/// If the program's name or version cannot be part of a znode's name, which is a mistake in the program.
+/// If the program's name or version cannot be part of a znode's name, which is a bug in the program.
 pub(crate) fn release(any_build: bool, program: &str, version: &str) -> Result<Release, Failure> {
     let release =
         if any_build { Release::new(program, version) } else { Release::this_build(program, version) };

@@ -1,5 +1,5 @@
-//! The parts that other commands for clusters share with those of programs, such as the operator's `taskwork`: options,
-//! output, interrupts and exit codes.
+//! Options, output, interrupts and exit codes, shared with other commands for clusters such as the operator's
+//! `taskwork`.
 
 #[cfg(feature = "man")]
 pub use crate::manual::Man;

@@ -1,4 +1,4 @@
-//! Why a command has ended without completing its task.
+//! The reasons why a command fails, with its exit codes.
 
 use std::{
     error::Error,
@@ -19,7 +19,7 @@ use crate::printable;
 pub struct Failure {
     code: Code,
     error: Box<dyn Error + Send + Sync>,
-    /// Whether work that was begun may continue without the command.
+    /// Whether work that was started may continue without the command.
     is_premature: bool,
 }
 
@@ -28,8 +28,8 @@ enum Code {
     Failed = 1,
     Usage = 2,
     Unreachable = 3,
-    /// A node was to leave, and its time was up before it had handed on everything. Whoever starts nodes again need not
-    /// do so on a machine that goes.
+    /// A node had to leave, and its time was up before it had handed over everything. A supervisor need not restart it
+    /// on a machine that is going away.
     Late = 4,
     Interrupted = 130,
 }
@@ -50,12 +50,12 @@ impl Failure {
         Self { code: Code::Unreachable, error: error.into(), is_premature: false }
     }
 
-    /// Creates the failure of a command ended by Ctrl-C: exit code 130, as for a process ended by SIGINT.
+    /// Creates the failure of a command interrupted by Ctrl-C: exit code 130, as for a process terminated by SIGINT.
     pub fn interrupted() -> Self {
         Self { code: Code::Interrupted, error: "interrupted".into(), is_premature: true }
     }
 
-    /// Adds a hint on how to proceed, if the command has ended before the event that it waited for.
+    /// Adds a hint on how to proceed, if the command was interrupted before the event that it waited for.
     #[must_use]
     pub fn hint(self, hint: &str) -> Self {
         if self.is_premature { Self { error: format!("{self}. {hint}").into(), ..self } } else { self }
@@ -126,37 +126,37 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// Writes a line to standard error, without what would control a terminal. What nobody reads any more (`… 2>&1 | head`) is no reason to end.
+/// Writes a line to standard error, without control characters. A closed pipe (`… 2>&1 | head`) is ignored.
 pub fn tell(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", printable::lines(&text.to_string()));
 }
 
-/// Writes a note to standard error: a fact that users should know, although the command continues.
+/// Writes a note to standard error: a fact of interest to users, although the command continues.
 pub fn note(text: &str) {
     tell(format_args!("note: {text}"));
 }
 
-/// Why standard output could not be written the first time.
+/// The error of the first failed write to standard output.
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// Writes to standard output. A closed pipe (`… | head`) is no error. Any other failure is reported when the command
-/// ends, after it has closed its sessions, and makes its exit code 1.
+/// Writes to standard output. A closed pipe (`… | head`) is no error. Other errors are reported when the command exits,
+/// after it has closed its sessions, and make its exit code 1.
 pub fn print(text: &str) {
     let mut out = io::stdout().lock();
     note_lost(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
-/// Notes whether an answer could not be written.
+/// Records the error of a failed write.
 pub(crate) fn note_lost(written: io::Result<()>) {
     if let Err(error) = written
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        // The first reason counts.
+        // Only the first error is kept.
         let _ = LOST.set(error.to_string());
     }
 }
 
-/// Returns the failure of standard output, if an answer could not be written.
+/// Returns the failure of standard output, if a write has failed.
 pub(crate) fn lost_output() -> Option<Failure> {
     LOST.get()
         .map(|why| Failure::failed(format!("the output is lost: standard output cannot be written: {why}")))
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_whose_time_was_up_is_told_from_one_that_broke_down() {
+    fn abandoned_node_has_other_exit_code_than_broken_one() {
         let code = |error: NodeError| Failure::from(error).code;
         assert_eq!(code(NodeError::Abandoned { reason: "its time was up".to_owned() }), Code::Late);
         assert_eq!(code(NodeError::BrokenDown { reason: "a defect".to_owned() }), Code::Failed);

@@ -1,8 +1,8 @@
-//! `health`: asks a node of this machine how it is, for whoever watches over its process and can only run a command.
+//! `health`: queries the health of a node on this machine, for supervisors that can only run a command.
 //!
-//! What a node serves (`node --health`) is for its own machine: others would need neither a password nor TLS to read it.
-//! A container's supervisor, such as that of Kubernetes, is elsewhere as far as the network is concerned, but it may run a
-//! command in the container: this one.
+//! The endpoint of a node (`node --health`) is restricted to its own machine, because it has neither a password nor
+//! TLS. The supervisor of a container, such as that of Kubernetes, has another network address, but it can run this
+//! command in the container.
 
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
@@ -19,11 +19,11 @@ use crate::{
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Arguments {
-    /// Ask whether the node is ready: a member, and connected to ZooKeeper. By default it is asked whether it is alive:
-    /// a node that waits for ZooKeeper is.
+    /// Check whether the node is ready: a member, and connected to ZooKeeper. The default is to check whether it is
+    /// alive, as it is while it waits for ZooKeeper.
     #[arg(long)]
     ready: bool,
-    /// The address that the node was given by node --health.
+    /// The address of the node, as given to node --health.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8788")]
     at: SocketAddr,
     /// Maximum time to wait for the answer, in seconds.
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     timeout: Duration,
 }
 
-/// Asks a node, and says what it answers. Exit code 0 if it is alive, or ready; 1 if it is not; 3 if none answers.
+/// Queries a node, and prints its answer. Exit code 0 if it is alive or ready; 1 if it is not; 3 without an answer.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let at = arguments.at;
     let asked = Service::with_timeout(at.to_string(), arguments.timeout);
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Returns the first line of an answer. It may come from anybody who has got the port.
+/// Returns the first line of an answer, sanitized: another process may have the port.
 fn line(body: &str) -> String {
     let line = body.lines().next().unwrap_or_default();
     line.chars().filter(|char| !char.is_control()).take(200).collect()
@@ -79,10 +79,10 @@ mod tests {
         arguments: Arguments,
     }
 
-    /// A time within which whoever answers at all does so, on a machine that has other things to do.
+    /// A timeout that is long enough for a busy machine.
     const PATIENCE: &str = "60";
 
-    /// Asks whatever is served on a port of this machine, and returns the exit code and what is said.
+    /// Queries a port of this machine, and returns the exit code and the output.
     fn asked(at: SocketAddr, timeout: &str, more: &[&str]) -> (u8, String) {
         let at = at.to_string();
         let line = [&["health", "--at", &at, "--timeout", timeout], more].concat();
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// Serves something in a thread of its own, which ends with the process.
+    /// Runs a server on a thread until the process exits.
     fn served<F: Future<Output = ()>>(serve: impl FnOnce(TcpListener) -> F + Send + 'static) -> SocketAddr {
         let (told, at) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -111,17 +111,20 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_no_member_yet_is_alive_and_not_ready() {
+    fn node_before_membership_is_alive_but_not_ready() {
         let at = served(|listener| async {
             serve(listener, Pages::of_node(Health::default)).await;
         });
         assert_eq!(asked(at, PATIENCE, &[]), (0, String::new()));
-        assert_eq!(asked(at, PATIENCE, &["--ready"]), (1, "the node is no member of the cluster".to_owned()));
+        assert_eq!(
+            asked(at, PATIENCE, &["--ready"]),
+            (1, "the node is not a member of the cluster".to_owned())
+        );
     }
 
     #[test]
-    fn what_does_not_answer_or_is_no_node_is_told_apart() {
-        // Held without being listened at, so that nobody else gets it.
+    fn missing_silent_and_foreign_servers_are_distinguished() {
+        // Bound without listening, so that no other process gets the port.
         let held = TcpSocket::new_v4().unwrap();
         held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let (code, said) = asked(held.local_addr().unwrap(), PATIENCE, &[]);
@@ -136,10 +139,10 @@ mod tests {
         let (code, said) = asked(hangs, "0.5", &[]);
         assert!(code == 3 && said.contains("does not answer"), "{code}: {said}");
 
-        // The dashboard of something else has got the port.
+        // Another server has the port.
         let other = served(|listener| async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                // An answer that comes, and ends, before the request was sent is no answer to it.
+                // An answer is valid only after the request was sent.
                 let mut request = Vec::new();
                 while !request.ends_with(b"\r\n\r\n") {
                     request.push(stream.read_u8().await.unwrap());
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_cannot_control_a_terminal() {
+    fn control_characters_in_answer_are_removed() {
         assert_eq!(line("ready\u{1b}[2J\nmore"), "ready[2J");
         assert_eq!(line(&"x".repeat(1000)).len(), 200);
     }

@@ -1,5 +1,5 @@
-//! Ctrl-C and the other signals that ask a process to end, and the messages about an outage of ZooKeeper while a
-//! command waits.
+//! The signals that request the exit of a process, and the messages about an outage of ZooKeeper while a command
+//! waits.
 
 use std::{
     fs,
@@ -17,12 +17,12 @@ use crate::{Failure, failure::tell};
 /// The messages on standard error while a command runs.
 #[derive(Debug, Clone, Default)]
 pub struct Notes {
-    /// The progress bar that is drawn meanwhile.
+    /// The progress bar, if one is drawn.
     bar: Arc<OnceLock<ProgressBar>>,
 }
 
 impl Notes {
-    /// Sets the progress bar that is drawn meanwhile; messages are printed above it.
+    /// Sets the progress bar; messages are printed above it.
     pub(crate) fn set_bar(&self, bar: Option<&ProgressBar>) {
         if let Some(bar) = bar {
             // There is at most one.
@@ -30,7 +30,7 @@ impl Notes {
         }
     }
 
-    /// Prints that ZooKeeper is away, or back.
+    /// Prints that ZooKeeper does not answer, or answers again.
     pub(crate) fn outage(&self, outage: Outage) {
         match outage {
             Outage::Lasts { since, lasted } => {
@@ -55,7 +55,7 @@ impl Notes {
     }
 }
 
-/// Every Ctrl-C, including those that arrive between two waits.
+/// Receives every Ctrl-C, including those that arrive between two waits.
 pub(crate) struct Interrupts(Signal);
 
 impl Interrupts {
@@ -74,13 +74,13 @@ impl Interrupts {
 /// The number of SIGXCPU, which the kernel sends when the limit of processor time is reached, and then every second.
 const PROCESSOR_TIME: i32 = 24;
 
-/// The signals that ask a process to end in good order: Ctrl-C, SIGTERM, SIGHUP (the terminal or the connection was
-/// closed), and those by which batch systems announce the end: SIGUSR1, SIGUSR2 and SIGXCPU. SIGQUIT is none of them: it
-/// ends a process at once.
+/// The signals that request an orderly exit: Ctrl-C, SIGTERM, SIGHUP (the terminal or the connection was closed), and
+/// those by which batch systems announce the end of a job: SIGUSR1, SIGUSR2 and SIGXCPU. SIGQUIT is not one of them: it
+/// terminates a process at once.
 pub(crate) struct Endings(Vec<(SignalKind, Signal)>);
 
 impl Endings {
-    /// Listens for the signals, except those that the process was started to ignore (`nohup`).
+    /// Listens for the signals, except for those that the process was started to ignore (`nohup`).
     pub(crate) fn listen() -> Result<Self, Failure> {
         let always = [SignalKind::interrupt(), SignalKind::terminate()];
         let others = [
@@ -97,7 +97,7 @@ impl Endings {
         listened.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Waits for the next of these signals. SIGXCPU is reported once, since the kernel repeats it.
+    /// Waits for the next signal. SIGXCPU is reported once, since the kernel repeats it.
     pub(crate) async fn next(&mut self) {
         let arrived = poll_fn(|cx| {
             let arrived = self.0.iter_mut().position(|(_, signal)| signal.poll_recv(cx).is_ready());

@@ -15,8 +15,8 @@ use tracing_subscriber::{
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub struct LogArguments {
-    /// What to log to standard error: error, warn, info, debug or trace, for all or for some modules
-    /// (`warn,taskwork=debug`). By default what matters to a user.
+    /// The log filter for standard error: error, warn, info, debug or trace, for all or for some modules
+    /// (`warn,taskwork=debug`). The default is to log the messages for users.
     #[arg(long, value_name = "FILTER", env = "TASKWORK_LOG", value_parser = filter)]
     log: Option<String>,
     /// The format of the log.
@@ -37,13 +37,13 @@ enum Format {
 pub enum Level {
     /// Errors and warnings.
     Warn,
-    /// Also the course of events.
+    /// Also normal events.
     Info,
 }
 
 impl LogArguments {
     /// Starts logging.
-    #[expect(clippy::missing_panics_doc, reason = "directives that are written here can be parsed")]
+    #[expect(clippy::missing_panics_doc, reason = "the directives in this function are valid")]
     pub fn start(&self, level: Level) {
         let level = match level {
             Level::Warn => LevelFilter::WARN,
@@ -51,17 +51,17 @@ impl LogArguments {
         };
         let builder = EnvFilter::builder().with_default_directive(level.into());
         let given = self.log.as_deref().filter(|given| !given.is_empty());
-        // Nothing is skipped here: the filter was checked when it was parsed.
+        // No directive is skipped: the filter was checked when it was parsed.
         let mut filter = builder.parse_lossy(given.unwrap_or_default());
         if given.is_none() {
-            // The client reports on connections; the messages here are about nodes and jobs.
+            // Connections are reported by this project's own messages.
             filter = filter.add_directive("zookeeper_client=error".parse().expect("a directive"));
         } else {
             // Below this level the client logs the session's password.
             filter = filter.add_directive("zookeeper_client=info".parse().expect("a directive"));
         }
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-        // A program that has installed a logger of its own keeps it.
+        // A logger installed by the program is kept.
         let _ = match self.log_format {
             Format::Text => builder.with_ansi(has_colours()).with_target(false).try_init(),
             Format::Json => builder.json().with_ansi(false).try_init(),
@@ -69,8 +69,8 @@ impl LogArguments {
     }
 }
 
-/// Returns whether standard error takes colours: it is a terminal, and `NO_COLOR` is unset or empty
-/// (<https://no-color.org>). Clap and the progress line see to that themselves.
+/// Returns whether to use colours on standard error: if it is a terminal, and `NO_COLOR` is unset or empty
+/// (<https://no-color.org>). Clap and the progress line check that themselves.
 fn has_colours() -> bool {
     wants_colours(std::env::var_os("NO_COLOR").as_deref(), io::stderr().is_terminal())
 }
@@ -79,7 +79,7 @@ fn wants_colours(no_color: Option<&OsStr>, is_terminal: bool) -> bool {
     is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
-/// Checks a filter as a whole: an ignored directive would suppress messages that a user waits for.
+/// Checks a complete filter: an ignored directive would suppress messages that the user expects.
 pub(super) fn filter(text: &str) -> Result<String, String> {
     let directives = text.split(',').map(str::trim).filter(|directive| !directive.is_empty());
     let directives: Vec<&str> = directives.collect();
@@ -96,7 +96,7 @@ pub(super) fn filter(text: &str) -> Result<String, String> {
 
 fn check(directive: &str) -> Result<(), &'static str> {
     directive.parse::<Directive>().map_err(|_| "is no directive")?;
-    // A single word that is no level would count as a module, so a misspelt level would silence everything.
+    // A word that is no level would be taken for a module, so a misspelt level would suppress everything.
     let is_word = !directive.contains(['=', '[']);
     if is_word && directive.parse::<LevelFilter>().is_err() {
         return Err("is no level");
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_is_taken_as_a_whole_or_not_at_all() {
+    fn filter_with_invalid_directive_is_refused() {
         for bad in
             ["nonsense==", "taskwork=loud", "=debug", "warn,taskwork=debgu", "debgu", "taskwork", "a b"]
         {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_for_terminals_of_users_who_want_them() {
+    fn colours_need_terminal_and_no_no_color() {
         let no = |text: &'static str| Some(OsStr::new(text));
         assert!(wants_colours(None, true) && wants_colours(no(""), true));
         assert!(!wants_colours(no("1"), true) && !wants_colours(no("0"), true));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_is_a_filter() {
+    fn accepted_filter_can_be_parsed() {
         for (good, taken) in [
             ("", ""),
             ("DEBUG", "DEBUG"),

@@ -1,4 +1,4 @@
-//! What a command says of itself to shells and to `man`: completions and man pages, from its own options.
+//! Shell completions and man pages, generated from a command's options.
 
 use std::process::ExitCode;
 #[cfg(feature = "man")]
@@ -25,7 +25,7 @@ pub struct Completions {
 #[derive(Debug, Args)]
 #[group(skip)]
 pub struct Man {
-    /// The directory to write them into, such as ~/.local/share/man/man1; it is created if it is missing.
+    /// The output directory, such as ~/.local/share/man/man1; it is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }

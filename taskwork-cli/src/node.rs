@@ -1,4 +1,4 @@
-//! `node`: runs a node of a cluster until it is told to leave.
+//! `node`: runs a node of a cluster until it is asked to leave.
 
 use std::{net::SocketAddr, pin::pin, process::ExitCode, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     target::{ClusterArguments, merged, runtime, seconds, time},
 };
 
-// The last of several counts: scripts set options, and their users may set others after them.
+// Repeated options override: scripts set options, and their users may append others.
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 #[group(skip)]
@@ -27,33 +27,33 @@ pub(crate) struct Arguments {
     /// job.
     #[arg(long)]
     workers: Option<usize>,
-    /// A label of the node, or several with commas: it also takes jobs that require it. May be repeated.
+    /// A label of the node, or several separated by commas: it also accepts jobs that require it. May be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = str::parse::<Labels>)]
     labels: Vec<Labels>,
-    /// Prefer to get tasks from nodes whose label of this name has the same value as that of this node, which
-    /// needs it too, for example --label zone=a --near zone. Some tasks still come from anywhere.
+    /// Prefer to steal tasks from nodes that have the same value as this node for the label of this name. This node
+    /// needs the label, too: for example --label zone=a --near zone. Some tasks still come from other nodes.
     #[arg(long, value_name = "NAME")]
     near: Option<String>,
-    /// The address to listen on for other nodes; port 0 takes any free port.
+    /// The address to listen on for other nodes; port 0 selects any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// The address at which other nodes reach this one, if it differs: an IP address or the name of a host, with or
-    /// without a port. A name is looked up here, whenever the node joins.
+    /// The address at which other nodes reach this one, if it differs: an IP address or a host name, with or without a
+    /// port. A name is resolved on this machine each time the node joins.
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     advertise: Option<Address>,
-    /// Time to leave after a signal, in seconds. In the last third of it, tasks that no other node has taken
-    /// are written to ZooKeeper; what cannot be written by the end, such as a task that does not stop, is
-    /// continued by others from where it was last written.
+    /// Time to leave after a signal, in seconds. In the last third of it, tasks that no other node has taken are
+    /// written to ZooKeeper. Other nodes continue a task that is not written in time, such as one that does not stop,
+    /// from its last written state.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     drain_deadline: Duration,
     /// Serve /livez, /readyz and the metrics of this node over HTTP on an address that only this machine can reach,
     /// for example 127.0.0.1:8788.
     #[arg(long, value_name = "ADDR")]
     health: Option<SocketAddr>,
-    /// Where the node learns that its machine will be taken away: aws, gcp or azure (their metadata services), slurm
-    /// (the time limit of the job), `file:PATH` (a file that appears, with the seconds that are left, a time, or
-    /// nothing in it: write it elsewhere and rename it, and remove it before the next start), or none. It then leaves
-    /// in the time that is left, and never takes longer than the drain deadline. May be repeated.
+    /// The source of preemption notices for the machine: aws, gcp or azure (their metadata services), slurm (the time
+    /// limit of the job), `file:PATH` (a file that appears; it contains the seconds left, a time, or nothing: write it
+    /// under another name and rename it, and remove it before the next start), or none. After a notice the node leaves
+    /// within the time left, at most within the drain deadline. May be repeated.
     #[arg(
         long = "notice",
         value_name = "SOURCE",
@@ -62,13 +62,20 @@ pub(crate) struct Arguments {
         value_parser = notice::source
     )]
     notices: Vec<Source>,
-    /// Leave when there has been no job for the node for so long, for example 10m. It need not be told by anybody.
+    /// Leave when the node has had no job for this time, for example 10m.
     #[arg(long, value_name = "TIME", value_parser = time)]
     idle_exit: Option<Duration>,
-    /// Leave so early that the node is gone after this time, for example 12h.
+    /// Leave early enough to be gone after this time, for example 12h.
     #[arg(long, value_name = "TIME", value_parser = time)]
     max_lifetime: Option<Duration>,
-    /// Log what the node does in each of its jobs every so many seconds; with 0 never.
+    /// The number of finished jobs kept in ZooKeeper; older ones are removed, except those that another job waits for.
+    /// Use the same number for all nodes of a cluster.
+    #[arg(long, value_name = "JOBS", default_value = "1000")]
+    keep: usize,
+    /// How long a finished job is kept, for example 90d. Use the same time for all nodes of a cluster.
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time)]
+    keep_for: Duration,
+    /// The interval at which the node logs its work in each of its jobs, in seconds; with 0 it does not.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = interval)]
     log_every: Duration,
     #[command(flatten)]
@@ -77,7 +84,7 @@ pub(crate) struct Arguments {
     log: LogArguments,
 }
 
-/// Runs a node of a program of this name and version.
+/// Runs a node of a program with this name and version.
 pub(crate) fn run(
     arguments: &Arguments,
     kinds: Kinds,
@@ -91,7 +98,8 @@ pub(crate) fn run(
         .kinds(kinds)
         .listen(arguments.listen)
         .drain_deadline(arguments.drain_deadline)
-        .report_every(arguments.log_every);
+        .report_every(arguments.log_every)
+        .keep(arguments.keep, arguments.keep_for);
     node = node.labels(labels(&arguments.labels, |name| std::env::var(name).ok())?);
     if let Some(label) = &arguments.near {
         node = node.near(label);
@@ -107,16 +115,16 @@ pub(crate) fn run(
     }
     let runtime = runtime()?;
     let served = runtime.block_on(serve(node, arguments));
-    // A task that never checks whether it should stop would keep its thread, and this process, for ever.
+    // A task that never checks whether it should stop must not keep this process alive.
     runtime.shutdown_background();
     served
 }
 
-/// The variables by which a controller tells a node its machine and further labels: `taskwork scale`.
+/// The variables in which `taskwork scale` passes a node the id of its machine and further labels.
 const MACHINE_VARIABLE: &str = "TASKWORK_MACHINE";
 const LABELS_VARIABLE: &str = "TASKWORK_LABELS";
 
-/// Returns the labels of a node: those that were given, and those that its machine has.
+/// Returns the labels of a node: the given ones, and those of its machine.
 fn labels(given: &[Labels], variable: impl Fn(&str) -> Option<String>) -> Result<Labels, Failure> {
     let mut labels = merged("--label", given)?;
     let is_set = |text: &String| !text.is_empty();
@@ -130,7 +138,7 @@ fn labels(given: &[Labels], variable: impl Fn(&str) -> Option<String>) -> Result
     Ok(labels)
 }
 
-/// Runs the node until it has left, and returns the exit code. The [signals](Endings) ask it to leave, and so does a notice.
+/// Runs the node until it has left, and returns the exit code. [Signals](Endings) and notices make it leave.
 async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut endings = Endings::listen()?;
     let lead = notice::lead(arguments.drain_deadline);
@@ -170,7 +178,7 @@ async fn serve(node: NodeBuilder, arguments: &Arguments) -> Result<ExitCode, Fai
     }
 }
 
-/// What tells others how the node is.
+/// Serves the health of the node.
 #[cfg(feature = "health")]
 mod health {
     use std::{convert::Infallible, net::SocketAddr};
@@ -185,14 +193,14 @@ mod health {
 
     pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
         let listener = web::listen("--health", address)?;
-        // The port may have been chosen by the system.
+        // The system may have selected the port.
         if let Ok(address) = listener.local_addr() {
             tracing::info!(%address, "health and metrics are served");
         }
         Ok(listener)
     }
 
-    /// Serves for ever.
+    /// Serves until the process exits.
     pub(super) fn serve(
         listener: Option<TcpListener>,
         node: &Node,
@@ -207,7 +215,7 @@ mod health {
     }
 }
 
-/// Programs that are built without it tell nobody.
+/// Without the feature, health is not served.
 #[cfg(not(feature = "health"))]
 mod health {
     use std::{convert::Infallible, net::SocketAddr};
@@ -225,7 +233,7 @@ mod health {
     }
 }
 
-/// Waits for what there may be; for ever if there is nothing.
+/// Waits for a future; without one, forever.
 async fn or_never(waits: Option<impl Future<Output = ()>>) {
     match waits {
         Some(waits) => waits.await,
@@ -233,7 +241,7 @@ async fn or_never(waits: Option<impl Future<Output = ()>>) {
     }
 }
 
-/// Lets a node leave that has got a signal, in so much time.
+/// Asks a node to leave because of a signal, within a time limit.
 fn signalled(node: &Node, leaving: &mut Leaving, most: Duration) {
     if leaving.is_signalled(Instant::now(), most) {
         node.drain();
@@ -242,17 +250,17 @@ fn signalled(node: &Node, leaving: &mut Leaving, most: Duration) {
     }
 }
 
-/// What has told the node to leave so far. A further request makes it park its tasks instead of handing them on, so
-/// only those are passed on that leave it less time, or by which somebody insists.
+/// The requests to leave so far. A second request makes the node park its tasks instead of handing them over, so a
+/// request is forwarded only if it leaves less time, or if it is a second signal.
 #[derive(Debug, Default)]
 struct Leaving {
-    /// The time by which it is to have left.
+    /// The time by which the node must have left.
     by: Option<Instant>,
     was_signalled: bool,
 }
 
 impl Leaving {
-    /// Notes a request to have left by a time. Returns whether the node is to be told.
+    /// Records a request to have left by a time. Returns whether to forward it to the node.
     fn shortens(&mut self, at: Instant) -> bool {
         let shortens = self.by.is_none_or(|by| at < by);
         if shortens {
@@ -261,11 +269,11 @@ impl Leaving {
         shortens
     }
 
-    /// Notes a signal, which leaves the node so much time. Returns whether the node is to be told: a machine that shuts
-    /// down after a notice also sends a signal, but nobody sends two without wanting it to hurry.
+    /// Records a signal with a time limit. Returns whether to forward it to the node: a machine that shuts down after a
+    /// notice also sends a signal, but two signals are a user's request to hurry.
     fn is_signalled(&mut self, now: Instant, most: Duration) -> bool {
         if std::mem::replace(&mut self.was_signalled, true) {
-            // What a node takes that is told again.
+            // The time that the node takes after a second request.
             self.shortens(now + most / 3);
             return true;
         }
@@ -286,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_notice_with_less_time_hurries_a_node_that_leaves() {
+    fn notice_with_less_time_is_forwarded() {
         let (now, mut leaving) = (Instant::now(), Leaving::default());
         assert!(leaving.shortens(now + s(30)));
         assert!(!leaving.shortens(now + s(31)));
@@ -295,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_after_a_signal_hurries_the_node_only_if_it_leaves_less_time() {
+    fn notice_after_signal_is_forwarded_only_with_less_time() {
         let (now, mut leaving) = (Instant::now(), Leaving::default());
         assert!(leaving.is_signalled(now, MOST));
         assert!(!leaving.shortens(now + s(1) + MOST), "the signal has left it less");
@@ -303,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_signal_of_a_shutdown_after_a_notice_does_not_hurry_the_node_but_a_second_one_does() {
+    fn second_signal_after_notice_is_forwarded_but_not_first() {
         let (now, mut leaving) = (Instant::now(), Leaving::default());
         assert!(leaving.shortens(now + s(27)));
         assert!(!leaving.is_signalled(now + s(2), MOST));
@@ -313,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_signal_hurries_a_node() {
+    fn second_signal_is_forwarded() {
         let (now, mut leaving) = (Instant::now(), Leaving::default());
         assert!(leaving.is_signalled(now, MOST) && leaving.is_signalled(now, MOST));
     }
@@ -325,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_an_option_counts_and_labels_add_up() {
+    fn repeated_option_overrides_and_labels_add_up() {
         let line = [
             "node",
             "--workers",
@@ -355,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_gives_its_node_labels() {
+    fn machine_variables_become_labels() {
         let given = ["zone=a".parse().unwrap()];
         let of = |machine: &str, more: &str| {
             labels(&given, |name| Some(if name == MACHINE_VARIABLE { machine } else { more }.to_owned()))
@@ -375,8 +383,8 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_source_of_notices_is_none() {
-        // As of a variable that is set to nothing.
+    fn empty_notice_source_means_none() {
+        // As from a variable that is set but empty.
         let Line { arguments } = Line::try_parse_from(["node", "--notice", ""]).unwrap();
         assert_eq!(arguments.notices, [Source::None]);
         assert!(Line::try_parse_from(["node", "--notice", "ftp"]).is_err());

@@ -1,4 +1,4 @@
-//! Files that a command writes at its end, and checks of them before the work is done.
+//! Output files of a command, and checks of their names before the work starts.
 
 use std::{fs, path::Path};
 
@@ -6,11 +6,11 @@ use taskwork::OutputFile;
 
 use crate::Failure;
 
-/// Checks that files can be written at the end of a command: each output, named by its option, is in a folder that
-/// exists, and is neither a folder, nor one of the inputs, nor another output. No folder is created.
+/// Checks that files can be written later: each output, named by its option, is in an existing folder, and is neither a
+/// folder, nor one of the inputs, nor another output. No folder is created.
 ///
 /// # Errors
-/// Wrong usage, with the option and the file.
+/// A usage error with the option and the file.
 pub fn check_outputs(inputs: &[&Path], outputs: &[(&str, Option<&Path>)]) -> Result<(), Failure> {
     let outputs: Vec<(&str, &Path)> =
         outputs.iter().filter_map(|(option, path)| path.map(|path| (*option, path))).collect();
@@ -47,7 +47,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
-/// Returns whether two paths name one file, also by links. A device such as `/dev/null` may be named twice.
+/// Returns whether two paths refer to the same file, also through links. Devices such as `/dev/null` may be repeated.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
     match (fs::metadata(a), fs::metadata(b)) {
         (Ok(a), Ok(b)) => a.is_file() && has_same_id(&a, &b),

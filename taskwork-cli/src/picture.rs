@@ -1,4 +1,4 @@
-//! Files with what was observed of a workflow: its graph as DOT or SVG, its trace.
+//! Output files with views of a workflow: its graph as DOT or SVG, its trace.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_file_says_what_is_written() {
+    fn graph_format_depends_on_file_extension() {
         let folder = tempfile::tempdir().unwrap();
         for (name, begins) in [("a.svg", "<svg "), ("a.SVG", "<svg "), ("a.dot", "digraph"), ("a", "digraph")]
         {

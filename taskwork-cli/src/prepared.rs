@@ -34,36 +34,36 @@ pub struct Shown {
     pub text: String,
     /// The output for scripts: `--json`.
     pub json: serde_json::Value,
-    /// Whether everything was done. Otherwise the exit code is 1.
+    /// Whether the result is complete. Otherwise the exit code is 1.
     pub complete: bool,
-    /// What is in the last line of the log.
+    /// The program's values for the last line of the log.
     pub(crate) own: Own,
 }
 
 impl Shown {
-    /// Creates the output of a complete run. A missing line end is added to the text.
+    /// Creates the output of a complete run. A missing line break is added to the text.
     pub fn done(text: impl Into<String>, json: impl Into<serde_json::Value>) -> Self {
         Self::new(text, json, true)
     }
 
-    /// Creates the output of a run that is complete or not.
+    /// Creates the output of a run.
     pub fn new(text: impl Into<String>, json: impl Into<serde_json::Value>, complete: bool) -> Self {
         Self { text: text.into(), json: json.into(), complete, own: Own::Nothing }
     }
 
-    /// Adds how good the best solution is, for the last line of the log.
+    /// Adds the quality of the best solution to the last line of the log.
     #[must_use]
     pub fn with_quality(self, quality: Quality) -> Self {
         Self { own: Own::Search(quality), ..self }
     }
 
-    /// Adds what has become of the calls of a workflow, for the last line of the log.
+    /// Adds the outcomes of a workflow's calls to the last line of the log.
     #[must_use]
     pub fn with_calls(self, calls: Calls) -> Self {
         Self { own: Own::Calls(Some(calls)), ..self }
     }
 
-    /// Adds the tasks that are missing in it, if there are any.
+    /// Lists the tasks that are missing in the result.
     fn name_missing(&mut self, set_aside: &[SetAside]) {
         if set_aside.is_empty() {
             return;
@@ -89,7 +89,7 @@ impl Shown {
     }
 }
 
-/// What is called with the progress.
+/// A callback for the progress.
 pub(crate) type Observe = Box<dyn FnMut(&Progress) + Send>;
 type Submitting<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Waits>, Failure>> + 'a>>;
 type HandingOver<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
@@ -105,7 +105,7 @@ impl Prepared {
         Self::watched(kind, job, Telling::default(), show)
     }
 
-    /// Does the same as [`new`](Self::new), with a progress line and columns of the program's own.
+    /// Like [`new`](Self::new), with the program's own progress line and columns.
     pub fn watched<T: Task>(
         kind: &'static str,
         job: Job<T>,
@@ -116,9 +116,9 @@ impl Prepared {
         Self { job: Box::new(Ready { kind, job, time_limit: None, show, telling }) }
     }
 
-    /// Does the same as [`watched`](Self::watched) for a job with a time limit of its own. `job` makes it,
-    /// with the limit. Where the state is kept (`solve --state`) it makes it without one: when the time is
-    /// up, the job is suspended from outside, and continues the next time.
+    /// Like [`watched`](Self::watched), for a job with its own time limit, which is passed to `job`. If the state is
+    /// kept (`solve --state`), `job` is called without a limit: when the time is up, the job is suspended from
+    /// outside, and continues in the next run.
     pub fn limited<T: Task>(
         kind: &'static str,
         time_limit: Duration,
@@ -130,30 +130,30 @@ impl Prepared {
         Self { job: Box::new(Ready { kind, job, time_limit: Some(time_limit), show, telling }) }
     }
 
-    /// Creates the outcome of a command that needed no job and is already done.
+    /// Creates the output of a command that needs no job.
     pub fn at_once(shown: Shown) -> Self {
         Self { job: Box::new(shown) }
     }
 
-    /// Calls `observe` with the progress while the job runs, whatever is shown of it.
+    /// Calls `observe` with the progress while the job runs, independently of the display.
     #[must_use]
     pub fn observed_by(mut self, observe: impl FnMut(&Progress) + Send + 'static) -> Self {
         self.job.observe(Box::new(observe));
         self
     }
 
-    /// Runs it within this process.
+    /// Runs the job within this process.
     pub(crate) fn solve(self, place: Place, viewing: Viewing) -> Result<Solved, Failure> {
         self.job.solve(place, viewing)
     }
 
-    /// Submits it to a cluster.
+    /// Submits the job to a cluster.
     pub(crate) fn submit(self, target: &Target) -> Submitting<'_> {
         self.job.submit(target)
     }
 }
 
-/// Where a job within this process runs: on how many nodes and workers, and where its state is kept.
+/// The place of a run within this process: the numbers of nodes and workers, and the folder of the state.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) nodes: Option<usize>,
@@ -161,10 +161,10 @@ pub(crate) struct Place {
     pub(crate) state: Option<State>,
 }
 
-/// The end of a run within this process.
+/// The result of a run within this process.
 pub(crate) struct Solved {
     pub(crate) shown: Shown,
-    /// Whether the job was suspended, to be continued.
+    /// Whether the job was suspended, and can be continued.
     pub(crate) suspended: bool,
 }
 
@@ -180,17 +180,17 @@ pub(crate) trait Waits: Send {
     fn id(&self) -> &JobId;
     /// Returns whether nodes fetch the job's data from this process.
     fn brings_data(&self) -> bool;
-    /// Waits until so many nodes have it from here.
+    /// Waits until a number of nodes have fetched the data.
     fn handed_over(&self, nodes: usize) -> HandingOver<'_>;
-    /// Ends the part of this process in the job's data.
+    /// Stops serving the job's data.
     fn withdraw_data(&mut self) -> Pin<Box<dyn Future<Output = ()> + '_>>;
-    /// Waits for the job's end, with the patience of this client. The first Ctrl-C cancels the job; a second
-    /// one ends the wait, because the servers may be away.
+    /// Waits until the job is over, with the patience of this client. The first Ctrl-C cancels the job; a second one
+    /// stops the wait, because the servers may be unavailable.
     fn wait(self: Box<Self>, client: Client, target: &Target) -> Waiting<'_>;
 }
 
 type Show<T> = Box<dyn FnOnce(Report<T>) -> Result<Shown, Failure> + Send>;
-/// Makes a job with a time limit, or with none.
+/// Makes a job with or without a time limit.
 type MakeJob<T> = Box<dyn FnOnce(Option<Duration>) -> Job<T> + Send>;
 
 struct Ready<T: Task> {
@@ -202,11 +202,11 @@ struct Ready<T: Task> {
 }
 
 fn lock(course: &Mutex<Course>) -> MutexGuard<'_, Course> {
-    // A panic of the program while it told something is no reason to tell nothing more.
+    // A panic in the program's callback must not stop the display.
     course.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Presents a report, and names the tasks that are missing in it.
+/// Presents a report, and lists the tasks that are missing in it.
 fn present<T: Task>(report: Report<T>, show: Show<T>) -> Result<Shown, Failure> {
     let set_aside = report.set_aside.clone();
     let mut shown = show(report)?;
@@ -245,7 +245,7 @@ impl<T: Task> Launch for Ready<T> {
             job = job.workers(workers);
         }
         watch::stop_on_signal(job.stopper())?;
-        // The runtime gives up what observes the job when it is over.
+        // The runtime drops the job's observer when the job is over.
         let course = Course::new(telling, viewing, &Notes::default());
         let needs_progress = course.needs_progress();
         let course = Arc::new(Mutex::new(course));
@@ -283,8 +283,8 @@ impl<T: Task> Launch for Ready<T> {
     }
 }
 
-/// The intervals at which a submitted job is looked at: for its progress line, and for the log alone. The nodes write
-/// their figures every two seconds.
+/// The polling intervals of a submitted job: for its progress line, and for the log alone. The nodes write their
+/// figures every two seconds.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY_FOR_LOG: Duration = Duration::from_secs(2);
 
@@ -328,7 +328,7 @@ impl<T: Task> Waits for OnItsWay<T> {
     }
 }
 
-/// The end of a job whose result has some type.
+/// The completion of a job, independent of the type of its result.
 type Ending<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
 
 /// Shows the progress of a job until its result is available, or Ctrl-C is pressed.
@@ -345,7 +345,7 @@ fn watch_until<'a>(
         let watching = async {
             let Some(mut progress) = progress else { return std::future::pending().await };
             while let Some(read) = progress.next().await {
-                // If it cannot be read now, it is shown the next time.
+                // A failed read is skipped; the next one may succeed.
                 if let Ok(progress) = read {
                     course.show(&progress);
                 }
@@ -372,7 +372,7 @@ async fn cancel_on_interrupt(client: &Client, job: &JobId) -> Failure {
     tokio::select! {
         cancelled = client.cancel(job, "cancelled by its submitter") => {
             match cancelled {
-                // It may be over meanwhile, or forgotten. Its result is being read now, which says so.
+                // The job may be over or removed; the read of its result, which is under way, reports that.
                 Ok(()) | Err(ClientError::WrongState { .. } | ClientError::NoJob { .. }) => {}
                 Err(error) => return error.into(),
             }
@@ -387,13 +387,13 @@ async fn cancel_on_interrupt(client: &Client, job: &JobId) -> Failure {
 }
 
 impl Launch for Shown {
-    // There is no progress.
+    // It has no progress.
     fn observe(&mut self, _: Observe) {}
 
     fn solve(self: Box<Self>, place: Place, _: Viewing) -> Result<Solved, Failure> {
         if place.nodes.is_some() || place.workers.is_some() || place.state.is_some() {
             return Err(Failure::usage(
-                "what is asked for runs without the runtime: it takes no --nodes, --workers or --state",
+                "this request runs without the runtime: --nodes, --workers and --state do not apply",
             ));
         }
         Ok(Solved { shown: *self, suspended: false })
@@ -401,7 +401,7 @@ impl Launch for Shown {
 
     fn submit(self: Box<Self>, _: &Target) -> Submitting<'_> {
         Box::pin(async {
-            Err(Failure::usage("what is asked for runs without the runtime, and cannot be submitted"))
+            Err(Failure::usage("this request runs without the runtime, and cannot be submitted"))
         })
     }
 }

@@ -24,15 +24,15 @@ use crate::{
 
 /// A program on the runtime.
 pub trait Program: 'static {
-    /// The name of its command; nodes only take jobs of this program. 1 to 60 letters, digits, dots, `-` or
+    /// The name of its command; nodes only accept jobs of this program. 1 to 60 letters, digits, dots, `-` or
     /// `_`.
     const NAME: &'static str;
-    /// Its version: nodes only take jobs of the same version. It must change whenever the encoding of tasks,
+    /// Its version: nodes only accept jobs of the same version. It must change whenever the encoding of tasks,
     /// shared data or outputs changes. Restricted like the name.
     const VERSION: &'static str;
-    /// A description of the program in one line.
+    /// A one-line description of the program.
     const ABOUT: &'static str;
-    /// The arguments of `solve` and `submit` besides the runtime's own options.
+    /// The arguments of `solve` and `submit` in addition to the runtime's own options.
     type Arguments: Args;
     /// The program's own commands; [`NoMore`] if there are none.
     type More: Subcommand;
@@ -43,7 +43,7 @@ pub trait Program: 'static {
     /// Creates a job from the arguments.
     ///
     /// # Errors
-    /// If something is wrong with the arguments, or with the files that they name.
+    /// If the arguments, or the files that they name, are invalid.
     fn prepare(arguments: Self::Arguments) -> Result<Prepared, Failure>;
 
     /// Adds options of the program to the command `node`.
@@ -51,10 +51,10 @@ pub trait Program: 'static {
         node
     }
 
-    /// Takes the options that were [added](Self::add_to_node), before the node begins.
+    /// Handles the options that were [added](Self::add_to_node), before the node starts.
     ///
     /// # Errors
-    /// If something is wrong with them.
+    /// If the options are invalid.
     fn before_node(_options: &ArgMatches) -> Result<(), Failure> {
         Ok(())
     }
@@ -68,7 +68,7 @@ pub trait Program: 'static {
     }
 }
 
-/// No commands besides the runtime's own.
+/// Declares that there are no commands besides the runtime's own.
 #[derive(Debug)]
 pub enum NoMore {}
 
@@ -110,20 +110,20 @@ enum Commands<A: Args, M: Subcommand> {
     /// Solve it on this machine, on all its cores, without a server.
     ///
     /// Ctrl-C, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU stop it with the best result so far; a second signal, or
-    /// SIGQUIT, ends the program at once. What was to be ignored, such as SIGHUP by nohup, stays ignored.
+    /// SIGQUIT, terminates the program at once. Signals ignored at the start, such as SIGHUP by nohup, stay ignored.
     Solve(solve::Arguments<A>),
-    /// Run a node of a cluster: it works on jobs, several at a time, until told to leave (SIGTERM,
+    /// Run a node of a cluster: it works on several jobs at a time, until it is asked to leave (SIGTERM,
     /// `taskwork drain`).
     ///
-    /// Ctrl-C, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU make it leave as SIGTERM does; SIGQUIT ends it at once. What was
-    /// to be ignored, such as SIGHUP by nohup, stays ignored.
+    /// Ctrl-C, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU make it leave as SIGTERM does; SIGQUIT terminates it at once.
+    /// Signals ignored at the start, such as SIGHUP by nohup, stay ignored.
     Node(node::Arguments),
     /// Submit it to a cluster.
     Submit(submit::Arguments<A>),
-    /// Ask a node of this machine how it is, for whoever watches over its process: exit code 0 if it is well.
+    /// Query the health of a node on this machine, for its supervisor: exit code 0 if it is healthy.
     #[cfg(feature = "health")]
     Health(health::Arguments),
-    /// Print what lets a shell complete this command: bash, elvish, fish, powershell or zsh.
+    /// Print the completion script for a shell: bash, elvish, fish, powershell or zsh.
     Completions(Completions),
     /// Write the man pages of this command.
     #[cfg(feature = "man")]
@@ -137,14 +137,14 @@ pub fn main<P: Program>() -> ExitCode {
     run::<P>(std::env::args_os())
 }
 
-/// Returns a program's command, with all options.
+/// Returns a program's command with all its options.
 fn command<P: Program>() -> Command {
     let command = CommandLine::<P::Arguments, P::More>::command();
     let command = command.name(P::NAME).version(P::VERSION).about(P::ABOUT);
     command.mut_subcommand(NODE, P::add_to_node)
 }
 
-/// Ends a command whose line was not parsed: it was wrong, or asked for help or for the version.
+/// Prints a usage error, the help or the version, and returns the exit code.
 pub fn not_parsed(error: &clap::Error, name: &str, version: &str) -> ExitCode {
     if error.kind() == ErrorKind::DisplayVersion {
         print(&version::text(name, version));
@@ -158,7 +158,7 @@ pub fn not_parsed(error: &clap::Error, name: &str, version: &str) -> ExitCode {
     ended(Ok(ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))))
 }
 
-/// Runs a command line, the name of the program first.
+/// Runs a command line; the first argument is the name of the program.
 pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     let command = command::<P>();
     let parsed = command.clone().try_get_matches_from(arguments);
@@ -193,7 +193,7 @@ pub fn run<P: Program>(arguments: impl IntoIterator<Item = impl Into<OsString> +
     ended(outcome)
 }
 
-/// Prints the error, if there is one, and returns the exit code. A command whose answer could not be written has failed.
+/// Prints the error, if there is one, and returns the exit code. A failed write to standard output is an error.
 pub fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
     let outcome = outcome.and_then(|code| lost_output().map_or(Ok(code), Err));
     outcome.unwrap_or_else(|failure| {

@@ -14,7 +14,7 @@ use crate::{
     prepared::{Place, Solved},
 };
 
-// A program's own arguments may have the name that clap would give to this group.
+// A program's own arguments may have the name that clap would choose for this group.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Arguments<A: Args> {
@@ -28,20 +28,19 @@ pub(crate) struct Arguments<A: Args> {
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// The number of nodes to run within this process, each with a pool of its own; they communicate by QUIC
-    /// over the loopback interface. [default: 1]
+    /// The number of nodes to run within this process, each with its own pool; they communicate by QUIC over the
+    /// loopback interface. [default: 1]
     #[arg(long)]
     nodes: Option<usize>,
-    /// The workers of each node; by default the processors are shared among the nodes.
+    /// The number of workers per node; by default the processors are divided among the nodes.
     #[arg(long)]
     workers: Option<usize>,
-    /// Keep the state in this directory, which is created if it is missing. The same command continues what
-    /// was interrupted in whatever way: by Ctrl-C, a time limit, a crash, a full disk. A time limit then
-    /// applies to each run.
+    /// Keep the state in this directory, which is created if it does not exist. The same command continues after any
+    /// interruption: Ctrl-C, a time limit, a crash, a full disk. A time limit then applies to each run.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Also continue what another build of this version has left in the directory; only safe if both have the
-    /// same source.
+    /// Also continue from the state of another build of this version; only safe if both builds have the same
+    /// source.
     #[arg(long, requires = "state")]
     any_build: bool,
     /// Print one JSON object.
@@ -53,7 +52,7 @@ pub(crate) struct Options {
     log: LogArguments,
 }
 
-/// Solves what `prepare` makes for a program of this name and version.
+/// Solves the job of a program with this name and version.
 pub(crate) fn run(
     options: Options,
     name: &str,
@@ -65,7 +64,7 @@ pub(crate) fn run(
     run_prepared(options, name, version, prepared)
 }
 
-/// Not generic: it is compiled with this crate, and not in every program.
+/// Not generic, so that it is compiled once with this crate.
 fn run_prepared(
     options: Options,
     name: &str,

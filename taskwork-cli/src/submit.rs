@@ -4,7 +4,7 @@ use std::{net::SocketAddr, process::ExitCode};
 
 use clap::Args;
 use serde_json::json;
-use taskwork::{Address, Client, JobId, Labels, Release, client::ClientBuilder};
+use taskwork::{Address, Client, JobId, Labels, Limits, Release, client::ClientBuilder};
 
 use crate::{
     Failure, Prepared,
@@ -17,7 +17,7 @@ use crate::{
     target::{ClusterArguments, Patience, job_id, merged, runtime},
 };
 
-// A program's own arguments may have the name that clap would give to this group.
+// A program's own arguments may have the name that clap would choose for this group.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Arguments<A: Args> {
@@ -38,22 +38,22 @@ pub(crate) struct Options {
     /// A name for the job. [default: the program's name]
     #[arg(long)]
     name: Option<String>,
-    /// Wait for the end of the job and print its result; Ctrl-C then cancels the job. Otherwise the job's id
-    /// is printed, and `taskwork wait ID` waits for it.
+    /// Wait until the job is over and print its result; Ctrl-C then cancels the job. By default the job's id is
+    /// printed, and `taskwork wait ID` waits for it.
     #[arg(long)]
     wait: bool,
-    /// The maximum number of attempts. A lost node ends one only if it held more than it could write.
+    /// The maximum number of attempts. A lost node fails one only if it held more than it could write.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     attempts: u32,
-    /// The number of nodes in a row that may be lost with the same task, or in which it may panic, before the job
-    /// goes on without it. With 0 no task is ever set aside: nodes may be lost any number of times, and a panic
-    /// fails the job.
-    #[arg(long, default_value_t = 3, value_parser = deaths)]
+    /// The number of consecutive nodes lost with the same task, or panics of the task, after which the job continues
+    /// without it. With 0 no task is ever set aside: any number of nodes may be lost, and a panic fails the
+    /// job.
+    #[arg(long, default_value_t = Limits::default().deaths_max, value_parser = deaths)]
     deaths: u32,
-    /// A label that a node must have to work on the job, or several with commas. May be repeated.
+    /// A label that a node must have to work on the job, or several separated by commas. May be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = str::parse::<Labels>)]
     require: Vec<Labels>,
-    /// A job that must be done before this one begins. May be repeated. If it fails or is cancelled, this job fails.
+    /// A job that must be done before this one starts. May be repeated. If it fails or is cancelled, this job fails.
     #[arg(long, value_name = "ID", value_parser = job_id)]
     after: Vec<JobId>,
     #[command(flatten)]
@@ -71,40 +71,40 @@ pub(crate) struct Options {
     log: LogArguments,
 }
 
-/// How the nodes get the job's data, if that is too large for ZooKeeper.
+/// The transfer of the job's data to the nodes, if it is too large for ZooKeeper.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 struct DataArguments {
-    /// The address to listen on for nodes, if the job's data is larger than 64 MiB: then they fetch it from this
-    /// process. Port 0 takes any free port.
+    /// The address to listen on for nodes. They fetch the job's data from this process if it is larger than 64 MiB.
+    /// Port 0 selects any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// The address at which nodes reach this process, if it differs: an IP address or the name of a host, with or
-    /// without a port.
+    /// The address at which nodes reach this process, if it differs: an IP address or a host name, with or without a
+    /// port.
     #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
     advertise: Option<Address>,
-    /// The number of nodes that must have such data before this process ends, without --wait. The job waits for ever
-    /// if none of them is left.
+    /// The number of nodes that must have such data before this process exits, without --wait. The job waits forever if
+    /// none of these nodes is left.
     #[arg(long, value_name = "NODES", default_value_t = 2, value_parser = copies)]
     copies: usize,
 }
 
-/// What a job asks of the nodes beside others.
+/// The job's share of the nodes, relative to other jobs.
 #[derive(Debug, Clone, Copy, Args)]
 #[group(skip)]
 pub(crate) struct ShareArguments {
-    /// The job's share of the nodes, which work on several jobs at a time: their workers are divided in proportion to
-    /// the weights of the jobs that have tasks. At most 1000.
+    /// The weight of the job. Nodes work on several jobs at a time; their workers are divided in proportion to the
+    /// weights of the jobs that have tasks. At most 1000.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) weight: u32,
-    /// Jobs of a higher priority come first, whatever the weights; those of a lower one get what they leave idle. From
-    /// -100 to 100.
+    /// The priority of the job, from -100 to 100. Jobs of a higher priority come first, regardless of weights; those
+    /// of a lower one use idle workers.
     #[arg(
         long, default_value_t = 0, allow_negative_numbers = true,
         value_parser = clap::value_parser!(i32).range(-100..=100)
     )]
     pub(crate) priority: i32,
-    /// Let the nodes work on no other job meanwhile. The job begins when those are over that have begun before it.
+    /// Run alone: the nodes work on no other job. The job starts when all jobs that started before it are over.
     #[arg(long)]
     pub(crate) exclusive: bool,
 }
@@ -124,7 +124,7 @@ pub(crate) struct Target {
     release: Release,
 }
 
-/// Submits what `prepare` makes for a program of this name and version.
+/// Submits the job of a program with this name and version.
 pub(crate) fn run(
     options: Options,
     name: &str,
@@ -139,7 +139,7 @@ pub(crate) fn run(
     run_prepared(options, notes, client, release, prepared)
 }
 
-/// Not generic: it is compiled with this crate, and not in every program.
+/// Not generic, so that it is compiled once with this crate.
 fn run_prepared(
     options: Options,
     notes: Notes,
@@ -184,7 +184,7 @@ fn copies(given: &str) -> Result<usize, String> {
     copies.ok_or_else(|| "expected a number, at least 1".to_owned())
 }
 
-/// Parses a number of deaths. A single one says nothing about a task: any node may be lost.
+/// Parses the limit of deaths. One is not allowed: a single loss need not be the fault of the task.
 fn deaths(given: &str) -> Result<u32, String> {
     match given.parse() {
         Ok(1) => Err("expected 0 or at least 2: a single loss says nothing about a task".to_owned()),
@@ -193,7 +193,7 @@ fn deaths(given: &str) -> Result<u32, String> {
     }
 }
 
-/// Submits a job, and waits for its end if a patience for that is given.
+/// Submits a job, and waits until it is over if a patience for that is given.
 async fn submit(
     target: &Target,
     prepared: Prepared,
@@ -201,7 +201,7 @@ async fn submit(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let submitting = interruptible(prepared.submit(target)).await;
-    let unknown = "Whether the job was submitted is not known: see taskwork jobs";
+    let unknown = "It is unknown whether the job was submitted: see taskwork jobs";
     let mut job = submitting.map_err(|failure| failure.hint(unknown))?;
     let id = job.id().clone();
     let Some(patience) = wait else {
@@ -225,7 +225,7 @@ async fn submit(
         signal = terminated() => {
             let signal = signal?;
             tell(format_args!("note: ended by signal {signal}. {}", goes_on(&id)));
-            // As a shell reports a process that a signal has ended.
+            // The convention of shells for a process terminated by a signal.
             return Ok(ExitCode::from(128 + signal));
         }
     };
@@ -240,7 +240,7 @@ async fn submit(
     Ok(if shown.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Waits until enough nodes have the job's data, if they fetch it from here.
+/// Waits until enough nodes have the job's data, if they fetch it from this process.
 async fn hand_over(job: &dyn Waits, target: &Target) -> Result<(), Failure> {
     if !job.brings_data() {
         return Ok(());
@@ -258,12 +258,12 @@ async fn hand_over(job: &dyn Waits, target: &Target) -> Result<(), Failure> {
     interruptible(job.handed_over(copies)).await.map_err(|failure| failure.hint(&unknown))
 }
 
-/// Returns a hint for users who no longer wait for the job.
+/// Returns a hint for the user of an interrupted wait for the job.
 pub fn goes_on(job: &JobId) -> String {
     format!("Job {job} may go on without it: taskwork wait {job} gives its result")
 }
 
-/// Returns the name of the submitter, for information only.
+/// Returns the name of the submitter; informational only.
 fn whoami() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
     let name: String = user.unwrap_or_default().chars().filter(|c| !c.is_control()).take(64).collect();
@@ -271,7 +271,7 @@ fn whoami() -> String {
 }
 
 impl Target {
-    /// Prints a note if no node will take the job. The job is submitted nevertheless, so errors are ignored.
+    /// Prints a note if no node accepts the job. The job is submitted nevertheless, so errors are ignored.
     async fn note_without_nodes(&self, id: &JobId) {
         let overview = match self.client.overview().await {
             Ok(overview) => overview,

@@ -17,18 +17,18 @@ use crate::{Failure, interrupts::Notes};
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub struct ClusterArguments {
-    /// The ZooKeeper servers, which must be given: host:port,host:port/chroot.
-    // Not required while the line is parsed: what shows a record has no servers.
+    /// The ZooKeeper servers, required: host:port,host:port/chroot.
+    // Not required by the parser, because commands on records need no servers.
     #[arg(long, value_name = "HOSTS", env = "TASKWORK_ZK")]
     zk: Option<String>,
     /// The name of the cluster; several can share a ZooKeeper.
     #[arg(long, value_name = "NAME", default_value = "default", env = "TASKWORK_CLUSTER")]
     cluster: String,
-    /// A file with one line user:password, the credentials for ZooKeeper; only its owner may read it, or a group to
-    /// which root has given it.
+    /// A file with the credentials for ZooKeeper, one line user:password; readable only by its owner, or a group
+    /// assigned by root.
     #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_AUTH")]
     zk_auth: Option<PathBuf>,
-    /// Use TLS to ZooKeeper; a PEM file with the certificates of the authorities that signed the servers'.
+    /// Use TLS to ZooKeeper: a PEM file with the certificates of the authorities that signed those of the servers.
     #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_TLS_CA")]
     zk_tls_ca: Option<PathBuf>,
     /// A PEM file with the client certificate for ZooKeeper.
@@ -40,18 +40,18 @@ pub struct ClusterArguments {
         requires = "zk_tls_key"
     )]
     zk_tls_cert: Option<PathBuf>,
-    /// A PEM file with that certificate's key.
+    /// A PEM file with the key of the client certificate.
     #[arg(long, value_name = "FILE", env = "TASKWORK_ZK_TLS_KEY", requires = "zk_tls_cert")]
     zk_tls_key: Option<PathBuf>,
     /// Maximum time to try to reach ZooKeeper at the start, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     zk_connect_timeout: Duration,
-    /// Time without contact after which ZooKeeper takes this process for lost, in seconds; its servers may
-    /// grant less or more.
+    /// Time without contact after which ZooKeeper considers this process lost, in seconds; the servers may grant a
+    /// shorter or longer time.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     zk_session_timeout: Duration,
-    /// Trust the network: send credentials to ZooKeeper in the clear, and let other machines reach a node
-    /// that has none.
+    /// Trust the network: send unencrypted credentials to ZooKeeper, and allow a node without credentials that other
+    /// machines can reach.
     #[arg(long)]
     insecure: bool,
 }
@@ -65,7 +65,7 @@ pub fn job_id(text: &str) -> Result<JobId, String> {
     id.parse().map_err(|_| "expected an id such as j-0000000003, or 3".to_owned())
 }
 
-/// Returns all labels that an option was given, however often.
+/// Merges the labels of a repeated option.
 pub(crate) fn merged(option: &str, given: &[Labels]) -> Result<Labels, Failure> {
     let mut merged = Labels::default();
     for labels in given {
@@ -74,21 +74,21 @@ pub(crate) fn merged(option: &str, given: &[Labels]) -> Result<Labels, Failure> 
     Ok(merged)
 }
 
-/// How long a command keeps trying.
+/// The time for which a command retries.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub struct Patience {
-    /// Maximum time to retry when ZooKeeper is away, in seconds. [default: 30; unlimited while waiting for a
+    /// Maximum time to retry while ZooKeeper is unavailable, in seconds. [default: 30; unlimited while waiting for a
     /// job]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     zk_give_up: Option<Duration>,
 }
 
-/// Maximum time that ZooKeeper may be away from a command that waits for nothing else.
+/// The default of the maximum time that ZooKeeper may be unavailable.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
 impl Patience {
-    /// Returns the patience of a command that waits for nothing else.
+    /// Returns the patience of a command that does not wait for a job.
     pub fn of_a_step(&self) -> Duration {
         self.zk_give_up.unwrap_or(GIVE_UP)
     }
@@ -103,7 +103,7 @@ impl ClusterArguments {
     /// Returns the connection settings.
     ///
     /// # Errors
-    /// If no servers are given, a file cannot be read, or credentials would be sent in the clear.
+    /// If no servers are given, a file cannot be read, or credentials would be sent unencrypted.
     pub fn connect(&self) -> Result<Connect, Failure> {
         let Some(servers) = &self.zk else {
             return Err(Failure::usage("give the servers: --zk HOSTS, or set TASKWORK_ZK"));
@@ -111,7 +111,7 @@ impl ClusterArguments {
         let mut connect = Connect::new(servers);
         connect.connect_timeout = self.zk_connect_timeout;
         connect.session_timeout = self.zk_session_timeout;
-        // A request that is not answered within half a session timeout should be sent to another server.
+        // An unanswered request is sent to another server after half a session timeout.
         connect.request_timeout = (self.zk_session_timeout / 2).max(Duration::from_millis(500));
         if let Some(file) = &self.zk_auth {
             connect.credentials = Some(Credentials::from_file(file).map_err(Failure::usage)?);
@@ -139,14 +139,14 @@ impl ClusterArguments {
         &self.cluster
     }
 
-    /// Returns a client builder whose outages are printed.
+    /// Returns a client builder that prints outages.
     ///
     /// # Errors
     /// See [`connect`](Self::connect).
     pub fn client(&self, notes: &Notes) -> Result<ClientBuilder, Failure> {
         let notes = notes.clone();
         let builder = Client::builder_of(self.connect()?).cluster(&self.cluster);
-        // Whether credentials may be sent in the clear was checked just now.
+        // The check for unencrypted credentials was done above.
         Ok(builder.insecure().on_outage(move |outage| notes.outage(outage)))
     }
 
@@ -156,7 +156,7 @@ impl ClusterArguments {
     }
 }
 
-/// The maximum size of a file in PEM, in bytes. The authorities that a system trusts take 200 KiB.
+/// The maximum size of a PEM file, in bytes. The certificate authorities of a system take 200 KiB.
 const PEM_BYTES_MAX: u64 = 1 << 20;
 
 fn read(file: &Path) -> Result<String, Failure> {
@@ -166,7 +166,7 @@ fn read(file: &Path) -> Result<String, Failure> {
 /// Parses a time between a millisecond and a day.
 ///
 /// # Errors
-/// If it is not one.
+/// If it is invalid.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     if (0.001..=86_400.0).contains(&seconds) {
@@ -176,13 +176,13 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The longest time that an option takes.
+/// The maximum of a time option.
 const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// Parses a time of up to a year, in seconds or with units.
 ///
 /// # Errors
-/// If it is not one.
+/// If it is invalid.
 pub fn time(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time of up to a year, such as 90s, 10m or 1h 30m".to_owned();
     let time = match text.parse::<u32>() {
@@ -216,9 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn without_servers_it_is_said_how_to_give_them() {
+    fn missing_servers_are_reported_with_remedy() {
         let Line { mut cluster } = Line::try_parse_from(["test"]).unwrap();
-        // The variable may be set where this runs.
+        // The variable may be set in the environment of the test.
         cluster.zk = None;
         let refused = cluster.connect().unwrap_err();
         assert_eq!(format!("{:?}", refused.exit_code()), format!("{:?}", std::process::ExitCode::from(2)));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_has_units_or_is_in_seconds() {
+    fn time_has_units_or_is_in_seconds() {
         assert_eq!(time("90"), Ok(Duration::from_secs(90)));
         assert_eq!(time("1h 30m"), Ok(Duration::from_secs(5400)));
         for wrong in ["", "0", "0s", "-1", "ten", "1.5", "2years", "99999999999999999999h"] {

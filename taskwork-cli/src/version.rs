@@ -1,4 +1,4 @@
-//! `--version`: the version, the build by which nodes and jobs are matched, and the commit of the runtime.
+//! `--version`: the version, the build that nodes and jobs must match, and the commit of the runtime.
 
 use std::{
     fmt::Write as _,
@@ -7,16 +7,16 @@ use std::{
 
 use taskwork::Release;
 
-/// What the build script has found out; empty if it is not known.
+/// The commit found by the build script; empty if unknown.
 const COMMIT: &str = env!("TASKWORK_COMMIT");
-/// When the commit was made, or what `SOURCE_DATE_EPOCH` says, in seconds since 1970.
+/// The time of the commit, or the value of `SOURCE_DATE_EPOCH`, in seconds since 1970.
 const EPOCH: &str = env!("TASKWORK_EPOCH");
 
-/// Returns what a command says of its version.
+/// Returns the output of `--version`.
 pub(crate) fn text(name: &str, version: &str) -> String {
     let mut text = format!("{name} {version}\n");
     if let Ok(release) = Release::this_build(name, version) {
-        // The fingerprint stands behind the version.
+        // The fingerprint follows the version.
         let build = release.version().strip_prefix(version).unwrap_or_default();
         let _ = writeln!(text, "build {}", build.trim_start_matches('-'));
     }
@@ -24,7 +24,7 @@ pub(crate) fn text(name: &str, version: &str) -> String {
     text
 }
 
-/// Says which commit it was built from, and the date.
+/// Describes the commit of the build, with its date.
 fn origin(commit: &str, epoch: &str) -> String {
     let mut origin = String::new();
     if !commit.is_empty() {
@@ -39,7 +39,7 @@ fn origin(commit: &str, epoch: &str) -> String {
 /// Returns the day of a time, UTC.
 fn date(epoch: &str) -> Option<String> {
     let seconds: u64 = epoch.parse().ok()?;
-    // The last time that can be formatted is at the end of the year 9999.
+    // Times can be formatted up to the year 9999.
     let time = UNIX_EPOCH + Duration::from_secs(seconds.min(253_402_300_799));
     let text = humantime::format_rfc3339_seconds(time).to_string();
     text.split_once('T').map(|(date, _)| date.to_owned())
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_of_a_build_is_not_told() {
+    fn unknown_origin_is_omitted() {
         assert_eq!(origin("4dbfe0e1a2b3", "1795563000"), ", commit 4dbfe0e1a2b3, 2026-11-24");
         assert_eq!(origin("", "0"), ", 1970-01-01");
         assert_eq!(origin("4dbfe0e1a2b3", ""), ", commit 4dbfe0e1a2b3");
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_is_the_version_and_the_second_the_build() {
+    fn first_line_is_version_and_second_is_build() {
         let text = text("leaves", "1.2.3");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "leaves 1.2.3");

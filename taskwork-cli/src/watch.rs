@@ -14,7 +14,7 @@ use crate::{Failure, interrupts::Endings, target::runtime};
 /// The interval at which the line is updated.
 pub(crate) const EVERY: Duration = Duration::from_millis(100);
 
-/// The exit code of a command that was ended by a second signal.
+/// The exit code of a command that was terminated by a second signal.
 const INTERRUPTED: i32 = 130;
 
 /// Returns a progress line on standard error.
@@ -24,11 +24,15 @@ pub(crate) fn bar() -> ProgressBar {
     ProgressBar::new_spinner().with_style(style)
 }
 
-/// Returns a progress line for any job.
+/// Formats the progress line of any job.
 pub(crate) fn line_of(progress: &Progress) -> String {
     let (figures, elapsed) = (&progress.figures, progress.elapsed);
     let rate = figures.worked as f64 / elapsed.as_secs_f64().max(1e-3);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for the eye")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an approximate rate for display"
+    )]
     let rate = HumanCount(rate as u64);
     let share = figures.share().map(|share| format!("about {:.1} % done; ", 100.0 * share));
     format!(
@@ -44,7 +48,7 @@ pub(crate) fn line_of(progress: &Progress) -> String {
 /// The job that a signal stops.
 static CURRENT: Mutex<Option<Stopper>> = Mutex::new(None);
 
-/// Whether the signals are listened for.
+/// Whether the signal handler is installed.
 static LISTENS: Mutex<bool> = Mutex::new(false);
 
 /// Makes the [signals](Endings) stop the job; a second one ends the program at once.

@@ -48,8 +48,8 @@ pub(super) async fn drain(desk: &Desk, node: &str, wait: Option<Duration>) -> Re
     Ok(())
 }
 
-/// The maximum size of the text of a suggestion, in bytes. It may be indented: its JSON without blanks is what
-/// must not exceed [`SUGGESTION_BYTES_MAX`].
+/// The maximum size of the text of a suggestion, in bytes. The text may be indented; [`SUGGESTION_BYTES_MAX`] limits
+/// its compact JSON.
 const TEXT_BYTES_MAX: usize = 4 * SUGGESTION_BYTES_MAX;
 
 /// Reads a file, or standard input for `-`, up to [`TEXT_BYTES_MAX`].
@@ -59,11 +59,11 @@ fn read(file: &Path) -> io::Result<String> {
 
 fn read_all(source: impl Read) -> io::Result<String> {
     let mut text = String::new();
-    // Beyond the maximum nothing is read: a device has no end.
+    // Bounded, because a device may never reach an end of file.
     source.take(TEXT_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
     if text.len() > TEXT_BYTES_MAX {
         let reason =
-            format!("it has more than {TEXT_BYTES_MAX} bytes, which is more than can be told to a job");
+            format!("it has more than {TEXT_BYTES_MAX} bytes, the maximum for the text of a suggestion");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
     }
     Ok(text)
@@ -101,7 +101,7 @@ pub(super) async fn finish(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     desk.client.finish(id).await?;
     desk.say(
         || json!({ "job": id.as_str(), "finished": true }),
-        || format!("job {id} takes no more tasks; it ends when all are complete"),
+        || format!("job {id} accepts no more tasks; it is finished when all are complete"),
     );
     Ok(())
 }
@@ -109,29 +109,29 @@ pub(super) async fn finish(desk: &Desk, id: &JobId) -> Result<(), Failure> {
 /// Suspends a job.
 pub(super) async fn suspend(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     desk.client.suspend(id).await?;
-    desk.say(|| json!({ "job": id.as_str(), "suspended": true }), || format!("job {id} is put aside"));
+    desk.say(|| json!({ "job": id.as_str(), "suspended": true }), || format!("job {id} is suspended"));
     Ok(())
 }
 
 /// Resumes a job.
 pub(super) async fn resume(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     desk.client.resume(id).await?;
-    desk.say(|| json!({ "job": id.as_str(), "resumed": true }), || format!("job {id} goes on"));
+    desk.say(|| json!({ "job": id.as_str(), "resumed": true }), || format!("job {id} is resumed"));
     Ok(())
 }
 
-/// Gives the tasks that a job has set aside another chance.
+/// Retries the tasks that a job has set aside.
 pub(super) async fn retry(desk: &Desk, id: &JobId) -> Result<(), Failure> {
     let tasks = desk.client.retry(id).await?;
     let again = if tasks == 1 { "task that was".to_owned() } else { "tasks that were".to_owned() };
     desk.say(
         || json!({ "job": id.as_str(), "tried_again": tasks }),
-        || format!("job {id} goes on with {tasks} {again} set aside"),
+        || format!("job {id} retries {tasks} {again} set aside"),
     );
     Ok(())
 }
 
-/// Removes the given jobs; without a list, all jobs that are over or whose submission was abandoned.
+/// Removes the data of the given jobs; without a list, of all finished jobs and abandoned submissions.
 pub(super) async fn forget(desk: &Desk, ids: Vec<JobId>, force: bool) -> Result<(), Failure> {
     let ids = if ids.is_empty() {
         let over = |stage: Stage| {
@@ -146,7 +146,7 @@ pub(super) async fn forget(desk: &Desk, ids: Vec<JobId>, force: bool) -> Result<
         ids
     };
     desk.client.forget(&ids, force).await?;
-    desk.say(|| json!({ "forgotten": ids }), || format!("{} jobs are forgotten", ids.len()));
+    desk.say(|| json!({ "forgotten": ids }), || format!("{} jobs are removed", ids.len()));
     Ok(())
 }
 
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_injected_is_bounded() {
+    fn suggestion_over_size_limit_is_refused() {
         let most = "x".repeat(TEXT_BYTES_MAX);
         assert_eq!(read_all(most.as_bytes()).unwrap(), most);
         let error = read_all(io::repeat(b'x')).unwrap_err();

@@ -32,52 +32,52 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the state of the cluster: its nodes, the jobs that run and who leads them, jobs that wait.
+    /// Show the state of the cluster: its nodes, the running jobs and their leaders, the waiting jobs.
     Status(Common),
-    /// Check whether anything is wrong: servers, access, clocks, nodes, jobs. Exit code 1 if something is.
+    /// Check the servers, access, clocks, nodes and jobs for problems. Exit code 1 if there are any.
     Doctor(Common),
     /// List the nodes.
     Nodes(Common),
     /// List the jobs.
     Jobs(Common),
-    /// Show everything about a job: its progress, its nodes, its cost.
+    /// Show the details of a job: its progress, nodes and cost.
     Job(Job),
     /// Print the result of a job, as JSON.
     Result(OfJob),
-    /// Wait for the end of a job, however long ZooKeeper is away meanwhile, and print its result, as JSON.
+    /// Wait until a job is over, however long ZooKeeper is unavailable, and print its result as JSON.
     Wait(OfJob),
-    /// Let a node leave after handing on its unfinished tasks. When asked again, it leaves at once.
+    /// Ask a node to leave after it has handed over its unfinished tasks. A second request makes it leave at once.
     Drain(Drain),
-    /// Suggest something to a running job, usually a solution, in JSON. Its program checks it.
+    /// Send a suggestion in JSON, usually a solution, to a running job. Its program checks the suggestion.
     Inject(Inject),
     /// Cancel a job.
     Cancel(Cancel),
-    /// Finish adding tasks to a job that stays open: it ends when all its tasks are complete.
+    /// Finish adding tasks to a job that stays open: the job is finished when all its tasks are complete.
     Finish(OfJob),
-    /// Suspend a job: its tasks are parked, its nodes take the next job.
+    /// Suspend a job: its tasks are parked, and its nodes work on the next job.
     Suspend(OfJob),
     /// Resume a suspended job.
     Resume(OfJob),
-    /// Give the tasks that a job has set aside, because nodes were lost with them again and again, another
-    /// chance. The job keeps the output of its other tasks.
+    /// Retry the tasks that a job has set aside because they repeatedly took down nodes. The job keeps the output of
+    /// its other tasks.
     Retry(OfJob),
-    /// Remove all data of jobs that are over, or whose submission was abandoned.
+    /// Remove all data of finished jobs and of abandoned submissions.
     Forget(Forget),
-    /// Observe the cluster until Ctrl-C, and show it in browsers: what it works on, and its metrics.
+    /// Observe the cluster until Ctrl-C, and serve its state and metrics to browsers.
     Dashboard(Dashboard),
-    /// Write the page of a job into one file, which a browser shows without a server: what the cluster still knows of
-    /// it, or what a record has.
+    /// Write the page of a job to one file, which a browser opens without a server. The data comes from the cluster or
+    /// from a record.
     Report(With<report::Arguments>),
-    /// Compare two jobs, of the cluster or of records: a table, or with -o a page with both on one axis.
+    /// Compare two jobs of the cluster or of records: as a table, or with -o as a page with both on one axis.
     Compare(With<compare::Arguments>),
-    /// Observe the cluster on the terminal until q is pressed. Without a terminal, print once what is known.
+    /// Observe the cluster on the terminal until q is pressed. Without a terminal, print the present state once.
     Top(With<top::Arguments>),
-    /// Start machines for the cluster and end them again, as its jobs need them, until Ctrl-C. One controller of a
-    /// cluster does so at a time; further ones wait.
+    /// Start and terminate machines for the cluster, as its jobs need them, until Ctrl-C. Only one controller of a
+    /// cluster is active at a time; the others wait.
     Scale(With<scale::Arguments>),
-    /// Show when a job would be finished with another number of nodes, and what that would cost.
+    /// Estimate the finish time and the cost of a job with other numbers of nodes.
     Whatif(With<whatif::Arguments>),
-    /// Print what lets a shell complete this command: bash, elvish, fish, powershell or zsh.
+    /// Print the completion script for a shell: bash, elvish, fish, powershell or zsh.
     Completions(Completions),
     /// Write the man pages of this command.
     Man(Man),
@@ -164,7 +164,7 @@ struct Dashboard {
     common: Common,
 }
 
-/// The arguments of a command, with those that all have.
+/// The arguments of a command, with those common to all commands.
 #[derive(Debug, clap::Args)]
 struct With<A: clap::Args> {
     #[command(flatten)]
@@ -178,11 +178,11 @@ struct Forget {
     /// The jobs, as `taskwork jobs` lists them; the numbers alone suffice.
     #[arg(value_name = "ID", value_parser = job_id, required_unless_present = "all")]
     jobs: Vec<JobId>,
-    /// All jobs that are over, or whose submission was abandoned.
+    /// All finished jobs and abandoned submissions.
     #[arg(long, conflicts_with = "jobs")]
     all: bool,
-    /// Also remove jobs that are being submitted. Without this option only abandoned submissions are removed:
-    /// begun ten minutes ago, and not completed.
+    /// Also remove jobs that are being submitted. Without this option, only abandoned submissions are removed: those
+    /// started ten minutes ago or earlier and not completed.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -200,7 +200,7 @@ pub fn main() -> ExitCode {
     run(std::env::args_os())
 }
 
-/// Runs a command line, the name of the command first.
+/// Runs a command line; the first argument is the name of the command.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     match CommandLine::try_parse_from(arguments) {
         Ok(line) => ended(perform(line.command)),
@@ -286,9 +286,9 @@ fn diagnose(cluster: &ClusterArguments, json: bool) -> Result<ExitCode, Failure>
 fn show(served: &dashboard::Arguments, common: &Common) -> Result<ExitCode, Failure> {
     let runtime = runtime()?;
     let here = runtime.enter();
-    // Whatever is wrong with the address is said before servers are asked, or a long file is read.
+    // Opened first: an error in the address is reported before a server is contacted or a long file is read.
     let site = served.open()?;
-    // And that before Ctrl-C is listened for, by which it is to end.
+    // Read before Ctrl-C is intercepted, so that Ctrl-C stops the process at once.
     let replayed = served.replayed()?;
     drop(here);
     if let Some(board) = replayed {
@@ -303,11 +303,11 @@ fn show(served: &dashboard::Arguments, common: &Common) -> Result<ExitCode, Fail
         // The observer has a session of its own.
         client.close().await;
         let missing = match checked {
-            // Its first node or job may be started after this.
+            // The first node or job may start later.
             Err(error @ taskwork::ClientError::NoCluster { .. }) => Some(error),
             other => other.map(|()| None)?,
         };
-        // Operators act in a session that is opened when they do.
+        // Actions of operators use a session that is opened on demand.
         let site = site.acting_by(&client);
         dashboard::observe(observer, site, served, cluster.name(), missing).await
     };
@@ -317,7 +317,7 @@ fn show(served: &dashboard::Arguments, common: &Common) -> Result<ExitCode, Fail
 impl Desk {
     async fn perform(&self, command: Command) -> Result<ExitCode, Failure> {
         match command {
-            // The others need no cluster, or have a client of their own.
+            // The others need no cluster, or have their own client.
             Command::Status(_) | Command::Doctor(_) | Command::Completions(_) | Command::Man(_) => {
                 status::run(self).await?;
             }
@@ -353,7 +353,7 @@ impl Desk {
         Ok(self.client.overview().await?)
     }
 
-    /// Prints one or the other.
+    /// Prints the JSON or the text, as requested.
     pub(crate) fn say(&self, json: impl FnOnce() -> serde_json::Value, text: impl FnOnce() -> String) {
         let text = if self.json { json().to_string() } else { text() };
         print(&format!("{}\n", text.trim_end_matches('\n')));
@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_shown_without_servers() {
+    fn dashboard_with_record_needs_no_servers() {
         let line = CommandLine::try_parse_from([NAME, "dashboard", "--replay", "record.jsonl"]);
         assert!(matches!(line, Ok(CommandLine { command: Command::Dashboard(_) })));
     }

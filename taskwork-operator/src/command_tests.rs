@@ -1,4 +1,4 @@
-//! What the command says of itself to shells and to `man`.
+//! Shell completions and man pages.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use taskwork_cli::command::{Man, completions};
 
 use super::CommandLine;
 
-/// The options of `man` alone.
+/// The options of `man`.
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
@@ -43,7 +43,7 @@ fn completions_name_every_command_in_every_shell() {
 }
 
 #[test]
-fn the_shell_understands_its_completions() {
+fn bash_completions_have_valid_syntax() {
     let text = completions(&mut CommandLine::command(), Shell::Bash);
     let mut shell = Process::new("bash").arg("-n").stdin(Stdio::piped()).spawn().expect("bash is needed");
     shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
@@ -51,7 +51,7 @@ fn the_shell_understands_its_completions() {
 }
 
 #[test]
-fn there_is_a_man_page_for_every_command_and_it_is_always_the_same() {
+fn man_pages_cover_every_command_and_are_reproducible() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("share/man1");
     man(&out).run(CommandLine::command()).unwrap();

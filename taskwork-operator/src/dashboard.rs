@@ -1,5 +1,5 @@
-//! `taskwork dashboard`: observes a cluster, or reads a record of one, and serves what it sees. If there is no cluster
-//! yet, it waits for one, and says so.
+//! `taskwork dashboard`: observes a cluster, or reads a record of one, and serves its state. If there is no cluster
+//! yet, it prints a note and waits for one.
 
 use std::{
     convert::Infallible,
@@ -29,21 +29,22 @@ const RECORD_BYTES_MAX: u64 = 1 << 30;
 pub(super) struct Arguments {
     #[command(flatten)]
     offer: Offer,
-    /// A folder for a record of what is seen: one file for each start. It ends at 1 GiB, with a warning.
+    /// The folder for records of the observed cluster: one file for each start, at most 1 GiB; a warning is logged when
+    /// it is full.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
-    /// Show a cluster as a record has left it, instead of one that is there; no servers are needed.
+    /// Show the cluster at the end of a record instead of a live one; no servers are needed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "allow_actions"])]
     replay: Option<PathBuf>,
 }
 
 impl Arguments {
-    /// Begins to listen. To be called in the context of a runtime.
+    /// Starts to listen. Call it in the context of a runtime.
     pub(super) fn open(&self) -> Result<Site, Failure> {
         self.offer.open()
     }
 
-    /// Reads the record that is to be shown, which may take long; `None` if a cluster is to be shown.
+    /// Reads the record to show, which may take long; `None` to show a cluster.
     pub(super) fn replayed(&self) -> Result<Option<Board>, Failure> {
         let Some(file) = self.replay.as_deref() else { return Ok(None) };
         let refused = |why: String| Failure::usage(format!("--replay {}: {why}", file.display()));
@@ -61,7 +62,7 @@ impl Arguments {
     }
 }
 
-/// Shows what was recorded, for ever.
+/// Serves a recorded cluster until the process is stopped.
 pub(super) async fn show(site: Site, board: Board) -> Result<Infallible, Failure> {
     announce(&site);
     match site.serve(Arc::new(board)).await {}
@@ -71,7 +72,7 @@ fn announce(site: &Site) {
     print(&format!("serving {}\n", site.url()));
 }
 
-/// Shows what is observed, until something is refused. `missing` is why there is no cluster to be observed yet.
+/// Serves a live cluster until a request is refused. `missing` is the reason why there is no cluster yet.
 pub(super) async fn observe(
     observer: Observer,
     site: Site,
@@ -115,7 +116,7 @@ impl<W: Write> Record<W> {
         Self { to: Some(Recorder::new(to, bytes_max)), file }
     }
 
-    /// Writes an event. If the record ends by that, it is returned why.
+    /// Writes an event. Returns the reason if that closes the record.
     fn note(&mut self, event: &Event) -> Option<String> {
         let to = self.to.as_mut()?;
         let noted = to.note(event);
@@ -127,12 +128,12 @@ impl<W: Write> Record<W> {
         let file = self.file.display();
         Some(match ended {
             Ok(()) => format!("the record {file} is full and ends here; the next start begins another one"),
-            Err(error) => format!("the record {file} cannot be written any more and ends here: {error}"),
+            Err(error) => format!("the record {file} ends here, because it cannot be written: {error}"),
         })
     }
 }
 
-/// Begins a new record in a folder. Only its owner may read it.
+/// Starts a new record in a folder, readable only by its owner.
 fn begin_record(folder: &Path) -> Result<Record<BufWriter<File>>, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     let file = folder.join(format!("cluster-{now}.jsonl"));
@@ -156,7 +157,7 @@ mod tests {
         arguments: Arguments,
     }
 
-    /// Reads a record that is to be shown.
+    /// Reads the record given with `--replay`.
     fn replayed(file: &Path) -> Result<Board, String> {
         let line = ["test", "--replay", file.to_str().unwrap()];
         let arguments = Line::try_parse_from(line).unwrap().arguments;
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused() {
+    fn replay_of_unusable_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("record.jsonl");
         let refused = || replayed(&file).map(drop).unwrap_err();
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_full_ends_and_says_so_once() {
+    fn full_record_is_closed_with_one_warning() {
         let mut record = Record::new(Vec::new(), PathBuf::from("cluster-1.jsonl"), 200);
         let said: Vec<String> = (0..100).filter_map(|at_ms| record.note(&Event::tick(at_ms))).collect();
         assert!(said.len() == 1 && said[0].contains("cluster-1.jsonl is full"), "{said:?}");
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_for_its_owner_only() {
+    fn record_file_is_private_to_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let record = begin_record(folder.path()).unwrap();
         assert_eq!(fs::metadata(&record.file).unwrap().permissions().mode() & 0o777, 0o600);

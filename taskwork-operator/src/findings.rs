@@ -5,7 +5,7 @@ use taskwork::client::doctor::Finding;
 
 use super::table;
 
-/// Returns the findings for scripts.
+/// Returns the findings as JSON, for scripts.
 pub(super) fn json(findings: &[Finding]) -> serde_json::Value {
     let objects = findings.iter().map(|Finding { check, ok, said, advice, .. }| {
         json!({ "check": check, "ok": ok, "said": said, "advice": advice })
@@ -13,7 +13,7 @@ pub(super) fn json(findings: &[Finding]) -> serde_json::Value {
     objects.collect()
 }
 
-/// Returns the findings for human readers.
+/// Returns the findings as a table.
 pub(super) fn text(findings: &[Finding]) -> String {
     let rows = findings.iter().map(|Finding { check, ok, said, advice, .. }| {
         let advice = if advice.is_empty() { String::new() } else { format!(". {advice}") };

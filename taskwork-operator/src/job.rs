@@ -15,7 +15,7 @@ use super::{
     table::{self, count, lapse},
 };
 
-/// All facts about a job at one moment.
+/// The details of a job at one moment.
 struct Facts {
     id: JobId,
     job: JobDetails,
@@ -114,7 +114,7 @@ impl Facts {
         rows.extend(self.job.leader.iter().map(|leader| ("leader", leader.clone())));
         if let Some(finished) = record.finished_ms {
             let took = lapse(record.submitted_ms, finished);
-            rows.push(("ended", format!("{}, {took} after its submission", table::time(finished))));
+            rows.push(("finished", format!("{}, {took} after its submission", table::time(finished))));
         }
         if let Some(reason) = &record.reason {
             rows.push(("reason", reason.clone()));
@@ -123,7 +123,7 @@ impl Facts {
         let share =
             figures.share().map(|share| format!(", an estimated {:.1} % of the whole", 100.0 * share));
         let earlier = (figures.worked_earlier > 0).then(|| {
-            format!(", {} of them in earlier attempts: these are done anew", count(figures.worked_earlier))
+            format!(", {} of them in earlier attempts: these are repeated", count(figures.worked_earlier))
         });
         let units = count(figures.worked);
         let rest = earlier.into_iter().chain(share).collect::<String>();
@@ -164,7 +164,7 @@ impl Facts {
         text
     }
 
-    /// Returns the calls by task and state if the job is a workflow.
+    /// Returns the calls of a workflow by task and state; `None` for other jobs.
     fn summary(&self) -> Option<Summary> {
         Summary::shown(&self.job.sight()?)
     }
@@ -174,8 +174,7 @@ impl Facts {
             .map_or_else(String::new, |summary| format!("\n{}\n{}", summary.line(), summary.table()))
     }
 
-    /// Returns the events of the job: time, node, event and details, in order as far as the nodes' clocks
-    /// agree.
+    /// Returns the events of the job (time, node, event, details), ordered as far as the nodes' clocks agree.
     fn timeline(&self) -> Vec<(u64, &str, String, &str)> {
         let record = &self.job.record;
         let mut timeline = vec![(record.submitted_ms, record.submitter.as_str(), "submitted".to_owned(), "")];
@@ -227,12 +226,12 @@ impl Facts {
     }
 }
 
-/// Says how good the best solution is, if one is known as a number.
+/// Describes the best solution, if its value is known.
 fn solution(best: Option<f64>, bound: Option<f64>, gap: Option<f64>) -> Option<String> {
     let best = best?;
     let gap = gap.map(|gap| format!(", a gap of {:.2} %", 100.0 * gap)).unwrap_or_default();
     Some(match bound {
-        Some(bound) => format!("{best}; nothing better than {bound} is left{gap}"),
+        Some(bound) => format!("{best}; the bound is {bound}{gap}"),
         None => format!("{best}; no bound is known"),
     })
 }
@@ -243,7 +242,7 @@ fn efficiency(figures: &Figures) -> Option<f64> {
     (whole > 0).then(|| figures.times.searching_ns as f64 / whole as f64)
 }
 
-/// Says how many workers there are, and for how much of the time they searched.
+/// Describes the number of workers and the share of their time in which they searched.
 fn workers(now: Option<(u32, u32)>, figures: &Figures) -> Option<String> {
     let share = efficiency(figures).map(|share| format!("busy for {:.1} % of their time", 100.0 * share));
     let now = now.map(|(workers, busy)| format!("{busy} of {workers} have a task"));
@@ -251,19 +250,19 @@ fn workers(now: Option<(u32, u32)>, figures: &Figures) -> Option<String> {
     (!told.is_empty()).then(|| told.join(", "))
 }
 
-/// Says what has become of the work of lost nodes, if any was lost.
+/// Describes the work recovered from lost nodes and the grants dropped, if there are any.
 fn losses(figures: &Figures) -> Option<String> {
     let Figures { recovered, dropped, .. } = *figures;
     (recovered + dropped > 0).then(|| {
         format!(
-            "{} tasks continued from what lost nodes had written; {} grants dropped that they had not",
+            "{} tasks recovered from the ledgers of lost nodes; {} grants dropped that were in none",
             count(recovered),
             count(dropped)
         )
     })
 }
 
-/// The relative cost of a job in ZooKeeper requests.
+/// The cost of a job in ZooKeeper requests, as ratios.
 struct Cost {
     /// The share of retries among all tries of transactions.
     retried_share: f64,
@@ -298,12 +297,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_of_the_solution_and_the_workers_is_not_told() {
+    fn unknown_solution_and_workers_are_omitted() {
         assert_eq!(solution(None, Some(3.0), None), None);
         assert_eq!(solution(Some(40.0), None, None).as_deref(), Some("40; no bound is known"));
         assert_eq!(
             solution(Some(40.0), Some(30.5), Some(0.2375)).as_deref(),
-            Some("40; nothing better than 30.5 is left, a gap of 23.75 %")
+            Some("40; the bound is 30.5, a gap of 23.75 %")
         );
         let mut figures = Figures::default();
         assert_eq!(workers(None, &figures), None);
@@ -313,12 +312,11 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_told_once_there_are_any() {
+    fn losses_appear_once_there_are_any() {
         let mut figures = Figures::default();
         assert_eq!(losses(&figures), None);
         (figures.recovered, figures.dropped) = (1_234, 2);
-        let told =
-            "1,234 tasks continued from what lost nodes had written; 2 grants dropped that they had not";
+        let told = "1,234 tasks recovered from the ledgers of lost nodes; 2 grants dropped that were in none";
         assert_eq!(losses(&figures).as_deref(), Some(told));
     }
 }

@@ -1,9 +1,8 @@
-//! A cluster's members and jobs as JSON objects, for scripts.
+//! Members and jobs of a cluster as JSON objects, for scripts.
 
 use serde_json::json;
 use taskwork::client::{JobEntry, JobRecord, Member, Overview, Stage};
 
-/// Returns a member as an object.
 pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value {
     json!({
         "node": member.node,
@@ -19,7 +18,6 @@ pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value 
     })
 }
 
-/// Returns a job as an object.
 pub(super) fn job(overview: &Overview, entry: &JobEntry) -> serde_json::Value {
     let leader = overview.leaders.iter().find(|(led, _)| *led == entry.id).map(|(_, node)| node);
     let mut object = record(&entry.id, entry.stage, entry.record.as_ref());
@@ -27,7 +25,7 @@ pub(super) fn job(overview: &Overview, entry: &JobEntry) -> serde_json::Value {
     object
 }
 
-/// Returns a job's record as an object.
+/// Returns the record of a job as an object.
 pub(super) fn record(id: &str, stage: Stage, record: Option<&JobRecord>) -> serde_json::Value {
     let Some(record) = record else { return json!({ "job": id, "state": stage.text() }) };
     json!({

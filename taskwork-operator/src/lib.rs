@@ -1,7 +1,7 @@
-//! `taskwork`: shows and controls a cluster, whatever programs its nodes run.
+//! `taskwork`: shows and controls a cluster, whichever programs its nodes run.
 //!
-//! The crate is apart from `taskwork-cli`, so that programs do without a dashboard, a terminal's picture and a controller
-//! of machines.
+//! A separate crate from `taskwork-cli`, so that programs do not link a dashboard, a terminal interface and an
+//! autoscaler.
 
 mod command;
 mod act;

@@ -1,4 +1,4 @@
-//! The operator's command, for clusters of any program.
+//! The operator's command for clusters of any program.
 
 use std::process::ExitCode;
 

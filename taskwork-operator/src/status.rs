@@ -79,7 +79,7 @@ fn as_json(desk: &Desk, overview: &Overview) -> serde_json::Value {
 fn as_text(desk: &Desk, overview: &Overview) -> String {
     let workers: u64 = overview.members.iter().map(|member| u64::from(member.workers)).sum();
     let over = [Stage::Done, Stage::Incomplete, Stage::Failed, Stage::Cancelled];
-    // The second is rare.
+    // Incomplete jobs are rare.
     let told = over.into_iter().filter(|&stage| stage != Stage::Incomplete || count(overview, stage) > 0);
     let over: Vec<String> =
         told.map(|stage| format!("{} {}", count(overview, stage), stage.text())).collect();

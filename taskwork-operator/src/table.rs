@@ -6,8 +6,8 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use indicatif::{BinaryBytes, HumanCount};
 use taskwork_cli::printable;
 
-/// Formats a table without lines. Columns whose names begin with `#` hold numbers. No cell can control a terminal, or
-/// have several lines.
+/// Formats a table without lines. Columns with names that start with `#` are numeric. Cells are sanitized: no control
+/// characters, no line breaks.
 pub(super) fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -25,7 +25,7 @@ pub(super) fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>
     lines.join("\n") + "\n"
 }
 
-/// Formats names and values, one pair per line. No value can control a terminal, or have several lines.
+/// Formats names and values, one pair per line. Values are sanitized like the cells of a table.
 pub(super) fn list(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     let lines: Vec<String> =
@@ -42,7 +42,7 @@ pub(crate) fn time(ms: u64) -> String {
 /// The last time that can be formatted.
 const YEAR_9999_MS: u64 = 253_402_300_799_000;
 
-/// Formats the time between two times, as far as their clocks agree.
+/// Formats the duration between two times; 0 if the clocks disagree about their order.
 pub(super) fn lapse(from_ms: u64, to_ms: u64) -> String {
     let ms = to_ms.saturating_sub(from_ms);
     let lapse = Duration::from_millis(if ms < 10_000 { ms } else { ms / 1000 * 1000 });
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_have_written_stays_in_its_place() {
+    fn hostile_text_is_sanitized_in_tables_and_lists() {
         let hostile = "\u{1b}[2J\u{202e}a\nb";
         for text in [table(&["NAME"], [vec![hostile.to_owned()]]), list(&[("name", hostile.to_owned())])] {
             assert!(text.trim_end().ends_with("?[2J?a b"), "{text:?}");

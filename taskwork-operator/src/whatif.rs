@@ -1,8 +1,7 @@
-//! `taskwork whatif`: when a job would be finished with another number of nodes, and what that would cost.
+//! `taskwork whatif`: estimates the finish time and the cost of a job with other numbers of nodes.
 //!
-//! A controller that runs has learnt how the job scales, and what machines cost: it is asked, by what it has
-//! written. Otherwise the cluster is observed for a while, and a price is known as far as nodes have one as their
-//! label.
+//! If a controller runs, the estimate uses its state: it has learnt how the job scales, and knows the prices of
+//! machines. Otherwise the cluster is observed for a while, and the prices are those in the labels of nodes.
 
 use std::{collections::BTreeMap, str::FromStr, time::Duration};
 
@@ -30,21 +29,21 @@ use super::{
     },
 };
 
-/// The most machines that are asked about.
+/// The maximum number of machines in a question.
 const NODES_MAX: u32 = 100_000;
-/// The longest time since a controller has said something, for it to be asked, in milliseconds.
+/// The maximum age of a controller's report that is used, in milliseconds.
 const RECENT_MS: u64 = 60_000;
 /// The time between two observations.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Which job, and how many nodes.
+/// The job and the numbers of nodes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The job, as `taskwork jobs` lists it; the number alone suffices.
     #[arg(value_name = "ID", value_parser = job_id)]
     job: JobId,
-    /// The numbers of nodes: 50, or +20 and -5 for more or fewer than now; several with commas. By default some
-    /// around the present number.
+    /// The numbers of nodes, separated by commas: 50, or +20 and -5 relative to the present number. The default is a
+    /// range around the present number.
     #[arg(
         long,
         value_name = "N",
@@ -53,7 +52,7 @@ pub(super) struct Arguments {
         value_parser = str::parse::<Nodes>
     )]
     nodes: Vec<Nodes>,
-    /// For how long the cluster is observed if no controller runs, in seconds.
+    /// The time to observe the cluster if no controller runs, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     observe: Duration,
 }
@@ -62,7 +61,7 @@ pub(super) struct Arguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Nodes {
     Exactly(u32),
-    /// So many more than now, or fewer.
+    /// More nodes than now, or fewer if negative.
     More(i64),
 }
 
@@ -118,7 +117,7 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<(), Failur
     let sizes = policy.whatif(&observation, &nodes);
     if sizes.is_empty() {
         return Err(Failure::failed(format!(
-            "nothing can be said about job {} yet: no node works on it, or it has only begun",
+            "nothing is known about job {} yet: no node works on it, or it has just started",
             arguments.job
         )));
     }
@@ -141,7 +140,7 @@ fn there(observation: &Observation) -> u32 {
     u32::try_from(staying.count()).unwrap_or(u32::MAX)
 }
 
-/// Returns numbers around the present one.
+/// Returns a range of numbers around the present one.
 fn around(now: u32) -> Vec<u32> {
     let now = now.max(1);
     vec![now.div_ceil(2), now, now + now.div_ceil(2), now.saturating_mul(2), now.saturating_mul(4)]
@@ -178,7 +177,7 @@ async fn observe(
             policy.decide(&observation);
             last = Some((observation, currency));
         }
-        let (observation, currency) = last.ok_or_else(|| Failure::unreachable("nothing was seen"))?;
+        let (observation, currency) = last.ok_or_else(|| Failure::unreachable("nothing was observed"))?;
         Ok((policy, observation, currency))
     };
     tokio::select! {
@@ -222,7 +221,7 @@ fn with_members(snapshot: &Snapshot, scope: &Scope) -> (Observation, Option<Stri
     (observation, currency)
 }
 
-/// Returns the price of an hour that a member says it has.
+/// Returns the hourly price in the labels of a member.
 fn price(member: &Member) -> Option<f64> {
     let price: f64 = member.labels.get("price")?.strip_suffix("/h")?.parse().ok()?;
     (price.is_finite() && price >= 0.0).then_some(price)

@@ -1,6 +1,6 @@
 //! `taskwork job ID` with `--task`, `--graph` or `--trace`: the calls of a workflow.
 //!
-//! While the job runs, the node of the program is asked. When it is over, the graph is what that node had shown last.
+//! While the job runs, the node of the program answers. Afterwards, the graph is the last one that the node published.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,21 +12,21 @@ use taskwork_cli::{Failure, write_graph, write_trace};
 
 use super::Desk;
 
-/// The time for which an answer is waited for.
+/// The maximum time to wait for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What is to be seen of a workflow.
+/// The views of a workflow.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Only tell why this call of a workflow waits, or what has become of it. Calls are numbered from 0 in the order in
-    /// which the program makes them; data that it brings in counts, too.
+    /// Only explain why this call of a workflow waits, or how it completed. Calls are numbered from 0 in the order in
+    /// which the program makes them; imported data counts, too.
     #[arg(long, value_name = "NUMBER")]
     task: Option<u64>,
-    /// Only write the graph of a workflow's calls into this file: as SVG if its name ends with .svg, otherwise as DOT
+    /// Only write the graph of a workflow's calls to this file: as SVG if its name ends with .svg, otherwise as DOT
     #[arg(long, value_name = "FILE")]
     graph: Option<PathBuf>,
-    /// Only write into this file when the calls of a workflow ran that have ended last. The job must have been submitted
-    /// with --trace, and run still
+    /// Only write the run times of a workflow's most recently completed calls to this file. The job must have been
+    /// submitted with --trace and still run
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
@@ -71,7 +71,7 @@ pub(super) async fn run(desk: &Desk, id: &JobId, arguments: &Arguments) -> Resul
     Ok(())
 }
 
-/// Returns the graph of a job's calls, as it is now or was at its end.
+/// Returns the graph of a job's calls: the present one, or the last one of a finished job.
 async fn graph(desk: &Desk, id: &JobId, job: &JobDetails) -> Result<Diagram, Failure> {
     if !job.record.state.is_over() {
         return answered(desk, id, json!("graph"), "graph").await;
@@ -83,7 +83,7 @@ async fn graph(desk: &Desk, id: &JobId, job: &JobDetails) -> Result<Diagram, Fai
     })
 }
 
-/// Asks the node of the program something.
+/// Queries the node of the program.
 async fn answered<T: DeserializeOwned>(
     desk: &Desk,
     id: &JobId,
@@ -93,9 +93,9 @@ async fn answered<T: DeserializeOwned>(
     let mut answer = desk.client.ask_about(id, question, ANSWER_TIMEOUT).await?;
     if let Some(option) = answer["not_recorded"].as_str() {
         return Err(Failure::usage(format!(
-            "job {id} records no {part}: that has to be said when it is submitted, by {option}"
+            "job {id} records no {part}: this must be requested at its submission, by {option}"
         )));
     }
     T::deserialize(answer[part].take())
-        .map_err(|error| Failure::failed(format!("the answer about job {id} is not understood: {error}")))
+        .map_err(|error| Failure::failed(format!("the answer about job {id} cannot be parsed: {error}")))
 }

@@ -27,16 +27,16 @@ pub struct Exchange {
     _arrivals: mpsc::Receiver<Arrival>,
 }
 
-/// What others need to reach a node: its number, its address, and the fingerprint of its certificate.
+/// The contact data of a node: its number, its address, and the fingerprint of its certificate.
 pub type Card = (u64, SocketAddr, String);
 
-/// An object on offer, until it is dropped.
+/// An offered object, until it is dropped.
 pub struct Offered {
     name: String,
     _offer: Offer,
 }
 
-/// Counts bytes, and drops them.
+/// A sink that counts bytes.
 struct Counts(u64);
 
 impl Sink for Counts {
@@ -51,14 +51,14 @@ impl Sink for Counts {
     }
 }
 
-/// The time for which a fetch goes on without a byte.
+/// The maximum time of a fetch without progress.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Exchange {
     /// Listens on the loopback interface, in the current runtime.
     ///
     /// # Errors
-    /// If that is impossible.
+    /// If the address is unavailable.
     pub fn open(number: u64) -> Result<Self, String> {
         let opening = || {
             let (node, peers) = (NodeId(number), Arc::new(Peers::default()));
@@ -73,7 +73,7 @@ impl Exchange {
         opening().map_err(|error: TransportError| error.to_string())
     }
 
-    /// Returns what others need to reach it.
+    /// Returns the contact data of this node.
     pub fn card(&self) -> Card {
         self.card.clone()
     }
@@ -81,7 +81,7 @@ impl Exchange {
     /// Makes another node a member.
     ///
     /// # Errors
-    /// If its fingerprint is none.
+    /// If its fingerprint is invalid.
     pub fn meet(&self, (number, address, fingerprint): Card) -> Result<(), String> {
         let fingerprint = fingerprint.parse().map_err(|_| format!("{fingerprint} is no fingerprint"))?;
         self.peers.set(NodeId(number), PeerAddress { address, fingerprint });
@@ -97,7 +97,7 @@ impl Exchange {
     /// Fetches an object, drops its bytes, and returns their number.
     ///
     /// # Errors
-    /// If it did not come.
+    /// If the fetch fails.
     pub async fn fetch(&self, name: &str, owners: &[u64]) -> Result<u64, String> {
         let name = parse(name)?;
         let owners = || owners.iter().map(|&number| NodeId(number)).collect();
@@ -105,10 +105,10 @@ impl Exchange {
         fetched.map(|counts| counts.0).map_err(|error| error.to_string())
     }
 
-    /// Fetches an object, and offers it from the beginning.
+    /// Fetches an object, and offers it to others during the fetch.
     ///
     /// # Errors
-    /// If it did not come.
+    /// If the fetch fails.
     pub async fn hand_on(&self, name: &str, owners: &[u64]) -> Result<Offered, String> {
         let bulk = self.transport.bulk();
         let object = parse(name)?;

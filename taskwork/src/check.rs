@@ -1,4 +1,5 @@
-//! Compares runs of a small job in which its tasks are interrupted, sent and split far more often than on a cluster.
+//! Runs a small job with its tasks interrupted, sent and split far more often than on a cluster, and compares the
+//! results.
 
 use std::fmt;
 
@@ -6,7 +7,7 @@ use thiserror::Error;
 
 use crate::{job::Job, pool, report::Report, task::Task, wire::codec};
 
-/// What is done to the tasks of a job in one run of a [check].
+/// The disturbance of a job's tasks in one run of a [check].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drill {
     sends: bool,
@@ -17,7 +18,7 @@ pub struct Drill {
 
 impl Drill {
     const NOTHING: Self = Self { sends: false, splits: false, every: 0 };
-    /// From the mildest to the severest, so that the first that fails says most about the mistake.
+    /// From the mildest to the severest: the first that fails describes the mistake best.
     const ALL: [Self; 7] = [
         Self { sends: true, ..Self::NOTHING },
         Self { splits: true, ..Self::NOTHING },
@@ -66,28 +67,28 @@ impl fmt::Display for Drill {
 pub enum CheckError {
     /// The job has another result.
     #[error(
-        "the result depends on what happens to the tasks. If {drill}, it is {found}; undisturbed, it is {expected}"
+        "the result depends on how the tasks are run. If {drill}, it is {found}; undisturbed, it is {expected}"
     )]
     Differs {
-        /// What was done to the tasks.
+        /// The disturbance.
         drill: Drill,
         /// The result of the undisturbed run.
         expected: String,
-        /// The result of this one.
+        /// The result of the disturbed run.
         found: String,
     },
-    /// The job does not come to its end.
+    /// The job fails.
     #[error("the job fails if {drill}: {reason}")]
     Failed {
-        /// What was done to the tasks.
+        /// The disturbance.
         drill: Drill,
-        /// Why it fails.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Checks that the output of a job does not depend on what happens to its tasks. For unit tests, with a job of some
-/// thousand steps.
+/// Checks that the output of a job does not depend on how its tasks are interrupted, sent and split. For unit tests,
+/// with a job of a few thousand steps.
 ///
 /// The job runs on this thread: first undisturbed, and then with its shared data and every task sent to another node
 /// (encoded and decoded), with a split at every [`potential_split`](crate::Context::potential_split), and with an
@@ -130,17 +131,17 @@ pub enum CheckError {
 /// ```
 ///
 /// # Errors
-/// If a run has another output than the undisturbed one, or fails. The mildest disturbance that shows the mistake is
-/// named.
+/// If a run has another output than the undisturbed one, or fails. The error names the mildest disturbance that shows
+/// the mistake.
 pub fn check<T: Task>(job: impl Fn() -> Job<T>) -> Result<(), CheckError> {
     check_by(job, |report| match serde_json::to_value(&report.output) {
         Ok(shown) => shown.to_string(),
-        // Without a form for people.
+        // It has no JSON form.
         Err(_) => format!("{:?}", codec::encode(&report.output)),
     })
 }
 
-/// Checks like [`check`] a job of whose report only a part is always the same: in a search that prunes, the best
+/// Checks, like [`check`], a job with a report of which only a part is deterministic: in a search that prunes, the best
 /// solution, but not the number of states.
 ///
 /// # Errors

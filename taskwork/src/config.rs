@@ -1,15 +1,17 @@
 //! The limits of the runtime; each name ends with its unit.
 
+use zk::housekeeping::Keep;
+
 /// The maximum number of nodes of one process.
 pub const NODES_MAX: usize = 256;
 /// The maximum number of workers of one node.
 pub const WORKERS_MAX: usize = 1024;
 
-/// The maximum size of everything that a node writes of what it holds, in bytes, whatever its limits: that of one
-/// znode's data, less what is written with it.
+/// The upper limit for a node's written holdings, in bytes: the maximum data of one znode, minus the other content of
+/// the transaction.
 pub(crate) const LEDGER_BYTES_MAX: usize = zk::CHUNKED_BYTES_MAX - (4 << 20);
 
-/// The limits of one node. The defaults suit a cluster of tens to hundreds of nodes; tests use small ones.
+/// The limits of one node. The defaults suit a cluster of tens to hundreds of nodes; tests use smaller ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -27,11 +29,11 @@ pub struct Limits {
     pub commit_patience_ms: u64,
     /// The number of nodes that a thief asks in one round before it pauses.
     pub round_requests_max: usize,
-    /// The maximum number of thieves waiting at one victim; further ones are denied at once.
+    /// The maximum number of thieves waiting at one victim; further ones are denied immediately.
     pub waiting_thieves_max: usize,
     /// The maximum number of tasks in one grant.
     pub grant_tasks_max: usize,
-    /// The maximum size of the tasks of one grant, in bytes. A larger task goes alone. A victim grants no
+    /// The maximum size of the tasks of one grant, in bytes. A larger task is granted alone. A victim grants no
     /// more to a thief that has this much unacknowledged.
     pub grant_bytes_max: usize,
     /// The maximum number of unacknowledged grants of one victim; beyond it the victim denies. A thief also
@@ -52,14 +54,14 @@ pub struct Limits {
     pub grant_retry_ms: u64,
     /// The maximum time after which an unacknowledged grant is sent again, in milliseconds.
     pub grant_retry_max_ms: u64,
-    /// The number of members up to which a node reads the records of all of them at once. Those of further
-    /// ones it reads when it first has to do with them.
+    /// The number of members up to which a node reads all their records immediately. Other records are read
+    /// on first contact.
     pub records_read_max: usize,
     /// The number of ids at which a batch is committed although the node has work left.
     pub batch_ids_commit: usize,
-    /// The number of tasks of a job that are queued or wait on a node from which on tasks that spawn others are
-    /// interrupted at their next `migrate()`, so that what they have spawned is searched first. The job fails if a
-    /// task spawns as many more without heeding that.
+    /// The number of queued and waiting tasks of a job on a node from which on tasks that spawn others are interrupted
+    /// at their next `migrate()`, so that the spawned tasks are searched first. The job fails if a task spawns as many
+    /// more without returning.
     pub spawned_tasks_max: usize,
     /// The maximum number of ids in one transaction; more are committed by several. Capped at 1,000.
     pub batch_ids_max: usize,
@@ -67,37 +69,42 @@ pub struct Limits {
     pub park_tasks_max: usize,
     /// The maximum number of children of a task before it is renewed under another id. Capped at 500.
     pub task_children_max: usize,
-    /// The time after which a transaction with unknown outcome is tried again, in milliseconds.
+    /// The time after which a transaction with unknown outcome is retried, in milliseconds.
     pub transaction_retry_ms: u64,
-    /// The time between two writes of everything that a node holds while it works, in milliseconds: what is
-    /// done in that time is done again if the node is lost. 0 means that it is never written: then the loss of
-    /// the node begins a new attempt.
+    /// The interval at which a working node writes all its holdings, in milliseconds: the work of that time is
+    /// repeated if the node is lost. 0 means that they are never written: then the loss of the node starts a new
+    /// attempt.
     pub ledger_interval_ms: u64,
-    /// The time after which a node writes everything that it holds because tasks came or went, in
+    /// The time after which a node writes all its holdings because tasks were received or given away, in
     /// milliseconds.
     pub ledger_soon_ms: u64,
     /// The minimum time between two such writes for each member of the cluster, in milliseconds: it bounds the
     /// number of writes of all nodes together, which is 1,000 a second if this is 1.
     pub ledger_pause_ms: u64,
-    /// The maximum of that time, in milliseconds, for a write that somebody waits for because a node has run out of
-    /// tasks. With 100, clusters of more than 100 nodes write more often than 1,000 times a second for that.
+    /// The upper limit of that time, in milliseconds, for a write that another node waits for because it has run out
+    /// of tasks. With 100, clusters of more than 100 nodes exceed 1,000 such writes per second.
     pub ledger_awaited_ms: u64,
-    /// The maximum size of everything that a node holds, in bytes, up to 60 MiB. A node that holds more does not
-    /// write it, and its loss begins a new attempt.
+    /// The maximum size of a node's holdings, in bytes, up to 60 MiB. A node that holds more does not write them, and
+    /// its loss starts a new attempt.
     pub ledger_bytes_max: usize,
-    /// The number of nodes in a row that may be lost with a task before it is set aside, 0 for any number. The
-    /// limit of a job takes its place.
+    /// The number of consecutive nodes lost with a task after which the task is set aside, 0 for no limit. The limit
+    /// of a job takes precedence.
     pub deaths_max: u32,
     /// The time that a node has to leave after a signal, in milliseconds. In the last third it parks the
-    /// tasks that no other node has taken; at the end it terminates, even if it still waits for something.
+    /// tasks that no other node has accepted; at the end it terminates, even if it still waits for something.
     pub drain_deadline_ms: u64,
-    /// The maximum time for which a node that leaves a job waits for its [companion](crate::Companion) to rescue what
-    /// it has, in milliseconds. If the node leaves by its deadline, it is at most half of the time until then.
+    /// The maximum time for which a node that leaves a job waits for its [companion](crate::Companion) to rescue its
+    /// data, in milliseconds. If the node leaves by a deadline, the maximum is half of the remaining time.
     pub rescue_ms: u64,
+    /// The number of jobs that are over and not yet forgotten. Older ones are forgotten, except those that another job
+    /// waits for. Of different limits in a cluster, those of the member with the lowest id apply.
+    pub jobs_kept_max: usize,
+    /// The time after its end at which a job is forgotten, in milliseconds, unless another job waits for it.
+    pub jobs_kept_ms: u64,
 }
 
 impl Limits {
-    /// Returns the size beyond which the node does not write what it holds, in bytes.
+    /// Returns the maximum size of written holdings, in bytes.
     pub(crate) fn ledger_bytes(&self) -> usize {
         self.ledger_bytes_max.min(LEDGER_BYTES_MAX)
     }
@@ -134,9 +141,11 @@ impl Default for Limits {
             ledger_pause_ms: 1,
             ledger_awaited_ms: 100,
             ledger_bytes_max: 32 << 20,
-            deaths_max: 3,
+            deaths_max: 5,
             drain_deadline_ms: 30_000,
             rescue_ms: 30_000,
+            jobs_kept_max: Keep::default().jobs_max,
+            jobs_kept_ms: Keep::default().age_ms_max,
         }
     }
 }

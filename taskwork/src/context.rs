@@ -21,25 +21,25 @@ pub struct Context<'a, T: Task> {
     pool: &'a Pool<T>,
     worker: usize,
     part: Part<T::Output>,
-    /// Taken in this call.
+    /// The waker taken in this call.
     waker: Option<Waker>,
-    /// The number of tasks that were spawned since the task was asked to let others begin.
-    unheeded: usize,
+    /// The number of tasks spawned since the task was asked to let others start.
+    spawned_since_request: usize,
     requested: Cell<Requested>,
-    /// The task's copies of the variables, as they were in this epoch of the node.
+    /// The task's copies of the variables, as of this epoch of the node.
     copies: Vec<TaskCopy>,
     epoch: u64,
     /// The value of the signals word in this epoch while nothing is requested.
     quiet: u64,
 }
 
-/// More tasks are wanted than are queued.
+/// Demand for more tasks than are queued.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Hunger {
-    /// How long that has lasted.
+    /// The duration of the demand so far.
     pub lasts: Duration,
-    /// Whether a worker of this node wants one, and not only other nodes.
+    /// Whether a worker of this node needs a task, and not only other nodes.
     pub here: bool,
 }
 
@@ -49,30 +49,30 @@ struct TaskCopy {
     value: Option<Arc<AnyValue>>,
 }
 
-/// What was requested of a task that has polled.
+/// The requests to a task at a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Requested {
     /// To stop.
     pub(crate) stop: bool,
-    /// To return for a moment, so that it can be written.
+    /// To return soon, so that it can be written.
     pub(crate) snapshot: bool,
 }
 
-/// What belongs to a running task beside the task itself.
+/// The belongings of a running task, apart from the task itself.
 pub(crate) struct Part<O> {
     pub(crate) id: TaskId,
-    /// The scope that it is in.
+    /// The scope of the task.
     pub(crate) scope: Option<Scope>,
     pub(crate) children: Vec<TaskId>,
     pub(crate) spawned: Spawned,
     pub(crate) output: O,
-    /// On which the task and its children are this node's.
+    /// The basis on which the task and its children belong to this node.
     pub(crate) basis: Basis,
-    /// What the task has come from here.
+    /// The task's ancestors on this node.
     pub(crate) lineage: Lineage,
 }
 
-/// What remains of a context when its search has returned.
+/// The remains of a context when its search has returned.
 pub(crate) struct Finished<O> {
     pub(crate) part: Part<O>,
     pub(crate) requested: Requested,
@@ -94,7 +94,7 @@ impl<'a, T: Task> Context<'a, T> {
         let epoch = Signals::NO_EPOCH;
         let quiet = Signals::quiet(epoch);
         let requested = Cell::default();
-        Self { pool, worker, part, waker: None, unheeded: 0, requested, copies, epoch, quiet }
+        Self { pool, worker, part, waker: None, spawned_since_request: 0, requested, copies, epoch, quiet }
     }
 
     /// Returns the read-only data of the job.
@@ -103,14 +103,14 @@ impl<'a, T: Task> Context<'a, T> {
         &self.pool.shared
     }
 
-    /// Returns the read-only data of the job, for what outlives the task, such as a thread.
+    /// Returns the read-only data of the job, for code that outlives the task, such as a thread.
     pub fn shared_arc(&self) -> Arc<T::Shared> {
         Arc::clone(&self.pool.shared)
     }
 
     /// Returns whether the task should stop here and return [`Outcome::Migrate`](crate::Outcome::Migrate):
-    /// its node is leaving, or the job is over (paper, 3.4), or its state is to be written, about once a
-    /// second, in which case it goes on at once. Call it every few microseconds.
+    /// its node is leaving, or the job is over (paper, 3.4), or its state must be written, about once a
+    /// second, in which case it is continued immediately. Call it every few microseconds.
     #[inline]
     pub fn migrate(&self) -> bool {
         self.pool.signals.interrupts() && self.is_interrupted()
@@ -135,17 +135,17 @@ impl<'a, T: Task> Context<'a, T> {
         }
     }
 
-    /// Returns whether more tasks are wanted than are queued here, and since when; `None` if not. A program in
-    /// which it matters what is split off may leave it to another task for a moment, and not call
+    /// Returns whether more tasks are needed than are queued here, and for how long; `None` if not. A program that
+    /// prefers to split certain tasks may leave the split to another task for a short time, by not calling
     /// [`potential_split`](Self::potential_split); but not for long, since all tasks may do so.
     #[cold]
     pub fn hunger(&self) -> Option<Hunger> {
         self.pool.hunger()
     }
 
-    /// Returns whether anything may be requested of the task or be new to it: only then are
+    /// Returns whether there may be a request to the task or a change for it: only then are
     /// [`migrate`](Self::migrate), [`potential_split`](Self::potential_split) and [`get_var`](Self::get_var)
-    /// worth calling. One load for all of them, for loops whose steps take a few nanoseconds.
+    /// worth calling. One load for all three, for loops with steps of a few nanoseconds.
     #[inline]
     pub fn has_requests(&mut self) -> bool {
         self.pool.signals.word() != self.quiet && self.look()
@@ -156,7 +156,7 @@ impl<'a, T: Task> Context<'a, T> {
         if self.variables_changed() {
             self.refresh();
         }
-        // While other tasks are awaited, there is nothing to see for this one, until the next announcement.
+        // While other tasks are awaited, this one has no request until the next announcement.
         let others = self.pool.signals.snapshot() && !self.pool.is_interrupted(self.worker);
         self.quiet =
             if others { Signals::quiet_but_snapshot(self.epoch) } else { Signals::quiet(self.epoch) };
@@ -183,16 +183,16 @@ impl<'a, T: Task> Context<'a, T> {
     }
 
     /// Spawns a task: a child with work of its own, for which this task can [wait](crate::Outcome::Wait). It is
-    /// queued at once, and may be run on any node.
+    /// queued immediately, and may run on any node.
     ///
-    /// This task is not complete before everything is that it has spawned. If it returns
-    /// [`Outcome::Complete`](crate::Outcome::Complete) before, it is not called again, but waits in memory without a
-    /// worker, provided that another task may wait for it. In a chain of tasks of which each spawns the next one that
-    /// would fill the memory: such tasks [spawn siblings](Self::spawn_sibling).
+    /// This task is complete only when all tasks that it has spawned are. If it returns
+    /// [`Outcome::Complete`](crate::Outcome::Complete) before that, it is not called again, but waits in memory
+    /// without a worker, provided that another task may wait for it. A chain of tasks, each of which spawns the next
+    /// one, would fill the memory: such tasks [spawn siblings](Self::spawn_sibling).
     ///
-    /// Call [`migrate`](Self::migrate) from time to time while spawning. When `spawned_tasks_max` tasks (see
-    /// [`Limits`](crate::Limits)) are queued or wait on the node it returns true, so that some of them are searched
-    /// first. If the task does not heed that, and spawns as many more in the same call, the job fails.
+    /// Call [`migrate`](Self::migrate) periodically while spawning. It returns true when `spawned_tasks_max` tasks (see
+    /// [`Limits`](crate::Limits)) are queued or wait on the node, so that some of them are searched first. If the task
+    /// ignores that, and spawns as many more in the same call, the job fails.
     ///
     /// # Examples
     /// ```
@@ -250,7 +250,7 @@ impl<'a, T: Task> Context<'a, T> {
         let child = Entry { scope, basis, lineage, ..Entry::new(self.pool.new_id(), task) };
         if let Spawned::Tasks { tasks, .. } = &mut self.part.spawned {
             if tasks.len() >= self.pool.limits.task_children_max {
-                // As if all of them had been split off from one task that was spawned and is complete.
+                // As if all siblings had been split off from one spawned task that is complete.
                 let id = self.pool.new_id();
                 let before = std::mem::replace(tasks, vec![id]);
                 let bundle = Completed { scope, ..Completed::plain(id, &before) };
@@ -263,34 +263,34 @@ impl<'a, T: Task> Context<'a, T> {
 
     fn put_spawned(&mut self, task: Entry<T>) {
         if self.pool.put_spawned(self.worker, task) {
-            self.unheeded += 1;
-            if self.unheeded > self.pool.limits.spawned_tasks_max {
+            self.spawned_since_request += 1;
+            if self.spawned_since_request > self.pool.limits.spawned_tasks_max {
                 self.pool.fail_spawner(self.part.id);
             }
         }
     }
 
-    /// Spawns a task for which this one does not wait, and need not stay until that is complete. Whoever waits for
-    /// this task waits for the other one, too, as for one that was split off. Otherwise as [`spawn`](Self::spawn).
+    /// Spawns a task for which this one does not wait, not even in memory. A task that waits for this one also waits
+    /// for the sibling, as for a part that was split off. Otherwise like [`spawn`](Self::spawn).
     pub fn spawn_sibling(&mut self, task: T) {
         let sibling = self.child(task);
         self.put_spawned(sibling);
     }
 
     /// Returns a waker. If this call of [`Task::search`] returns [`Outcome::Wait`](crate::Outcome::Wait), the task
-    /// waits until the waker is used, by whomever: another thread, the answer to a request.
+    /// waits until the waker is used, for example by another thread or the answer to a request.
     ///
-    /// A wake-up that comes before the task waits is not lost. The task may also be called again without any, for
-    /// example after it was moved to another node, where the waker has no effect on it: so it must look whether what
-    /// it waits for has happened, and take another waker if not, like a future that is polled.
+    /// A wake-up before the task waits is not lost. The task may also be called again without a wake-up, for example
+    /// after it was moved to another node, where the waker has no effect on it: so it must check whether the event has
+    /// happened, and take another waker if not, like a future that is polled.
     pub fn waker(&mut self) -> Waker {
         let task = self.part.id;
         self.waker.get_or_insert_with(|| self.pool.waker(task)).clone()
     }
 
     /// Continues under a new id, as if the whole rest had been split off: the old id completes with its
-    /// children, the last of them being the new id. This bounds the list of children, however long a task
-    /// runs.
+    /// children, the last of which is the new id. This bounds the list of children of a task that runs for
+    /// long.
     fn renew(&mut self) {
         let renewed = self.pool.new_id();
         let Part { id, scope, children, basis, lineage, .. } = &mut self.part;
@@ -303,8 +303,8 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.runs(self.worker, Some(renewed));
     }
 
-    /// Returns whether any variable may have changed since the last call of [`get_var`](Self::get_var), for
-    /// whichever variable.
+    /// Returns whether any variable may have changed since the last call of [`get_var`](Self::get_var) for
+    /// any variable.
     #[inline]
     pub fn variables_changed(&self) -> bool {
         self.pool.signals.epoch() != self.epoch
@@ -329,7 +329,7 @@ impl<'a, T: Task> Context<'a, T> {
 
     #[cold]
     fn refresh(&mut self) {
-        // The epoch is read first: a later change is noticed by the next call.
+        // The epoch is read first: the next call notices a later change.
         self.epoch = self.pool.signals.epoch();
         self.quiet = Signals::quiet(self.epoch);
         for (slot, copy) in self.copies.iter_mut().enumerate() {
@@ -337,7 +337,7 @@ impl<'a, T: Task> Context<'a, T> {
         }
     }
 
-    /// Offers a new value, which is adopted and spread if it improves on the value known to the node. Returns
+    /// Offers a new value, which is adopted and published if it improves on the value known to the node. Returns
     /// whether it was adopted.
     ///
     /// # Panics
@@ -356,7 +356,7 @@ impl<'a, T: Task> Context<'a, T> {
         slot.unwrap_or_else(|| undeclared::<V>())
     }
 
-    /// Returns what this task has produced so far, to be added to. It counts exactly once, when the task
+    /// Returns this task's output so far, for adding to it. It counts exactly once, when the task
     /// completes.
     #[inline]
     pub fn output(&mut self) -> &mut T::Output {
@@ -364,13 +364,13 @@ impl<'a, T: Task> Context<'a, T> {
     }
 
     /// Reports progress in units of the program's choice, such as states visited. The cost of batched calls,
-    /// say one per thousand units, is not measurable.
+    /// for example one per thousand units, is not measurable.
     #[inline]
     pub fn worked(&self, units: u64) {
         self.pool.worked(self.worker).add(units);
     }
 
-    /// Reports that `share` (of 1) of the whole job is done, as far as the program can tell. The sum over all
+    /// Reports that `share` (of 1) of the whole job is done, as estimated by the program. The sum over all
     /// tasks is shown to observers ([`Figures::share`](crate::Figures::share)).
     #[inline]
     pub fn progressed(&self, share: f64) {
@@ -382,8 +382,14 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.at_work(self.worker).set(outlook);
     }
 
-    /// Fails the job, because the program has found a mistake in itself: the same task would find it again on any node,
-    /// so it is not repeated as after a panic. The task should return soon; its output no longer matters.
+    /// Reports that the task is about to complete although work in it is left, such as at a limit: nothing better than
+    /// this number is in it (`None`: unknown). Observers take it into account, also after the job is done.
+    pub fn leave_open(&self, outlook: Option<f64>) {
+        self.pool.leave_open(outlook);
+    }
+
+    /// Fails the job because of an error in the program: the same task would fail again on any node, so it is not
+    /// repeated as after a panic. The task should return soon; its output is ignored.
     pub fn fail(&self, reason: impl Into<String>) {
         self.pool.fail_mistaken(self.part.id, reason.into());
     }
@@ -393,13 +399,13 @@ impl<'a, T: Task> Context<'a, T> {
         self.pool.worked_here()
     }
 
-    /// Returns the handle of the [companion](crate::Companion) on the node that the task is on now; `None` if the
+    /// Returns the handle of the [companion](crate::Companion) on the task's current node; `None` if the
     /// program has none, or its handle is of another type.
     pub fn companion<H: Send + Sync + 'static>(&self) -> Option<&'a H> {
         self.pool.companion.as_deref()?.downcast_ref()
     }
 
-    /// Returns the node that the task is on now.
+    /// Returns the task's current node.
     pub fn node(&self) -> NodeId {
         self.pool.node
     }

@@ -13,23 +13,23 @@ use crate::{
     scope::{Completed, Scope, Spawned},
 };
 
-/// The maximum size of a task in transit by [`Envelope::bytes`], in bytes: the limit of one message less the
-/// message's other contents.
+/// The maximum size of a task in transit by [`Envelope::bytes`], in bytes: the limit of one message minus the
+/// message's other content.
 pub(crate) const TASK_BYTES_MAX: usize = (64 << 20) - (128 << 10);
 
 /// A task as bytes, with everything that travels with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Envelope {
-    /// The task's id, which it keeps wherever it goes.
+    /// The task's id, which does not change when the task moves.
     pub(crate) id: TaskId,
-    /// The scope that the task is in, because it was spawned or split off from a task there.
+    /// The scope of the task, if it was spawned or split off from a task there.
     pub(crate) scope: Option<Scope>,
-    /// The ids of the tasks that were split from it so far. They are toggled when it completes, wherever that
-    /// is: if they were toggled where the split happened, the list could be empty while a child still runs.
+    /// The ids of the tasks split off from it so far. They are toggled when it completes, on whichever node that
+    /// is: if they were toggled at the split, the list could be empty while a child still runs.
     pub(crate) children: Vec<TaskId>,
-    /// What it has spawned, or waits for.
+    /// The tasks that it has spawned, or the scope that it waits for.
     pub(crate) spawned: Spawned,
-    /// The number of nodes in a row that were lost while they held it, and before it had run there for long.
+    /// The number of consecutive nodes that were lost while they held it, before it had run there for long.
     pub(crate) deaths: u32,
     /// The output so far, encoded.
     pub(crate) output: Blob,
@@ -38,13 +38,13 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// Creates the envelope of a task that has just begun.
+    /// Creates the envelope of a task that has just started.
     pub(crate) fn new(id: TaskId, output: Blob, task: Blob) -> Self {
         let (scope, children, spawned) = (None, Vec::new(), Spawned::Nothing);
         Self { id, scope, children, spawned, deaths: 0, output, task }
     }
 
-    /// Returns the completion of the task as it is here.
+    /// Returns the completion of the task in its current state.
     pub(crate) fn completed(&self) -> Completed<'_> {
         let Self { id, scope, children, spawned, .. } = self;
         Completed { id: *id, scope: *scope, children, renewed: None, spawned }
@@ -54,7 +54,7 @@ impl Envelope {
     const ID_BYTES_MAX: usize = 18;
     /// The maximum size of the encoded number of deaths, in bytes.
     const DEATHS_BYTES_MAX: usize = 5;
-    /// The maximum size of what precedes the ids of a scope, in bytes.
+    /// The maximum size of the encoding before the ids of a scope, in bytes.
     const SCOPED_BYTES_MAX: usize = 10;
 
     /// Returns an upper bound on its encoded size, in bytes.
@@ -64,14 +64,14 @@ impl Envelope {
         bytes + if scoped > 0 { Self::SCOPED_BYTES_MAX } else { 0 }
     }
 
-    /// Returns the same bound for an envelope with these numbers of ids beside its own, and of bytes, that has to do
-    /// with no scope. Each of its three parts is preceded by its length, two more by whether there is anything.
+    /// Returns the same bound for an envelope with these numbers of further ids and of bytes, without a scope. Each of
+    /// its three parts is preceded by its length, two more by a presence flag.
     pub(crate) fn bytes_of(children: usize, output_bytes: usize, task_bytes: usize) -> usize {
         (1 + children) * Self::ID_BYTES_MAX + Self::DEATHS_BYTES_MAX + 3 * 9 + 2 + output_bytes + task_bytes
     }
 }
 
-/// Encoded data that is shared, not copied, when it is cloned: an open grant is sent repeatedly, and may be
+/// Encoded data that clones share: an open grant is sent repeatedly, and may be
 /// large.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Blob(Bytes);
@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_envelope_has_more_bytes_than_it_says(
+        fn envelope_encoding_is_within_its_bound(
             ids in prop::collection::vec(any::<(u64, u64)>(), 1..300),
             (deaths, output, task) in any::<(u32, Vec<u8>, Vec<u8>)>(),
             (in_scope, has_spawned) in any::<(bool, bool)>(),

@@ -8,10 +8,10 @@
 //!
 //! | name | meaning | created by |
 //! |---|---|---|
-//! | [`Kind`] | a type of task: opens a pool for it | `shell/kinds.rs`; `local.rs`, within a process; `simulation.rs`, for virtual time |
+//! | name | meaning | created by |
 //! | [`Work`] | a pool with tasks of that type in it | `Pool`, with threads; `Slices`, in virtual time |
 //! | [`Envelope`] | one task as bytes, with all its belongings | the pool, when it gives a task away |
-//! | [`Part`] | a node's part in one job: pool, workers, limits | the shell, from what a kind has opened, and the node's crew |
+//! | [`Part`] | a node's part in one job: pool, workers, limits | the shell, from an opened kind and the node's crew |
 //!
 //! ```text
 //!   job's record: kind ─▶ Kind::open ─▶ pool: dyn Work ─▶ Crew::add ─▶ Part ─▶ driver, coordination
@@ -20,7 +20,7 @@
 //!   core: PoolView in, actions out ◀──────▶│
 //! ```
 //!
-//! # Who calls the program's own code, and where
+//! # Callers and threads of the program's own code
 //!
 //! The program's code may be slow or panic at any time. It must not block the thread that maintains the
 //! session longer than it takes to read or write the values of one step, and a panic must not bring down the
@@ -30,13 +30,13 @@
 //! |---|---|---|
 //! | `Task::search`, `Task::split` | a worker | of the worker; a panic fails the job |
 //! | `Output::merge`, of a completed task | a worker | of the worker |
-//! | `Output::merge`, of what was completed on a basis, or after a cut | `ready_cut`, or a worker | of the caller |
+//! | `Output::merge`, of outputs completed on a basis, or after a cut | `ready_cut`, or a worker | of the caller |
 //! | `Serialize`, of queued tasks | `take`, `unload`, `begin_cut` | of the driver |
 //! | `Serialize`, of a running task and its children, for a cut | a worker | of the worker |
 //! | `Serialize`, of outputs | `ready_cut`, or a worker | of the caller |
 //! | `Deserialize`, of tasks; `Task::outlook` | `put` | of the driver |
 //! | `Deserialize`, of the shared data; `Task::companion` | `Kind::open` | a separate one: it may be large |
-//! | what the companion does | `Host::start` | of the companion; a panic fails the job |
+//! | the future of the companion | `Host::start` | of the companion; a panic fails the job |
 //! | `Output::merge`, for the result | `merge` | a separate one: it may take long |
 //! | `Task::suggest` | `suggest` | a separate one, with a time limit |
 //! | `Variable::improves`, and its values' serde | `variables` | of the caller that has the value |
@@ -79,7 +79,7 @@ pub(crate) struct PoolSetup {
     pub(crate) job: u64,
     pub(crate) workers: usize,
     pub(crate) limits: PoolLimits,
-    /// The number of tasks that the node has made so far, for any job: an attempt at a job may begin with tasks
+    /// The number of tasks that the node has created so far, for any job: an attempt at a job may start with tasks
     /// that the node has made in an earlier one.
     pub(crate) tasks_made: Arc<AtomicU64>,
     /// The job's shared data, [encoded](crate::wire::large), in pieces; none for a kind that has it already.

@@ -1,4 +1,4 @@
-//! An error printed with all its sources repeats nothing.
+//! Errors printed with all their sources repeat nothing.
 
 use std::{error::Error, io, iter};
 
@@ -12,7 +12,7 @@ use crate::{
     wire::codec,
 };
 
-/// Returns an error with all its sources, as the usual printers join them. Panics if any part of it is
+/// Returns an error with all its sources, joined as usual by printers. Panics if any part of it is
 /// repeated.
 fn said_once(error: &dyn Error) -> String {
     let sources = iter::successors(Some(error), |&error| error.source());
@@ -20,7 +20,7 @@ fn said_once(error: &dyn Error) -> String {
     for (place, part) in said.iter().enumerate() {
         let again =
             said.iter().enumerate().any(|(other, text)| other != place && text.contains(part.as_str()));
-        assert!(!again, "{part:?} is said twice in {said:?}");
+        assert!(!again, "{part:?} is repeated in {said:?}");
     }
     said.join(": ")
 }
@@ -43,7 +43,7 @@ fn listen() -> TransportError {
 }
 
 #[test]
-fn errors_of_jobs_say_each_thing_once_and_nothing_too_little() {
+fn job_errors_state_every_detail_exactly_once() {
     let unwritable = || codec::encode(&Unwritable).unwrap_err();
     let full =
         || zk::Error::NotKept { file: "x/tree.redb".to_owned(), reason: "the disk is full".to_owned() };
@@ -57,12 +57,12 @@ fn errors_of_jobs_say_each_thing_once_and_nothing_too_little() {
     ];
     for (error, cause) in errors {
         let said = said_once(&error);
-        assert!(said.contains(cause) && error.to_string() == said, "{said:?} does not say {cause:?}");
+        assert!(said.contains(cause) && error.to_string() == said, "{said:?} does not contain {cause:?}");
     }
 }
 
 #[test]
-fn all_other_errors_say_each_thing_once() {
+fn other_errors_state_every_detail_once() {
     assert!(said_once(&codec::encode(&Unwritable).unwrap_err()).contains("it has no bytes"));
     said_once(&codec::decode::<String>(&[9, b'x']).unwrap_err());
     said_once(&codec::decode::<u8>(&[1, 2]).unwrap_err());

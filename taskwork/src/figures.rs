@@ -1,4 +1,4 @@
-//! What a node has done, in numbers.
+//! Statistics of a node's work.
 
 use std::{
     ops::AddAssign,
@@ -7,10 +7,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 pub use zk::Histogram;
+use zk::figures::NodeFigures;
 
 use crate::outlook::Outlook;
 
-/// What one node, or all nodes of a run together, have done since they started. Failures make the sums
+/// The work of one node, or of all nodes of a run together, since they started. Failures make the sums
 /// inexact (exact figures belong in a program's [`Output`](crate::Output)).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -19,7 +20,7 @@ pub struct Figures {
     /// Units of work, usually states, as the program counts them by
     /// [`Context::worked`](crate::Context::worked).
     pub worked: u64,
-    /// Those of them done in attempts before the present one, whose tasks are repeated.
+    /// The part of it done in earlier attempts, which is repeated.
     pub worked_earlier: u64,
     /// Tasks completed.
     pub tasks: u64,
@@ -33,44 +34,47 @@ pub struct Figures {
     pub stolen_tasks: u64,
     /// Coordination transactions committed: batches, claims of parked tasks, clean leaves.
     pub transactions: u64,
-    /// Coordination transactions that had to be built or sent again.
+    /// Coordination transactions that were rebuilt or sent again.
     pub retries: u64,
-    /// Tasks handed on to other nodes when leaving.
+    /// Tasks handed over to other nodes when leaving.
     pub handed_on: u64,
     /// Tasks parked in ZooKeeper when leaving, because no node took them.
     pub parked: u64,
-    /// Tasks that were continued from what nodes that are gone had last written.
+    /// Tasks continued from the last written state of departed nodes.
     pub recovered: u64,
-    /// Grants whose tasks were dropped because the node that had given them was lost before it had written
-    /// that: other nodes continue from what it had written.
+    /// Grants whose tasks were dropped because the victim was lost before it had written the grant: other nodes
+    /// continue from its last written state.
     pub dropped: u64,
     /// Task ids that these transactions toggled in the global task list.
     pub toggles: u64,
-    /// The durations of steals, from the request to the beginning of a stolen task.
+    /// The durations of steals, from the request to the start of a stolen task.
     pub steal_times: Histogram,
     /// The share of the whole that is done, as the program estimates it, in units of 10⁻¹⁸.
     pub done_attos: u64,
-    /// The best that may still be found, as far as the nodes have reported it.
+    /// The best outlook that the nodes have reported.
     pub outlook: Outlook,
+    /// The best that may still be found in tasks that completed with [work left](crate::Context::leave_open), such as at
+    /// a limit.
+    pub left_open: Outlook,
     /// Tasks that run, are queued or wait now. `None` from nodes that do not report it.
     pub open_tasks: Option<u64>,
-    /// Where the time of the workers went.
+    /// The time of the workers by activity.
     pub times: WorkerTimes,
 }
 
-/// Where the time of workers went while they were there for a job, in nanoseconds. Each moment of a worker counts
-/// as one of these, so the sum is all of it.
+/// The time of the workers of a job by activity, in nanoseconds. Each moment of a worker counts for exactly one
+/// activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(default)]
 pub struct WorkerTimes {
     /// They ran the program's code.
     pub searching_ns: u64,
-    /// They had a task, and ran the runtime's code: a task had ended, or was written.
+    /// They had a task, and ran the runtime's code: a task was completed, or was written.
     pub handling_ns: u64,
-    /// They had no task, and some task had begun on their node before.
+    /// They had no task, after the first task had started on their node.
     pub looking_ns: u64,
-    /// They had no task, and none had begun on their node yet.
+    /// They had no task, and none had started on their node yet.
     pub starting_ns: u64,
 }
 
@@ -80,8 +84,8 @@ impl WorkerTimes {
         self.looking_ns.saturating_add(self.starting_ns)
     }
 
-    /// Adds the time in which a companion computed in place of workers, which had no task then. Workers that were away
-    /// for other jobs have no such time, so it may be more than theirs.
+    /// Adds the time in which a companion computed in place of idle workers. Workers of other jobs contribute no idle
+    /// time, so the companion's time may exceed it.
     pub(crate) fn add_companion(&mut self, ns: u64) {
         let looking = ns.min(self.looking_ns);
         self.looking_ns -= looking;
@@ -122,7 +126,7 @@ impl Figures {
 
 impl AddAssign for Figures {
     fn add_assign(&mut self, other: Self) {
-        // They may come from a znode, where anything may stand.
+        // They may come from a znode with arbitrary content.
         let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);
         add(&mut self.worked, other.worked);
         add(&mut self.worked_earlier, other.worked_earlier);
@@ -141,19 +145,25 @@ impl AddAssign for Figures {
         add(&mut self.done_attos, other.done_attos);
         self.steal_times += other.steal_times;
         self.outlook.merge_best(other.outlook);
+        self.left_open.merge_best(other.left_open);
         self.open_tasks = self.open_tasks.into_iter().chain(other.open_tasks).reduce(u64::saturating_add);
         self.times += other.times;
     }
 }
 
-/// Sums the figures of nodes, each with its attempt. The share that is done and the open tasks are those of the last
-/// attempt only.
-pub(crate) fn sum(told: impl Iterator<Item = (u32, Figures)> + Clone) -> Figures {
+/// Sums the reports of nodes. The share that is done, the open tasks and the outlook are those of the last attempt only.
+/// The tasks of a node that has sent its last report are elsewhere, so only what it has left open remains of its outlook.
+pub(crate) fn sum<'a>(reports: impl Iterator<Item = &'a NodeFigures<Figures>> + Clone) -> Figures {
     let mut sum = Figures::default();
-    let last = told.clone().map(|(attempt, _)| attempt).max();
-    for (attempt, mut figures) in told {
-        if Some(attempt) != last {
-            (figures.done_attos, figures.outlook, figures.open_tasks) = (0, Outlook::Nothing, None);
+    let last = reports.clone().map(|report| report.attempt).max();
+    for report in reports {
+        let mut figures = report.figures;
+        if report.last {
+            figures.outlook = figures.left_open;
+        }
+        if Some(report.attempt) != last {
+            (figures.done_attos, figures.open_tasks) = (0, None);
+            (figures.outlook, figures.left_open) = (Outlook::Nothing, Outlook::Nothing);
             figures.worked_earlier = figures.worked;
         }
         sum += figures;
@@ -185,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_of_a_companion_replaces_idle_time_and_counts_without_it_too() {
+    fn companion_time_replaces_idle_time_and_may_exceed_it() {
         let times = |searching_ns, looking_ns, starting_ns| WorkerTimes {
             searching_ns,
             handling_ns: 1,

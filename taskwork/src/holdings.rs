@@ -1,4 +1,4 @@
-//! What a node holds, as it stands in `ZooKeeper`: enough for any other node to continue from.
+//! The holdings of a node, as written to `ZooKeeper`: enough for any other node to continue from.
 
 use std::{fmt, str::FromStr};
 
@@ -10,26 +10,26 @@ use crate::{
     toggles::Toggles,
 };
 
-/// Tasks, and ids that their holder still has to toggle.
+/// Tasks, and ids that their holder has yet to toggle.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Holdings {
     pub(crate) tasks: Vec<Envelope>,
-    /// Ids of tasks whose output is committed.
+    /// Ids of tasks with committed output.
     pub(crate) owed: Toggles,
     /// The task to blame if the holder is lost.
     pub(crate) suspect: Option<Suspect>,
-    /// Whether the holder has more than stands here, because it cannot be written: if the holder is lost, the
-    /// attempt is over.
+    /// Whether the holder has more than is written here, because it is too large to be written: if the holder is lost,
+    /// the attempt is over.
     pub(crate) unprotected: bool,
 }
 
-/// A task that is to blame for the loss of its holder.
+/// A task that is blamed for the loss of its holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Suspect {
     pub(crate) task: TaskId,
-    /// What is known of it, for people; empty if only the holder is lost.
+    /// The cause as far as known, for display; empty if only the holder is lost.
     pub(crate) reason: String,
-    /// Whether it is known that no other task is to blame.
+    /// Whether it is certain that no other task caused the loss.
     pub(crate) is_certain: bool,
 }
 
@@ -43,9 +43,9 @@ impl Holdings {
         Self { unprotected: true, ..Self::default() }
     }
 
-    /// Counts the loss of the holder, which may condemn the suspect. Nothing else is condemned, because it may be
-    /// innocent. If it is certain that the suspect is to blame, which need not be here, nothing else is counted.
-    /// 0 stands for no limit.
+    /// Counts the loss of the holder, which may condemn the suspect. No other task is condemned, because it may be
+    /// innocent. If the suspect is certain, and it need not be among these tasks, the loss counts for no other task.
+    /// 0 means no limit.
     pub(crate) fn count_loss(&mut self, deaths_max: u32) {
         let suspect = self.suspect.take();
         if deaths_max == 0 {
@@ -53,7 +53,7 @@ impl Holdings {
         }
         let named = suspect.as_ref().map(|suspect| suspect.task);
         let of_named = self.tasks.iter().find(|task| Some(task.id) == named).map(|task| task.deaths);
-        // One that was condemned before waits to be set aside, and has not run.
+        // A task that was condemned before waits to be set aside, and has not run.
         let is_certain = of_named.is_none_or(|deaths| deaths < deaths_max)
             && suspect.as_ref().is_some_and(|suspect| suspect.is_certain);
         for task in &mut self.tasks {
@@ -63,23 +63,23 @@ impl Holdings {
                 task.deaths += 1;
             }
         }
-        // The reason goes with the task until it is set aside.
+        // The reason stays with the task until the task is set aside.
         let is_condemned = of_named.is_some_and(|deaths| deaths.saturating_add(1) >= deaths_max);
         self.suspect = suspect.filter(|_| is_condemned);
     }
 }
 
-/// The origin of tasks that a node has, but has not written yet; local to the node. Completions of such tasks
-/// are not committed before the tasks themselves are the node's own in `ZooKeeper`.
+/// The origin of tasks that a node has but has not written yet; local to the node. Completions of such tasks
+/// are not committed before the tasks themselves belong to the node in `ZooKeeper`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Basis(pub(crate) u64);
 
 impl Basis {
-    /// The tasks are the node's own, without conditions.
+    /// The tasks belong to the node unconditionally.
     pub(crate) const FIRM: Self = Self(0);
 }
 
-/// The znode of tasks on their way from one node to another.
+/// The znode of tasks in transit from one node to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Transit {
     pub(crate) from: NodeId,
@@ -87,30 +87,30 @@ pub(crate) struct Transit {
     pub(crate) to: NodeId,
 }
 
-/// What brought tasks on their way.
+/// The origin of a transit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum TransitNumber {
     /// A grant of the sender.
     Grant(u64),
-    /// A claim, whose tasks are on their way from the claiming node to itself.
+    /// A claim, with tasks in transit from the claiming node to itself.
     Claim(u64),
 }
 
-/// What a node can claim.
+/// An object that a node can claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Source {
     /// A parked task.
     Parked(TaskId),
-    /// Tasks on their way to a node that cannot take them any more.
+    /// Tasks in transit to a node that can no longer receive them.
     Transit(Transit),
-    /// Tasks that this node has given away, and that were refused.
+    /// Tasks that this node had given away, and that were refused.
     Returned(Transit),
-    /// Everything that a node held which is gone.
+    /// All holdings of a node that is gone.
     Held(NodeId),
 }
 
 impl Source {
-    /// Returns the lost node that may have worked on what this node claims with it, if there is one.
+    /// Returns the lost node that may have worked on the claimed tasks, if there is one.
     pub(crate) fn lost_at(self, claimer: NodeId) -> Option<NodeId> {
         match self {
             Self::Held(holder) => Some(holder),
@@ -153,7 +153,7 @@ impl FromStr for Transit {
                 _ => return None,
             };
             let transit = Self { from: from.parse().ok()?, number, to: to.parse().ok()? };
-            // A number can be written in several ways, a name only in one.
+            // A number has several spellings, a name only one.
             (transit.to_string() == text).then_some(transit)
         };
         parse().ok_or_else(|| IdError::new("transit", text))
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_counts_for_all_and_condemns_none_but_the_suspect() {
+    fn loss_counts_for_all_tasks_and_condemns_only_the_suspect() {
         let held = after_loss(None, 3);
         assert_eq!((deaths(&held), &held.suspect), (vec![1, 2, 2], &None));
         let held = after_loss(Some(suspect(3, false)), 3);
@@ -198,18 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_to_be_innocent_is_not_blamed() {
+    fn loss_with_a_certain_suspect_counts_for_no_other_task() {
         let held = after_loss(Some(suspect(1, true)), 3);
         assert_eq!((deaths(&held), &held.suspect), (vec![1, 1, 2], &None), "it gets another chance");
         let mut held = after_loss(Some(suspect(3, true)), 3);
         assert_eq!((deaths(&held), &held.suspect), (vec![0, 1, 3], &Some(suspect(3, true))));
-        // It is condemned, and not to blame for the next loss.
+        // The condemned task is not blamed for the next loss.
         held.count_loss(3);
         assert_eq!((deaths(&held), &held.suspect), (vec![1, 2, 3], &Some(suspect(3, true))));
     }
 
     #[test]
-    fn a_transit_reads_back_as_it_is_written() {
+    fn transit_name_round_trips() {
         for transit in [Transit::grant(NodeId(1), 42, NodeId(2)), Transit::claim(NodeId(3), 0)] {
             assert_eq!(transit.to_string().parse(), Ok(transit));
         }

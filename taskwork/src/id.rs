@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_have_the_same_number_only_if_they_are_the_same() {
+    fn job_number_is_unique_per_job() {
         for (text, number) in [("j-0000000000", 0), ("j-0000000042", 42), ("j-9999999999", 9_999_999_999)] {
             let job: JobId = text.parse().unwrap();
             assert_eq!((job.number(), job.to_string().as_str()), (number, text));
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn an_id_reads_back_as_it_is_written() {
+    fn id_round_trips() {
         let task = TaskId { node: NodeId(0xfeed), number: 42 };
         assert_eq!(task.to_string(), "n000000000000feed-42");
         assert_eq!(task.to_string().parse(), Ok(task));
     }
 
     #[test]
-    fn garbage_is_no_id() {
+    fn garbage_is_not_an_id() {
         for text in ["", "n", "x0000000000000001", "n1", "n+00000000000000f", "n000000000000feed"] {
             assert!(text.parse::<TaskId>().is_err(), "{text:?}");
         }

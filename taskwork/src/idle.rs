@@ -10,7 +10,7 @@ use crate::{
     variable::Variable,
 };
 
-/// What a worker without a task can see of its job, for [`Task::idle`].
+/// The view of a worker without a task, for [`Task::idle`].
 pub struct Idle<'a, T: Task> {
     pool: &'a Pool<T>,
     stops: &'a dyn Fn() -> bool,
@@ -21,8 +21,8 @@ impl<'a, T: Task> Idle<'a, T> {
         Self { pool, stops }
     }
 
-    /// Returns whether the worker is needed: there is a task for it, or the job is over. Once it is, this remains
-    /// true. One load as long as nothing changes.
+    /// Returns whether the worker is needed: there is a task for it, or the job is over. Once true, it remains
+    /// true. One load while nothing changes.
     pub fn stops(&self) -> bool {
         (self.stops)()
     }
@@ -46,7 +46,7 @@ impl<'a, T: Task> Idle<'a, T> {
         Some(value.downcast().expect("a slot holds only values of the variable it was declared for"))
     }
 
-    /// Offers a new value of a variable, which is adopted and spread if it improves on the value known to the node.
+    /// Offers a new value of a variable, which is adopted and published if it improves on the value known to the node.
     /// Returns whether it was adopted.
     ///
     /// # Panics
@@ -72,5 +72,5 @@ impl<T: Task> fmt::Debug for Idle<'_, T> {
     }
 }
 
-/// What a worker does that has no task, as [`Task::idle`] says.
-pub(crate) type Meanwhile<'a> = &'a dyn Fn(&dyn Fn() -> bool) -> Option<Duration>;
+/// The function that runs on a worker without a task: see [`Task::idle`].
+pub(crate) type IdleWork<'a> = &'a dyn Fn(&dyn Fn() -> bool) -> Option<Duration>;

@@ -1,4 +1,4 @@
-//! A job: its root task, the data that all its tasks share, and the start values of its variables. The same
+//! A job: its root task, the shared data of its tasks, and the start values of its variables. The same
 //! job runs within this process or on a cluster.
 
 use std::{borrow::Cow, fmt, sync::Arc};
@@ -16,7 +16,7 @@ use crate::{
     wire::codec::{self, EncodeError},
 };
 
-/// A job: to be [run](Self::run) within this process, or [submitted](crate::Client::submit) to a cluster.
+/// A job, to [run](Self::run) within this process or to [submit](crate::Client::submit) to a cluster.
 ///
 /// [`run`](Self::run) uses one node with a worker for each processor; [`nodes`](Self::nodes),
 /// [`workers`](Self::workers) and the other settings for a run within this process turn it into a
@@ -85,7 +85,7 @@ pub(crate) const ONLY_KIND: &str = "task";
 const ATTEMPTS_MAX: u32 = 100;
 
 impl<T: Task> Job<T> {
-    /// Creates a job that starts with this task and with data that all its tasks share.
+    /// Creates a job with its root task and the shared data of its tasks.
     pub fn new(root: T, shared: T::Shared) -> Self {
         Self {
             root,
@@ -104,7 +104,7 @@ impl<T: Task> Job<T> {
         }
     }
 
-    /// Sets the start value of a variable, which is set before the first task begins.
+    /// Sets the start value of a variable, which is known before the first task starts.
     #[must_use]
     pub fn start_value<V: Variable>(mut self, value: &V::Value) -> Self {
         self.start_values.push((V::NAME.to_owned(), codec::encode(value)));
@@ -136,11 +136,11 @@ impl<T: Task> Job<T> {
         self
     }
 
-    /// Sets the number of nodes of a cluster that may be lost in a row with the same task, or in which it may
-    /// panic, before the job goes on without it, 3 by default; 0 is for any number, and 1 is taken as 2, since a
-    /// single loss says nothing about a task. The job then ends [incomplete](crate::Report::set_aside). A run
-    /// within this process has [the limit](crate::Limits::deaths_max) of its node, if it keeps its
-    /// [state](Self::state), and otherwise ends with the first panic.
+    /// Sets the number of consecutive nodes of a cluster that may be lost with the same task, or in which it may
+    /// panic, before the job continues without it, 3 by default; 0 means no limit, and 1 is taken as 2, since a
+    /// single loss is no evidence against a task. The job is then [incomplete](crate::Report::set_aside). A run
+    /// within this process uses [the limit](crate::Limits::deaths_max) of its node if it keeps its
+    /// [state](Self::state), and otherwise fails at the first panic.
     #[must_use]
     pub fn deaths_max(mut self, deaths: u32) -> Self {
         self.deaths_max = deaths;
@@ -148,7 +148,7 @@ impl<T: Task> Job<T> {
     }
 
     /// Sets the labels that a node of a cluster must have to work on the job: see
-    /// [`NodeBuilder::labels`](crate::NodeBuilder::labels). As long as there is no such node, the job waits. Not
+    /// [`NodeBuilder::labels`](crate::NodeBuilder::labels). The job waits until there is such a node. Not
     /// used for a run within this process.
     #[must_use]
     pub fn require(mut self, labels: Labels) -> Self {
@@ -156,7 +156,7 @@ impl<T: Task> Job<T> {
         self
     }
 
-    /// Lets the job begin on a cluster only when another one is done. If that fails or is cancelled, this job
+    /// Makes the job wait on a cluster until another one is done. If that fails or is cancelled, this job
     /// fails. May be called repeatedly, for up to 100 jobs. Not used for a run within this process.
     #[must_use]
     pub fn after(mut self, job: &JobId) -> Self {
@@ -164,8 +164,8 @@ impl<T: Task> Job<T> {
         self
     }
 
-    /// Lets the job stay open on a cluster: root tasks can be [added](crate::client::Submitted::add) while it
-    /// runs, and it does not end before that is [finished](crate::Client::finish), even if all its tasks are
+    /// Keeps the job open on a cluster: root tasks can be [added](crate::client::Submitted::add) while it
+    /// runs, and it is not done before that is [finished](crate::Client::finish), even if all its tasks are
     /// complete. Not used for a run within this process.
     #[must_use]
     pub fn stay_open(mut self) -> Self {
@@ -173,33 +173,33 @@ impl<T: Task> Job<T> {
         self
     }
 
-    /// Sets the job's share of a cluster: its nodes work on several jobs at a time, and divide their workers in
-    /// proportion to the weights of those that have tasks. 1 by default, at most 1000. Not used for a run within this
-    /// process.
+    /// Sets the job's share of a cluster: nodes work on several jobs at a time, and divide their workers in
+    /// proportion to the weights of the jobs that have tasks. 1 by default, at most 1000. Not used for a run within
+    /// this process.
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = weight;
         self
     }
 
-    /// Sets the job's priority on a cluster, 0 by default, from -100 to 100: jobs of a higher priority come first,
-    /// whatever the weights, and those of a lower one get what they leave idle. Not used for a run within this
-    /// process.
+    /// Sets the job's priority on a cluster, 0 by default, from -100 to 100: jobs of higher priority come first,
+    /// regardless of weights, and jobs of lower priority get the workers that are left idle. Not used for a run within
+    /// this process.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Lets the nodes of a cluster work on no other job while they work on this one. It begins when those are over
-    /// that have begun before; jobs that come after it wait. Not used for a run within this process.
+    /// Reserves the nodes of a cluster for this job while they work on it. It starts when jobs that started before it
+    /// are over; later jobs wait. Not used for a run within this process.
     #[must_use]
     pub fn exclusive(mut self) -> Self {
         self.exclusive = true;
         self
     }
 
-    /// Turns the job into one that runs within this process, with further settings.
+    /// Converts the job to one that runs within this process, with further settings.
     pub fn here(self) -> LocalJob<T> {
         LocalJob::new(self)
     }
@@ -229,7 +229,7 @@ impl<T: Task> Job<T> {
         self.here().state(state)
     }
 
-    /// Runs the job to its end within this process, with a worker for each processor.
+    /// Runs the job to completion within this process, with a worker for each processor.
     ///
     /// # Errors
     /// As [`LocalJob::run`].

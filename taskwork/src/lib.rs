@@ -4,7 +4,7 @@
 //! You write **two operations** on a piece of work: [`search`](Task::search), which performs it, and
 //! [`split`](Task::split), which removes a part of it as a new task. The runtime does the rest. A task is
 //! split only when a worker or another node needs work, so that there are hardly more tasks than processors;
-//! a node without work steals from another; all nodes share the incumbent; and the job ends exactly when
+//! a node without work steals from another; all nodes share the incumbent; and the job is done exactly when
 //! every task is accounted for.
 //!
 //! # A program
@@ -37,7 +37,7 @@
 //!         let all = (1 << *cx.shared()) - 1;
 //!         while !self.open.is_empty() {
 //!             if cx.migrate() {
-//!                 return Outcome::Migrate; // the runtime writes what is left, or moves it to another node
+//!                 return Outcome::Migrate; // the runtime writes the rest, or moves it to another node
 //!             }
 //!             let Some(Board { columns, left, right }) = self.open.pop() else { break };
 //!             if columns == all {
@@ -49,7 +49,7 @@
 //!                 free ^= queen;
 //!                 self.open.push(Board { columns: columns | queen, left: (left | queen) << 1, right: (right | queen) >> 1 });
 //!             }
-//!             cx.potential_split(self); // if somebody is hungry, `split` is called
+//!             cx.potential_split(self); // if a worker needs a task, `split` is called
 //!         }
 //!         Outcome::Complete
 //!     }
@@ -69,17 +69,17 @@
 //! [`Job`] runs on all cores of this machine. `.nodes(4)` runs it on four nodes within the process, each with
 //! its own pool, which communicate by the full protocol.
 //!
-//! # What a task can use
+//! # The interface of a task
 //!
 //! | in `search` | purpose | cost if there is nothing to do |
 //! |---|---|---|
 //! | [`Context::migrate`] | returns whether the task should stop here, to be moved or, about once a second, to be written | one load |
 //! | [`Context::potential_split`] | marks a point where a part of the task could be split off | one load |
 //! | [`Context::get_var`], [`set_var`](Context::set_var) | the [`Variable`]s that all tasks share, such as the best solution | one load, one compare |
-//! | [`Context::output`] | what this task produces: an [`Output`], merged exactly once | nothing |
-//! | [`Context::companion`] | what the framework runs beside the pool on this node, if it has a [`Companion`] | nothing |
+//! | [`Context::output`] | the output of this task: an [`Output`], merged exactly once | nothing |
+//! | [`Context::companion`] | the framework's [`Companion`] on this node, if it has one | nothing |
 //! | [`Context::spawn`] | makes a task of a part that the program knows; [`Outcome::Wait`] waits for all of them | |
-//! | [`Context::waker`] | lets something outside end the task's waiting | |
+//! | [`Context::waker`] | lets an external event end the task's waiting | |
 //!
 //! A variable is declared in [`Task::variables`] and only ever improves:
 //!
@@ -95,7 +95,7 @@
 //! }
 //! ```
 //!
-//! [`check()`] compares runs of a small job in which tasks are interrupted, sent and split all the time: call it in a
+//! [`check()`] compares runs of a small job in which tasks are interrupted, sent and split very often: call it in a
 //! unit test.
 //!
 //! Most programs that look for a best solution are shorter with the crate `bnb-framework`, which provides the

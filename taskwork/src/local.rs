@@ -1,4 +1,4 @@
-//! Running a job within this process, on all cores and without a server.
+//! Running a job within this process, on all cores, without a server.
 
 use std::{
     fmt,
@@ -25,11 +25,11 @@ use crate::{
     wire::{codec::EncodeError, large},
 };
 
-/// A job that runs within this process; made from a [`Job`] by its settings for such a run.
+/// A job that runs within this process, created from a [`Job`] by its settings for such a run.
 ///
-/// By default it runs on one node with a worker for each processor. With [`nodes`](Self::nodes), several
-/// nodes, each with its own pool, run within the process and communicate by the full protocol over the
-/// loopback interface, as on several machines.
+/// The default is one node with a worker for each processor. With [`nodes`](Self::nodes), several nodes, each with
+/// its own pool, run within the process and communicate by the full protocol over the loopback interface, as on
+/// several machines.
 pub struct LocalJob<T: Task> {
     job: Job<T>,
     nodes: usize,
@@ -94,8 +94,8 @@ impl<T: Task> LocalJob<T> {
         self
     }
 
-    /// Calls `tell` periodically while the job runs, on a thread of the runtime, so it must not block for
-    /// long.
+    /// Sets a callback for progress, which is called periodically while the job runs, on a thread of the runtime, so it
+    /// must not block.
     #[must_use]
     pub fn on_progress(mut self, every: Duration, tell: impl FnMut(&Progress) + Send + 'static) -> Self {
         self.progress = Some(Observer { every, tell: Box::new(tell) });
@@ -109,14 +109,14 @@ impl<T: Task> LocalJob<T> {
         self
     }
 
-    /// Runs the job to its end, or until it is [stopped](Self::stopper). It blocks the thread: use
+    /// Runs the job to completion, or until it is [stopped](Self::stopper). It blocks the thread: use
     /// `spawn_blocking` in `async` code.
     ///
     /// # Errors
     /// If the job cannot be set up, or the program is at fault: a task panics or cannot be encoded. With a
-    /// [state](Self::state), if its directory holds another job, or cannot be used; a disk that is full ends
-    /// the run, and the same job continues when there is room. A task that panics there is continued from where
-    /// it was last written, and [set aside](Report::set_aside) if it panics again and again.
+    /// [state](Self::state), if its directory holds another job, or cannot be used; a full disk ends the run, and the
+    /// same job continues when there is space. A task that panics then is continued from its last written state, and
+    /// [set aside](Report::set_aside) if it panics repeatedly.
     pub fn run(self) -> Result<Report<T>, JobError> {
         let started = Instant::now();
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -154,8 +154,8 @@ impl<T: Task> LocalJob<T> {
     }
 }
 
-/// A type of task whose nodes are all in this process, with the encoded data. Each node decodes it as on a cluster, and
-/// a single one, too: what is lost on the way is then lost at once, and not only when the program runs on a cluster.
+/// A type of task with all its nodes in this process, with the encoded data. Each node decodes the data as on a
+/// cluster, even a single one, so that fields lost in encoding are noticed before the program runs on a cluster.
 pub(crate) struct Shares<T> {
     shared: Vec<Bytes>,
     of: Of<T>,

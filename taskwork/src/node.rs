@@ -37,7 +37,7 @@ use crate::{
 
 /// A builder for a [`Node`].
 ///
-/// By default the node has a worker for each processor, listens on the loopback interface at any free port,
+/// By default, the node has a worker for each processor, listens on the loopback interface at any free port,
 /// and takes at most 30 s to leave.
 pub struct NodeBuilder {
     connect: Connect,
@@ -57,35 +57,35 @@ pub struct NodeBuilder {
 }
 
 /// A node of a cluster that runs within this process. It works on the jobs of its release, several at a
-/// time, until it is [told to leave](Self::drain).
+/// time, until it is [asked to leave](Self::drain).
 ///
-/// Dropping it aborts it, which to the other nodes is the same as the loss of its machine: the job that it
-/// worked on begins another attempt.
+/// Dropping it aborts it, which to the other nodes is the same as the loss of its machine: the jobs that it
+/// worked on may start another attempt.
 pub struct Node {
     leave: mpsc::Sender<Option<Duration>>,
-    /// The number of jobs at hand.
+    /// The number of current jobs.
     jobs: watch::Receiver<usize>,
     /// `None` once its end has been reported.
     serving: Option<JoinHandle<Result<(), ServeError>>>,
     pulse: Arc<Pulse>,
 }
 
-/// The address at which other nodes reach a node: an IP address or a host's name, with or without a port. Without
-/// one, the port is the one that the node listens on.
+/// The address at which other nodes reach a node: an IP address or a host name, with or without a port. The default
+/// port is the one that the node listens on.
 ///
-/// A name is looked up by the node itself whenever it joins, and the others are told the IP address. Of several
-/// addresses, one of the kind that the node listens on is taken.
+/// The node itself resolves a host name whenever it joins, and publishes the IP address. Of several addresses, it
+/// uses one of the address family that it listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address(Advertise);
 
-/// The reasons for which a node did not start, or ended other than by leaving.
+/// The reasons for which a node did not start, or exited other than by leaving.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NodeError {
     /// The settings are invalid.
     #[error("{reason}")]
     Invalid {
-        /// What is wrong with them.
+        /// The problem.
         reason: String,
     },
     /// Other machines could reach the node although no credentials are set: see [`NodeBuilder::serve`].
@@ -100,16 +100,16 @@ pub enum NodeError {
     /// ZooKeeper could not be reached at the start, or rejects the node.
     #[error(transparent)]
     Client(ClientError),
-    /// The deadline for leaving passed before everything was handed on.
+    /// The deadline for leaving passed before everything was handed over.
     #[error("{reason}")]
     Abandoned {
-        /// What the node was still waiting for.
+        /// The events that the node was still waiting for.
         reason: String,
     },
     /// A bug in the node's own code or a defect of the process that it runs in.
     #[error("{reason}")]
     BrokenDown {
-        /// What has happened.
+        /// The failure.
         reason: String,
     },
 }
@@ -134,22 +134,22 @@ impl NodeBuilder {
         }
     }
 
-    /// Sets what it brings along for others.
+    /// Sets the data that the node provides to others.
     #[must_use]
     pub(crate) fn brings(mut self, brought: Brought) -> Self {
         self.brought = brought;
         self
     }
 
-    /// Allows the node to be reached from other machines although no credentials are set. Only for a network
-    /// that can be trusted.
+    /// Allows the node to accept connections from other machines although no credentials are set. Only for a trusted
+    /// network.
     #[must_use]
     pub fn insecure(mut self) -> Self {
         self.trusts_network = true;
         self
     }
 
-    /// Adds the default type of task of jobs.
+    /// Adds the default type of task.
     ///
     /// # Panics
     /// If it is called twice, which is a mistake in the program: several [kinds](Self::kinds) need names.
@@ -174,7 +174,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets the memory that the node may use, in bytes, as it publishes it; by default what the machine has, or
+    /// Sets the published memory limit of the node, in bytes; by default the memory of the machine, or
     /// the limit of its control group.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
@@ -182,7 +182,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets the node's labels. It works on those jobs that [require](crate::Job::require) none, or some of
+    /// Sets the node's labels. The node works on jobs that [require](crate::Job::require) no labels, or some of
     /// these.
     #[must_use]
     pub fn labels(mut self, labels: Labels) -> Self {
@@ -190,8 +190,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Makes the node prefer to get tasks from nodes whose label of this name, such as `zone`, has the same
-    /// value as its own.
+    /// Makes the node prefer to steal tasks from nodes with the same value of this label, such as
+    /// `zone`.
     #[must_use]
     pub fn near(mut self, label: impl Into<String>) -> Self {
         self.near = Some(label.into());
@@ -213,19 +213,28 @@ impl NodeBuilder {
     }
 
     /// Sets the time limit for leaving after [`Node::drain`]. In the last third of it the node parks in
-    /// ZooKeeper the tasks that no other node has taken. If some are not parked by the end, other nodes
-    /// continue them from what the node last wrote, once its session has expired.
+    /// ZooKeeper the tasks that no other node has accepted. If some are not parked by the end, other nodes
+    /// continue them from their last written state, once the node's session has expired.
     #[must_use]
     pub fn drain_deadline(mut self, deadline: Duration) -> Self {
         self.limits.drain_deadline_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
         self
     }
 
-    /// Sets the interval at which the node logs what it does in each job that it works on; with 0, and by default, it
-    /// does not.
+    /// Sets the interval at which the node logs its work on each job; 0, the default, disables
+    /// it.
     #[must_use]
     pub fn report_every(mut self, every: Duration) -> Self {
         self.report_every = (!every.is_zero()).then_some(every);
+        self
+    }
+
+    /// Sets how many jobs that are over are kept, and for how long after their end: by default 1,000, for 30 days.
+    /// Others are forgotten, except those that another job waits for. All nodes of a cluster should have the same.
+    #[must_use]
+    pub fn keep(mut self, jobs: usize, time: Duration) -> Self {
+        self.limits.jobs_kept_max = jobs;
+        self.limits.jobs_kept_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self
     }
 
@@ -241,7 +250,7 @@ impl NodeBuilder {
     ///
     /// # Errors
     /// If the settings are invalid; or if other machines could reach the node although no credentials are
-    /// set, and the client was not made [for a network that can be trusted](crate::ClientBuilder::insecure).
+    /// set, and the client was not created [for a trusted network](crate::ClientBuilder::insecure).
     pub fn serve(self) -> Result<Node, NodeError> {
         let release = self.release.map_err(NodeError::Client)?.inner().clone();
         let invalid = |reason: String| NodeError::Invalid { reason };
@@ -261,7 +270,7 @@ impl NodeBuilder {
         let beyond = |ip: IpAddr| !ip.is_loopback();
         let advertises_beyond = advertise.as_ref().is_some_and(|at| match &at.host {
             HostName::Ip(ip) => beyond(*ip),
-            // Where it leads is known only later.
+            // A host name is resolved only later.
             HostName::Name(_) => true,
         });
         let reached = beyond(self.listen.ip()) || advertises_beyond;
@@ -309,24 +318,24 @@ impl Node {
         Ok(NodeBuilder::new(connect, ClusterPaths::new(cluster).map_err(invalid)?, Ok(release)))
     }
 
-    /// Asks the node to leave, handing on its unfinished tasks first. On a second request it parks
+    /// Asks the node to leave after handing over its unfinished tasks. A second request makes it park
     /// them.
     pub fn drain(&self) {
         // If the channel is full, enough requests are pending already.
         let _ = self.leave.try_send(None);
     }
 
-    /// The same, for a node whose machine will soon be gone: within this time, if that is less than the
-    /// [deadline](NodeBuilder::drain_deadline).
+    /// Asks the node to leave within this time, if that is less than the
+    /// [deadline](NodeBuilder::drain_deadline), for example because its machine will be shut down.
     pub fn drain_within(&self, left: Duration) {
         let _ = self.leave.try_send(Some(left));
     }
 
-    /// Waits until the node has had no job at hand for this long, from now on. Jobs that it does not take, such as
-    /// those that require other labels, do not count.
+    /// Waits until the node has had no job for this long, from now on. Jobs that it does not take, such as
+    /// jobs that require other labels, do not count.
     ///
     /// # Cancellation safety
-    /// Dropping the future has no effect; a new one waits anew.
+    /// Dropping the future has no effect; a new one restarts the time.
     pub fn idle_for(&self, time: Duration) -> impl Future<Output = ()> + Send + use<> {
         let mut jobs = self.jobs.clone();
         async move {
@@ -335,7 +344,7 @@ impl Node {
                 if ended {
                     return future::pending().await;
                 }
-                // Any change: a short job may be over before anybody looks.
+                // Any change restarts the time: a short job may be over before its number is read.
                 tokio::select! {
                     biased;
                     changed = jobs.changed() => if changed.is_err() { return future::pending().await },
@@ -345,10 +354,10 @@ impl Node {
         }
     }
 
-    /// Waits until the node has ended. The reason is reported only once: later calls return `Ok` at once.
+    /// Waits until the node has exited. The reason is reported only once: later calls return `Ok` immediately.
     ///
     /// # Errors
-    /// See [`NodeError`]. A node ends by itself only if it cannot start or has broken down; it waits out
+    /// See [`NodeError`]. A node exits by itself only if it cannot start or has broken down; it waits out
     /// temporary failures, such as an outage of ZooKeeper.
     ///
     /// # Cancellation safety
@@ -365,18 +374,18 @@ impl Node {
         }
     }
 
-    /// Returns how the node is.
+    /// Returns the health of the node.
     pub fn health(&self) -> Health {
         self.pulse.now()
     }
 
-    /// Returns what tells at any time how the node is, also while it is waited for its end.
+    /// Returns a function that returns the health of the node, also during a call of [`ended`](Self::ended).
     pub fn watch_health(&self) -> impl Fn() -> Health + Send + Sync + 'static + use<> {
         let pulse = Arc::clone(&self.pulse);
         move || pulse.now()
     }
 
-    /// Returns whether the node has ended.
+    /// Returns whether the node has exited.
     pub fn has_ended(&self) -> bool {
         self.serving.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -405,7 +414,7 @@ impl From<ServeError> for NodeError {
 }
 
 impl Address {
-    /// Returns the IP address, unless it is yet to be looked up.
+    /// Returns the IP address; `None` for a host name.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         match self.0.host {
             HostName::Ip(ip) => Some(ip),
@@ -448,10 +457,10 @@ impl FromStr for Address {
     }
 }
 
-/// The maximum length of a host's name.
+/// The maximum length of a host name.
 const HOST_NAME_MAX: usize = 253;
 
-/// Returns whether a text may be the name of a host. One that ends with a number is none: it is a mistyped address.
+/// Returns whether a text may be a host name. One that ends with a number is not: it is a mistyped address.
 fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
@@ -499,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_an_ip_address_or_a_name() {
+    fn address_is_an_ip_address_or_a_host_name() {
         assert_eq!(parsed("192.0.2.17"), Ok(at("192.0.2.17", None)));
         assert_eq!(parsed("192.0.2.17:7420"), Ok(at("192.0.2.17", Some(7420))));
         assert_eq!(parsed("2001:db8::1"), Ok(at("2001:db8::1", None)));
@@ -509,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_rejected() {
+    fn invalid_address_is_rejected() {
         let long = "a.".repeat(200);
         for text in ["", ":1", "a b", "host:", "host:70000", "192.0.2.300", "-a", "a..b", "http://a", &long] {
             assert!(parsed(text).is_err(), "{text:?}");
@@ -517,7 +526,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn idle_is_without_a_job_for_long() {
+    async fn idle_for_waits_until_no_job_for_that_time() {
         let (leave, _told) = mpsc::channel(1);
         let jobs = watch::Sender::new(1);
         let node = Node { leave, jobs: jobs.subscribe(), serving: None, pulse: Arc::default() };

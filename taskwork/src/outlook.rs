@@ -7,13 +7,13 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The best that may still be found, in the program's own unit, where less is better.
+/// The best that may still be found, in the program's own unit; smaller is better.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub enum Outlook {
-    /// No work is left in which anything could be found.
+    /// No work is left.
     #[default]
     Nothing,
-    /// Nothing better than this number.
+    /// Nothing is better than this number.
     AtLeast(f64),
     /// No bound is known.
     Unknown,
@@ -29,7 +29,7 @@ impl Outlook {
     }
 
     /// Numbers that are not finite have no form in JSON.
-    fn from_number(number: Option<f64>) -> Self {
+    pub(crate) fn from_number(number: Option<f64>) -> Self {
         match number {
             Some(f64::INFINITY) => Self::Nothing,
             Some(number) if number.is_finite() => Self::AtLeast(number),
@@ -88,7 +88,7 @@ pub(crate) fn of_all(numbers: impl Iterator<Item = Option<f64>>) -> Outlook {
     outlook
 }
 
-/// The outlook of a node over the recent past. A task that has just left still counts here until its new node
+/// The outlook of a node over the recent past. A task that was sent away still counts here until its new node
 /// has published its own outlook.
 #[derive(Debug)]
 pub(crate) struct Window {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_several_the_best_counts_and_what_is_not_known_hides_all() {
+    fn merged_outlook_is_the_best_and_unknown_if_any_is() {
         let sum = |numbers: &[Option<f64>]| of_all(numbers.iter().copied());
         assert_eq!(sum(&[]), Outlook::Nothing);
         assert_eq!(sum(&[Some(3.0), Some(-1.0)]), Outlook::AtLeast(-1.0));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_forgets_what_has_left_only_later() {
+    fn outlook_window_keeps_departed_tasks_for_its_length() {
         let mut window = Window::new(Duration::from_secs(3600));
         assert_eq!(window.note(Outlook::AtLeast(1.0)), Outlook::AtLeast(1.0));
         assert_eq!(window.note(Outlook::AtLeast(2.0)), Outlook::AtLeast(1.0));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_between_two_tasks_has_none() {
+    fn worker_between_two_tasks_has_no_outlook() {
         let at_work = AtWork::default();
         assert_eq!(at_work.get(), None);
         at_work.set(None);

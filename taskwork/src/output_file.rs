@@ -65,14 +65,14 @@ impl<'a> OutputFile<'a> {
     }
 
     /// Sets the name of the operation, of at most 64 letters, digits and dots. A later attempt of the same operation
-    /// removes the temporary files of killed attempts. An earlier attempt that still runs fails then.
+    /// removes the temporary files of killed attempts; an earlier attempt that still runs then fails.
     #[must_use]
     pub fn attempt_of(self, operation: &'a str) -> Self {
         Self { operation: Some(operation), ..self }
     }
 
-    /// Permits only files in this folder and below it, with all symbolic links followed. The folder's own path must have
-    /// no links.
+    /// Permits only files in this folder and below it, with all symbolic links followed. The folder's own path must not
+    /// contain links.
     #[must_use]
     pub fn within(self, folder: &'a Path) -> Self {
         Self { folder: Some(folder), ..self }

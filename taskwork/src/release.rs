@@ -1,6 +1,6 @@
-//! The identity of a program: which one a node runs and which one a job is for.
+//! The identity of a program: of the program that a node runs, and of the program that a job is for.
 //!
-//! Tasks travel between nodes as bytes, and each node assumes that the others decode them as it does. A
+//! Tasks travel between nodes as bytes, and all nodes must have the same encoding. A
 //! version is set by hand, which is easily forgotten during development; [`Release::this_build`] therefore
 //! adds the fingerprint of the program's file to it.
 
@@ -44,7 +44,7 @@ const NAME_BYTES_MAX: usize = 60;
 
 impl Release {
     /// Creates a release with a version that is set by hand: it must change whenever the encoding of tasks,
-    /// shared data or outputs does. Builds of the same version take each other's jobs.
+    /// shared data or outputs does. Builds of the same version accept each other's jobs.
     ///
     /// # Errors
     /// If the name or the version is empty, longer than 60 characters, or has characters other than letters,
@@ -58,7 +58,7 @@ impl Release {
         Ok(Self(zk::Release { program: program.to_owned(), version: version.to_owned() }))
     }
 
-    /// Creates a release of this very build: only processes that were started from the same file take its
+    /// Creates a release of this build: only processes that were started from the same file accept its
     /// jobs.
     ///
     /// # Errors
@@ -115,14 +115,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_file_has_the_same_fingerprint() {
+    fn same_file_has_the_same_fingerprint() {
         let build = fingerprint().unwrap();
         assert_eq!((build.len(), &build), (2 * SHOWN_BYTES, &fingerprint().unwrap()));
         assert!(is_name(&build));
     }
 
     #[test]
-    fn builds_of_one_version_are_told_from_versions() {
+    fn build_is_distinguished_from_version() {
         assert!(is_other_build("1.0-00ff", "1.0-00fe"));
         assert!(is_other_build("1.0-00ff", "1.0"));
         assert!(is_other_build("1.0", "1.0-00ff"));

@@ -1,4 +1,4 @@
-//! Progress, result, errors and control of a job, for jobs within this process and on a cluster.
+//! Progress, result, errors and control of a job, within this process or on a cluster.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ impl Stopper {
         self.0.notify_one();
     }
 
-    /// Waits until a stop is requested, for code that runs a job by means other than this crate's.
+    /// Waits until a stop is requested, for code outside this crate that runs a job.
     pub async fn stopped(&self) {
         self.0.notified().await;
     }
@@ -40,13 +40,13 @@ impl Stopper {
 
 /// Adds nodes to a running job and removes nodes from it, from another thread.
 ///
-/// An added node is discovered by the others and steals work; a removed one hands on its unfinished tasks.
-/// Without any node the job rests, its tasks parked, until there is one again.
+/// Other nodes discover an added node, and it steals work; a removed node hands over its unfinished tasks.
+/// Without any node the job pauses, with its tasks parked, until a node is added.
 #[derive(Debug, Clone)]
 pub struct Scaler(watch::Sender<Option<usize>>);
 
 impl Scaler {
-    /// Sets the number of nodes that the job is to run on, at most [`NODES_MAX`].
+    /// Sets the number of nodes of the job, at most [`NODES_MAX`].
     pub fn scale_to(&self, nodes: usize) {
         self.0.send_replace(Some(nodes.min(NODES_MAX)));
     }
@@ -67,11 +67,11 @@ impl Default for Scaler {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What all nodes together have done so far.
+    /// The work of all nodes so far.
     pub figures: Figures,
-    /// The number of nodes that work on it, as far as they have reported that.
+    /// The number of nodes that have reported to work on it.
     pub nodes: usize,
-    /// What the job's companion shows ([`Witness`](crate::Witness)), if it has one that does.
+    /// The status that the job's companion provides ([`Witness`](crate::Witness)), if any.
     pub sight: Option<serde_json::Value>,
     /// The time since the start of the run.
     pub elapsed: Duration,
@@ -89,29 +89,29 @@ pub struct Report<T: Task> {
     /// Whether the job was suspended: its tasks are in its [directory](crate::State), and the same job
     /// continues with them.
     pub suspended: bool,
-    /// The reason that was given when the job was cancelled; `None` if it was not cancelled.
+    /// The reason for the cancellation; `None` if the job was not cancelled.
     pub cancelled: Option<String>,
-    /// The tasks that the job has gone on without, because nodes were lost with them again and again, or they
-    /// panicked. Their part is missing in the output. [`Client::retry`](crate::Client::retry) gives them another
-    /// chance.
+    /// The tasks without which the job has continued, because nodes were lost with them repeatedly, or they
+    /// panicked. Their part is missing in the output. [`Client::retry`](crate::Client::retry) retries
+    /// them.
     pub set_aside: Vec<SetAside>,
-    /// What all nodes together have done; for a job that was continued, in this run.
+    /// The work of all nodes; for a job that was continued, in this run.
     pub figures: Figures,
     /// The time from the start of the run to its result.
     pub elapsed: Duration,
     pub(crate) variables: Values,
 }
 
-/// A task that a job has gone on without.
+/// A task without which a job has continued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SetAside {
     /// The id of the task.
     pub task: String,
-    /// The number of nodes in a row that were lost with it, or in which it panicked.
+    /// The number of consecutive nodes that were lost with it, or in which it panicked.
     pub deaths: u32,
-    /// What is known about the last of these, such as the message of the panic; empty if the nodes were lost
-    /// without a word.
+    /// The last known cause, such as the message of the panic; empty if the nodes were lost
+    /// without a known cause.
     pub reason: String,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for SetAside {
     }
 }
 
-/// The end of a job, before its output is decoded: everything that does not depend on the program's types.
+/// The final state of a job before its output is decoded: everything that does not depend on the program's types.
 pub(crate) struct RawReport {
     pub(crate) output: RawOutput,
     pub(crate) suspended: bool,
@@ -136,9 +136,9 @@ pub(crate) struct RawReport {
 
 /// The encoded output of a job.
 pub(crate) enum RawOutput {
-    /// Of all its tasks, merged.
+    /// The merged output of all tasks.
     Finished(Vec<u8>),
-    /// Of each node, as far as it was committed when the job was stopped.
+    /// The outputs of each node committed before the job was stopped.
     Stopped(Vec<Vec<u8>>),
 }
 
@@ -179,7 +179,7 @@ impl fmt::Debug for Values {
 #[non_exhaustive]
 pub enum JobError {
     /// An invalid number of nodes or workers.
-    #[error("{given} {what} were asked for; it takes 1 to {max}")]
+    #[error("{given} {what} were requested; the number must be from 1 to {max}")]
     Count {
         /// `nodes` or `workers`.
         what: &'static str,
@@ -191,7 +191,7 @@ pub enum JobError {
     /// The root task, or a start value, could not be encoded.
     #[error("the job cannot be submitted: {0}")]
     Encode(EncodeError),
-    /// The shared data of a job is not what this program expects.
+    /// The shared data of a job has another type than this program expects.
     #[error("the shared data of the job cannot be read: {reason}")]
     Shared {
         /// The cause.
@@ -212,7 +212,7 @@ pub enum JobError {
         /// The cause.
         reason: String,
     },
-    /// What the job produced could not be read.
+    /// The output of the job could not be read.
     #[error("the result of the job cannot be read: {reason}")]
     Result {
         /// The cause.
@@ -223,21 +223,21 @@ pub enum JobError {
     State(StateError),
 }
 
-/// Why a job cannot keep its state in a [directory](crate::State).
+/// The reasons for which a job cannot keep its state in a [directory](crate::State).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// Another process uses the directory, or its file is damaged, or was not written by this runtime.
     #[error("{reason}")]
     Unusable {
-        /// What is wrong, with the name of the file or directory, and what to do.
+        /// The problem, with the name of the file or directory, and the remedy.
         reason: String,
     },
-    /// The operating system refused something, such as to write to a full disk. What was kept before is still
+    /// The operating system refused an operation, such as writing to a full disk. The previous state is still
     /// there.
     #[error("{reason}")]
     Io {
-        /// What it refused, with the name of the file or directory.
+        /// The refused operation, with the name of the file or directory.
         reason: String,
     },
     /// The directory holds a job of another program.
@@ -263,7 +263,7 @@ pub enum StateError {
         file: String,
         /// The program.
         program: String,
-        /// The version that has begun the job.
+        /// The version that started the job.
         there: String,
         /// This version.
         here: String,
@@ -279,7 +279,7 @@ pub enum StateError {
         file: String,
         /// The program.
         program: String,
-        /// The version and build that has begun the job.
+        /// The version and build that started the job.
         there: String,
         /// This version and build.
         here: String,

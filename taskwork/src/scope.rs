@@ -1,11 +1,11 @@
 //! Tasks that other tasks have spawned and may wait for.
 //!
-//! All that a task spawns before it waits is in one *scope*, and so is what is split off from it. When the task
-//! waits it is renewed: its old id completes, with the spawned tasks among its children, and the task is called
+//! All tasks that a task spawns before it waits are in one *scope*, and so are their split-off parts. When the task
+//! waits, it is renewed: its old id completes, with the spawned tasks among its children, and the task is called
 //! again, under its new id, when everything in the scope is complete.
 //!
-//! Ids in a scope are toggled under names that contain the scope. So anyone who sees the new id in the global
-//! task list, and no name of the scope, knows that the scope is complete, however old the list is that it sees.
+//! Ids in a scope are toggled under names that contain the scope. So a node that sees the new id in the global
+//! task list, and no name of the scope, knows that the scope is complete, even if its copy of the list is old.
 
 use std::{fmt, str::FromStr};
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{IdError, TaskId};
 
-/// What a task spawns before it waits, and what is split off from that.
+/// The tasks that a task spawns before it waits, and their split-off parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Scope(pub(crate) TaskId);
 
@@ -24,10 +24,10 @@ pub(crate) struct Mark {
     pub(crate) task: TaskId,
 }
 
-/// What a task has to do with a scope of its own.
+/// A task's relation to a scope of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) enum Spawned {
-    /// It has none.
+    /// It has no scope.
     #[default]
     Nothing,
     /// It has spawned these tasks, which are named when it waits or completes.
@@ -36,7 +36,7 @@ pub(crate) enum Spawned {
     Awaited { scope: Scope, then: Then },
 }
 
-/// What a task does when its scope is complete.
+/// The action of a task when its scope is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Then {
     /// It is searched again.
@@ -52,13 +52,13 @@ pub(crate) struct Completed<'a> {
     /// The scope of the task, and of its children.
     pub(crate) scope: Option<Scope>,
     pub(crate) children: &'a [TaskId],
-    /// The id under which the task goes on after it has waited.
+    /// The new id of a task that waits.
     pub(crate) renewed: Option<TaskId>,
     pub(crate) spawned: &'a Spawned,
 }
 
 impl<'a> Completed<'a> {
-    /// Returns a completion that has nothing to do with any scope.
+    /// Returns a completion without any scope.
     pub(crate) fn plain(id: TaskId, children: &'a [TaskId]) -> Self {
         Self { id, scope: None, children, renewed: None, spawned: &Spawned::Nothing }
     }
@@ -67,7 +67,7 @@ impl<'a> Completed<'a> {
         Mark { scope: self.scope, task: self.id }
     }
 
-    /// Returns the children, and what was spawned.
+    /// Returns the children and the spawned tasks.
     pub(crate) fn named(&self) -> impl Iterator<Item = Mark> + 'a {
         let scope = self.scope;
         let children = self.children.iter().map(move |&task| Mark { scope, task });
@@ -82,7 +82,7 @@ impl<'a> Completed<'a> {
         )
     }
 
-    /// Returns the task that goes on after it has waited, with the scope for which it does.
+    /// Returns the renewed task with the scope that it waits for.
     pub(crate) fn renewed(&self) -> Option<(Mark, Scope)> {
         Some((Mark { scope: self.scope, task: self.renewed? }, self.spawned.scope()?))
     }
@@ -147,10 +147,10 @@ impl FromStr for Mark {
     }
 }
 
-/// Returns which of these scopes are complete according to the names in the global task list. Each comes with the
-/// id of the task that waits for it. The list may be as old as it likes.
+/// Returns the complete scopes according to the names in the global task list. Each scope comes with the id of the
+/// task that waits for it. The list may be out of date.
 pub(crate) fn complete(awaited: &[(Mark, Scope)], list: &[String]) -> Vec<Scope> {
-    // What is not a mark was not made by a task.
+    // Other names were not created by tasks.
     let marks: Vec<Mark> = list.iter().filter_map(|name| name.parse().ok()).collect();
     let open: std::collections::BTreeSet<Scope> = marks.iter().filter_map(|mark| mark.scope).collect();
     let listed: std::collections::BTreeSet<Mark> = marks.into_iter().collect();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_reads_back_as_it_is_written() {
+    fn mark_round_trips() {
         let plain = Mark::from(task(7));
         let scoped = Mark { scope: Some(Scope(task(3))), ..plain };
         assert_eq!(plain.to_string(), "n0000000000000001-7");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_complete_when_its_tasks_are_named_and_none_is_in_the_list() {
+    fn scope_is_complete_when_its_tasks_were_named_and_none_is_listed() {
         let scope = Scope(task(3));
         let awaited = [(Mark::from(task(9)), scope)];
         let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();

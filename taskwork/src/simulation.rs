@@ -1,5 +1,4 @@
-//! Support for the project's simulator: a whole node, as in a node process, on a platform that is not a
-//! machine.
+//! Support for the project's simulator: a complete node, as in a node process, on a simulated platform.
 //!
 //! Everything is the production code (the serving loop, the seat, the driver, the protocol core, the
 //! coordination, the pool), except the sources of nondeterminism: the session, the network, ids and the
@@ -51,14 +50,14 @@ pub type Opening = Pin<Box<dyn Future<Output = zk::Result<Arc<dyn Store>>> + Sen
 pub trait World: Send + Sync + 'static {
     /// Opens a session.
     fn connect(&self) -> Opening;
-    /// Returns an id that no node has had.
+    /// Returns an id that no other node has had.
     fn new_id(&self) -> NodeId;
     /// Starts listening for a node: messages to it go into the inbox.
     fn listen(&self, node: NodeId, inbox: Inbox);
     /// Sends a message of a node.
     fn send(&self, from: NodeId, to: NodeId, payload: Vec<u8>);
     /// Returns whether a message that decides about a grant is still queued, in which case the node does not
-    /// send another of the same kind (`said`) about this grant. By default nothing is queued.
+    /// send another of the same kind (`said`) about this grant. By default no message is queued.
     fn waits(&self, from: NodeId, to: NodeId, job: u64, grant: u64, said: u8) -> bool {
         let _ = (from, to, job, grant, said);
         false
@@ -79,7 +78,7 @@ pub struct Inbox {
 
 impl Inbox {
     /// Delivers a message. It is dropped when too many messages or bytes are queued. If the receiver knows
-    /// the sender only by name, it reads the sender's record first, as when a node is dialled.
+    /// only the name of the sender, it reads the sender's record first, as before dialling a node.
     pub fn message(&self, from: NodeId, payload: Vec<u8>) {
         if !self.peers.is_unread(from) {
             return self.deliver(from, payload);
@@ -129,7 +128,7 @@ impl Carrier for Wire {
     }
 
     fn send_note(&self, to: NodeId, payload: Payload) -> Result<(), NotSent> {
-        // As the transport of a machine.
+        // As in the transport of a real machine.
         if !self.inbox.peers.has(to) {
             return Err(NotSent::Unknown);
         }
@@ -176,7 +175,7 @@ impl Platform for OnWorld {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             fingerprint: "0".repeat(64),
             peers,
-            // Not simulated: every node reads shared data from the tree.
+            // Not simulated: every node reads shared data from the znodes.
             bulk: None,
         })
     }
@@ -210,7 +209,7 @@ pub struct Setup {
     pub workers: usize,
     /// The labels.
     pub labels: Labels,
-    /// The label by whose value other nodes are near, if any.
+    /// The label that decides which nodes are near, if any.
     pub near: Option<String>,
     /// The limits.
     pub limits: Limits,
@@ -219,8 +218,8 @@ pub struct Setup {
 /// The kind of the simulated type of task in job records.
 const KIND: &str = "simulated";
 
-/// Runs a node until it is told to leave by a message on `leave`, possibly repeated, or ends with an error. The
-/// message is the time that is left, if it is less than the limits say.
+/// Runs a node until it leaves after a message on `leave`, which may be repeated, or fails. The message is the
+/// remaining time, if it is less than the limit.
 ///
 /// # Errors
 /// As for a node process.
@@ -250,7 +249,7 @@ pub async fn run_node<T: Task>(
     serve(&setup, leave).await.map_err(|error: ServeError| error.to_string())
 }
 
-/// A kind of task whose tasks run in slices.
+/// A type of task whose tasks run in slices.
 struct Sliced<T> {
     pace: Arc<dyn Pace>,
     tasks: std::marker::PhantomData<fn() -> T>,
@@ -264,7 +263,7 @@ impl<T: Task> Kind for Sliced<T> {
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
             let PoolSetup { node, job, workers, limits, tasks_made, shared } = setup;
-            // At once and on this thread: another thread's time would not be that of the run.
+            // Decoded immediately and on this thread: another thread would not use the run's virtual time.
             let shared = large::decode(&shared).map_err(|error| OpenError::unreadable(&error))?;
             let pool = Pool::<T>::new(node, Arc::new(shared), workers, limits).numbered(tasks_made);
             Ok(Arc::new(Slices::new(pool, job, Arc::clone(&self.pace))) as Arc<dyn Work>)
@@ -272,7 +271,7 @@ impl<T: Task> Kind for Sliced<T> {
     }
 }
 
-/// What a job asks of the cluster.
+/// The requirements of a job.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
     /// The maximum number of attempts.
@@ -316,8 +315,8 @@ pub async fn submit<T: Task>(
     Ok(Tracked::submit(store, setup.cluster.clone(), &Draft::new(&root, &order), started).await?.job.0)
 }
 
-/// Adds a root task to a job that stays open. `number` is its number, the same for every try. Returns whether it
-/// was added; otherwise it never will be.
+/// Adds a root task to a job that stays open. `number` is the task's number, the same for every try. Returns whether
+/// the task was added; otherwise it never will be.
 ///
 /// # Errors
 /// Any error of the store.
@@ -343,7 +342,7 @@ pub fn decode<V: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<V> {
 pub struct Stored<T: Task> {
     /// The tasks.
     pub tasks: Vec<(T, T::Output)>,
-    /// Whether the holder has more than stands there.
+    /// Whether the holder has more tasks than are written here.
     pub unprotected: bool,
     /// The maximum number of nodes in a row that were lost with one of the tasks.
     pub deaths: u32,
@@ -354,7 +353,7 @@ pub fn parked<T: Task>(bytes: &[u8]) -> Option<Stored<T>> {
     stored(&Holdings::of(vec![codec::decode(bytes).ok()?]))
 }
 
-/// Decodes what a node holds, or tasks on their way.
+/// Decodes the holdings of a node, or tasks in transit.
 pub fn held<T: Task>(bytes: &[u8]) -> Option<Stored<T>> {
     stored(&codec::decode(bytes).ok()?)
 }
@@ -380,7 +379,7 @@ pub fn carries_tasks(payload: &[u8]) -> bool {
         .is_ok_and(|packet| matches!(packet, Packet::Protocol(Parcel { message: Message::Grant { .. }, .. })))
 }
 
-/// Returns a grant of a task that no node has split off, for a job and an attempt, as a stranger could send
+/// Returns a grant of a task that no node has split off, for a job and an attempt, as an outsider could send
 /// it.
 ///
 /// # Panics
@@ -394,7 +393,7 @@ pub fn forged_grant<T: Task>(job: u64, attempt: u32, from: NodeId, task: &T) -> 
     parcel(job, attempt, message)
 }
 
-/// Returns a steal request, as a stranger could send it.
+/// Returns a steal request, as an outsider could send it.
 pub fn forged_steal(job: u64, attempt: u32) -> Vec<u8> {
     parcel(job, attempt, Message::Steal { request: 1 })
 }

@@ -1,4 +1,4 @@
-//! The directory in which a job within this process keeps its state.
+//! The directory for the state of a job within this process.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,16 +7,16 @@ use std::{
 
 use crate::release::Release;
 
-/// A directory in which a job within this process keeps its state, so that it survives the process: a restart
-/// of the machine, `kill -9`, a full disk. Set by [`LocalJob::state`](crate::LocalJob::state).
+/// A directory for the state of a job within this process, so that it survives the process: a restart of the machine,
+/// `kill -9`, a full disk. Set by [`LocalJob::state`](crate::LocalJob::state).
 ///
-/// If the directory holds the same job already, that job is continued, and one that is done answers with its
-/// result at once. It is the same if the program, its version, the kind of task, the shared data, the root
-/// task and the start values are; so the shared data must be encoded alike each time, which is not the case
+/// If the directory already holds the same job, that job is continued, and a finished job returns its result
+/// immediately. Two jobs are the same if the program, its version, the kind of task, the shared data, the root
+/// task and the start values are; so the shared data must have the same encoding each time, which is not the case
 /// for a `HashMap`. The numbers of nodes and workers may differ.
 ///
-/// A job that is [stopped](crate::Stopper), or whose [time](Self::time_limit) is up, is suspended: all of its
-/// tasks are written to the directory, and [`Report::suspended`](crate::Report::suspended) is true.
+/// A job that is [stopped](crate::Stopper), or has reached its [time limit](Self::time_limit), is suspended: all of
+/// its tasks are written to the directory, and [`Report::suspended`](crate::Report::suspended) is true.
 ///
 /// ```no_run
 /// # use taskwork::{Job, Release, State, Task};
@@ -39,9 +39,9 @@ pub struct State {
 }
 
 impl State {
-    /// Uses this directory, which is created if it is missing, for a job of this release. A release of
-    /// [this build](Release::this_build) refuses what another build has left, whose tasks may be encoded
-    /// otherwise; one [without a build](Release::new) also continues what any build of its version has left.
+    /// Uses this directory, which is created if missing, for a job of this release. A release of
+    /// [this build](Release::this_build) refuses jobs of another build, whose tasks may have another
+    /// encoding; one [without a build](Release::new) continues jobs of any build of its version.
     pub fn new(dir: impl Into<PathBuf>, release: Release) -> Self {
         Self { dir: dir.into(), release, time_limit: None }
     }

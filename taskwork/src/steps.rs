@@ -1,5 +1,5 @@
 //! The steps of a steal as log events, from the request to the running task on both nodes: with
-//! `--log taskwork::steals=trace`. `cargo xtask bench steals` reads them, and tells in which step the time goes.
+//! `--log taskwork::steals=trace`. `cargo xtask bench steals` evaluates them, and reports the duration of each step.
 //!
 //! ```text
 //!   thief                              victim
@@ -15,7 +15,7 @@ use crate::{core::Message, id::NodeId};
 /// The target of these events.
 const TARGET: &str = "taskwork::steals";
 
-/// Logs that a node's driver sends a message, or has received it, if that is a step of a steal.
+/// Logs that a node's driver sends or has received a message, if that is a step of a steal.
 pub(crate) fn handled(message: &Message, peer: NodeId, sent: bool) {
     let (step, request) = match (message, sent) {
         (Message::Steal { request }, true) => ("asked", *request),
@@ -42,7 +42,7 @@ pub(crate) fn split() {
     tracing::trace!(target: TARGET, step = "split");
 }
 
-/// Logs that a worker begins the first task of a grant.
+/// Logs that a worker starts the first task of a grant.
 pub(crate) fn begun() {
     tracing::trace!(target: TARGET, step = "begun");
 }

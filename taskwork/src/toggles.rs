@@ -1,14 +1,14 @@
-//! Ids that are to be toggled in the global task list.
+//! Ids to toggle in the global task list.
 //!
 //! Every id is toggled twice: when its parent completes, which makes it known, and when its own task
 //! completes. If both halves are here, they cancel out and never reach `ZooKeeper`.
 //!
 //! A set that is too large for one transaction is divided, the parents' halves first. So as long as an own
-//! half is still to be toggled, every child of that task is in the list or complete, and as long as a parent's
-//! half is, the parent's own half is: the list is not empty before everything is complete.
+//! half is not yet toggled, every child of that task is in the list or complete, and as long as a parent's
+//! half is not toggled, the parent's own half is not either: the list is not empty before everything is complete.
 //!
-//! Of the parents' halves, those of tasks that wait go last, and none before the others in the scope that the task
-//! waits for: when such a task is in the list, so is everything in that scope, unless it is complete.
+//! Among the parents' halves, waiting tasks come last, and none before the others in the scope that it waits for:
+//! when such a task is in the list, so is everything in that scope, unless it is complete.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::scope::{Completed, Mark, Scope};
 
-/// Ids to be toggled, each once.
+/// Ids to toggle, each once.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Toggles {
     /// The parents' halves: children of completed tasks.
     children: BTreeSet<Mark>,
-    /// The parents' halves of tasks that wait, or have waited, with the scopes for which they do.
+    /// The parents' halves of tasks that wait, or have waited, with the scopes that they wait for.
     waiting: BTreeMap<Mark, Scope>,
     /// The own halves: completed tasks.
     completed: BTreeSet<Mark>,
@@ -77,7 +77,7 @@ impl Toggles {
         self.len() == 0
     }
 
-    /// Removes the first ids to be toggled, at most `max`, and returns them.
+    /// Removes the first ids in toggle order, at most `max`, and returns them.
     pub(crate) fn take(&mut self, max: usize) -> Vec<Mark> {
         let mut taken: Vec<Mark> = Vec::with_capacity(self.len().min(max));
         take_first(&mut self.children, max, &mut taken);
@@ -86,7 +86,7 @@ impl Toggles {
         taken
     }
 
-    /// Moves tasks that wait, until `max` ids are taken: each before those that wait for the scope that it is in.
+    /// Moves waiting tasks, until `max` ids are taken: each before those that wait for the scope that it is in.
     fn take_waiting(&mut self, max: usize, taken: &mut Vec<Mark>) {
         if taken.len() >= max || self.waiting.is_empty() {
             return;
@@ -100,7 +100,7 @@ impl Toggles {
         let is_innermost = |(_, scope): &(&Mark, &Scope)| !within.contains_key(scope);
         let mut ready: VecDeque<Mark> = self.waiting.iter().filter(is_innermost).map(|(id, _)| *id).collect();
         while taken.len() < max {
-            // Nobody waits in a circle, unless what was read was not written by a node.
+            // Waits are acyclic, unless the input was not written by a node.
             let first = || self.waiting.keys().next().copied();
             let Some(id) = ready.pop_front().or_else(first) else { return };
             if self.waiting.remove(&id).is_none() {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_that_completes_here_leaves_only_its_eldest() {
+    fn family_completed_on_one_node_toggles_only_its_root() {
         let mut toggles = Toggles::default();
         toggles.complete(task(2), &[]);
         toggles.complete(task(1), &[task(2)]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_halves_of_the_parents_go_first() {
+    fn parents_halves_are_toggled_first() {
         let mut toggles = Toggles::default();
         toggles.complete(task(1), &[task(7), task(8)]);
         assert_eq!(toggles.take(1), [task(7)]);
@@ -160,7 +160,7 @@ mod tests {
         assert!(toggles.is_empty());
     }
 
-    /// A task that is completed in the test below, with everything that its completion toggles.
+    /// A completed task in the test below, with all ids that its completion toggles.
     struct Step {
         id: u64,
         scope: Option<Scope>,
@@ -195,11 +195,11 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever waits is in the list without a name of its scope only when everything in the scope is complete:
-        /// tasks complete in any order in which that is possible, on a few nodes, each of which toggles a few ids
+        /// A waiting task is in the list without a name of its scope only when everything in the scope is complete:
+        /// tasks complete in any possible order, on a few nodes, each of which toggles a few ids
         /// at a time.
         #[test]
-        fn a_scope_is_complete_when_the_list_says_so(
+        fn scope_is_complete_when_the_list_shows_no_name_of_it(
             parents in prop::collection::vec(any::<prop::sample::Index>(), 1..25),
             order in prop::collection::vec(any::<prop::sample::Index>(), 200),
             nodes in 1_usize..4,
@@ -211,7 +211,7 @@ mod tests {
             let mut list = BTreeSet::from([Mark::from(task(0))]);
             let mut owed = vec![Toggles::default(); nodes];
             let mut order = order.into_iter().cycle();
-            // Everything below a task is complete when it goes on under its second number.
+            // Everything below a task is complete when the task continues under its second number.
             let is_below = |below: usize, above: usize| {
                 std::iter::successors(Some(below), |&at| at.checked_sub(1).map(|place| parents[place]))
                     .any(|at| at == above)
@@ -232,7 +232,7 @@ mod tests {
                         prop_assert!(!is_said || open.is_none(), "{first}: {names:?}, {:?}", open.map(|it| it.id));
                     }
                 }
-                // A task runs after its parent has spawned it, and goes on when all below it is complete.
+                // A task runs after its parent has spawned it, and continues when all tasks below it are complete.
                 let can_run = |step: &Step| {
                     let number = usize::try_from(step.id % 1_000).unwrap();
                     let known = number == 0 || done.contains(&(parents[number - 1] as u64));
@@ -264,7 +264,7 @@ mod tests {
         /// A random tree of tasks is completed in a random order on a few nodes, each of which toggles a few
         /// ids at a time.
         #[test]
-        fn the_list_is_empty_at_the_end_and_not_before(
+        fn list_is_empty_only_at_the_end(
             parents in prop::collection::vec(any::<prop::sample::Index>(), 1..40),
             order in prop::collection::vec(any::<prop::sample::Index>(), 200),
             nodes in 1_usize..4,

@@ -1,4 +1,4 @@
-//! What the tasks of a program share: [`Variable`]s, which only ever improve.
+//! Values that the tasks of a job share: [`Variable`]s, which only ever improve.
 
 use std::{any::Any, any::TypeId as RustType, fmt, sync::Arc};
 
@@ -9,34 +9,34 @@ use crate::wire::codec;
 /// A value that all tasks of a job share and that only ever improves, such as the best solution known (paper,
 /// 3.6).
 ///
-/// A task reads a copy that may be slightly out of date. A new value spreads to the other tasks of the node
-/// at once and to the other nodes through ZooKeeper. At every level [`improves`](Self::improves) decides
+/// A task reads a copy that may be slightly out of date. A new value is published to the other tasks of the node
+/// immediately and to the other nodes through ZooKeeper. At every level [`improves`](Self::improves) decides
 /// which value is kept.
 pub trait Variable: 'static {
     /// The type of its values.
     type Value: Serialize + DeserializeOwned + Send + Sync + 'static;
     /// Its name, which is also the name of its znode: 1 to 64 letters, digits, `-` or `_`.
     const NAME: &'static str;
-    /// Returns whether `new` is to replace `old`. Must be a strict order: asymmetric, and false for a value
+    /// Returns whether `new` should replace `old`. Must be a strict order: asymmetric, and false for a value
     /// and itself.
     fn improves(new: &Self::Value, old: &Self::Value) -> bool;
-    /// Returns how good a value is, for people who look at the job; by default nothing. The unit is that of
-    /// [`Task::outlook`](crate::Task::outlook), which is negated where large numbers are better.
+    /// Returns the score of a value, for display; by default none. The unit is that of
+    /// [`Task::outlook`](crate::Task::outlook), which is negated if larger is better.
     fn score(_value: &Self::Value) -> Option<Score> {
         None
     }
 }
 
-/// How good a value of a [`Variable`] is.
+/// The score of a value of a [`Variable`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Score {
-    /// A number such as a cost: the less the better.
+    /// A number such as a cost: smaller is better.
     Cost(f64),
-    /// A number such as a profit: the more the better.
+    /// A number such as a profit: larger is better.
     Profit(f64),
 }
 
-/// A value of a variable that was given by a user.
+/// A value of a variable suggested by a user.
 pub struct Suggested {
     pub(crate) variable: RustType,
     pub(crate) value: Arc<AnyValue>,
@@ -53,7 +53,7 @@ impl Suggested {
         Self { variable: RustType::of::<V>(), value: Arc::new(value), said: said.into(), describe: None }
     }
 
-    /// Adds a function that describes the known value, for the answer to a user whose value is no better. `V`
+    /// Adds a function that describes the known value, for the answer if the suggestion is not better. `V`
     /// must be the same as in [`of`](Self::of).
     #[must_use]
     pub fn compared<V: Variable>(mut self, describe: impl Fn(&V::Value) -> String + Send + 'static) -> Self {
@@ -70,13 +70,13 @@ impl fmt::Debug for Suggested {
     }
 }
 
-/// The variables that a program declares, in the order of their declaration.
+/// The variables that a program declares, in order of declaration.
 #[derive(Debug, Default)]
 pub struct Variables {
     pub(crate) declared: Vec<Declared>,
 }
 
-/// One declared variable with its type erased: how to compare, read and write its values.
+/// A declared variable with its type erased: functions to compare, read and write its values.
 #[derive(Clone)]
 pub(crate) struct Declared {
     pub(crate) name: &'static str,

@@ -1,4 +1,4 @@
-//! The API of the small Kubernetes over HTTP on loopback, as `kubectl proxy` serves it, in a thread of its own.
+//! The API of the small Kubernetes over HTTP on loopback, as `kubectl proxy` serves it, in its own thread.
 
 use std::{
     sync::{Arc, Mutex, mpsc},
@@ -19,10 +19,10 @@ use crate::world::{Answer, World, status};
 /// The largest body of a request, in bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// The namespace whose objects there are.
+/// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "search";
 
-/// Serves until the process ends, and returns the address.
+/// Serves until the process exits, and returns the address.
 pub(crate) fn serve(world: Arc<Mutex<World>>) -> String {
     let (told, address) = mpsc::channel();
     thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! What the calls of the connector do to the objects of a Kubernetes, whatever goes wrong. The pods run nothing.
+//! Effects of the connector's calls on the objects of a Kubernetes under faults. The pods run nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ fn list(connector: &dyn Connector) -> Vec<Machine> {
     done(connector.list()).unwrap()
 }
 
-/// Repeats a call that is disturbed. There are at most three faults of one step.
+/// Repeats a call under faults. There are at most three faults per step.
 fn until_done<T>(mut call: impl FnMut() -> Result<T, Refusal>) -> T {
     for _ in 0..3 {
         if let Ok(done) = call() {
@@ -31,7 +31,7 @@ fn ids(names: &[String]) -> Vec<MachineId> {
 }
 
 #[test]
-fn the_same_request_is_done_once_whatever_becomes_of_its_answer() {
+fn repeated_request_takes_effect_once() {
     let kubernetes = Small::start(1, None);
     let connector = kubernetes.connector();
     kubernetes.world().faults.conflicts = 1;
@@ -42,7 +42,7 @@ fn the_same_request_is_done_once_whatever_becomes_of_its_answer() {
     kubernetes.world().faults.lost = 1;
     let lost = done(connector.create(OFFER, 1, &key("k-2"))).unwrap_err();
     assert_eq!(lost.why, Why::Unknown, "{lost}");
-    // Another controller goes on.
+    // Another controller continues.
     let second = done(kubernetes.connector().create(OFFER, 1, &key("k-2"))).unwrap();
     assert_eq!((second.len(), kubernetes.replicas()), (1, 4));
     kubernetes.wait_for(4);
@@ -51,13 +51,13 @@ fn the_same_request_is_done_once_whatever_becomes_of_its_answer() {
         assert_eq!(machine.state, MachineState::Running);
         keys.entry(machine.key.map(|key| key.to_string())).or_default().insert(machine.id);
     }
-    assert_eq!(keys[&None].len(), 1, "one was there before");
+    assert_eq!(keys[&None].len(), 1, "one existed before");
     assert_eq!(keys[&Some("k-1".to_owned())], first.into_iter().collect());
     assert_eq!(keys[&Some("k-2".to_owned())], second.into_iter().collect());
 }
 
 #[test]
-fn the_pods_that_were_chosen_go_once_whatever_becomes_of_the_answer() {
+fn chosen_pods_are_ended_once() {
     let kubernetes = Small::start(0, None);
     let connector = kubernetes.connector();
     done(connector.create(OFFER, 5, &key("k"))).unwrap();
@@ -69,17 +69,17 @@ fn the_pods_that_were_chosen_go_once_whatever_becomes_of_the_answer() {
     done(connector.terminate(&ids(&all))).unwrap();
     kubernetes.wait_for(3);
     assert_eq!(kubernetes.ready(), stay, "those that were not chosen stay");
-    // They are gone, and to end them again ends no others.
+    // They are gone, and ending them again ends no others.
     done(connector.terminate(&ids(&all))).unwrap();
     kubernetes.wait_for(3);
     assert_eq!((kubernetes.ready(), kubernetes.replicas()), (stay, 3));
-    // Neither does the first request make new ones.
+    // Repeating the first request creates no new ones.
     assert_eq!(done(connector.create(OFFER, 5, &key("k"))).unwrap().len(), 3);
     assert_eq!(kubernetes.replicas(), 3);
 }
 
 #[test]
-fn a_pod_that_was_chosen_goes_even_if_kubernetes_would_rather_end_one_that_waits() {
+fn chosen_pod_is_ended_although_another_one_waits() {
     let kubernetes = Small::start(0, None);
     kubernetes.world().capacity = Some(2);
     let connector = kubernetes.connector();
@@ -96,12 +96,12 @@ fn a_pod_that_was_chosen_goes_even_if_kubernetes_would_rather_end_one_that_waits
 }
 
 #[test]
-fn what_a_quota_refuses_is_reported_and_not_made_later() {
+fn pods_refused_by_quota_are_reported_and_not_created_later() {
     let kubernetes = Small::start(0, None);
     kubernetes.world().quota = Some(2);
     let connector = kubernetes.connector();
     let some = done(connector.create(OFFER, 4, &key("k-1"))).unwrap();
-    assert_eq!((some.len(), kubernetes.replicas()), (2, 2), "there are two, and no more are asked for");
+    assert_eq!((some.len(), kubernetes.replicas()), (2, 2), "there are two, and no more are requested");
     let none = done(connector.create(OFFER, 1, &key("k-2"))).unwrap_err();
     assert!(none.why == Why::Exhausted && none.message.contains("exceeded quota"), "{none:?}");
     assert_eq!(kubernetes.replicas(), 2);
@@ -111,7 +111,7 @@ fn what_a_quota_refuses_is_reported_and_not_made_later() {
 }
 
 #[test]
-fn many_pods_are_listed_by_pages() {
+fn pods_are_listed_in_pages() {
     let kubernetes = Small::start(0, None);
     let connector = kubernetes.connector();
     done(connector.create(OFFER, 600, &key("k"))).unwrap();
@@ -122,7 +122,7 @@ fn many_pods_are_listed_by_pages() {
 }
 
 #[test]
-fn a_deployment_that_is_not_there_is_named() {
+fn missing_deployment_is_named() {
     let kubernetes = Small::start(0, None);
     let connector = kubernetes.connector();
     kubernetes.world().deployments.clear();
@@ -130,10 +130,10 @@ fn a_deployment_that_is_not_there_is_named() {
     assert!(refusal.why == Why::Wrong && refusal.message.contains(DEPLOYMENT), "{refusal:?}");
 }
 
-/// Requests, ends, evictions, a person who scales, and faults, in any order: the number of pods is right in the end, no
-/// pod is ended that was not chosen, and no request has more pods than were asked for.
+/// Requests, ends, evictions, a user who scales, and faults, in any order: the number of pods is correct at
+/// the end, no pod is ended that was not chosen, and no request gets more pods than it asked for.
 #[test]
-fn whatever_happens_the_number_is_right_and_only_the_chosen_go() {
+fn faults_keep_pod_number_and_end_only_chosen_pods() {
     for seed in 0..if is_long() { 200 } else { 12 } {
         let mut random = SmallRng::seed_from_u64(seed);
         let kubernetes = Small::start(random.random_range(0..3), None);
@@ -169,7 +169,7 @@ fn whatever_happens_the_number_is_right_and_only_the_chosen_go() {
                     for victim in &victims {
                         let _ = world.delete_pod(victim, None);
                     }
-                    // A person wants one more.
+                    // A user wants one more.
                     world.scale(DEPLOYMENT, |replicas| replicas + 1);
                     expected += 1;
                     chosen.extend(victims);

@@ -1,4 +1,4 @@
-//! A real job on pods that come and go: the count is exact, and no node is lost.
+//! A real job on pods that are started and ended: the count is exact, and no node is lost.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,18 +16,18 @@ use crate::{
     small::{OFFER, Small},
 };
 
-/// How deep the tree is that the jobs count.
+/// The depth of the counted tree.
 const DEPTH: &str = "16";
 const DEPTH_NUMBER: u32 = 16;
 
-/// How often the scenario is played with longer jobs.
+/// The number of tries of the scenario, each with longer jobs.
 const ROUNDS: u32 = 4;
 
-/// The maximum time for the end of a job.
+/// The maximum duration of the job.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Waits until the nodes of these pods take part in the job. Returns whether they did before it was over.
-fn take_part(kubernetes: &Small, pods: &[String], job: &mut Running) -> bool {
+/// Waits until the nodes of these pods take part in the job. Returns false if the job ended before.
+fn wait_for_participation(kubernetes: &Small, pods: &[String], job: &mut Running) -> bool {
     let mut all = false;
     kubernetes.wait_until("the nodes take part", |this| {
         all = pods.iter().all(|pod| this.log(pod).contains("the node takes part"));
@@ -36,22 +36,22 @@ fn take_part(kubernetes: &Small, pods: &[String], job: &mut Running) -> bool {
     all
 }
 
-/// Checks that pods that are gone have handed on what they had.
-fn have_left(kubernetes: &Small, pods: &[String]) {
+/// Checks that removed pods have handed on their tasks.
+fn check_left(kubernetes: &Small, pods: &[String]) {
     for pod in pods {
         let log = kubernetes.log(pod);
         assert!(log.contains("the node has left"), "{pod}:\n{log}");
     }
 }
 
-/// Returns the machines on which the nodes of a cluster say that they run.
+/// Returns the machine names that the nodes of a cluster report.
 fn machines(cluster: &Cluster) -> BTreeSet<String> {
     let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
     let machine = |node: &Value| node["labels"]["machine"].as_str().unwrap_or_default().to_owned();
     nodes.as_array().unwrap().iter().map(machine).collect()
 }
 
-/// Plays it with a job whose states take so long. Returns whether the job was long enough.
+/// Runs the scenario with a job whose states take this long. Returns whether the job was long enough.
 fn play(spin: u32) -> bool {
     let cluster = Cluster::start(&Setup::standalone()).unwrap();
     let kubernetes = Small::start(
@@ -70,33 +70,33 @@ fn play(spin: u32) -> bool {
     let mut job =
         cluster.begin("tree", &["submit", DEPTH, "--spin", &spin.to_string(), "--wait", "--json"]).unwrap();
 
-    // Up, with an answer that is lost.
+    // Scale up, with one answer lost.
     kubernetes.world().faults.lost = 1;
     done(connector.create(OFFER, 2, &key("k-2"))).unwrap_err();
     done(connector.create(OFFER, 2, &key("k-2"))).unwrap();
     kubernetes.wait_for(4);
     let four = kubernetes.ready();
-    let mut all = take_part(&kubernetes, &four, &mut job);
+    let mut all = wait_for_participation(&kubernetes, &four, &mut job);
     assert_eq!(machines(&cluster), four.iter().cloned().collect());
 
-    // Down: those that were chosen drain, and no others.
+    // Scale down: exactly the chosen pods drain.
     let chosen = [four[0].clone(), four[3].clone()];
     let ids: Vec<MachineId> = chosen.iter().map(|pod| pod.parse().unwrap()).collect();
     done(connector.terminate(&ids)).unwrap();
     kubernetes.wait_for(2);
     assert_eq!((kubernetes.ready(), kubernetes.replicas()), (vec![four[1].clone(), four[2].clone()], 2));
-    have_left(&kubernetes, &chosen);
+    check_left(&kubernetes, &chosen);
 
-    // Half of them are evicted at once; Kubernetes makes others.
+    // Half of them are evicted at once; Kubernetes replaces them.
     done(connector.create(OFFER, 2, &key("k-3"))).unwrap();
     kubernetes.wait_for(4);
     let four = kubernetes.ready();
-    all &= take_part(&kubernetes, &four, &mut job);
+    all &= wait_for_participation(&kubernetes, &four, &mut job);
     for pod in &four[..2] {
         let _ = kubernetes.world().delete_pod(pod, None);
     }
     kubernetes.wait_for(4);
-    have_left(&kubernetes, &four[..2]);
+    check_left(&kubernetes, &four[..2]);
     let was_long_enough = all && !job.has_ended().unwrap();
 
     let said = job.end_within(PATIENCE).unwrap();
@@ -109,15 +109,15 @@ fn play(spin: u32) -> bool {
 }
 
 #[test]
-fn a_job_goes_on_while_its_pods_come_go_and_are_evicted() {
+fn job_continues_while_pods_are_scaled_and_evicted() {
     let was_long_enough = (0..ROUNDS).any(|round| play(2000 * 4_u32.pow(round)));
-    assert!(was_long_enough, "every job was over before its pods had gone");
+    assert!(was_long_enough, "every job ended before its pods were removed");
 }
 
-/// A node that ends by itself, such as by `taskwork drain`, is started again by Kubernetes as another node of the same
-/// pod; the pod goes when it is ended.
+/// Kubernetes restarts a node that exits by itself, for example after `taskwork drain`, as another node of
+/// the same pod. The pod is removed when it is ended.
 #[test]
-fn a_pod_whose_node_was_drained_goes_when_it_is_ended() {
+fn pod_with_drained_node_is_removed_when_ended() {
     let cluster = Cluster::start(&Setup::standalone()).unwrap();
     let kubernetes = Small::start(
         0,

@@ -1,5 +1,6 @@
-//! A small kubelet: it runs each pod as a process of this machine, asks it whether it is ready, and ends it as Kubernetes
-//! does: SIGTERM, then SIGKILL after the grace period. A process that ends by itself is started again.
+//! A small kubelet: it runs each pod as a process of this machine, probes its readiness, and ends it as
+//! Kubernetes does: SIGTERM, then SIGKILL after the grace period. A process that exits by itself is started
+//! again.
 
 use std::{
     collections::BTreeMap,
@@ -12,10 +13,10 @@ use std::{
 
 use crate::world::World;
 
-/// The time between two questions whether a pod is ready.
+/// The interval of readiness probes.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
 
-/// What a pod runs.
+/// The program of a pod.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
@@ -23,14 +24,14 @@ pub(crate) struct Program {
     pub(crate) environment: Vec<(String, String)>,
     /// The time from SIGTERM to SIGKILL.
     pub(crate) grace: Duration,
-    /// Where the pods' logs are, each under the pod's name.
+    /// The folder of the pods' logs, each under the pod's name.
     pub(crate) logs: PathBuf,
 }
 
 /// Runs pods. Its processes are killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Kubelet {
-    /// Without one, pods are ready at once and gone at once.
+    /// Without a program, pods are ready at once and removed at once.
     program: Option<Program>,
     processes: BTreeMap<String, Process>,
 }
@@ -38,10 +39,10 @@ pub(crate) struct Kubelet {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// Where it serves its health.
+    /// The address of its health endpoint.
     health: String,
     asked: Instant,
-    /// When it is killed.
+    /// The time when it is killed.
     killed_at: Option<Instant>,
 }
 
@@ -50,12 +51,12 @@ impl Kubelet {
         Self { program, processes: BTreeMap::new() }
     }
 
-    /// Does what is to be done now.
+    /// Performs the due actions.
     pub(crate) fn step(&mut self, world: &mut World) {
         let names: Vec<String> = world.pods.keys().cloned().collect();
         for name in names {
             let has_room = world.has_room();
-            let pod = world.pods.get_mut(&name).expect("nobody else removes pods");
+            let pod = world.pods.get_mut(&name).expect("only the kubelet removes pods");
             let Some(program) = &self.program else {
                 if pod.is_deleted {
                     world.pods.remove(&name);
@@ -102,7 +103,7 @@ impl Kubelet {
 
 impl Program {
     fn start(&self, pod: &str) -> Process {
-        // A port that is free now; if somebody else takes it, the node ends and is started again.
+        // A port that is free now. If another process takes it, the node exits and is started again.
         let health = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let log = OpenOptions::new().create(true).append(true).open(self.logs.join(pod)).unwrap();
         let child = Command::new(&self.path)
@@ -118,7 +119,7 @@ impl Program {
         Process { child, health, asked: Instant::now(), killed_at: None }
     }
 
-    /// Asks as the manifests do it.
+    /// Probes the process like the manifests do.
     fn is_ready(&self, health: &str) -> bool {
         let mut probe = Command::new(&self.path);
         probe.args(["health", "--ready", "--at", health]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -129,7 +130,7 @@ impl Program {
 impl Drop for Kubelet {
     fn drop(&mut self) {
         for process in self.processes.values_mut() {
-            // It may have ended; an error cannot be reported here.
+            // It may have exited; an error cannot be reported here.
             let _ = process.child.kill();
             let _ = process.child.wait();
         }

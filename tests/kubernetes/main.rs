@@ -1,7 +1,7 @@
-//! The connector to Kubernetes against a small Kubernetes on this machine, which runs each pod as a process: nodes of a
-//! real program, which work on a real job over a real ZooKeeper.
+//! The connector to Kubernetes against a small Kubernetes on this machine, which runs each pod as a process:
+//! nodes of a real program that work on a real job over a real ZooKeeper.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod api;
 mod calls;
@@ -12,7 +12,7 @@ mod world;
 
 use taskwork_scale::connector::{Calling, Key, Refusal};
 
-/// Waits for the end of a call.
+/// Waits for the result of a call.
 fn done<T>(call: Calling<'_, T>) -> Result<T, Refusal> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(call)
 }

@@ -21,14 +21,14 @@ use crate::{
     world::World,
 };
 
-/// The Deployment of the nodes, and the offer that stands for it.
+/// The Deployment of the nodes, and the offer that represents it.
 pub(crate) const DEPLOYMENT: &str = "taskwork-node";
 pub(crate) const OFFER: &str = "pods";
 
 /// The pause between two rounds of the controller and the kubelet.
 const ROUND: Duration = Duration::from_millis(10);
 
-/// A small Kubernetes with one Deployment. It ends when this is dropped.
+/// A small Kubernetes with one Deployment, which is stopped when this is dropped.
 pub(crate) struct Small {
     world: Arc<Mutex<World>>,
     url: String,
@@ -38,7 +38,7 @@ pub(crate) struct Small {
 }
 
 impl Small {
-    /// Starts it. Without a program, pods are ready and gone at once.
+    /// Starts it. Without a program, pods are ready and removed at once.
     pub(crate) fn start(replicas: usize, program: Option<Program>) -> Self {
         let world = Arc::<Mutex<World>>::default();
         world.lock().unwrap().add(DEPLOYMENT, replicas);
@@ -80,7 +80,7 @@ impl Small {
         self.world().deployments[DEPLOYMENT].replicas
     }
 
-    /// Returns the pods that are ready and stay.
+    /// Returns the pods that are ready and not being ended.
     pub(crate) fn ready(&self) -> Vec<String> {
         let world = self.world();
         let is_ready = |name: &String| world.pods[name].is_ready;
@@ -93,7 +93,7 @@ impl Small {
         fs::read_to_string(logs.join(pod)).unwrap_or_default()
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     pub(crate) fn wait_until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         let deadline = Instant::now() + SOON;
         while !holds(self) {
@@ -102,7 +102,7 @@ impl Small {
         }
     }
 
-    /// Waits until there are so many pods, all of them ready, and nothing is on its way.
+    /// Waits until there are this many pods, all of them ready, and no change is pending.
     pub(crate) fn wait_for(&self, pods: usize) {
         self.wait_until("all pods are ready", |this| {
             this.ready().len() == pods && this.world().pods.len() == pods
@@ -113,7 +113,7 @@ impl Small {
 impl Drop for Small {
     fn drop(&mut self) {
         self.ends.store(true, Relaxed);
-        // A round that has failed has said so.
+        // A round that has failed has reported it.
         let _ = self.rounds.take().map(JoinHandle::join);
     }
 }

@@ -1,5 +1,5 @@
-//! The objects of a small Kubernetes, and the controller that makes and ends pods: what an API server and a
-//! replica set do, as far as a connector may notice it. No I/O.
+//! The objects of a small Kubernetes, and the controller that creates and ends pods: the behaviour of an API
+//! server and a replica set, as far as a connector may notice it. No I/O.
 
 use std::{
     cmp::Reverse,
@@ -9,10 +9,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The annotation by which the pods are chosen that are ended.
+/// The annotation that determines which pods are ended first.
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// What a Deployment marks the pods of its present template with.
+/// The hash with which a Deployment marks the pods of its present template.
 const TEMPLATE: &str = "5d4f8c7b9d";
 
 /// The objects of one namespace.
@@ -20,27 +20,27 @@ const TEMPLATE: &str = "5d4f8c7b9d";
 pub(crate) struct World {
     pub(crate) deployments: BTreeMap<String, Deployment>,
     pub(crate) pods: BTreeMap<String, Pod>,
-    /// The most pods that may be made.
+    /// The maximum number of pods that may be created.
     pub(crate) quota: Option<usize>,
-    /// The most pods for which there are machines; further ones wait.
+    /// The maximum number of pods for which there are machines; further pods wait.
     pub(crate) capacity: Option<usize>,
     pub(crate) faults: Faults,
-    /// The version of the last object that was changed.
+    /// The version of the last changed object.
     version: u64,
-    /// The number of pods that were ever made.
+    /// The number of pods created so far.
     made: u64,
-    /// The pods for whose end somebody has asked, by the number of replicas, by deletion, or by eviction.
+    /// The pods that were asked to end by the number of replicas, by deletion, or by eviction.
     pub(crate) ended: BTreeSet<String>,
 }
 
-/// What goes wrong next.
+/// The next faults.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// So many changes of a Deployment find that somebody else was faster.
+    /// The number of changes of a Deployment that fail because another client was faster.
     pub(crate) conflicts: u32,
-    /// So many changes are made, and their answers lost.
+    /// The number of changes that are made although their answers are lost.
     pub(crate) lost: u32,
-    /// So many requests of any kind are answered with an error.
+    /// The number of requests of any kind that are answered with an error.
     pub(crate) errors: u32,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Deployment {
     version: u64,
     generation: u64,
     observed: u64,
-    /// Why its pods are not made.
+    /// The reason why its pods are not created.
     refused: Option<String>,
 }
 
@@ -60,17 +60,17 @@ pub(crate) struct Pod {
     pub(crate) uid: String,
     deployment: String,
     created: SystemTime,
-    /// Makes the order of those clear that were created within a second.
+    /// Orders pods that were created in the same second.
     number: u64,
     annotations: BTreeMap<String, String>,
-    /// Whether a machine has it, on which its program runs.
+    /// Whether it has a machine, on which its program runs.
     pub(crate) is_running: bool,
     pub(crate) is_ready: bool,
     pub(crate) is_deleted: bool,
     pub(crate) restarts: u32,
 }
 
-/// What becomes of a request: a status and a body.
+/// The answer to a request: a status and a body.
 pub(crate) type Answer = (u16, Value);
 
 impl World {
@@ -85,7 +85,7 @@ impl World {
         self.version
     }
 
-    /// Changes a number of replicas as `kubectl scale` does.
+    /// Changes the number of replicas like `kubectl scale`.
     pub(crate) fn scale(&mut self, name: &str, change: impl Fn(usize) -> usize) {
         let version = self.next_version();
         let deployment = self.deployments.get_mut(name).expect("it is there");
@@ -152,7 +152,7 @@ impl World {
         self.deployment(name)
     }
 
-    /// Returns a page of the pods with a label, after one of this name.
+    /// Returns a page of the pods with a label, after the pod of this name.
     pub(crate) fn pods(&self, app: &str, limit: usize, after: &str) -> Answer {
         let of_app = self.pods.iter().filter(|(name, pod)| pod.deployment == app && name.as_str() > after);
         let mut page: Vec<_> = of_app.take(limit + 1).collect();
@@ -170,7 +170,7 @@ impl World {
         (200, pod.object(name))
     }
 
-    /// Begins to end a pod, as a deletion, an eviction and the controller do.
+    /// Starts to end a pod, like a deletion, an eviction or the controller.
     pub(crate) fn delete_pod(&mut self, name: &str, uid: Option<&str>) -> Answer {
         let Some(pod) = self.pods.get_mut(name) else { return status(404, "not found") };
         if uid.is_some_and(|uid| uid != pod.uid) {
@@ -187,7 +187,7 @@ impl World {
         self.pods.iter().filter(counts).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Makes the pods that are missing, and begins to end those that are too many.
+    /// Creates missing pods, and starts to end surplus ones.
     pub(crate) fn reconcile(&mut self) {
         let names: Vec<String> = self.deployments.keys().cloned().collect();
         for name in names {
@@ -218,7 +218,7 @@ impl World {
 
     fn make(&mut self, deployment: &str) {
         self.made += 1;
-        // A random end, as Kubernetes gives it: the order of names is not that of age.
+        // A random suffix, as in Kubernetes: the order of names is not that of age.
         let end = self.made.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
         let pod = Pod {
             uid: format!("uid-{}", self.made),
@@ -234,7 +234,7 @@ impl World {
         self.pods.insert(format!("{deployment}-{TEMPLATE}-{end:04x}{:x}", self.made), pod);
     }
 
-    /// Returns whether there is a machine for a further pod.
+    /// Returns whether there is a machine for another pod.
     pub(crate) fn has_room(&self) -> bool {
         self.capacity
             .is_none_or(|capacity| self.pods.values().filter(|pod| pod.is_running).count() < capacity)
@@ -242,8 +242,8 @@ impl World {
 }
 
 impl Pod {
-    /// Returns the order in which pods are ended, as a replica set has it: those first that have no machine, are not ready,
-    /// are cheap, are new.
+    /// Returns the order in which pods are ended: first those without a machine, then those that are not
+    /// ready, then cheap ones, then new ones.
     fn rank(&self) -> (bool, bool, i64, Reverse<u64>) {
         let cost = self.annotations.get(COST).and_then(|cost| cost.parse().ok()).unwrap_or(0);
         (self.is_running, self.is_ready, cost, Reverse(self.number))
@@ -296,7 +296,7 @@ fn humantime_seconds(at: SystemTime) -> String {
         .to_string()
 }
 
-/// Returns an answer that is an error.
+/// Returns an error as an answer.
 pub(crate) fn status(code: u16, message: &str) -> Answer {
     (
         code,

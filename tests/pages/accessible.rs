@@ -1,7 +1,7 @@
-//! Whether everybody can use the pages: with a keyboard, a screen reader, weak sight. axe-core looks for what hinders
-//! them on each page and in both themes, and nothing of it may be serious.
+//! Accessibility of the pages for a keyboard, a screen reader and weak sight. axe-core checks each page in
+//! both themes, and may find no serious violation.
 //!
-//! `cargo xtask test --long` brings axe-core, and says by the variable `TASKWORK_AXE` where it is.
+//! `cargo xtask test --long` installs axe-core, and passes its path in the variable `TASKWORK_AXE`.
 
 use std::{env, fs, time::Duration};
 
@@ -12,14 +12,14 @@ use zk_server::Setup;
 
 use crate::{browser::Browser, choose_theme, picture, url};
 
-/// The maximum time of one look at a page.
+/// The maximum time for checking a page.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
-/// What WCAG 2.2 wants and not every version of axe-core looks for by itself: places to click have a size, and whoever
-/// says aloud what is written on a button reaches it.
+/// Requirements of WCAG 2.2 that not every version of axe-core checks by default: the size of click targets,
+/// and that the spoken label of a button reaches it.
 const MORE: &str = "{ 'target-size': { enabled: true }, 'label-content-name-mismatch': { enabled: true } }";
 
-/// Returns the script; `None`, with a word about it, where there is none.
+/// Returns the script; if there is none, prints a warning and returns `None`.
 fn script() -> Option<String> {
     let read = env::var_os("TASKWORK_AXE").map(fs::read_to_string);
     if let Some(Ok(script)) = read {
@@ -32,7 +32,7 @@ fn script() -> Option<String> {
     None
 }
 
-/// Looks for what hinders people on the page that is shown, and returns the rules that it breaks, each with its impact.
+/// Checks the displayed page, and returns the broken rules, each with its impact.
 async fn look(browser: &Browser, axe: &str) -> Vec<(String, String)> {
     if browser.eval("typeof window.axe").await == "undefined" {
         browser.run(axe).await;
@@ -55,7 +55,7 @@ async fn look(browser: &Browser, axe: &str) -> Vec<(String, String)> {
     broken.iter().map(|one| (text(&one["impact"]), text(&one["rule"]))).collect()
 }
 
-/// Looks at a page in both themes, and returns what serious was found.
+/// Checks a page in both themes, and returns the serious violations.
 async fn look_at(browser: &Browser, axe: &str, name: &str) -> Vec<String> {
     let mut found = Vec::new();
     for theme in ["light", "dark"] {
@@ -69,7 +69,7 @@ async fn look_at(browser: &Browser, axe: &str, name: &str) -> Vec<String> {
     found
 }
 
-/// Begins to serve pages that only those who have a token may see.
+/// Starts serving pages that require a token.
 fn guarded(cluster: &Cluster) -> Running {
     let token = cluster.folder().join("token");
     fs::write(&token, "a-token-of-at-least-twenty-characters").unwrap();
@@ -80,7 +80,7 @@ fn guarded(cluster: &Cluster) -> Running {
 
 #[tokio::test]
 #[ignore = "it needs Chromium, which `cargo xtask test --long` installs"]
-async fn everybody_can_use_the_pages() {
+async fn pages_have_no_serious_accessibility_violation() {
     let Some(axe) = script() else { return };
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
@@ -117,7 +117,7 @@ async fn everybody_can_use_the_pages() {
         browser.wait_for(text).await;
         let drawn = "[...document.querySelectorAll('.plot')].every((plot) => plot.querySelector('svg'))";
         browser.wait_until("its charts are drawn", drawn).await;
-        // Everything that can be opened is.
+        // Expand everything that can be expanded.
         browser
             .run("for (const button of document.querySelectorAll('[aria-expanded=false]')) button.click()")
             .await;
@@ -132,7 +132,7 @@ async fn everybody_can_use_the_pages() {
         (impact == "serious" || impact == "critical").then(|| format!("sign-in: {rule} ({impact})"))
     }));
     assert_eq!(found, [""; 0]);
-    // It does look: a field without a name would be found.
+    // Check that violations are detected: a field without a name must be found.
     browser.run("document.querySelector('label').remove()").await;
     assert!(look(&browser, &axe).await.contains(&("critical".to_owned(), "label".to_owned())));
     browser.end().await;

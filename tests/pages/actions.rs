@@ -1,5 +1,5 @@
-//! What an operator does on the pages: what is typed is what is sent, the keyboard's place stays near what was done, and
-//! each page is signed in for itself.
+//! Actions of an operator on the pages: the typed text is sent unchanged, the keyboard focus stays near the
+//! action, and each page is signed in separately.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -10,16 +10,16 @@ use zk_server::Setup;
 use crate::{browser::Browser, url};
 
 const TOKEN: &str = "a-token-that-nobody-guesses";
-/// A number that no browser keeps as it is.
+/// A number that no browser can represent exactly.
 const SUGGESTION: &str = "{\"set\": [9007199254740993]}";
 
-/// Opens the panel of actions, which is closed at first.
+/// Opens the panel of actions, which is initially closed.
 async fn open_actions(browser: &Browser) {
     browser.wait_until("the panel is there", "document.getElementById('actions') !== null").await;
     browser.run("document.getElementById('actions').parentElement.open = true").await;
 }
 
-/// Fills in a form and sends it at once, as a password manager does: nothing is drawn in between.
+/// Fills in a form and sends it at once, like a password manager: nothing is drawn in between.
 async fn fill_in(browser: &Browser, form: &str, text: &str) {
     let field = format!("document.querySelector('form[aria-label^={}]')", json!(form));
     browser.wait_until(form, &format!("{field} !== null")).await;
@@ -39,19 +39,19 @@ async fn press_button(browser: &Browser, text: &str) {
     browser.run(&format!("{button}.click()")).await;
 }
 
-/// Loads the page anew, after a script.
+/// Reloads the page, after a script.
 async fn reload(browser: &Browser, first: &str) {
     browser.run(&format!("window.isOld = true; {first}; location.reload()")).await;
-    browser.wait_until("it is loaded anew", "window.isOld === undefined").await;
+    browser.wait_until("it is reloaded", "window.isOld === undefined").await;
 }
 
-async fn is_focused(browser: &Browser, id: &str) {
+async fn assert_focused(browser: &Browser, id: &str) {
     browser.wait_until("the focus", &format!("document.activeElement.id === {}", json!(id))).await;
 }
 
 #[tokio::test]
 #[ignore = "it needs Chromium, which `cargo xtask test --long` installs"]
-async fn an_operator_acts_in_a_browser() {
+async fn operator_actions_work_in_browser() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     let said = cluster.run("tree", &["submit", "40", "--spin", "100"]).unwrap();
@@ -72,7 +72,7 @@ async fn an_operator_acts_in_a_browser() {
     browser.wait_for("TASKWORK_ZK").await;
     fill_in(&browser, "Sign in", TOKEN).await;
     browser.wait_for("Signed in as anna").await;
-    is_focused(&browser, "actions").await;
+    assert_focused(&browser, "actions").await;
 
     let listen = "window.sent = []; const ask = window.fetch;
         window.fetch = (path, options) => { if (options?.body) window.sent.push(options.body); return ask(path, options); }";
@@ -85,7 +85,7 @@ async fn an_operator_acts_in_a_browser() {
     let sent = browser.eval("window.sent").await;
     assert_eq!(sent, json!([format!("{{\"job\":\"{id}\",\"suggestion\":{SUGGESTION}}}")]));
 
-    // The page stays signed in when it is loaded anew; another one is not, although it has the cookie.
+    // The page stays signed in after a reload. Another page is not signed in, although it has the cookie.
     reload(&browser, "").await;
     open_actions(&browser).await;
     browser.wait_for("Signed in as anna").await;
@@ -98,10 +98,10 @@ async fn an_operator_acts_in_a_browser() {
     browser.wait_for("Signed in as anna").await;
     press_button(&browser, "Sign out").await;
     browser.wait_for("sign in with an operator").await;
-    is_focused(&browser, "actions").await;
+    assert_focused(&browser, "actions").await;
     assert_eq!(browser.eval("sessionStorage.length").await, Value::from(0));
 
-    // No name is that of a page by chance.
+    // Properties of JavaScript objects are not names of pages.
     for name in ["constructor", "toString", "__proto__"] {
         browser.run(&format!("location.hash = '#/{name}'")).await;
         browser.wait_for("There is no such page").await;

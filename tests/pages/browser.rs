@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use taskwork_tests::cluster::SOON;
 use tokio::time::sleep;
 
-/// The time between two looks at a page.
+/// The interval at which a page is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A browser with one page. It must be ended by [`end`](Self::end); its driver is killed when this is dropped.
+/// A browser with one page. Call [`end`](Self::end) to end it; its driver is killed when this is dropped.
 pub(crate) struct Browser {
     client: Client,
     driver: Child,
@@ -38,7 +38,7 @@ impl Browser {
             );
         let port = port(&mut driver);
         let size = format!("--window-size={width},{height}");
-        // As root, which it is in most containers, Chromium runs without a sandbox only.
+        // As root, the user of most containers, Chromium only runs without a sandbox.
         let arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", &size];
         let Value::Object(capabilities) = json!({
             "browserName": "chrome",
@@ -69,7 +69,7 @@ impl Browser {
         self.client.execute(script, Vec::new()).await.unwrap();
     }
 
-    /// Returns what a promise in JavaScript comes to.
+    /// Returns the result of a promise in JavaScript.
     pub(crate) async fn eval_later(&self, promise: &str) -> Value {
         let script = format!(
             "const done = arguments[arguments.length - 1]; {promise}.then(done, (error) => done(String(error)))"
@@ -86,7 +86,7 @@ impl Browser {
     pub(crate) async fn wait_until(&self, what: &str, expression: &str) -> Duration {
         let begun = Instant::now();
         while self.eval(expression).await != Value::Bool(true) {
-            assert!(begun.elapsed() < SOON, "waited in vain: {what}\n{}", self.text().await);
+            assert!(begun.elapsed() < SOON, "not in time: {what}\n{}", self.text().await);
             sleep(LOOK_EVERY).await;
         }
         println!("{what}: {:.2} s", begun.elapsed().as_secs_f64());
@@ -98,13 +98,13 @@ impl Browser {
         self.wait_until(text, &format!("document.body.innerText.includes({})", json!(text))).await
     }
 
-    /// Presses a key where the focus is.
+    /// Presses a key at the focus.
     pub(crate) async fn press(&self, key: Key) {
         let focused = self.client.active_element().await.unwrap();
         focused.send_keys(&char::from(key).to_string()).await.unwrap();
     }
 
-    /// Writes a picture of what the window shows.
+    /// Writes a screenshot of the window.
     pub(crate) async fn picture(&self, file: &Path) {
         std::fs::write(file, self.client.screenshot().await.unwrap()).unwrap();
     }
@@ -120,17 +120,17 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Of a test that has failed: a browser that is left ends with its driver.
+        // If a test has failed, its browser ends with its driver.
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
 }
 
-/// Returns the port on which a driver listens, which it says when it does.
+/// Returns the port on which a driver listens, from its output.
 fn port(driver: &mut Child) -> u16 {
     let output = BufReader::new(driver.stdout.take().expect("the output is piped"));
     let (tell, told) = mpsc::channel();
-    // Its output is read to the end, so that it is never blocked.
+    // The output is read to the end, so that the driver never blocks.
     thread::spawn(move || {
         for line in output.lines().map_while(Result::ok) {
             let port = line
@@ -141,5 +141,5 @@ fn port(driver: &mut Child) -> u16 {
             }
         }
     });
-    told.recv_timeout(SOON).expect("chromedriver says on which port it listens")
+    told.recv_timeout(SOON).expect("chromedriver prints its port")
 }

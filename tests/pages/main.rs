@@ -1,9 +1,9 @@
-//! The dashboard's pages in a real Chromium, over a real cluster: what happens to it is seen there.
+//! The dashboard's pages in a real Chromium, over a real cluster: they show the events of the cluster.
 //!
-//! `cargo xtask test --long` runs this, since the browser is a large package. With `TASKWORK_PICTURES=FOLDER` the pages
-//! are also written there as pictures.
+//! `cargo xtask test --long` runs this, since the browser is a large package. With `TASKWORK_PICTURES=FOLDER`
+//! screenshots of the pages are written to the folder.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod accessible;
 mod actions;
@@ -23,10 +23,10 @@ use zk_server::Setup;
 
 use crate::browser::Browser;
 
-/// A name of a job as somebody might choose it who means harm.
+/// A malicious name of a job.
 const NAME: &str = "<script>document.title='owned'</script>";
 
-/// Returns where a dashboard serves.
+/// Returns the URL of a dashboard.
 fn url(dashboard: &mut Running) -> String {
     let deadline = Instant::now() + SOON;
     loop {
@@ -38,14 +38,14 @@ fn url(dashboard: &mut Running) -> String {
     }
 }
 
-/// Writes a picture of a page where they are wanted.
+/// Writes a screenshot of a page if they are enabled.
 async fn picture(browser: &Browser, name: &str) {
     if let Some(folder) = env::var_os("TASKWORK_PICTURES") {
         browser.picture(&PathBuf::from(folder).join(name)).await;
     }
 }
 
-/// Chooses a theme, as somebody does.
+/// Chooses a theme like a user.
 async fn choose_theme(browser: &Browser, theme: &str) {
     let chosen = format!(
         "const select = document.querySelector('select'); select.value = '{theme}';
@@ -61,7 +61,7 @@ async fn focus_on(browser: &Browser, page: &str) {
         let focused = browser.eval("document.activeElement.getAttribute('href') ?? ''").await;
         if focused.as_str().is_some_and(|href| href.contains(page)) {
             let is_seen = browser.eval("document.activeElement.matches(':focus-visible')").await;
-            assert_eq!(is_seen, Value::Bool(true), "people see where the focus is");
+            assert_eq!(is_seen, Value::Bool(true), "the focus is visible");
             return;
         }
     }
@@ -70,15 +70,15 @@ async fn focus_on(browser: &Browser, page: &str) {
 
 #[tokio::test]
 #[ignore = "it needs Chromium, which `cargo xtask test --long` installs"]
-async fn what_happens_to_a_cluster_is_seen_in_a_browser() {
+async fn browser_shows_cluster_events() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     let mut dashboard = cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0"]).unwrap();
     let browser = Browser::start(1400, 1000).await;
     browser.open(&url(&mut dashboard)).await;
-    // There is nothing but ZooKeeper yet.
+    // Only ZooKeeper is running.
     browser.wait_for("No cluster yet").await;
     picture(&browser, "no-cluster.png").await;
-    // A lost node is noticed when its session has expired.
+    // A lost node is detected when its session has expired.
     let options = ["--workers", "1", "--zk-session-timeout", "1"];
     cluster.start_nodes("tree", 2, &options).unwrap();
     browser.wait_for("2 nodes").await;
@@ -90,15 +90,15 @@ async fn what_happens_to_a_cluster_is_seen_in_a_browser() {
     browser.wait_for(NAME).await;
     browser.wait_for("1 job running").await;
 
-    // The keyboard alone leads to the page of the job.
+    // The keyboard alone is enough to reach the page of the job.
     focus_on(&browser, &format!("job/{id}")).await;
     browser.press(Key::Enter).await;
     browser.wait_until("the page of the job", &format!("location.hash.includes('{id}')")).await;
     browser.wait_for("Rate of work").await;
     browser.wait_for("2 nodes").await;
-    assert_ne!(browser.eval("document.title").await, "owned", "a name is a text and nothing else");
+    assert_ne!(browser.eval("document.title").await, "owned", "a name is displayed as text");
 
-    // Nodes come and go.
+    // Nodes join and leave.
     cluster.start_nodes("tree", 1, &options).unwrap();
     let name = |cluster: &Cluster, node| cluster.name_of(node).unwrap();
     let third = name(&cluster, 2);
@@ -109,7 +109,7 @@ async fn what_happens_to_a_cluster_is_seen_in_a_browser() {
     cluster.kill_nodes(&[1]).unwrap();
     browser.wait_for(&format!("Node {} was lost", name(&cluster, 1))).await;
 
-    // The server is away, and comes back.
+    // The server is stopped and restarted.
     cluster.servers_mut().kill(0).unwrap();
     browser.wait_for("ZooKeeper has not answered since").await;
     picture(&browser, "away.png").await;
@@ -117,7 +117,7 @@ async fn what_happens_to_a_cluster_is_seen_in_a_browser() {
     cluster.servers_mut().wait_until_serving(0).unwrap();
     browser.wait_until("it answers again", "!document.body.innerText.includes('has not answered')").await;
 
-    // Both themes, as somebody chooses them.
+    // A user chooses both themes.
     let mut backgrounds = Vec::new();
     for theme in ["light", "dark"] {
         choose_theme(&browser, theme).await;

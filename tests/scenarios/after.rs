@@ -1,4 +1,4 @@
-//! Jobs that wait until others are done.
+//! Jobs that wait until other jobs are done.
 
 use std::{
     thread,
@@ -30,7 +30,7 @@ fn wait_for(cluster: &Cluster, id: &str, wanted: &str) {
 }
 
 #[test]
-fn a_job_begins_when_those_before_it_are_done() {
+fn job_starts_when_earlier_jobs_are_done() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let gate = cluster.gate().unwrap();
@@ -39,7 +39,7 @@ fn a_job_begins_when_those_before_it_are_done() {
     assert_eq!(cluster.run("taskwork", &["suspend", &first]).unwrap().code, 0);
     let second = submit(&cluster, "11", &["0"]);
     let third = submit(&cluster, "10", &[&second, &first]);
-    // It is put aside, so they wait for it, and one that waits for nothing does not.
+    // It is suspended, so they wait for it, and a job that waits for nothing does not.
     let other = cluster.json("tree", &["submit", "9", "--wait"]).unwrap();
     assert_eq!(other["states"], Tree::sequential(9).0, "{other}");
     assert_eq!([state(&cluster, &second), state(&cluster, &third)], ["waits for jobs", "waits for jobs"]);
@@ -53,7 +53,7 @@ fn a_job_begins_when_those_before_it_are_done() {
 }
 
 #[test]
-fn a_job_that_waits_in_vain_fails_and_says_why() {
+fn job_after_failed_job_fails_with_reason() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     let endless = submit(&cluster, "60", &[]);
@@ -67,13 +67,13 @@ fn a_job_that_waits_in_vain_fails_and_says_why() {
         let reason = job["reason"].as_str().unwrap();
         assert!(reason.contains(before.as_str()) && reason.contains(says), "{job}");
     }
-    // There is none that could wait for a later one, and so for itself.
+    // A job cannot wait for a later job, and so not for itself.
     for nobody in ["99", "j-0000000003", "soon"] {
         let refused = cluster.run("tree", &["submit", "3", "--after", nobody]).unwrap();
         assert_eq!(refused.code, 2, "{refused:?}");
     }
     let many: Vec<&str> = [["--after", "0"]; 101].concat();
     let refused = cluster.run("tree", &[&["submit", "3"], &many[..]].concat()).unwrap();
-    assert!(refused.code == 2 && refused.err.contains("after 100 others, not after 101"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("at most 100 others, not for 101"), "{refused:?}");
     assert_eq!(cluster.json("taskwork", &["jobs"]).unwrap().as_array().unwrap().len(), 3);
 }

@@ -1,4 +1,4 @@
-//! A program without a command line on a real ZooKeeper: the client, and nodes within its own process.
+//! A program without a command line on a real ZooKeeper: the client, and nodes in its own process.
 
 use std::{
     sync::{
@@ -21,14 +21,14 @@ use taskwork_tests::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Far longer than anything here takes: a test that waits for so long has failed.
+/// Far longer than any step takes: a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn job(depth: u32, spin: u32) -> Job<Tree> {
     Job::new(Tree::root(), Shape { depth, spin, ..Shape::default() })
 }
 
-/// A program may wait for its jobs in tasks of their own.
+/// A program may wait for its jobs in separate tasks.
 fn can_be_spawned<F: Future + Send>(doing: F) -> F {
     doing
 }
@@ -44,14 +44,14 @@ async fn client(cluster: &Cluster) -> Client {
 }
 
 #[tokio::test]
-async fn two_nodes_within_the_process_do_three_jobs() {
+async fn two_nodes_in_process_complete_three_jobs() {
     let cluster = Cluster::shared().unwrap();
     let client = client(&cluster).await;
     let mut nodes: Vec<Node> =
         (0..2).map(|_| Node::builder(&client).task::<Tree>().workers(1).serve().unwrap()).collect();
 
     let counted = can_be_spawned(client.submit(job(10, 0).name("counted"))).await.unwrap();
-    // All run side by side.
+    // All jobs run concurrently.
     let gate = cluster.gate().unwrap();
     let watched = client.submit(job_with_gate(13, &gate)).await.unwrap();
     let endless = client.submit(job(40, 100)).await.unwrap();
@@ -70,7 +70,7 @@ async fn two_nodes_within_the_process_do_three_jobs() {
         (last, readings) = (worked, readings + 1);
         gate.open().unwrap();
     }
-    assert!(readings > 0, "the first reading is at once");
+    assert!(readings > 0, "the first reading arrives at once");
     assert_eq!(timeout(PATIENCE, watched.result()).await.unwrap().unwrap().output, Tree::sequential(13).0);
 
     timeout(PATIENCE, endless.cancel("enough")).await.unwrap().unwrap();
@@ -83,7 +83,7 @@ async fn two_nodes_within_the_process_do_three_jobs() {
     assert_eq!(overview.members.len(), 2);
     let stages: Vec<Stage> = overview.jobs.iter().map(|job| job.stage).collect();
     assert_eq!(stages, [Stage::Done, Stage::Done, Stage::Cancelled]);
-    // A job is found again by its id alone, with its type.
+    // A job can be found again by its id alone, with its type.
     let found = client.submitted::<Tree>(counted.id()).await.unwrap();
     assert_eq!(timeout(PATIENCE, found.result()).await.unwrap().unwrap().output, count);
     let details = client.job(counted.id()).await.unwrap();
@@ -98,7 +98,7 @@ async fn two_nodes_within_the_process_do_three_jobs() {
         assert!(node.has_ended());
         timeout(PATIENCE, node.ended()).await.unwrap().unwrap();
     }
-    assert_eq!(client.overview().await.unwrap().members.len(), 0, "they have left cleanly");
+    assert_eq!(client.overview().await.unwrap().members.len(), 0, "all nodes have left cleanly");
     client.close().await;
 }
 
@@ -117,7 +117,7 @@ async fn without_tasks(client: &Client, job: &JobId, stage: Stage) {
 }
 
 #[tokio::test]
-async fn a_job_that_stays_open_takes_tasks_until_that_is_finished() {
+async fn open_job_accepts_tasks_until_finished() {
     let cluster = Cluster::shared().unwrap();
     let client = client(&cluster).await;
     let node = || Node::builder(&client).task::<Tree>().workers(1).serve().unwrap();
@@ -127,7 +127,7 @@ async fn a_job_that_stays_open_takes_tasks_until_that_is_finished() {
     let first = service.add(Tree::root()).await.unwrap();
     assert_ne!(first, service.add(Tree::root()).await.unwrap());
     without_tasks(&client, service.id(), Stage::Running).await;
-    // It rests without nodes, and while it is suspended.
+    // It waits without nodes, and while it is suspended.
     for node in &mut nodes {
         node.drain();
         timeout(PATIENCE, node.ended()).await.unwrap().unwrap();
@@ -144,7 +144,7 @@ async fn a_job_that_stays_open_takes_tasks_until_that_is_finished() {
     let report = timeout(PATIENCE, service.result()).await.unwrap().unwrap();
     assert_eq!((report.finished, report.output), (true, 6 * Tree::sequential(10).0));
     let refused = service.add(Tree::root()).await.unwrap_err();
-    assert!(refused.to_string().contains("takes no task: it is over"), "{refused}");
+    assert!(refused.to_string().contains("accepts no task: it is over"), "{refused}");
 
     let gate = cluster.gate().unwrap();
     let plain = client.submit(job_with_gate(10, &gate)).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_job_that_stays_open_takes_tasks_until_that_is_finished() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_with_a_reason() {
+async fn invalid_use_of_client_is_refused_with_reason() {
     let cluster = Cluster::shared().unwrap();
     let looking = Client::builder(cluster.hosts()).cluster("library").connect().await.unwrap();
     let refused = looking.overview().await.unwrap_err();
@@ -185,7 +185,7 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
     assert!(seen.to_string().contains("without credentials"), "{seen}");
     assert!(Node::builder(&client).serve().unwrap_err().to_string().contains("type of task"));
 
-    // Forgotten while it is waited for: an error, not a report of a part.
+    // It is forgotten while a client waits for it: an error, not a partial report.
     client.cancel(submitted.id(), "nobody runs it").await.unwrap();
     let refused = client.suspend(submitted.id()).await.unwrap_err();
     assert!(matches!(refused, ClientError::WrongState { .. }), "{refused}");
@@ -197,7 +197,7 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_dropped_is_lost_and_others_continue_from_what_it_has_written() {
+async fn dropped_node_is_lost_and_others_continue_its_written_work() {
     let cluster = Cluster::shared().unwrap();
     let mut connect = Connect::new(cluster.hosts());
     connect.session_timeout = Duration::from_secs(2);
@@ -224,7 +224,7 @@ async fn a_node_that_is_dropped_is_lost_and_others_continue_from_what_it_has_wri
 }
 
 #[tokio::test]
-async fn a_search_is_solved_by_nodes_that_know_its_type() {
+async fn search_is_solved_by_nodes_with_its_type() {
     let cluster = Cluster::shared().unwrap();
     let client = client(&cluster).await;
     let mut node = Node::builder(&client).task::<SearchTask<Knapsack>>().workers(2).serve().unwrap();
@@ -239,12 +239,12 @@ async fn a_search_is_solved_by_nodes_that_know_its_type() {
     let there = timeout(PATIENCE, Box::pin(search.solved())).await.unwrap().unwrap();
     assert!(there.proven && there.best.is_some(), "{there:?}");
     assert_eq!(there.best.map(|best| best.cost), here.best.map(|best| best.cost));
-    assert!(told.load(SeqCst) > 0, "who observes is told");
+    assert!(told.load(SeqCst) > 0, "the observer is notified");
 
     let refused = Solver::new(knapsack()).workers(2).submit(&client).await.unwrap_err();
     assert!(refused.to_string().contains("a cluster has its own"), "{refused}");
 
-    // Nobody works on it any more: the stopper ends it all the same.
+    // No node works on it: the stopper ends it nevertheless.
     node.drain();
     timeout(PATIENCE, node.ended()).await.unwrap().unwrap();
     let solver = Solver::new(knapsack());
@@ -257,7 +257,7 @@ async fn a_search_is_solved_by_nodes_that_know_its_type() {
 }
 
 #[test]
-fn a_program_without_a_runtime_uses_the_blocking_client() {
+fn blocking_client_works_without_runtime() {
     let cluster = Cluster::shared().unwrap();
     let release = Release::new("tree-by-library", "1").unwrap();
     let client = blocking::Client::connect(Client::builder(cluster.hosts()).release(release)).unwrap();

@@ -1,4 +1,4 @@
-//! Node processes on a real ZooKeeper: the answers, jobs in a row, programs side by side.
+//! Node processes on a real ZooKeeper: results, jobs in a row, concurrent programs.
 
 use serde_json::Value;
 use taskwork_tests::{
@@ -35,17 +35,17 @@ fn answers(setup: &Setup) {
 }
 
 #[test]
-fn the_answers_on_three_nodes_and_one_server() {
+fn results_are_exact_on_three_nodes_and_one_server() {
     answers(&Setup::standalone());
 }
 
 #[test]
-fn the_answers_on_three_nodes_and_three_servers() {
+fn results_are_exact_on_three_nodes_and_three_servers() {
     answers(&Setup::ensemble());
 }
 
 fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 fn figure(cluster: &Cluster, name: &str) -> u64 {
@@ -53,7 +53,7 @@ fn figure(cluster: &Cluster, name: &str) -> u64 {
 }
 
 #[test]
-fn ten_jobs_in_a_row_leave_nothing_behind() {
+fn ten_jobs_in_a_row_leave_no_resources() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "1"]).unwrap();
     let (states, largest) = Tree::sequential(12);
@@ -82,14 +82,14 @@ fn ten_jobs_in_a_row_leave_nothing_behind() {
 }
 
 #[test]
-fn programs_side_by_side_take_their_own_jobs_and_a_job_without_nodes_waits() {
+fn concurrent_programs_run_their_own_jobs_and_job_without_nodes_waits() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     let file = workspace().join("tsp-example/instances/europe.csv");
     let submitted = cluster.run("tsp", &["submit", file.to_str().unwrap()]).unwrap();
     assert!(submitted.err.contains("no node runs tsp"), "{}", submitted.err);
     let waiting = submitted.out.trim().to_owned();
-    // The other program's jobs run meanwhile.
+    // The other program's jobs run at the same time.
     let (states, _) = Tree::sequential(10);
     assert_eq!(cluster.json("tree", &["submit", "10", "--wait"]).unwrap()["states"], states);
     let status = cluster.run("taskwork", &["status"]).unwrap();
@@ -136,7 +136,7 @@ fn jobs_queue_and_can_be_cancelled_and_forgotten() {
 }
 
 #[test]
-fn what_a_job_has_cost_zookeeper_is_told() {
+fn job_reports_its_load_on_zookeeper() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "1"]).unwrap();
     let gate = cluster.gate().unwrap();
@@ -148,7 +148,7 @@ fn what_a_job_has_cost_zookeeper_is_told() {
     gate.open().unwrap();
     let said: Value = serde_json::from_str(&running.end().unwrap().out).unwrap();
     let job = cluster.json("taskwork", &["job", said["job"].as_str().unwrap()]).unwrap();
-    assert_eq!(job["figures"], said["figures"], "the submitter has waited for the last word of every node");
+    assert_eq!(job["figures"], said["figures"], "the submitter has waited for the last report of every node");
     assert_eq!(number(&job["figures"]["worked"]), Tree::sequential(18).0);
     assert_eq!(job["nodes"].as_array().unwrap().len(), 3);
     let cost = &job["zookeeper"];

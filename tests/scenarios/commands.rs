@@ -1,5 +1,5 @@
-//! Commands in bad weather: ZooKeeper goes while they ask, submit or wait, and comes back; and what they
-//! leave behind.
+//! Commands during outages: ZooKeeper stops while they ask, submit or wait, and restarts; and the sessions
+//! and watches that they leave behind.
 
 use std::{
     process::Command,
@@ -17,15 +17,15 @@ use zk::{ClusterPaths, Connect, Store};
 use zk_server::Setup;
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The session of the commands that are waited with, in seconds.
+/// The session timeout of the waiting commands, in seconds.
 const SESSION: &str = "2";
-/// Longer than that session and a first connection may take together.
+/// Longer than that session and a first connection together.
 const LONG_AWAY: Duration = Duration::from_secs(14);
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + SOON;
     while !holds() {
-        assert!(Instant::now() < deadline, "{what} is not so within {} s", SOON.as_secs());
+        assert!(Instant::now() < deadline, "not within {} s: {what}", SOON.as_secs());
         thread::sleep(LOOK_EVERY);
     }
 }
@@ -44,7 +44,7 @@ fn jobs(cluster: &Cluster) -> Vec<Value> {
     cluster.json("taskwork", &["jobs"]).unwrap().as_array().unwrap().clone()
 }
 
-/// Begins to submit a job and to wait for it; gives its id when it is there.
+/// Submits a job and starts to wait for it; returns its id once it exists.
 fn begin_to_wait(cluster: &Cluster, more: &[&str]) -> (Running, String) {
     let before = jobs(cluster).len();
     let submit = ["submit", "10", "--wait", "--json", "--zk-session-timeout", SESSION];
@@ -66,14 +66,14 @@ fn figure(cluster: &Cluster, name: &str) -> u64 {
 
 fn prepared() -> Cluster {
     let cluster = Cluster::start(&Setup::standalone()).unwrap();
-    // The first job makes the cluster.
+    // The first job creates the cluster.
     let first = cluster.run("tree", &["submit", "3"]).unwrap();
     assert_eq!(first.code, 0, "{first:?}");
     cluster
 }
 
 #[test]
-fn who_waits_for_a_job_waits_while_zookeeper_is_away_and_gets_the_result() {
+fn waiting_commands_survive_outage_and_print_result() {
     let mut cluster = prepared();
     let (patient, id) = begin_to_wait(&cluster, &[]);
     let (hasty, hasty_id) = begin_to_wait(&cluster, &["--zk-give-up", "4"]);
@@ -86,7 +86,7 @@ fn who_waits_for_a_job_waits_while_zookeeper_is_away_and_gets_the_result() {
     let hasty = hasty.end().unwrap();
     assert_eq!(hasty.code, 3, "{hasty:?}");
     assert!(hasty.err.contains(&format!("taskwork wait {hasty_id}")), "{hasty:?}");
-    wait_until("twice interrupted, it has ended", || {
+    wait_until("it exits after two interrupts", || {
         let ended = angry.has_ended().unwrap();
         if !ended {
             interrupt(angry.id());
@@ -118,7 +118,8 @@ fn who_waits_for_a_job_waits_while_zookeeper_is_away_and_gets_the_result() {
     assert_eq!(wait.code, 0, "{wait:?}");
     let waited: Value = serde_json::from_str(&wait.out).unwrap();
     assert_eq!(waited, cluster.json("taskwork", &["result", &id]).unwrap());
-    // What was given up goes on: the first of them to its end, and the other one was not cancelled.
+    // Interrupting the wait does not affect the jobs: the first one completes, and the other one was not
+    // cancelled.
     for id in [&hasty_id, &angry_id] {
         let said = cluster.run("taskwork", &["wait", id]).unwrap();
         assert_eq!(said.code, 0, "{said:?}");
@@ -126,7 +127,7 @@ fn who_waits_for_a_job_waits_while_zookeeper_is_away_and_gets_the_result() {
 }
 
 #[test]
-fn waiting_for_a_job_that_has_no_result_says_why() {
+fn waiting_for_job_without_result_states_reason() {
     let cluster = prepared();
     let (submitter, id) = begin_to_wait(&cluster, &[]);
     let wait = cluster.begin("taskwork", &["wait", &id]).unwrap();
@@ -153,7 +154,7 @@ fn waiting_for_a_job_that_has_no_result_says_why() {
 }
 
 #[test]
-fn submitter_that_is_terminated_names_the_command_that_waits_and_leaves_the_job() {
+fn terminated_submitter_names_wait_command_and_leaves_job() {
     let cluster = prepared();
     for (name, code) in [("TERM", 143), ("HUP", 129)] {
         let (submitter, id) = begin_to_wait(&cluster, &[]);
@@ -169,7 +170,7 @@ fn submitter_that_is_terminated_names_the_command_that_waits_and_leaves_the_job(
 }
 
 #[test]
-fn commands_leave_no_session_behind() {
+fn commands_leave_no_session() {
     let cluster = prepared();
     let figure = |name: &str| figure(&cluster, name);
     let before = figure("global_sessions");
@@ -201,7 +202,7 @@ fn commands_leave_no_session_behind() {
 }
 
 #[test]
-fn what_is_submitted_while_a_server_goes_is_submitted_once() {
+fn submission_during_server_loss_creates_one_job() {
     const ROUNDS: usize = 6;
     let mut cluster = Cluster::start(&Setup::ensemble()).unwrap();
     let first = cluster.run("tree", &["submit", "3", "--name", "first"]).unwrap();

@@ -16,9 +16,9 @@ fn submit(cluster: &Cluster, depth: u32) -> String {
     cluster.json("tree", &arguments).unwrap()["job"].as_str().unwrap().to_owned()
 }
 
-/// The depth of a tree that is not searched to its end.
+/// The depth of a tree that is not searched completely.
 const ENDLESS: u32 = 60;
-/// The depth of a small one.
+/// The depth of a small tree.
 const DEPTH: u32 = 13;
 
 fn wait_until(cluster: &Cluster, what: &str, mut holds: impl FnMut() -> bool) {
@@ -30,18 +30,18 @@ fn wait_until(cluster: &Cluster, what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn companions_hear_each_other_and_are_asked_before_their_node_leaves() {
+fn companions_exchange_messages_and_are_asked_before_their_node_leaves() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "1"]).unwrap();
     let names = [0, 1, 2].map(|node| cluster.name_of(node).unwrap());
     let job = submit(&cluster, ENDLESS);
-    wait_until(&cluster, "all hear each other", || {
+    wait_until(&cluster, "all exchange greetings", || {
         let heard =
             |by: usize, from: &str| cluster.log(by).contains(&format!("a companion is heard from={from}"));
         (0..3).all(|by| names.iter().enumerate().all(|(from, name)| from == by || heard(by, name)))
     });
     cluster.kill_nodes(&[0]).unwrap();
-    wait_until(&cluster, "the others are told of the loss", || {
+    wait_until(&cluster, "the others are notified of the loss", || {
         [1, 2]
             .iter()
             .all(|&node| cluster.log(node).contains(&format!("a companion is gone node={}", names[0])))

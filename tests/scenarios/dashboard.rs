@@ -1,4 +1,4 @@
-//! What operators do on a dashboard, and what it says that nodes cost, on a real cluster.
+//! Actions of operators on a dashboard, and the reported costs of nodes, on a real cluster.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use zk_server::Setup;
 const TOKEN: &str = "an-operator's-token-of-a-test";
 const JOB: &str = "j-0000000000";
 
-/// A dashboard that is served.
+/// A running dashboard.
 struct Dashboard {
     running: Running,
     address: String,
@@ -65,7 +65,7 @@ impl Dashboard {
             if holds(&answer) {
                 return answer;
             }
-            assert!(Instant::now() < deadline, "waited in vain for {path}:\n{answer}");
+            assert!(Instant::now() < deadline, "not in time: {path}:\n{answer}");
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -77,7 +77,7 @@ impl Dashboard {
         });
     }
 
-    /// Does something as an operator's program would. Returns the status, and what is said.
+    /// Sends an action like an operator's program. Returns the status and the message.
     fn act(&self, what: &str, body: &Value) -> (u16, String) {
         let head = format!(
             "POST /api/operator/{what} HTTP/1.1\r\nauthorization: Bearer {TOKEN}\r\nx-taskwork-action: 1\r\n\
@@ -94,7 +94,7 @@ fn stage(view: &Value) -> &Value {
 }
 
 #[test]
-fn an_operator_acts_on_a_cluster() {
+fn operator_actions_change_the_cluster() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let mut dashboard = Dashboard::start(&cluster);
@@ -105,7 +105,7 @@ fn an_operator_acts_on_a_cluster() {
     let (status, said) = dashboard.act("inject", &json!({ "job": JOB, "suggestion": [1, 2] }));
     assert!(status == 200 && said.contains("take it"), "{status} {said}");
     let (status, said) = dashboard.act("suspend", &job);
-    assert!(status == 200 && said.contains("put aside"), "{status} {said}");
+    assert!(status == 200 && said.contains("is suspended"), "{status} {said}");
     dashboard.wait_for_view(|view| stage(view) == "suspended");
     assert_eq!(dashboard.act("suspend", &job).0, 200, "it is already");
     assert_eq!(dashboard.act("resume", &job).0, 200);
@@ -123,8 +123,8 @@ fn an_operator_acts_on_a_cluster() {
     assert_eq!(cluster.json("taskwork", &["job", JOB]).unwrap()["reason"], "it's too dear");
     for (what, id, status, says) in [
         ("cancel", JOB, 409, "is over already"),
-        ("inject", JOB, 409, "only one that is not over"),
-        ("resume", JOB, 409, "only one that was put aside"),
+        ("inject", JOB, 409, "suggestions are accepted only until it is over"),
+        ("resume", JOB, 409, "only a suspended job"),
         ("cancel", "j-0000000099", 404, "has no job"),
         ("suspend", "j-0000000099", 404, "has no job"),
     ] {
@@ -140,7 +140,7 @@ fn an_operator_acts_on_a_cluster() {
     cluster.servers_mut().revive(0).unwrap();
     cluster.servers_mut().wait_until_serving(0).unwrap();
     let (status, said) = dashboard.act("resume", &job);
-    assert!(status == 409 && said.contains("only one that was put aside"), "{status} {said}");
+    assert!(status == 409 && said.contains("only a suspended job"), "{status} {said}");
 
     let log = dashboard.running.errors();
     for part in [
@@ -158,7 +158,7 @@ fn an_operator_acts_on_a_cluster() {
 }
 
 #[test]
-fn nodes_cost_what_their_labels_say() {
+fn node_costs_follow_labels() {
     let mut cluster = Cluster::shared().unwrap();
     let priced = ["--workers", "1", "--label", "price=0.50/h,currency=EUR,zone=a"];
     cluster.start_nodes("tree", 1, &priced).unwrap();

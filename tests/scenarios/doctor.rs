@@ -1,4 +1,4 @@
-//! `taskwork doctor`: what it finds where all is well, and where something is wrong.
+//! `taskwork doctor`: its findings on healthy and faulty clusters.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
 
@@ -11,7 +11,7 @@ fn findings(said: &CommandOutput) -> Vec<Value> {
     serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 
-/// What is wrong, by the names of the checks.
+/// Returns the names of the failed checks.
 fn wrong(said: &CommandOutput) -> Vec<String> {
     let found = findings(said);
     let wrong = found.iter().filter(|finding| finding["ok"] == false);
@@ -35,7 +35,7 @@ fn finds(said: &CommandOutput, check: &str, parts: &[&str]) {
 }
 
 #[test]
-fn a_cluster_that_is_well_is_found_so_until_a_server_is_down() {
+fn doctor_finds_nothing_until_a_server_is_down() {
     let mut cluster = Cluster::start(&Setup::ensemble()).unwrap();
     finds(&doctor(&cluster, &[]), "cluster", &["default"]);
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
@@ -46,7 +46,7 @@ fn a_cluster_that_is_well_is_found_so_until_a_server_is_down() {
     let checks: Vec<&str> = found.iter().map(|finding| finding["check"].as_str().unwrap()).collect();
     assert_eq!(
         checks,
-        ["server", "server", "server", "TLS", "access", "clock", "members", "job", "stopping"]
+        ["server", "server", "server", "TLS", "access", "clock", "members", "job", "data", "stopping"]
     );
     let servers: Vec<&str> = found[..3].iter().map(|finding| finding["said"].as_str().unwrap()).collect();
     assert_eq!(servers.iter().filter(|said| said.contains("leader")).count(), 1, "{servers:?}");
@@ -61,7 +61,7 @@ fn a_cluster_that_is_well_is_found_so_until_a_server_is_down() {
 }
 
 #[test]
-fn open_folders_wrong_clocks_and_jobs_in_trouble_are_found() {
+fn doctor_finds_open_folders_wrong_clocks_and_stuck_jobs() {
     let cluster = Cluster::shared().unwrap();
     let file = cluster.folder().join("credentials");
     fs::write(&file, "me:secret\n").unwrap();
@@ -73,7 +73,7 @@ fn open_folders_wrong_clocks_and_jobs_in_trouble_are_found() {
     assert_eq!(wrong(&said), ["job"], "{said:?}");
     finds(&said, "job", &["j-0000000000", "no node runs"]);
 
-    // Another cluster, of which a member has a clock of its own.
+    // Another cluster, with a member whose clock is wrong.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut connect = Connect::new(cluster.hosts());
@@ -81,7 +81,7 @@ fn open_folders_wrong_clocks_and_jobs_in_trouble_are_found() {
         let owner: Arc<dyn Store> = connect.open().await.unwrap();
         let paths = ClusterPaths::new("ahead").unwrap();
         paths.prepare(&*owner).await.unwrap();
-        // A member whose clock is a day ahead, and one that is none.
+        // A member whose clock is a day ahead, and an entry that is not a member.
         let member = serde_json::json!({
             "format": 1, "node": "n1", "address": null, "fingerprint": "", "workers": 1, "program": "tree",
             "program_version": "1", "started_ms": 4_102_444_800_000_u64,

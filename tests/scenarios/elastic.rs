@@ -1,4 +1,4 @@
-//! Nodes that join, leave and are lost while a job runs, leaders and servers that are killed: the count is
+//! Nodes that join, leave and are lost while a job runs, killed leaders and killed servers: the count is
 //! exact every time.
 
 use std::{
@@ -20,7 +20,7 @@ use zk_server::Setup;
 const DEPTH: &str = "19";
 const DEPTH_NUMBER: u32 = 19;
 
-/// A cluster with a job under way, which waits at a gate.
+/// A cluster with a running job, which waits at a gate.
 struct Stage {
     cluster: Cluster,
     job: Running,
@@ -41,8 +41,9 @@ impl Stage {
         Self { cluster, job, gate }
     }
 
-    /// Opens the gate, and waits for the end of the job: the exact count, and the output of `taskwork job`.
-    fn ends_exactly(mut self) -> (Value, Cluster) {
+    /// Opens the gate, and waits for the end of the job: the exact count. Returns the output of `taskwork
+    /// job`.
+    fn finish_exactly(mut self) -> (Value, Cluster) {
         assert!(!self.job.has_ended().unwrap(), "the job has not waited at its gate");
         self.gate.open().unwrap();
         let said = self.job.end().unwrap();
@@ -55,7 +56,7 @@ impl Stage {
         (job, self.cluster)
     }
 
-    /// The nodes as the cluster lists them.
+    /// Returns the nodes as the cluster lists them.
     fn nodes(&self) -> Vec<Value> {
         self.cluster.json("taskwork", &["nodes"]).unwrap().as_array().unwrap().clone()
     }
@@ -68,7 +69,7 @@ impl Stage {
         }
     }
 
-    /// The place of the node that leads, by its log.
+    /// Returns the index of the node that leads, by its log.
     fn leader(&self) -> usize {
         let leads = self.nodes().into_iter().find(|node| node["leads"] == true).unwrap();
         let name = leads["node"].as_str().unwrap().to_owned();
@@ -78,9 +79,9 @@ impl Stage {
     }
 }
 
-/// The node that has said, as the leader, that others continue the work of a lost one.
+/// Returns the node that has logged, as the leader, that others continue the work of a lost one.
 fn continues(cluster: &Cluster, lost: &str) -> Option<usize> {
-    let line = format!("others continue from what it had last written node={lost}");
+    let line = format!("others continue from its last write node={lost}");
     (0..cluster.nodes.len()).find(|&node| cluster.log(node).contains(&line))
 }
 
@@ -89,7 +90,7 @@ fn nodes_join_and_leave_by_signal_and_by_command() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 3, &[]);
     stage.cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     stage.cluster.wait_for_log(3, "the node takes part").unwrap();
-    // The second word means at once; what nobody has taken by then is parked, not lost.
+    // The second signal means at once; tasks that no node has accepted by then are parked, not lost.
     stage.cluster.nodes[0].signal("TERM").unwrap();
     thread::sleep(Duration::from_millis(5));
     let _ = stage.cluster.nodes[0].signal("TERM");
@@ -98,12 +99,12 @@ fn nodes_join_and_leave_by_signal_and_by_command() {
     let gone = stage.nodes()[0]["node"].as_str().unwrap().to_owned();
     let drained = stage.cluster.run("taskwork", &["drain", &gone, "--wait"]).unwrap();
     assert_eq!(drained.code, 0, "{drained:?}");
-    let (job, _cluster) = stage.ends_exactly();
-    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "nobody was lost");
+    let (job, _cluster) = stage.finish_exactly();
+    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "no node was lost");
 }
 
 #[test]
-fn with_no_node_left_the_job_rests_and_the_next_node_resumes_it() {
+fn job_without_nodes_waits_and_next_node_resumes_it() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 1, &[]);
     stage.cluster.nodes[0].signal("TERM").unwrap();
     assert!(stage.cluster.nodes[0].wait().unwrap().success(), "{}", stage.cluster.log(0));
@@ -112,16 +113,16 @@ fn with_no_node_left_the_job_rests_and_the_next_node_resumes_it() {
     assert_eq!(resting["state"], "waits for nodes");
     assert!(resting["parked_tasks"].as_u64().unwrap() > 0, "{resting}");
     stage.cluster.start_nodes("tree", 1, &["--workers", "3"]).unwrap();
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!(job["attempt"], 1);
 }
 
 #[test]
-fn a_job_that_is_put_aside_makes_room_and_goes_on() {
+fn suspended_job_makes_room_and_resumes() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 2, &[]);
     let suspended = stage.cluster.json("taskwork", &["suspend", "0"]).unwrap();
     assert_eq!(suspended["suspended"], true);
-    // The nodes take the next job while it rests.
+    // The nodes take the next job while it is suspended.
     assert_eq!(
         stage.cluster.json("tree", &["submit", "10", "--wait"]).unwrap()["states"],
         Tree::sequential(10).0
@@ -134,16 +135,16 @@ fn a_job_that_is_put_aside_makes_room_and_goes_on() {
     assert_eq!(job["state"], "suspended", "{job}");
     assert_eq!(stage.cluster.run("taskwork", &["suspend", "1"]).unwrap().code, 1, "it is over");
     assert_eq!(stage.cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
-    let (job, _cluster) = stage.ends_exactly();
-    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "nobody was lost");
+    let (job, _cluster) = stage.finish_exactly();
+    assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "no node was lost");
 }
 
 #[test]
-fn nodes_that_are_killed_cost_nothing_but_their_last_moments() {
+fn killed_nodes_cost_only_unwritten_work() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 4, &["--zk-session-timeout", "2"]);
     let mut leader = stage.leader();
     let mut killed = Vec::new();
-    // The second is the one that leads after the first, so its successor may learn of both at once.
+    // The second node is the next leader, so its successor may detect both losses at once.
     for _ in 0..2 {
         let name = stage.cluster.name_of(leader).unwrap();
         stage.cluster.nodes[leader].signal("KILL").unwrap();
@@ -153,8 +154,8 @@ fn nodes_that_are_killed_cost_nothing_but_their_last_moments() {
         killed.push(name);
     }
     stage.cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
-    let (job, _cluster) = stage.ends_exactly();
-    // Both are known to be lost, and none of it was for good.
+    let (job, _cluster) = stage.finish_exactly();
+    // Both losses were detected, and no work was lost permanently.
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
     for name in &killed {
         let lost = |event: &Value| {
@@ -165,7 +166,7 @@ fn nodes_that_are_killed_cost_nothing_but_their_last_moments() {
 }
 
 #[test]
-fn after_too_many_nodes_lost_for_good_the_job_fails_and_says_why() {
+fn job_fails_with_reason_after_too_many_permanent_losses() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1", "--zk-session-timeout", "2"]).unwrap();
     let unprotected = cluster.start_unprotected_node().unwrap();
@@ -178,55 +179,55 @@ fn after_too_many_nodes_lost_for_good_the_job_fails_and_says_why() {
     cluster.nodes[unprotected].signal("KILL").unwrap();
     let said = job.end().unwrap();
     assert!(said.code == 1 && said.err.contains("lost nodes"), "{said:?}");
-    // The nodes go on with the next job.
+    // The nodes continue with the next job.
     assert_eq!(cluster.json("tree", &["submit", "10", "--wait"]).unwrap()["states"], Tree::sequential(10).0);
 }
 
 #[test]
-fn a_server_that_is_killed_and_restarted_costs_nothing() {
+fn killed_and_restarted_server_costs_nothing() {
     let mut stage = Stage::new(Cluster::start(&Setup::standalone()).unwrap(), 3, &[]);
     for _ in 0..2 {
         stage.cluster.servers_mut().kill(0).unwrap();
         stage.cluster.servers_mut().revive(0).unwrap();
         stage.cluster.servers_mut().wait_until_serving(0).unwrap();
     }
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }
 
 #[test]
-fn an_ensemble_that_loses_its_leader_costs_nothing() {
+fn loss_of_ensemble_leader_costs_nothing() {
     let mut stage = Stage::new(Cluster::start(&Setup::ensemble()).unwrap(), 3, &[]);
     let leader = stage.cluster.servers().leader().unwrap();
     stage.cluster.servers_mut().kill(leader).unwrap();
     stage.wait_until("another server leads", |stage| stage.cluster.servers().leader().is_some());
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }
 
 #[test]
-fn a_majority_that_is_gone_for_longer_than_a_session_costs_nothing() {
+fn lost_majority_longer_than_session_costs_nothing() {
     let mut stage =
         Stage::new(Cluster::start(&Setup::ensemble()).unwrap(), 3, &["--zk-session-timeout", "2"]);
     stage.cluster.servers_mut().kill(0).unwrap();
     stage.cluster.servers_mut().kill(1).unwrap();
-    // Nobody can know what becomes of the sessions: the nodes hold on to them, and go on.
+    // The state of the sessions is unknown: the nodes keep them, and continue.
     for node in 0..3 {
         stage.cluster.wait_for_log(node, "no ZooKeeper has answered for longer").unwrap();
     }
     stage.cluster.servers_mut().revive(0).unwrap();
     stage.cluster.servers_mut().revive(1).unwrap();
     for node in 0..3 {
-        stage.cluster.wait_for_log(node, "a server has taken the session up again").unwrap();
+        stage.cluster.wait_for_log(node, "a server has resumed the session").unwrap();
     }
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
 }
 
 #[test]
-fn a_node_that_was_frozen_beyond_its_session_joins_anew() {
+fn node_frozen_beyond_session_joins_again() {
     let mut stage = Stage::new(Cluster::shared().unwrap(), 2, &["--zk-session-timeout", "2"]);
-    // At a port of its own, which it has to get again.
+    // The node uses a fixed port, which it must get again.
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let options = ["--workers", "1", "--zk-session-timeout", "2", "--listen", &port];
     stage.cluster.start_nodes("tree", 1, &options).unwrap();
@@ -237,11 +238,11 @@ fn a_node_that_was_frozen_beyond_its_session_joins_anew() {
     stage.cluster.nodes[2].signal("STOP").unwrap();
     stage.wait_until("its session has expired", |stage| stage.nodes().len() == 2);
     stage.cluster.nodes[2].signal("CONT").unwrap();
-    stage.wait_until("it has joined anew", |stage| stage.nodes().len() == 3);
+    stage.wait_until("it has joined again", |stage| stage.nodes().len() == 3);
     let new =
         stage.nodes().into_iter().find(|node| !before.iter().any(|known| node["node"] == known.as_str()));
     assert!(new.is_some(), "under another id");
-    let (job, cluster) = stage.ends_exactly();
+    let (job, cluster) = stage.finish_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
     assert!(continues(&cluster, &frozen).is_some(), "its work was taken over\n{}", cluster.logs());
 }
@@ -252,7 +253,7 @@ const TREES: [(&str, u64); 2] = [("T1", 4_130_071), ("T3", 4_112_897)];
 /// Nodes join and leave at random every few hundred milliseconds while the nodes of a published tree are
 /// counted.
 #[test]
-fn rounds_of_joining_and_leaving_at_random() {
+fn random_joins_and_leaves_keep_count_exact() {
     let long = is_long();
     let (mut joined, mut left) = (0, 0);
     for seed in 0..if long { 50 } else { 6 } {
@@ -268,7 +269,7 @@ fn rounds_of_joining_and_leaving_at_random() {
                 joined += 1;
             } else {
                 let gone = here.swap_remove(random.random_range(0..here.len()));
-                // One that is still starting has no handler for the signal yet.
+                // A node that is still starting has no signal handler yet.
                 cluster.wait_for_log(gone, "the node is ready").unwrap();
                 cluster.nodes[gone].signal("TERM").unwrap();
                 left += 1;
@@ -283,7 +284,7 @@ fn rounds_of_joining_and_leaving_at_random() {
         assert_eq!(
             (&job["attempt"], &job["lost"]),
             (&1.into(), &Value::Array(vec![])),
-            "seed {seed}: nobody was lost"
+            "seed {seed}: no node was lost"
         );
         for node in 0..cluster.nodes.len() {
             if !here.contains(&node) {
@@ -295,9 +296,9 @@ fn rounds_of_joining_and_leaving_at_random() {
     println!("{joined} nodes joined and {left} left while jobs ran");
 }
 
-/// Nodes are killed at random, the leader among them, while others join.
+/// Nodes are killed at random, including the leader, while others join.
 #[test]
-fn rounds_of_killing_at_random() {
+fn random_kills_keep_count_exact() {
     let long = is_long();
     for seed in 0..if long { 25 } else { 2 } {
         let mut random = SmallRng::seed_from_u64(seed);
@@ -326,7 +327,7 @@ fn rounds_of_killing_at_random() {
     }
 }
 
-/// When something happened, from the timeline of a job; the first that fits.
+/// Returns the time of an event in the timeline of a job; the first that matches.
 fn at_ms(job: &Value, what: &str, who: &str) -> Option<u64> {
     let timeline = job["timeline"].as_array().unwrap();
     let fits = |event: &&Value| event["kind"] == what && (who.is_empty() || event["who"] == who);
@@ -343,10 +344,10 @@ fn median(mut numbers: Vec<u64>) -> u64 {
     numbers[numbers.len() / 2]
 }
 
-/// The timeline says when nodes came, had their first task, were told to leave, left and were lost. Its
+/// The timeline shows when nodes joined, had their first task, were asked to leave, left and were lost. Its
 /// figures are printed: medians of twenty rounds with `TASKWORK_LONG=1`.
 #[test]
-fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
+fn timeline_measures_join_leave_and_replacement() {
     let rounds = if is_long() { 20 } else { 2 };
     let (mut joins, mut leaves, mut recoveries) = (Vec::new(), Vec::new(), Vec::new());
     let mut handed_on = 0;
@@ -362,13 +363,10 @@ fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
         let killed = now_ms();
         let lost = stage.cluster.name_of(0).unwrap();
         stage.cluster.nodes[0].signal("KILL").unwrap();
-        stage
-            .cluster
-            .wait_for_log(1, &format!("others continue from what it had last written node={lost}"))
-            .unwrap();
+        stage.cluster.wait_for_log(1, &format!("others continue from its last write node={lost}")).unwrap();
         recoveries.push(now_ms() - killed);
         let newcomer = stage.cluster.name_of(newcomer).unwrap();
-        let (job, _cluster) = stage.ends_exactly();
+        let (job, _cluster) = stage.finish_exactly();
         joins.push(at_ms(&job, "first task", &newcomer).unwrap() - started);
         for what in ["joined", "takes part", "told to leave", "left"] {
             assert!(at_ms(&job, what, &newcomer).is_some(), "{what}: {}", job["timeline"]);
@@ -387,10 +385,10 @@ fn the_timeline_measures_how_fast_nodes_join_leave_and_are_replaced() {
     );
 }
 
-/// How far a node's memory may grow over hundreds of jobs, joins and leaves, in KiB.
+/// The maximum growth of a node's memory over hundreds of jobs, joins and leaves, in KiB.
 const GROWTH_KIB_MAX: u64 = 16 << 10;
 
-/// What a cluster takes at one moment: znodes, and of each node that is there memory and threads.
+/// Returns the resources of a cluster: znodes, and the memory and threads of each present node.
 fn taken(cluster: &Cluster, nodes: usize) -> (String, Vec<(u64, u64)>) {
     let znodes = cluster.servers().figures(0).unwrap()["znode_count"].clone();
     let of = |node: usize| {
@@ -400,10 +398,10 @@ fn taken(cluster: &Cluster, nodes: usize) -> (String, Vec<(u64, u64)>) {
     (znodes, (0..nodes).map(of).collect())
 }
 
-/// Fifty jobs in a row and ten nodes that join and leave, three hundred and a thousand with
+/// Fifty jobs in a row and ten nodes that join and leave, or three hundred and a thousand with
 /// `TASKWORK_LONG=1`: nothing grows.
 #[test]
-fn hundreds_of_jobs_joins_and_leaves_leave_nothing_behind() {
+fn many_jobs_joins_and_leaves_leave_no_resources() {
     let long = is_long();
     let (jobs, joins) = if long { (300, 1_000) } else { (50, 10) };
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
@@ -431,21 +429,21 @@ fn hundreds_of_jobs_joins_and_leaves_leave_nothing_behind() {
     assert_eq!(before.0, after.0, "znodes");
     for ((memory, threads), (memory_then, threads_then)) in before.1.into_iter().zip(after.1) {
         assert!(memory_then < memory + GROWTH_KIB_MAX, "a node has grown from {memory} to {memory_then} KiB");
-        // Threads for blocking work come and go.
+        // The number of threads for blocking work varies.
         assert!(threads_then <= threads + 2, "a node had {threads} threads, and has {threads_then}");
     }
 }
 
 #[test]
-fn a_majority_that_is_gone_for_a_moment_costs_nothing() {
+fn briefly_lost_majority_costs_nothing() {
     let mut stage =
         Stage::new(Cluster::start(&Setup::ensemble()).unwrap(), 3, &["--zk-session-timeout", "20"]);
     stage.cluster.servers_mut().kill(0).unwrap();
     stage.cluster.servers_mut().kill(1).unwrap();
-    // A steal needs no ZooKeeper: the nodes go on, and commit when it is back.
+    // A steal needs no ZooKeeper: the nodes continue, and commit when it is available again.
     thread::sleep(Duration::from_millis(1500));
     stage.cluster.servers_mut().revive(0).unwrap();
     stage.cluster.servers_mut().revive(1).unwrap();
-    let (job, _cluster) = stage.ends_exactly();
+    let (job, _cluster) = stage.finish_exactly();
     assert_eq!(job["attempt"], 1, "{job}");
 }

@@ -1,5 +1,5 @@
-//! Files of instances as they come: in every form that their formats allow; and spoilt, when the file, the
-//! line, what was found and what was expected are said, and the exit code is 2.
+//! Instance files in every variant that their formats allow. For malformed files the error names the file,
+//! the line, the found and the expected text, and the exit code is 2.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ fn solve(name: &str, file: &Path, more: &[&str]) -> Output {
     command.arg("solve").arg(file).args(["--quiet", "--json"]).args(more).output().unwrap()
 }
 
-/// What a program says of a file, if it ends within half a minute.
+/// Returns the output of a program for a file, if it exits within 30 s.
 fn solve_in_time(name: &str, file: &Path) -> Output {
     let mut command = Command::new(program(name).unwrap());
     let command = command.arg("solve").arg(file).args(["--quiet", "--json"]);
@@ -33,7 +33,7 @@ fn solve_in_time(name: &str, file: &Path) -> Output {
     process.wait_with_output().unwrap()
 }
 
-/// What a program says of a text.
+/// Returns the output of a program for a text.
 fn read(name: &str, text: &str, more: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("instance.txt");
@@ -47,7 +47,7 @@ fn answer(name: &str, text: &str, more: &[&str]) -> Value {
     serde_json::from_slice(&said.stdout).unwrap()
 }
 
-fn is_refused(name: &str, texts: &[(&str, &str)]) {
+fn assert_refused(name: &str, texts: &[(&str, &str)]) {
     for (text, wrong) in texts {
         let said = read(name, text, &[]);
         let error = String::from_utf8_lossy(&said.stderr);
@@ -59,13 +59,13 @@ fn is_refused(name: &str, texts: &[(&str, &str)]) {
     assert!(String::from_utf8_lossy(&said.stderr).contains("/no/such/file"));
 }
 
-/// What is no file of an instance is refused before it takes time or memory: nothing waits for a pipe, or
-/// reads a device.
+/// Input that is not an instance file is refused before it takes time or memory: the program does not wait
+/// for a pipe, or read a device.
 #[test]
-fn what_is_no_instance_at_all() {
+fn non_instance_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    // Nothing but its length is on the disk.
+    // A sparse file: only its length is stored.
     fs::File::create(path("huge")).unwrap().set_len(900 << 20).unwrap();
     fs::File::create(path("zeros")).unwrap().set_len(3 << 20).unwrap();
     fs::write(path("latin"), b"\n\nc Gr\xf6tschel\n").unwrap();
@@ -100,7 +100,7 @@ fn graphs() {
     let heaviest = answer("maxclique", free, &["--weighted"]);
     assert_eq!((&heaviest["clique"], &heaviest["weight"]), (&serde_json::json!([3, 4]), &21.into()));
     assert_eq!(answer("maxclique", "p edge 0 0\n", &[])["vertices"], 0);
-    // In both directions, the edges counted or the lines; and underlined comments.
+    // Edges in both directions, with the edges or the lines counted; and underlined comments.
     let by_vertex = "c---\np edges 3 6\ne 1 2\ne 1 3\ne 2 1\ne 2 3\ne 3 1\ne 3 2\n";
     for text in
         [by_vertex, &by_vertex.replace("3 6", "3 3"), "p col 3 3\ne 1 2\ne 2 1\ne 2 3\ne 2 3\ne 1 3\n"]
@@ -112,7 +112,7 @@ fn graphs() {
     let weightless = answer("maxclique", "p edge 2 1\nn 1 0\nn 2 0\ne 1 2\n", &["--weighted"]);
     assert_eq!((&weightless["weight"], &weightless["proven"]), (&0.into(), &true.into()));
     assert_ne!(weightless["clique"], Value::Null);
-    is_refused(
+    assert_refused(
         "maxclique",
         &[
             ("", ":1: found the end of the file"),
@@ -127,7 +127,7 @@ fn graphs() {
             ("p edge 3 1\nn 1 heavy\n", "a weight"),
             ("p edge 3 1\nn 1 -4\n", ":2: found \"-4\"; expected a weight"),
             ("p edge 3 1\nq 1 2\n", ":2: found \"q\""),
-            // Files that were cut, or of which somebody has lost the count.
+            // Truncated files, or files with a wrong count.
             ("p edge 3 2\ne 1 2\n", ":2: found 1 edges; expected 2 edges, as line 1 says"),
             ("c\np edge 3 1\ne 1 2\ne 2 3\n", ":4: found 2 edges; expected 1 edges, as line 2 says"),
             ("p edge 4 3\ne 1 2\ne 2 1\ne 2 3\n", "found 2 different edges on 3 lines"),
@@ -153,17 +153,17 @@ fn knapsacks() {
         let said = answer("knapsack", text, &[]);
         assert_eq!((&said["value"], &said["items"]), (&220.into(), &serde_json::json!([2, 3])));
     }
-    // The capacity on the last line.
+    // The capacity is on the last line.
     let last = answer("knapsack", "3\n1 60 10\n2 100 20\n3 120 30\n50\n", &[]);
     assert_eq!((&last["value"], &last["items"]), (&220.into(), &serde_json::json!([2, 3])));
     let said = answer("knapsack", "2 10.5\n0.125 10.25\n.25 10.5\n", &[]);
     assert_eq!((&said["value"], &said["items"]), (&0.25.into(), &serde_json::json!([2])));
-    // Costs are given as they are shown.
+    // Costs are printed as they are written.
     let decimals = "2 10.5\n0.125 10.25\n.25 10.5\n";
     assert_eq!(answer("knapsack", decimals, &["--target", "0.2"])["end"], "target");
     assert_eq!(answer("knapsack", decimals, &["--target", "0.251"])["items"], Value::Null);
     assert_eq!(answer("knapsack", decimals, &["--within", "0.13"])["collected"].as_array().unwrap().len(), 2);
-    is_refused(
+    assert_refused(
         "knapsack",
         &[
             ("", "expected a number of items"),
@@ -176,7 +176,7 @@ fn knapsacks() {
             ("1 5\n1 1\n0 7\n", "expected the end of the file"),
             ("2 5\n9223372036854775807 1\n9223372036854775807 1\n", "below 2^63"),
             ("1 5\n. 1\n", "found \".\""),
-            // Whatever the order of the lines is, if it is another one, it is said which are read.
+            // If the order of the lines is wrong, the error names the supported orders.
             (
                 "3\n60 10\n100 20\n120 30\n50\n",
                 ":2: found \"10\"; expected the end of the line; the formats are",
@@ -202,8 +202,7 @@ fn knapsacks() {
     );
 }
 
-/// The capacity, then the name, the weight and the value of each item: the order in which PEBBL's example
-/// reads them.
+/// The capacity, then the name, the weight and the value of each item: the order of PEBBL's example.
 #[test]
 fn knapsacks_of_pebbl() {
     let said = answer("knapsack", "50\nlamp 10 60\nrope 20 100\ntent 30 120\n", &[]);
@@ -217,7 +216,7 @@ fn quadratic_assignments() {
     let text = "2\r\n\r\n0 3 5 0\r\n\r\n0 10\r\n1 0\r\n";
     assert_eq!(answer("qap", text, &[])["cost"], 3 * 10 + 5);
     assert_eq!(answer("qap", "1 7 3", &[])["cost"], 21);
-    is_refused(
+    assert_refused(
         "qap",
         &[
             ("", "expected a number of facilities"),
@@ -238,7 +237,7 @@ fn flow_shops() {
                   processing times :\r\n 3 1\r\n 1 4\r\nnumber of jobs, …\r\n 1 1 1 1 1\r\nprocessing times :\r\n 9\r\n";
     assert_eq!(answer("flowshop", titled, &[])["makespan"], 6);
     assert_eq!(answer("flowshop", titled, &["--instance", "2"])["makespan"], 9);
-    is_refused(
+    assert_refused(
         "flowshop",
         &[
             ("", "expected a number of jobs"),
@@ -287,7 +286,7 @@ fn directed_tours() {
     let (before, _) = text.split_once("99 1 5").unwrap();
     let half = text.replace("FULL_MATRIX", "UPPER_ROW");
     let coordinates = text.replace("EXPLICIT", "EUC_2D");
-    is_refused(
+    assert_refused(
         "tsp",
         &[
             (&format!("{before}99 1 5\n5 99 1\n1 5\n"), "8 distances"),
@@ -296,13 +295,13 @@ fn directed_tours() {
             (&coordinates, ":4:"),
         ],
     );
-    // Nothing that is known of a directed path but its length is a bound on it.
+    // The only known bound on a directed path is its length.
     let stopped = read("tsp", text, &["--no-pruning", "--start", "none", "--time-limit", "0"]);
     let stopped: Value = serde_json::from_slice(&stopped.stdout).unwrap();
     assert!(stopped["bound"].as_u64().unwrap() <= 3, "{stopped}");
     let said = read("tsp", text, &["--bound", "mst"]);
     assert_eq!(said.status.code(), Some(2), "{}", String::from_utf8_lossy(&said.stderr));
-    // Of four cities, one-trees have a direction, too: 1 2 3 4 has another length than 4 3 2 1.
+    // With four cities, one-trees are directed too: 1 2 3 4 has another length than 4 3 2 1.
     let four = text.replace("DIMENSION: 3", "DIMENSION: 4");
     let four = four.replace("99 1 5\n5 99 1\n1 5 99", "99 1 5 5\n5 99 1 5\n5 5 99 1\n1 5 5 99");
     for bound in ["one-tree", "assignment"] {
@@ -316,7 +315,7 @@ fn directed_tours() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_refused() {
+fn uncountable_searches_are_refused() {
     for (name, argument, wrong) in [
         ("uts", "T9", "no tree"),
         ("nqueens", "32", "at most 31"),
@@ -331,7 +330,7 @@ fn what_cannot_be_counted_is_refused() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn contradictory_options_are_refused() {
     let graph = "p edge 3 1\ne 1 2\n";
     for (more, wrong) in [
         (&["--target", "many"][..], "--target: found \"many\"; expected a cost"),
@@ -350,7 +349,7 @@ fn options_that_make_no_sense_are_refused() {
         assert_eq!(said.status.code(), Some(2), "{more:?}: {error}");
         assert!(error.contains(wrong), "{more:?}: {error}");
     }
-    // Every bound of tours can collect, also the one that is chosen if none is named.
+    // Every bound of tours can collect, including the default.
     let tour = "NAME: t\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: UPPER_ROW\n\
                 EDGE_WEIGHT_SECTION\n1 2 3 4 5 6\nEOF\n";
     for bound in [&[][..], &["--bound", "one-tree"], &["--bound", "assignment"], &["--bound", "mst"]] {

@@ -1,5 +1,5 @@
-//! The kinds of search as users ask for them, on nodes within a process and on a cluster: deciding,
-//! collecting, limits, suggestions, and searches that are replicable.
+//! The kinds of search, on nodes within a process and on a cluster: deciding, collecting, limits,
+//! suggestions, and replicable searches.
 
 use std::{
     fs,
@@ -37,7 +37,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn to_decide_ends_everywhere_at_the_first_solution_or_proves_that_there_is_none() {
+fn decision_stops_at_first_solution_or_proves_there_is_none() {
     let Some(folder) = data::folder() else { return };
     let graph = folder.join("clique/p_hat300-3.clq");
     let mut cluster = Cluster::shared().unwrap();
@@ -54,9 +54,9 @@ fn to_decide_ends_everywhere_at_the_first_solution_or_proves_that_there_is_none(
     );
 }
 
-/// The same set whoever finds it, and though a node is killed meanwhile.
+/// The collected set does not depend on the nodes, even if one is killed during the search.
 #[test]
-fn what_is_collected_does_not_depend_on_the_nodes() {
+fn collected_set_is_independent_of_nodes() {
     let Some(folder) = data::folder() else { return };
     let items = folder.join("knapsack/low/f8_l-d_kp_23_10000");
     let near = [text(&items), "--within", "3"];
@@ -72,7 +72,7 @@ fn what_is_collected_does_not_depend_on_the_nodes() {
     cluster.start_nodes("knapsack", 3, &["--workers", "1", "--zk-session-timeout", "2"]).unwrap();
     let submitted = [&["submit", "--wait", "--quiet", "--json"][..], &near].concat();
     let job = cluster.begin("knapsack", &submitted).unwrap();
-    // The first that works: the job may be over before all do.
+    // The first node that works: the job may be over before all do.
     let deadline = Instant::now() + PATIENCE;
     let works = loop {
         if let Some(works) = (0..3).find(|&node| cluster.log(node).contains("the node takes part")) {
@@ -88,7 +88,7 @@ fn what_is_collected_does_not_depend_on_the_nodes() {
 }
 
 #[test]
-fn a_limit_ends_the_search_with_what_is_proven() {
+fn limit_ends_search_with_proven_bound() {
     let Some(folder) = data::folder() else { return };
     let shop = folder.join("flowshop/ta022");
     let shop = text(&shop);
@@ -111,7 +111,7 @@ fn a_limit_ends_the_search_with_what_is_proven() {
 }
 
 #[test]
-fn a_running_job_takes_a_solution_that_is_checked() {
+fn running_job_accepts_checked_solution() {
     let Some(folder) = data::folder() else { return };
     let (instance, best) = (folder.join("atsp/ry48p.atsp"), folder.join("atsp/computed/ry48p.opt.tour"));
     let cities = fs::read_to_string(best).unwrap();
@@ -130,7 +130,8 @@ fn a_running_job_takes_a_solution_that_is_checked() {
     let wrong = cluster.folder().join("wrong");
     fs::write(&wrong, "1 2 3").unwrap();
     cluster.start_nodes("tsp", 2, &["--workers", "1"]).unwrap();
-    // With the weaker of the bounds and no heuristic, a proof takes minutes without the optimum, and seconds with it.
+    // With the weaker of the bounds and no heuristic, a proof takes minutes without the optimum, and seconds
+    // with it.
     let job = ["submit", text(&instance), "--bound", "assignment", "--start", "none", "--heuristics", "0"];
     let job = [&job[..], &["--wait", "--quiet", "--json"]].concat();
     let job = cluster.begin("tsp", &job).unwrap();
@@ -142,7 +143,8 @@ fn a_running_job_takes_a_solution_that_is_checked() {
         assert!(json_of(&refused)["said"].as_str().unwrap().contains(said), "{refused:?}");
     }
     assert_eq!(inject(&wrong).code, 2, "that is no JSON");
-    // It is taken or not, as far as the search is. Until the optimum is known, the job does not end.
+    // It may be accepted or not, depending on the progress of the search. Until the optimum is known, the job
+    // does not end.
     inject(&long);
     let again = inject(&long);
     assert!(again.code == 1 && again.out.contains("no better than what is known"), "{again:?}");
@@ -152,12 +154,15 @@ fn a_running_job_takes_a_solution_that_is_checked() {
     let said = job.end_within(PATIENCE).unwrap();
     assert_eq!((said.code, &json_of(&said)["length"]), (0, &json!(14_422)), "{said:?}");
     let late = inject(&good);
-    assert!(late.code == 1 && late.err.contains("only one that is not over"), "{late:?}");
+    assert!(
+        late.code == 1 && late.err.contains("suggestions are accepted only until it is over"),
+        "{late:?}"
+    );
 }
 
 /// Twenty runs, on 1, 2, 4 and 8 nodes.
 #[test]
-fn a_replicable_search_visits_the_same_states_and_finds_the_same_tour() {
+fn replicable_search_visits_same_states_and_finds_same_tour() {
     let Some(folder) = data::folder() else { return };
     let instance = folder.join("tsp/att48.tsp");
     let run = |nodes: &str| {

@@ -29,13 +29,13 @@ fn wait_until(cluster: &Cluster, what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The nodes that have worked on a job.
+/// Returns the nodes that have worked on a job.
 fn workers_of(job: &Value) -> Vec<&str> {
     job["nodes"].as_array().unwrap().iter().map(|node| node["node"].as_str().unwrap()).collect()
 }
 
 #[test]
-fn jobs_with_different_labels_run_at_the_same_time_and_each_has_its_leader() {
+fn jobs_with_different_labels_run_concurrently_with_own_leaders() {
     let mut cluster = Cluster::shared().unwrap();
     for zone in ["zone=a", "zone=b"] {
         cluster.start_nodes("tree", 1, &["--workers", "1", "--label", zone]).unwrap();
@@ -61,7 +61,7 @@ fn jobs_with_different_labels_run_at_the_same_time_and_each_has_its_leader() {
 }
 
 #[test]
-fn a_job_that_no_node_can_take_says_what_is_missing_and_begins_when_it_comes() {
+fn job_without_matching_node_reports_missing_labels_and_starts_later() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--label", "zone=a", "--label", "ssd=no"]).unwrap();
     let submitted = cluster.run("tree", &["submit", DEPTH, "--require", "zone=a,gpu=yes"]).unwrap();
@@ -73,7 +73,7 @@ fn a_job_that_no_node_can_take_says_what_is_missing_and_begins_when_it_comes() {
     assert!(waits["missing"].as_str().unwrap().ends_with("has gpu=yes"), "{waits}");
     assert!(cluster.run("taskwork", &["job", id]).unwrap().out.contains("has gpu=yes"));
     assert!(cluster.run("taskwork", &["status"]).unwrap().out.contains("has gpu=yes"));
-    // It keeps no other job waiting, and a member without workers is no help.
+    // It does not block other jobs, and a member without workers does not help.
     cluster.start_nodes("tree", 1, &["--workers", "0", "--label", "zone=a,gpu=yes"]).unwrap();
     let other = cluster.json("tree", &["submit", DEPTH, "--wait"]).unwrap();
     assert_eq!(other["states"], states(), "{other}");
@@ -89,13 +89,13 @@ fn a_job_that_no_node_can_take_says_what_is_missing_and_begins_when_it_comes() {
     let idle = nodes.as_array().unwrap().iter().find(|node| node["node"] == idle.as_str()).unwrap();
     assert_eq!((&idle["workers"], &idle["labels"]["gpu"]), (&0.into(), &"yes".into()), "{nodes}");
     assert!(idle["memory_bytes"].as_u64() > Some(1 << 20), "{nodes}");
-    // It leaves as any other.
+    // It leaves like any other node.
     cluster.nodes[1].signal("TERM").unwrap();
     assert!(cluster.nodes[1].wait().unwrap().success(), "{}", cluster.log(1));
 }
 
 #[test]
-fn what_is_no_label_is_refused() {
+fn invalid_labels_are_refused() {
     let cluster = Cluster::shared().unwrap();
     for (arguments, says) in [
         (&["node", "--label", "zone"][..], "name=value"),

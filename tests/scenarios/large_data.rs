@@ -1,4 +1,4 @@
-//! Jobs whose shared data is too large for ZooKeeper, so that nodes fetch it from the process that has submitted it, and
+//! Jobs whose shared data is too large for ZooKeeper, so that nodes fetch it from the submitting process, and
 //! from each other.
 
 use std::{thread, time::Instant};
@@ -8,7 +8,7 @@ use taskwork_tests::{
     tree::Tree,
 };
 
-/// Somewhat more than what ZooKeeper is given, in MiB.
+/// More than the maximum that is stored in ZooKeeper, in MiB.
 const BALLAST: &str = "70";
 
 const DEPTH: u32 = 14;
@@ -29,7 +29,7 @@ fn assert_done(cluster: &Cluster, id: &str, depth: u32) {
 }
 
 #[test]
-fn the_submitter_ends_when_two_nodes_have_the_data_and_others_get_it_from_these() {
+fn submitter_exits_after_two_nodes_have_the_data() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let depth = DEPTH.to_string();
@@ -37,10 +37,10 @@ fn the_submitter_ends_when_two_nodes_have_the_data_and_others_get_it_from_these(
     let submit = ["submit", &depth, "--gate", gate.path(), "--ballast", BALLAST];
     let submitted = cluster.json("tree", &submit).unwrap();
     let id = submitted["job"].as_str().unwrap();
-    // Its process has ended: only the nodes have the data, and are not to be sent away from the job.
+    // Its process has exited: only the nodes have the data, so the job must not be suspended.
     let suspended = cluster.run("taskwork", &["suspend", id]).unwrap();
-    assert!(suspended.code == 1 && suspended.err.contains("nobody would have it"), "{suspended:?}");
-    // One of them dies.
+    assert!(suspended.code == 1 && suspended.err.contains("no node would keep it"), "{suspended:?}");
+    // One of them is killed.
     cluster.kill_nodes(&[0]).unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     cluster.wait_for_log(2, "the node works on a job").unwrap();
@@ -49,12 +49,12 @@ fn the_submitter_ends_when_two_nodes_have_the_data_and_others_get_it_from_these(
 }
 
 #[test]
-fn a_job_whose_data_nobody_has_waits_says_so_and_holds_up_no_other() {
+fn job_with_lost_data_waits_and_blocks_no_other() {
     let mut cluster = Cluster::shared().unwrap();
     let submit = ["submit", "3", "--ballast", BALLAST, "--name", "lost"];
     let submitting = cluster.begin("tree", &submit).unwrap();
     let lost = || {
-        // Before there is any job there is no cluster, either.
+        // The cluster does not exist before its first job.
         let jobs = cluster.json("taskwork", &["jobs"]).ok()?;
         let jobs = jobs.as_array().unwrap().iter();
         let mut ids = jobs.filter(|job| job["name"] == "lost" && job["state"] == "waits for nodes");
@@ -75,9 +75,9 @@ fn a_job_whose_data_nobody_has_waits_says_so_and_holds_up_no_other() {
     assert_eq!(cluster.run("taskwork", &["cancel", &id]).unwrap().code, 0);
 }
 
-/// With `TASKWORK_LONG=1`, of four GiB on one node, which with the submitter takes 18 GiB of memory.
+/// With `TASKWORK_LONG=1`, four GiB on one node, which with the submitter takes 18 GiB of memory.
 #[test]
-fn data_may_be_of_many_gigabytes() {
+fn shared_data_of_gigabytes_is_distributed() {
     let ballast = if std::env::var_os("TASKWORK_LONG").is_some() { "4096" } else { "65" };
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();

@@ -1,5 +1,5 @@
-//! Nodes that are lost without a word, at any moment and any number of them: others continue from what they had
-//! written. The count is exact every time, in the first attempt.
+//! Nodes that are killed without notice, at any moment and in any number: others continue from their last
+//! written state. The count is exact every time, in the first attempt.
 
 mod stage;
 
@@ -12,16 +12,16 @@ use zk_server::Setup;
 
 use self::stage::{DEPTH, PATIENCE, Stage, tree, unbalanced};
 
-/// What the leader says of a node from whose holdings others continue.
-const CONTINUED: &str = "a node was lost; others continue from what it had last written";
+/// The leader's message about a node whose holdings other nodes continue.
+const CONTINUED: &str = "a node was lost; others continue from its last write";
 
 /// A random victim.
 fn any(random: &mut SmallRng, nodes: &[usize]) -> usize {
     nodes[random.random_range(0..nodes.len())]
 }
 
-/// One round: one to four nodes are killed at random moments of a job, by a seed: one, several at once, the one
-/// that leads, one that drains; others are started sooner or later.
+/// One round: one to four nodes are killed at random moments of a job, determined by a seed: one node,
+/// several at once, the leader, or a draining node; other nodes are started sooner or later.
 fn round_of_kills(seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
     let spin = if is_long() { "20" } else { "15" };
@@ -48,7 +48,7 @@ fn round_of_kills(seed: u64) {
             }
             1 => {
                 victims = vec![any(&mut random, &stage.here)];
-                // One that is not ready yet dies of this, which is as good.
+                // A node that is not ready yet is killed by the signal, which is as good.
                 stage.cluster.nodes[victims[0]].signal("TERM").unwrap();
                 let head_start = Duration::from_millis(random.random_range(0..60));
                 thread::sleep(head_start);
@@ -64,13 +64,13 @@ fn round_of_kills(seed: u64) {
             missing = 0;
         }
     }
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
-/// Seeds that have between them a leader, several at the same instant, and nodes that drain.
+/// Seeds that together kill a leader, several nodes at the same instant, and draining nodes.
 const SHORT_SEEDS: [u64; 2] = [9, 28];
 
-/// The seed of one round, to repeat what a seed has found.
+/// Returns the seed of a single round, to repeat a failure.
 fn seed() -> Option<u64> {
     std::env::var("TASKWORK_SEED").ok()?.parse().ok()
 }
@@ -83,13 +83,13 @@ fn kills() {
     if is_long() {
         (0..50).for_each(round_of_kills);
     } else {
-        // Between them, every way to be killed.
+        // Together they cover every way to be killed.
         SHORT_SEEDS.into_iter().for_each(round_of_kills);
     }
 }
 
-/// Short jobs, one after another: a kill falls on the claim of the root and on the last commits as often as on
-/// anything between.
+/// Short jobs, one after another: a kill hits the claim of the root and the last commits as often as any step
+/// between.
 fn round_of_short_jobs(seed: u64, jobs: usize) {
     let mut random = SmallRng::seed_from_u64(seed);
     let options = ["--workers", "1", "--zk-session-timeout", "1"];
@@ -129,8 +129,8 @@ fn short_jobs() {
     round_of_short_jobs(seed().unwrap_or(0), jobs);
 }
 
-/// Everything at once, by a seed: nodes that come, go, are killed, freeze and thaw, and a ZooKeeper that is
-/// restarted, one after another and faster than anybody recovers.
+/// All faults at once, by a seed: nodes join, leave, are killed, are frozen and thawed, and ZooKeeper is
+/// restarted, faster than the nodes recover.
 fn round_of_storms(seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
     let counted = if seed.is_multiple_of(2) { tree() } else { unbalanced("15") };
@@ -166,7 +166,7 @@ fn round_of_storms(seed: u64) {
             7 if !frozen.is_empty() => {
                 let node = frozen.swap_remove(random.random_range(0..frozen.len()));
                 stage.cluster.nodes[node].signal("CONT").unwrap();
-                stage.note(format!("{node} goes on"));
+                stage.note(format!("{node} continues"));
             }
             8 => {
                 stage.cluster.servers_mut().kill(0).unwrap();
@@ -185,10 +185,10 @@ fn round_of_storms(seed: u64) {
         stage.cluster.nodes[node].signal("CONT").unwrap();
     }
     stage.start(2);
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
-/// With `TASKWORK_LONG=1`: no single fault is covered here that is not covered above.
+/// With `TASKWORK_LONG=1`: the scenarios above already cover every single fault.
 #[test]
 fn storms() {
     if let Some(seed) = seed() {
@@ -197,7 +197,7 @@ fn storms() {
     (0..if is_long() { 30 } else { 1 }).for_each(round_of_storms);
 }
 
-/// The part of a job that a node has done, as it has said last.
+/// Returns the part of a job that a node has done, by its last report.
 fn worked_by(job: &Value, name: &str) -> u64 {
     let nodes = job["nodes"].as_array().unwrap();
     nodes
@@ -207,36 +207,36 @@ fn worked_by(job: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn all_are_killed_at_half_of_the_job_and_new_ones_continue() {
+fn all_nodes_killed_at_half_are_continued_by_new_ones() {
     let mut stage = Stage::new("all", Cluster::shared().unwrap(), 4, tree());
     stage.wait_until_half_done();
     stage.kill(&[0, 1, 2, 3], "all at once");
     stage.start(4);
-    let (job, cluster) = stage.ends_exactly();
-    // They have not begun from the beginning.
+    let (job, cluster) = stage.finish_exactly();
+    // They have not started from the beginning.
     let again: u64 = (4..8).map(|node| worked_by(&job, &cluster.name_of(node).unwrap())).sum();
     assert!(again < Tree::sequential(DEPTH).0, "{again} states by the new nodes: {job}");
 }
 
 #[test]
-fn a_job_of_which_nobody_is_alive_is_put_aside_and_resumed() {
+fn job_without_living_nodes_is_suspended_and_resumed() {
     let mut stage = Stage::new("suspend", Cluster::shared().unwrap(), 4, tree());
     stage.wait_until_half_done();
     stage.kill(&[0, 1, 2, 3], "all at once");
     assert_eq!(stage.cluster.json("taskwork", &["suspend", "0"]).unwrap()["suspended"], true);
-    stage.wait_until("nobody is a member", |stage| stage.names().is_empty());
+    stage.wait_until("there is no member", |stage| stage.names().is_empty());
     assert_eq!(stage.job()["state"], "suspended");
     stage.start(3);
-    // They do another job, and leave this one alone.
+    // They do another job, and leave this one suspended.
     let other = stage.cluster.json("tree", &["submit", "10", "--wait"]).unwrap();
     assert_eq!(other["states"], Tree::sequential(10).0, "{}", stage.cluster.logs());
     assert_eq!(stage.job()["state"], "suspended");
     assert_eq!(stage.cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 #[test]
-fn two_that_were_frozen_beyond_their_sessions_are_continued_and_join_anew() {
+fn nodes_frozen_beyond_sessions_are_continued_and_join_again() {
     let mut stage = Stage::new("frozen", Cluster::shared().unwrap(), 4, tree());
     let leader = stage.leader().unwrap();
     let frozen = [leader, (leader + 1) % 4];
@@ -254,33 +254,33 @@ fn two_that_were_frozen_beyond_their_sessions_are_continued_and_join_anew() {
     for node in frozen {
         stage.cluster.nodes[node].signal("CONT").unwrap();
     }
-    stage.note("they go on");
-    stage.wait_until("they have joined anew", |stage| {
+    stage.note("they continue");
+    stage.wait_until("they have joined again", |stage| {
         let names = stage.names();
         names.len() == 4 && names.iter().filter(|name| !before.contains(name)).count() == 2
     });
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
-/// A node is killed while ZooKeeper is away, and nobody can know.
+/// A node is killed while ZooKeeper is stopped, so no node can detect it.
 fn killed_while_zookeeper_is_away(away: Duration) {
-    let title = format!("ZooKeeper away for {away:?}");
+    let title = format!("ZooKeeper stopped for {away:?}");
     let mut stage = Stage::new(title, Cluster::start(&Setup::standalone()).unwrap(), 4, tree());
     stage.cluster.servers_mut().kill(0).unwrap();
-    stage.note("ZooKeeper is away");
-    // For so long it is away, whatever happens.
+    stage.note("ZooKeeper is stopped");
+    // It stays stopped for this time.
     thread::sleep(away / 2);
-    stage.kill(&[1], "while ZooKeeper is away");
+    stage.kill(&[1], "while ZooKeeper is stopped");
     thread::sleep(away / 2);
     stage.cluster.servers_mut().revive(0).unwrap();
     stage.cluster.servers_mut().wait_until_serving(0).unwrap();
-    stage.note("ZooKeeper is back");
+    stage.note("ZooKeeper is restarted");
     stage.wait_until("it is known to be lost", |stage| stage.cluster.logs().contains(CONTINUED));
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
 #[test]
-fn a_node_is_killed_while_zookeeper_is_away() {
+fn node_killed_during_outage_is_continued() {
     killed_while_zookeeper_is_away(Duration::from_secs(3));
     if is_long() {
         killed_while_zookeeper_is_away(Duration::from_secs(10));
@@ -288,7 +288,7 @@ fn a_node_is_killed_while_zookeeper_is_away() {
 }
 
 #[test]
-fn both_leaders_are_killed_together() {
+fn job_and_ensemble_leaders_killed_together_are_replaced() {
     let mut stage = Stage::new("leaders", Cluster::start(&Setup::ensemble()).unwrap(), 4, tree());
     let (leader, server) = (stage.leader().unwrap(), stage.cluster.servers().leader().unwrap());
     stage.cluster.servers_mut().kill(server).unwrap();
@@ -296,19 +296,19 @@ fn both_leaders_are_killed_together() {
     stage.start(1);
     stage.wait_until("another server leads", |stage| stage.cluster.servers().leader().is_some());
     stage.wait_until("it is known to be lost", |stage| stage.cluster.logs().contains(CONTINUED));
-    stage.ends_exactly();
+    stage.finish_exactly();
 }
 
-/// Jobs have the same names again: nodes must not take what they hold for a part of the new one.
+/// Jobs have the same names again: nodes must not mix their old holdings into a new job.
 #[test]
-fn nothing_of_before_gets_into_an_empty_zookeeper() {
+fn emptied_zookeeper_receives_no_old_work() {
     let mut stage = Stage::new("empty", Cluster::start(&Setup::standalone()).unwrap(), 3, tree());
     let before = stage.names();
     stage.cluster.servers_mut().kill(0).unwrap();
     stage.cluster.servers_mut().wipe(0).unwrap();
     stage.cluster.servers_mut().revive(0).unwrap();
     stage.note("ZooKeeper is empty");
-    // It is there before the nodes know.
+    // The new job exists before the nodes detect the loss.
     let new = ["submit", "14", "--spin", "1000", "--wait", "--json"];
     let said = stage.cluster.run("tree", &new).unwrap_or_else(|error| stage.fail(error));
     let found: Value = serde_json::from_str(&said.out).unwrap_or_default();
@@ -319,23 +319,23 @@ fn nothing_of_before_gets_into_an_empty_zookeeper() {
     assert_eq!(found["job"], "j-0000000000", "it has the name of the other");
     let job = stage.job();
     assert_eq!((&job["attempt"], &job["lost"]), (&json!(1), &json!([])), "{job}");
-    stage.wait_until("they have all joined anew", |stage| {
+    stage.wait_until("all have joined again", |stage| {
         let names = stage.names();
         names.len() == 3 && !names.iter().any(|name| before.contains(name))
     });
-    // Who waited for the old job is told so, and not what the new one has found.
+    // The submitter of the old job gets an error, and not the result of the new one.
     stage.wait_until("the old job's submitter knows", |stage| stage.job.has_ended().unwrap());
     let (printed, errors) = (stage.job.output(), stage.job.errors());
     if !errors.contains("forgotten") || printed.contains("states") {
-        stage.fail(format!("who waited for the old job: {printed} {errors}"));
+        stage.fail(format!("submitter of the old job: {printed} {errors}"));
     }
-    let said = stage.cluster.logs().matches("the node's session is over; it joins anew").count();
+    let said = stage.cluster.logs().matches("the node's session is over; it joins again").count();
     assert!(said >= 3, "{}", stage.cluster.logs());
 }
 
-/// What it held is lost with it, and the job begins anew; the loss of any other node costs nothing.
+/// The node's work is lost with it, and the job starts again; the loss of any other node costs nothing.
 #[test]
-fn an_unprotected_node_costs_an_attempt_and_no_other() {
+fn only_unprotected_node_loss_costs_an_attempt() {
     let mut stage = Stage::new("unprotected", Cluster::shared().unwrap(), 3, tree());
     let unprotected = stage.cluster.start_unprotected_node().unwrap();
     stage.cluster.wait_for_log(unprotected, "the node has its first task").unwrap();

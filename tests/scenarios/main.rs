@@ -1,7 +1,7 @@
 //! Scenarios over the whole workspace: real servers, real processes, real networks. One binary, since linking
 //! takes longer than most of them.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod after;
 mod client;

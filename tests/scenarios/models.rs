@@ -1,6 +1,6 @@
-//! The small models of the protocols in `docs/models`, checked in every state that they can be in; and the
-//! bugs that are written into them, each of which must be found. `cargo xtask test` installs what it takes:
-//! spin, and a C compiler.
+//! The small models of the protocols in `docs/models`, checked in every reachable state, and the deliberate
+//! bugs in them, each of which must be found. `cargo xtask test` installs the required tools: spin, and a C
+//! compiler.
 
 use std::{
     fs,
@@ -25,21 +25,21 @@ fn started(what: &str, command: &mut Command) -> Output {
         .unwrap_or_else(|error| panic!("{what} cannot be started ({error}); cargo xtask test installs it"))
 }
 
-/// Goes through every state of a model, with weak fairness if it has a formula; gives the number of errors
-/// found (the search ends at the first), and of states.
+/// Checks every state of a model, with weak fairness if it has a formula; returns the number of errors found
+/// (the search ends at the first), and of states.
 fn check(name: &str, bug: Option<&str>) -> (u64, u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut spin = Command::new("spin");
     spin.current_dir(&folder).args(bug.map(|bug| format!("-D{bug}"))).arg("-a").arg(model(name));
     done("spin", &started("spin", &mut spin));
-    // Without a formula it is states that count, and not cycles: that takes half the time.
+    // Without a formula only states are checked, and not cycles: that takes half the time.
     let formula = fs::read_to_string(model(name)).unwrap().contains("\nltl ");
     let (kind, search): (&[_], &[_]) =
         if formula { (&["-DNFAIR=3"], &["-a", "-f"]) } else { (&["-DSAFETY"], &[]) };
     let mut cc = Command::new("cc");
     cc.current_dir(&folder).args(["-O1", "-w", "-o", "pan", "pan.c"]).args(kind);
     done("cc", &started("cc", &mut cc));
-    // All of a model's states are fewer than this: a search that is cut off would say so.
+    // All models have fewer states than this: a truncated search would report it.
     let mut pan = Command::new(folder.path().join("pan"));
     pan.current_dir(&folder).args(search).arg("-m1000000");
     let said = done("the search", &started("the search", &mut pan));
@@ -62,17 +62,17 @@ fn check_with_bugs(name: &str, bugs: &[&str]) {
 }
 
 #[test]
-fn accounting_ends_the_job_when_all_is_done_and_never_before() {
+fn accounting_model_ends_job_exactly_when_done() {
     check_with_bugs("accounting.pml", &["BUG_SPLIT", "BUG_TWICE", "BUG_FRESH", "BUG_BATCH"]);
 }
 
 #[test]
-fn a_task_that_is_handed_over_has_one_owner_at_any_time() {
+fn handover_model_keeps_one_owner() {
     check_with_bugs("handover.pml", &["BUG_FORGET", "BUG_WINDOW", "BUG_LEAVE", "BUG_REVOKE"]);
 }
 
 #[test]
-fn what_stands_in_the_ledger_is_the_whole_work_whoever_dies() {
+fn ledger_model_keeps_the_whole_work() {
     let bugs = [
         "BUG_NOTRANSIT",
         "BUG_MEMBER",

@@ -1,4 +1,5 @@
-//! A cluster on a real ZooKeeper, observed from outside: the view, its record, and what is served of both.
+//! A cluster on a real ZooKeeper, observed from outside: the view, its record, and the pages served from
+//! both.
 
 use std::{
     fs::{self, File},
@@ -21,7 +22,7 @@ use taskwork_tests::{
 use tokio::time::{sleep, timeout};
 use zk_server::{Servers, Setup};
 
-/// What an observer tells, as a view and as a record.
+/// The output of an observer, as a view and as a record.
 #[derive(Clone)]
 struct Seen(Arc<Mutex<(View, Recorder<Vec<u8>>)>>);
 
@@ -46,12 +47,12 @@ impl Seen {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"))
+        timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("not in time: {what}"))
     }
 }
 
 #[tokio::test]
-async fn what_happens_in_a_cluster_is_seen_and_replayed() {
+async fn observer_view_is_recorded_and_replayed() {
     let mut servers = Servers::start(&Setup::standalone()).unwrap();
     let release = Release::new("observed", "1").unwrap();
     let client = Client::builder(servers.hosts()).cluster("observed").release(release).patience(None);
@@ -81,13 +82,13 @@ async fn what_happens_in_a_cluster_is_seen_and_replayed() {
     timeout(SOON, nodes[1].ended()).await.unwrap().unwrap();
     seen.wait_until("a node has left", |now| now.cluster.nodes_left == 1).await;
 
-    // The server is away, and comes back: until then it is said since when nothing was heard.
+    // The server is stopped and restarted; in between the view shows since when it is silent.
     servers.kill(0).unwrap();
-    let now = seen.wait_until("nothing is heard", |now| now.cluster.silent_since_ms.is_some()).await;
+    let now = seen.wait_until("the view is silent", |now| now.cluster.silent_since_ms.is_some()).await;
     assert!(now.jobs.contains_key(&id), "what was known is still shown");
     servers.revive(0).unwrap();
     servers.wait_until_serving(0).unwrap();
-    seen.wait_until("it is heard again", |now| now.cluster.silent_since_ms.is_none()).await;
+    seen.wait_until("the view is updated again", |now| now.cluster.silent_since_ms.is_none()).await;
 
     timeout(SOON, client.cancel(job.id(), "enough")).await.unwrap().unwrap();
     let now = seen.wait_until("the end", |now| !now.jobs[&id].about.stage.is_open()).await;
@@ -96,7 +97,7 @@ async fn what_happens_in_a_cluster_is_seen_and_replayed() {
     assert!(now.warnings.is_empty(), "{:?}", now.warnings);
     observing.abort();
     let _ = observing.await;
-    let Ok(seen) = Arc::try_unwrap(seen.0) else { panic!("nobody else has it") };
+    let Ok(seen) = Arc::try_unwrap(seen.0) else { panic!("there is another handle") };
     let (view, recorder) = seen.into_inner().unwrap();
     let record = recorder.finish().unwrap();
     assert_eq!(replay(&record[..]).unwrap().snapshot(), view.snapshot());
@@ -120,12 +121,12 @@ fn wait_for_page(address: &str, path: &str, text: &str) -> String {
         if answer.contains(text) {
             return answer;
         }
-        assert!(Instant::now() < deadline, "{path} does not say {text:?}:\n{answer}");
+        assert!(Instant::now() < deadline, "{path} does not contain {text:?}:\n{answer}");
         thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Returns where a dashboard serves.
+/// Returns the address of a dashboard.
 fn address(dashboard: &mut Running) -> String {
     let deadline = Instant::now() + SOON;
     loop {
@@ -141,7 +142,7 @@ fn address(dashboard: &mut Running) -> String {
 }
 
 #[test]
-fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
+fn metrics_are_served_and_recorded() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let folder = cluster.folder().join("record");
@@ -171,7 +172,7 @@ fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
     let [file] = &files[..] else { panic!("one start makes one file: {files:?}") };
     let now = replay(BufReader::new(File::open(file).unwrap())).unwrap().snapshot();
     assert_eq!((now.members.len(), now.jobs.len()), (1, 1));
-    // A record needs no servers.
+    // Reading a record needs no servers.
     let mut command = Command::new(program("taskwork").unwrap());
     command.args(["dashboard", "--listen", "127.0.0.1:0", "--replay", file.to_str().unwrap()]);
     command.env_remove("TASKWORK_ZK");
@@ -182,7 +183,7 @@ fn metrics_of_a_cluster_are_served_and_a_record_is_kept() {
 }
 
 #[test]
-fn a_dashboard_waits_for_a_cluster_and_says_so() {
+fn dashboard_waits_for_missing_cluster() {
     let mut cluster = Cluster::shared().unwrap();
     let mut dashboard = cluster.begin("taskwork", &["dashboard", "--listen", "127.0.0.1:0"]).unwrap();
     let address = address(&mut dashboard);
@@ -202,7 +203,7 @@ fn a_dashboard_waits_for_a_cluster_and_says_so() {
 }
 
 #[test]
-fn an_address_that_others_could_reach_is_refused() {
+fn dashboard_address_beyond_loopback_is_refused() {
     let cluster = Cluster::shared().unwrap();
     for (program, arguments) in
         [("tree", ["node", "--health", "0.0.0.0:0"]), ("tree", ["node", "--health", "[::]:0"])]
@@ -217,7 +218,7 @@ fn an_address_that_others_could_reach_is_refused() {
 }
 
 #[test]
-fn a_node_says_how_it_is() {
+fn node_serves_health_and_metrics() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 1, &["--workers", "1", "--health", "127.0.0.1:0"]).unwrap();
     let log = cluster.log(0);
@@ -231,5 +232,5 @@ fn a_node_says_how_it_is() {
     wait_for_page(&address, "/metrics", "taskwork_job_busy_workers{job_id=\"j-0000000000\"} 1.0");
     cluster.servers_mut().kill(0).unwrap();
     wait_for_page(&address, "/readyz", "503 Service Unavailable");
-    assert!(page(&address, "/livez").unwrap().contains("200 OK"), "it goes on");
+    assert!(page(&address, "/livez").unwrap().contains("200 OK"), "it continues");
 }

@@ -1,4 +1,4 @@
-//! Networks that break: between two nodes, around one node, in one direction, and slow ones. The count is
+//! Network partitions: between two nodes, around one node, in one direction, and slow links. The count is
 //! exact every time.
 
 use std::{
@@ -17,9 +17,9 @@ use zk_server::Setup;
 
 const DEPTH: &str = "16";
 
-/// Node processes on hosts 1 to 3, ZooKeeper on host 0, and a job under way, which waits at a gate.
+/// Node processes on hosts 1 to 3, ZooKeeper on host 0, and a running job, which waits at a gate.
 struct Stage {
-    // In this order they are dropped: what runs on the hosts ends before these go.
+    // Fields are dropped in this order: the processes on the hosts exit before the hosts are removed.
     job: Running,
     cluster: Cluster,
     hosts: Hosts,
@@ -46,8 +46,9 @@ impl Stage {
         Self { job, cluster, hosts, gate }
     }
 
-    /// Opens the gate, and waits for the end of the job: the exact count, and the output of `taskwork job`.
-    fn ends_exactly(mut self) -> Value {
+    /// Opens the gate, and waits for the end of the job: the exact count. Returns the output of `taskwork
+    /// job`.
+    fn finish_exactly(mut self) -> Value {
         assert!(!self.job.has_ended().unwrap(), "the job has not waited at its gate");
         self.gate.open().unwrap();
         let said = self.job.end().unwrap();
@@ -60,11 +61,11 @@ impl Stage {
     }
 }
 
-/// For how long a link is cut: longer than grants are repeated after, shorter than a session.
+/// The duration of a cut: longer than the repetition interval of grants, shorter than a session.
 const A_WHILE: Duration = Duration::from_millis(1500);
 
 #[test]
-fn two_nodes_that_do_not_reach_each_other_cost_nothing() {
+fn cut_between_two_nodes_costs_nothing() {
     if !hosts::can_be_made() {
         return;
     }
@@ -73,11 +74,11 @@ fn two_nodes_that_do_not_reach_each_other_cost_nothing() {
     stage.hosts.cut(2, 1).unwrap();
     thread::sleep(A_WHILE);
     stage.hosts.heal().unwrap();
-    assert_eq!(stage.ends_exactly()["attempt"], 1);
+    assert_eq!(stage.finish_exactly()["attempt"], 1);
 }
 
 #[test]
-fn a_cut_in_one_direction_costs_nothing() {
+fn one_way_cut_costs_nothing() {
     if !hosts::can_be_made() {
         return;
     }
@@ -86,43 +87,42 @@ fn a_cut_in_one_direction_costs_nothing() {
     stage.hosts.cut(3, 1).unwrap();
     thread::sleep(A_WHILE);
     stage.hosts.heal().unwrap();
-    assert_eq!(stage.ends_exactly()["attempt"], 1);
+    assert_eq!(stage.finish_exactly()["attempt"], 1);
 }
 
-/// The grants of one node do not reach another, and never will: what was granted is settled by way of
-/// ZooKeeper.
+/// The grants of one node never reach another: granted tasks are settled through ZooKeeper.
 #[test]
-fn a_cut_that_nobody_mends_costs_nothing() {
+fn permanent_cut_costs_nothing() {
     if !hosts::can_be_made() {
         return;
     }
     let stage = Stage::new();
     stage.hosts.cut(1, 2).unwrap();
-    assert_eq!(stage.ends_exactly()["attempt"], 1);
+    assert_eq!(stage.finish_exactly()["attempt"], 1);
 }
 
 #[test]
-fn a_node_that_is_cut_off_from_everything_is_replaced_and_comes_back() {
+fn isolated_node_is_replaced_and_returns() {
     if !hosts::can_be_made() {
         return;
     }
     let mut stage = Stage::new();
     stage.hosts.isolate(1).unwrap();
-    // One of the others says so, whichever leads; until then each of them can continue its work.
-    let line = "others continue from what it had last written";
+    // One of the others reports it, whichever leads; until then each of them can continue its work.
+    let line = "others continue from its last write";
     let deadline = Instant::now() + SOON;
     while ![1, 2].iter().any(|&node| stage.cluster.log(node).contains(line)) {
-        assert!(Instant::now() < deadline, "nobody replaces it\n{}", stage.cluster.logs());
+        assert!(Instant::now() < deadline, "no node replaces it\n{}", stage.cluster.logs());
         thread::sleep(Duration::from_millis(20));
     }
     stage.hosts.heal().unwrap();
-    stage.cluster.wait_for_log(0, "joins anew").unwrap();
-    let job = stage.ends_exactly();
+    stage.cluster.wait_for_log(0, "joins again").unwrap();
+    let job = stage.finish_exactly();
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
 }
 
 #[test]
-fn slow_links_are_no_loss() {
+fn slow_links_cause_no_loss() {
     if !hosts::can_be_made() {
         return;
     }
@@ -130,5 +130,5 @@ fn slow_links_are_no_loss() {
     for host in 1..4 {
         stage.hosts.slow_down(host, 256).unwrap();
     }
-    assert_eq!(stage.ends_exactly()["attempt"], 1);
+    assert_eq!(stage.finish_exactly()["attempt"], 1);
 }

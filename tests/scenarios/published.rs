@@ -1,4 +1,4 @@
-//! Every program against its published answers: alone without the runtime, on all cores, and on four nodes
+//! Every program against its published results: alone without the runtime, on all cores, and on four nodes
 //! within a process.
 
 use std::process::Command;
@@ -61,10 +61,10 @@ fn tours() {
     agrees("tsp");
 }
 
-/// Weights are those of the files, so the heaviest clique is not the largest; it is the same in every order,
+/// Weights are those of the files, so the heaviest clique is not the largest. It is the same in every order,
 /// on any number of nodes.
 #[test]
-fn the_heaviest_cliques() {
+fn heaviest_cliques() {
     let Some(folder) = data::folder() else { return };
     for case in indexed(&folder, "maxclique").unwrap() {
         let alone = solve(&case, &["--weighted", "--sequential"]);
@@ -75,9 +75,9 @@ fn the_heaviest_cliques() {
     }
 }
 
-/// What Taillard's generator makes of his seeds are the files, with their optima.
+/// The instances that Taillard's generator creates from its seeds equal the files, with their optima.
 #[test]
-fn flow_shops_are_made_from_their_seeds() {
+fn generated_flow_shops_equal_their_files() {
     for (jobs, machines, seed, makespan) in [
         ("20", "5", "873654221", 1278),
         ("20", "5", "379008056", 1359),
@@ -92,11 +92,11 @@ fn flow_shops_are_made_from_their_seeds() {
 }
 
 #[test]
-fn every_strategy_and_split_gives_the_published_answer() {
+fn every_strategy_and_split_finds_published_result() {
     let Some(folder) = data::folder() else { return };
     for program in ["knapsack", "qap", "flowshop", "maxclique", "tsp"] {
         let cases = indexed(&folder, program).unwrap();
-        // The larger ones take long in orders that suit others.
+        // The larger instances take long in unsuitable orders.
         let small = |case: &&Case| {
             [
                 "nug12", "had12", "ta001", "ta003", "hamming8", "keller4", "MANN", "br17", "gr17", "kp_10",

@@ -1,5 +1,5 @@
-//! Every example as three node processes on a real ZooKeeper: each instance with its published answer, and
-//! one of them with a node that is drained in the middle.
+//! Every example as three node processes on a real ZooKeeper: each instance with its published result, and
+//! one of them with a node that is drained during the job.
 
 use std::{
     fs, thread,
@@ -13,14 +13,14 @@ use taskwork_tests::{
     published::{Case, counted, indexed, lasting},
 };
 
-/// The programs of which a node is drained in any case: one that counts, one that optimises. For the others,
-/// whose instances take half a minute, it is done with `TASKWORK_LONG=1`.
+/// The programs that always drain a node: one that counts, one that optimises. The instances of the others
+/// take 30 s, so this is done with `TASKWORK_LONG=1`.
 const DRAINED: [&str; 2] = ["uts", "knapsack"];
 
-/// The weight of a job that leaves next to nothing of the nodes' time to one of the weight 1.
+/// The weight of a job that takes nearly all of the nodes' time from a job of weight 1.
 const RIVAL_WEIGHT: &str = "50";
 
-/// How long an instance may take.
+/// The maximum duration of an instance.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 fn submit(cluster: &Cluster, case: &Case) {
@@ -39,8 +39,8 @@ fn endless(cluster: &Cluster, program: &str) -> Vec<String> {
     }
 }
 
-/// Submits a job that does not end and takes nearly all of the nodes' time, so that another one cannot end before it is
-/// cancelled. Returns its id.
+/// Submits a job that does not end and takes nearly all of the nodes' time, so that another job cannot end
+/// before it is cancelled. Returns its id.
 fn occupy(cluster: &Cluster, program: &str) -> String {
     let arguments = endless(cluster, program);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -50,7 +50,7 @@ fn occupy(cluster: &Cluster, program: &str) -> String {
     submitted["job"].as_str().unwrap().to_owned()
 }
 
-/// Waits until the nodes have got the first tasks of so many jobs.
+/// Waits until the nodes have received the first tasks of this many jobs.
 fn wait_for_first_tasks(cluster: &Cluster, jobs: usize) {
     let deadline = Instant::now() + SOON;
     let has = |node| cluster.log(node).matches("the node has its first task").count() >= jobs;
@@ -60,7 +60,7 @@ fn wait_for_first_tasks(cluster: &Cluster, jobs: usize) {
     }
 }
 
-/// Three nodes begin; as soon as all of them take part, one is drained. The answer is the published one, and
+/// Three nodes start; as soon as all of them take part, one is drained. The result is the published one, and
 /// no node was lost.
 fn drained_in_the_middle(cluster: &mut Cluster, case: &Case) {
     let rival = DRAINED.contains(&case.program).then(|| occupy(cluster, case.program));
@@ -94,7 +94,7 @@ fn on_a_cluster(program: &str) {
         let lasting = lasting(&folder).unwrap().into_iter().find(|case| case.program == program);
         let lasting = lasting.unwrap_or_else(|| hard_knapsack(&cluster, 29));
         drained_in_the_middle(&mut cluster, &lasting);
-        // Another in the place of the one that has left.
+        // Replace the node that has left.
         cluster.start_nodes(program, 1, &["--workers", "1"]).unwrap();
         cases.retain(|case| case.arguments != lasting.arguments);
     }
@@ -103,8 +103,8 @@ fn on_a_cluster(program: &str) {
     }
 }
 
-/// Items of even weights, each worth as much as it weighs, for a room that is odd: no bound is ever low
-/// enough. The best there is, is found at once, but it takes long to know.
+/// Items of even weights, each with its weight as its value, and an odd capacity: no bound is ever low
+/// enough. The optimum is found at once, but the proof takes long.
 fn hard_knapsack(cluster: &Cluster, items: u64) -> Case {
     let weights: Vec<u64> = (1..=items).map(|item| 2 * (1_000 + item * item * 7 % 911 + 3 * item)).collect();
     let room = (weights.iter().sum::<u64>() / 2) | 1;

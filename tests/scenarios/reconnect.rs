@@ -1,5 +1,5 @@
-//! Servers that are restarted while a job runs, with nodes that join and leave after each: everybody hears of
-//! everybody, nothing is lost, and the count is exact.
+//! Servers that are restarted while a job runs, with nodes that join and leave after each restart: every node
+//! learns of each join and leave, nothing is lost, and the count is exact.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use zk_server::Setup;
 
 /// The depth of the tree that a job counts: millions of states.
 const DEPTH: u32 = 19;
-/// How long a job may take, most of all on a machine that has other things to do.
+/// The maximum duration of a job, with a margin for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A cluster with a job under way, which waits at a gate.
+/// A cluster with a running job, which waits at a gate.
 struct Stage {
     cluster: Cluster,
     job: Running,
     gate: Gate,
-    /// The places of the nodes that are there, in the order of their start.
+    /// The indices of the running nodes, in the order of their start.
     here: Vec<usize>,
 }
 
@@ -49,7 +49,7 @@ impl Stage {
         servers.wait_until_serving(server).unwrap();
     }
 
-    /// A node joins, takes part, and every other one hears of it.
+    /// Starts a node, and waits until it takes part and every other node has seen it.
     fn join(&mut self) {
         let node = self.cluster.start_node("tree", &["--workers", "1"]).unwrap();
         self.cluster.wait_for_log(node, "the node takes part").unwrap();
@@ -61,8 +61,8 @@ impl Stage {
         self.here.push(node);
     }
 
-    /// The node that is there for longest, the leader first of all, is asked to leave, and every other one
-    /// hears of it.
+    /// Asks the longest-running node to leave, first of all the leader, and waits until every other node has
+    /// seen it.
     fn drain(&mut self) {
         let node = self.here.remove(0);
         let name = self.name(node);
@@ -77,7 +77,7 @@ impl Stage {
     }
 
     /// Opens the gate, and waits for the end of the job: the exact count, in the first attempt, with no node lost.
-    fn ends_exactly(mut self) {
+    fn finish_exactly(mut self) {
         assert!(!self.job.has_ended().unwrap(), "the job has not waited at its gate");
         self.gate.open().unwrap();
         let said = self.job.end_within(PATIENCE).unwrap();
@@ -90,7 +90,7 @@ impl Stage {
         assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &nobody), "{job}\n{}", self.cluster.logs());
     }
 
-    /// The name of a node, by its log.
+    /// Returns the name of a node, by its log.
     fn name(&self, node: usize) -> String {
         let log = self.cluster.log(node);
         let from = log.find("is ready node=").unwrap() + "is ready node=".len();
@@ -100,7 +100,7 @@ impl Stage {
 
 /// With `TASKWORK_LONG=1` ten times.
 #[test]
-fn each_server_of_an_ensemble_is_restarted_with_a_join_and_a_drain_after_each() {
+fn rolling_restart_with_joins_and_drains_loses_nothing() {
     for _ in 0..if is_long() { 10 } else { 1 } {
         let mut stage = Stage::new(&Setup::ensemble(), 3);
         for server in 0..stage.cluster.servers().count() {
@@ -108,17 +108,17 @@ fn each_server_of_an_ensemble_is_restarted_with_a_join_and_a_drain_after_each() 
             stage.join();
             stage.drain();
         }
-        stage.ends_exactly();
+        stage.finish_exactly();
     }
 }
 
 #[test]
-fn after_a_restart_nodes_leave_one_after_the_other_and_lose_nothing() {
+fn nodes_leaving_in_turn_after_restart_lose_nothing() {
     let mut stage = Stage::new(&Setup::standalone(), 4);
     stage.restart(0);
     stage.join();
     for _ in 0..3 {
         stage.drain();
     }
-    stage.ends_exactly();
+    stage.finish_exactly();
 }

@@ -1,4 +1,4 @@
-//! Reports of a job on a real ZooKeeper: what the cluster still knows of it, and what was recorded.
+//! Reports of a job on a real ZooKeeper: from the data in the cluster, and from a record.
 
 use std::{
     fs,
@@ -10,19 +10,19 @@ use std::{
 use serde_json::Value;
 use taskwork_tests::cluster::{Cluster, CommandOutput, Running, SOON};
 
-/// How long a job may take on a machine that has other things to do.
+/// The maximum duration of a job on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// What a record has when a second has passed.
+/// The event of a record when a second has passed.
 const TICK: &str = "\"what\":\"tick\"";
 
 /// A part of a record of a running job.
 const RUNNING: &str = "\\\"state\\\":\\\"running\\\"";
 
-/// What it has when the whole cluster was read.
+/// The event of a record when the whole cluster was read.
 const FOUND: &str = "\"what\":\"found\"";
 
-/// Waits until the record in a folder contains a text, and then so many ticks.
+/// Waits until the record in a folder contains a text, and then this many ticks.
 fn wait_for_record(dashboard: &mut Running, folder: &Path, text: &str, ticks: usize) {
     let deadline = Instant::now() + SOON;
     loop {
@@ -40,7 +40,7 @@ fn wait_for_record(dashboard: &mut Running, folder: &Path, text: &str, ticks: us
     }
 }
 
-/// Waits until two records of a folder contain a text, of which an observer writes the second one.
+/// Waits until two records of a folder contain a text, the second one written by this observer.
 fn wait_for_second_record(observer: &mut Running, folder: &Path, text: &str) {
     let deadline = Instant::now() + SOON;
     let contains = |file: &PathBuf| fs::read_to_string(file).is_ok_and(|record| record.contains(text));
@@ -50,7 +50,7 @@ fn wait_for_second_record(observer: &mut Running, folder: &Path, text: &str) {
     }
 }
 
-/// Returns the data that a page holds.
+/// Returns the data embedded in a page.
 fn held(file: &Path) -> Value {
     let page = fs::read_to_string(file).unwrap();
     let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
@@ -58,7 +58,7 @@ fn held(file: &Path) -> Value {
 }
 
 #[test]
-fn a_report_has_what_a_cluster_still_knows_and_more_if_it_was_recorded() {
+fn report_covers_cluster_data_and_record() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let folder = cluster.folder().join("record");
@@ -101,7 +101,7 @@ fn a_report_has_what_a_cluster_still_knows_and_more_if_it_was_recorded() {
     let told = &held(&recorded)["view"]["snapshot"]["jobs"]["j-0000000000"];
     assert_eq!(told["about"]["figures"]["worked"], job["about"]["figures"]["worked"]);
 
-    // A job of the cluster, and the same one of the record.
+    // A job of the cluster, and the same job of the record.
     let compared = cluster.json("taskwork", &["compare", "0", &format!("{record}:0")]).unwrap();
     assert_eq!(compared["a"]["worked"], compared["b"]["worked"]);
     assert!(compared["b"]["ran_s"].is_f64() && compared["a"]["rate_most"].is_null(), "{compared}");
@@ -110,7 +110,7 @@ fn a_report_has_what_a_cluster_still_knows_and_more_if_it_was_recorded() {
 }
 
 #[test]
-fn a_job_is_reported_whole_though_its_observer_was_killed() {
+fn report_is_complete_although_observer_was_killed() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let folder = cluster.folder().join("record");
@@ -148,7 +148,7 @@ fn a_job_is_reported_whole_though_its_observer_was_killed() {
     let count = |what: &str| moments.iter().filter(|moment| moment["what"] == what).count();
     // Once by each observer, and the end by the second one.
     assert_eq!((count("job_runs"), count("job_over")), (2, 1), "{moments:?}");
-    // What was seen before and after is one course.
+    // The data before and after the kill forms one series.
     let points = job["series"]["points"].as_array().unwrap();
     let course = |name: &str| points.iter().map(|point| point[name].as_u64().unwrap()).collect::<Vec<_>>();
     let (times, worked) = (course("at_ms"), course("worked"));

@@ -1,5 +1,4 @@
-//! A controller starts and ends the processes that a job runs on: the count is exact, and no process is started
-//! twice.
+//! A controller starts and ends the processes of a job: the count is exact, and no process is started twice.
 
 use std::{
     collections::BTreeSet,
@@ -17,23 +16,23 @@ use taskwork_tests::{
 };
 use zk_server::Setup;
 
-/// The depth of the tree that the job counts: every process gets a part of it before the gate is open.
+/// The depth of the counted tree: every process gets a part of it before the gate is open.
 const DEPTH: &str = "20";
 const DEPTH_NUMBER: u32 = 20;
-/// The maximum time for the end of the job.
+/// The maximum duration of the job.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The interval at which conditions are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A cluster whose nodes are started by a controller.
 struct Stage {
-    /// Ends the processes, whatever happens: they are children of controllers that are gone.
+    /// Kills the processes in every case: they are children of controllers that have exited.
     machines: Machines,
     cluster: Cluster,
     connector: PathBuf,
 }
 
-/// The folder in which the connector keeps what it knows of its processes.
+/// The folder in which the connector stores the list of its processes.
 struct Machines(PathBuf);
 
 impl Machines {
@@ -43,7 +42,7 @@ impl Machines {
         json.filter_map(|file| serde_json::from_str(&fs::read_to_string(file.path()).ok()?).ok()).collect()
     }
 
-    /// The numbers of the processes that were started and not found to be gone.
+    /// Returns the ids of the processes that were started and not found to be gone.
     fn processes(&self) -> BTreeSet<u64> {
         let states = self.records().into_iter().map(|record| record["state"].clone());
         states
@@ -66,7 +65,7 @@ impl Machines {
 impl Drop for Machines {
     fn drop(&mut self) {
         for process in self.processes() {
-            // It may be gone already.
+            // It may have exited already.
             let _ = Command::new("kill").args(["-KILL", "--", &format!("-{process}")]).status();
         }
     }
@@ -88,7 +87,7 @@ impl Stage {
         Self { machines: Machines(cluster.folder().join("machines")), cluster, connector }
     }
 
-    /// Starts a controller. Its session is short, so that the next one need not wait for long.
+    /// Starts a controller. Its session is short, so that the next one need not wait long.
     fn controller(&self, min: &str, max: &str) -> Running {
         let file = self.connector.to_str().unwrap();
         let bounds = ["scale", "--connector", file, "--min", min, "--max", max];
@@ -111,7 +110,7 @@ impl Stage {
         before.elapsed()
     }
 
-    /// Waits until there are so many nodes and as many processes.
+    /// Waits until there are this many nodes and as many processes.
     fn has(&self, count: usize, by: &Running) -> Duration {
         let what = format!("{count} nodes");
         self.wait_until(&what, by, |stage| {
@@ -125,7 +124,7 @@ fn kill(process: &Running) {
 }
 
 #[test]
-fn controllers_that_are_killed_bring_a_job_from_2_to_12_to_4_processes() {
+fn killed_controllers_scale_job_from_2_to_12_to_4_processes() {
     let stage = Stage::new(Cluster::shared().unwrap());
     let first = stage.controller("2", "2");
     stage.wait_until("the first controller is in office", &first, |_| {
@@ -152,7 +151,7 @@ fn controllers_that_are_killed_bring_a_job_from_2_to_12_to_4_processes() {
             && labels["currency"] == "EUR"),
         "{labels:?}"
     );
-    // A process that breaks down is replaced.
+    // A process that crashes is replaced.
     let lost = stage.machines.processes().into_iter().next().unwrap();
     assert!(Command::new("kill").args(["-KILL", &lost.to_string()]).status().unwrap().success());
     stage.wait_until("it is replaced", &second, |stage| {
@@ -175,7 +174,7 @@ fn controllers_that_are_killed_bring_a_job_from_2_to_12_to_4_processes() {
     assert_eq!(
         stage.machines.records().len(),
         13,
-        "no more were ever started than these and the one that was lost"
+        "no other processes were started than these and the lost one"
     );
     kill(&third);
     let fourth = stage.controller("0", "4");
@@ -183,34 +182,34 @@ fn controllers_that_are_killed_bring_a_job_from_2_to_12_to_4_processes() {
 }
 
 #[test]
-fn while_zookeeper_is_away_a_controller_changes_nothing() {
+fn controller_without_zookeeper_changes_nothing() {
     let mut stage = Stage::new(Cluster::start(&Setup::standalone()).unwrap());
     let controller = stage.controller("3", "3");
     stage.has(3, &controller);
     let before = stage.machines.processes();
     let since = controller.errors().len();
     stage.cluster.servers_mut().kill(0).unwrap();
-    // Between two rounds, or when it was about to write what it does: then it does not know whether it holds the
-    // office, and takes it again.
+    // ZooKeeper stops either between two rounds, or when the controller was about to write its actions. In
+    // the second case it does not know whether it holds the office, and takes it again.
     let notices = ["nothing is changed meanwhile", "what is to be done was not written"];
     stage.wait_until("it notices", &controller, |_| {
         let said = &controller.errors()[since..];
         notices.iter().any(|notice| said.contains(notice))
     });
     let loses_office = controller.errors()[since..].contains(notices[1]);
-    // Longer than its session and those of the nodes.
+    // Longer than the sessions of the controller and the nodes.
     thread::sleep(Duration::from_secs(6));
     stage.cluster.servers_mut().revive(0).unwrap();
     stage.cluster.servers_mut().wait_until_serving(0).unwrap();
     let goes_on = if loses_office { "decides about the machines now" } else { "are known again" };
-    stage.wait_until("it goes on", &controller, |_| controller.errors()[since..].contains(goes_on));
-    stage.wait_until("the nodes are back", &controller, |stage| stage.nodes().len() == 3);
+    stage.wait_until("it continues", &controller, |_| controller.errors()[since..].contains(goes_on));
+    stage.wait_until("the nodes are members again", &controller, |stage| stage.nodes().len() == 3);
     assert_eq!(stage.machines.processes(), before);
     assert_eq!(stage.machines.records().len(), 3);
 }
 
 #[test]
-fn what_is_wrong_with_a_controller_is_said_at_once() {
+fn invalid_controller_settings_are_reported_at_once() {
     let stage = Stage::new(Cluster::shared().unwrap());
     let file = stage.connector.to_str().unwrap();
     let bad = stage.cluster.folder().join("bad.json");
@@ -226,17 +225,17 @@ fn what_is_wrong_with_a_controller_is_said_at_once() {
         assert_eq!(said.code, code, "{said:?}");
         assert!(said.err.contains(part), "no {part:?} in {said:?}");
     }
-    // Once, for what starts commands at times of its own.
+    // `--once`, for schedulers that start commands at fixed times.
     let once = ["scale", "--connector", file, "--min", "1", "--max", "1", "--once"];
     let said = stage.cluster.run("taskwork", &once).unwrap();
     assert_eq!(said.code, 0, "{said:?}");
     assert_eq!(stage.machines.records().len(), 1);
-    // A deadline that has passed is a warning: whoever starts the controller again must not fail for that.
+    // A deadline that has passed is a warning: restarting the controller must not fail because of it.
     let late = [&once[..], &["--deadline", "2020-01-01T00:00:00Z"]].concat();
     let said = stage.cluster.run("taskwork", &late).unwrap();
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.err.contains("the deadline has passed"), "{said:?}");
-    // Once has an end also if the machines are not known, or somebody else is in office.
+    // `--once` also exits if the machines are not known, or another controller is in office.
     let blind = stage.cluster.folder().join("blind.json");
     let content = json!({
         "kind": "command",

@@ -1,6 +1,6 @@
-//! Tasks that no node survives: they are set aside, the job ends without them and says so, and a retry completes
-//! it once their cause is mended. The count is exact then: nothing was lost with the task, and nothing is done
-//! twice.
+//! Tasks that crash every node: they are set aside, the job ends without them and reports it, and a retry
+//! completes the job once the cause is fixed. The count is exact then: nothing was lost with the task, and
+//! nothing is done twice.
 
 use std::{
     fs,
@@ -16,18 +16,18 @@ use taskwork_tests::{
 };
 
 const DEPTH: u32 = 13;
-/// The session of a node of which nothing but a panic is a loss, in seconds: whoever is stopped for a while, with its
-/// machine, is not lost, which would count against the tasks that it has.
+/// The session timeout of a node that only panics, in seconds: a node that is stopped for a while together
+/// with its machine is not lost, which would count against its tasks.
 const PATIENT: &str = "20";
-/// The same where processes die, of which others hear when the session is over. Longer than a machine that has other
-/// things to do stands still.
+/// The session timeout where processes die, which others detect when the session is over. Longer than the
+/// pauses of a busy machine.
 const HASTY: &str = "4";
-/// The number of nodes in a row that a task may take with it.
+/// The number of nodes in a row that a task may crash.
 const DEATHS: u64 = 3;
-/// The maximum number of nodes that are lost. The first ones may find the deadly state in a task that was split
-/// off and had not been written, so that another task is continued.
+/// The maximum number of lost nodes. The first nodes may find the deadly state in a task that was split off
+/// and not yet written, so that another task is continued.
 const LOSSES_MAX: u64 = 12;
-/// How long a job may take that loses nodes one after the other, on a machine that has other things to do.
+/// The maximum duration of a job that loses nodes one after the other, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A cluster, and the file that makes a state deadly.
@@ -47,10 +47,11 @@ impl Stage {
         Self { cluster, file, node }
     }
 
-    /// Submits the job and waits for its end, with new nodes for those that have died.
+    /// Submits the job and waits for its end, replacing the nodes that have died.
     fn submit(&mut self, more: &[&str]) -> CommandOutput {
         let (depth, file) = (DEPTH.to_string(), self.file.to_str().unwrap());
-        let arguments = ["submit", &depth, "--spin", "20000", "--deadly", file, "--wait", "--json"];
+        let deaths = format!("--deaths={DEATHS}");
+        let arguments = ["submit", &depth, "--spin", "20000", "--deadly", file, &deaths, "--wait", "--json"];
         let mut job = self.cluster.begin("tree", &[&arguments, more].concat()).unwrap();
         let began = Instant::now();
         while !job.has_ended().unwrap() {
@@ -70,7 +71,7 @@ impl Stage {
         }
     }
 
-    /// The number of nodes that have died.
+    /// Returns the number of nodes that have died.
     fn died(&mut self) -> usize {
         self.cluster.nodes.iter_mut().filter_map(|node| node.has_ended().ok()).filter(|&dead| dead).count()
     }
@@ -79,15 +80,12 @@ impl Stage {
         self.cluster.json("taskwork", &["job", "0"]).unwrap()
     }
 
-    /// Mends the cause, tries again, and checks the answer.
+    /// Fixes the cause, retries, and checks the result.
     fn retry(&mut self) {
         fs::remove_file(&self.file).unwrap();
         self.replace_the_dead();
         let said = self.cluster.run("taskwork", &["retry", "0"]).unwrap();
-        assert_eq!(
-            (said.code, said.out.trim()),
-            (0, "job j-0000000000 goes on with 1 task that was set aside")
-        );
+        assert_eq!((said.code, said.out.trim()), (0, "job j-0000000000 retries 1 task that was set aside"));
         let waiting = self.cluster.begin("taskwork", &["wait", "0"]).unwrap();
         let said = waiting.end_within(SOON).unwrap();
         assert_eq!(said.code, 0, "{}\n{}", said.err, self.cluster.logs());
@@ -100,8 +98,8 @@ impl Stage {
     }
 }
 
-/// Checks what is said of a job that has ended without one of its tasks.
-fn is_incomplete(stage: &Stage, said: &CommandOutput) -> Value {
+/// Checks the output for a job that has ended without one of its tasks.
+fn check_incomplete(stage: &Stage, said: &CommandOutput) -> Value {
     assert_eq!(said.code, 1, "{}\n{}", said.err, stage.cluster.logs());
     let result: Value = serde_json::from_str(&said.out).unwrap();
     let (states, _) = Tree::sequential(DEPTH);
@@ -126,10 +124,10 @@ fn events(job: &Value, kind: &str) -> usize {
 }
 
 #[test]
-fn a_task_that_panics_is_set_aside_and_costs_no_process() {
+fn panicking_task_is_set_aside_without_process_loss() {
     let mut stage = Stage::new(2, PATIENT);
     let said = stage.submit(&[]);
-    let task = is_incomplete(&stage, &said);
+    let task = check_incomplete(&stage, &said);
     assert!(task["reason"].as_str().unwrap().ends_with("is deadly"), "{task}");
     assert_eq!(stage.died(), 0);
     let job = stage.job();
@@ -140,10 +138,10 @@ fn a_task_that_panics_is_set_aside_and_costs_no_process() {
 }
 
 #[test]
-fn a_task_that_takes_its_process_with_it_is_set_aside_after_three() {
+fn task_that_aborts_is_set_aside_after_three_processes() {
     let mut stage = Stage::new(2, HASTY);
     let said = stage.submit(&["--aborts"]);
-    let task = is_incomplete(&stage, &said);
+    let task = check_incomplete(&stage, &said);
     assert_eq!(task["reason"], "");
     let died = stage.died() as u64;
     assert!((DEATHS..=LOSSES_MAX).contains(&died), "{died}");
@@ -151,14 +149,14 @@ fn a_task_that_takes_its_process_with_it_is_set_aside_after_three() {
 }
 
 #[test]
-fn what_was_not_set_aside_cannot_be_tried_again() {
+fn job_without_set_aside_tasks_cannot_be_retried() {
     let stage = Stage::new(1, PATIENT);
     fs::remove_file(&stage.file).unwrap();
     let said = stage.cluster.run("tree", &["submit", "6", "--wait"]).unwrap();
     assert_eq!(said.code, 0, "{}", said.err);
     let said = stage.cluster.run("taskwork", &["retry", "0"]).unwrap();
     assert_eq!(said.code, 1, "{}", said.err);
-    assert!(said.err.contains("only one that is incomplete can be tried again"), "{}", said.err);
+    assert!(said.err.contains("only an incomplete job can be retried"), "{}", said.err);
     for wrong in ["1", "-1", "many"] {
         let said = stage.cluster.run("tree", &["submit", "6", &format!("--deaths={wrong}")]).unwrap();
         assert_eq!(said.code, 2, "{}", said.err);

@@ -1,4 +1,4 @@
-//! Several jobs on the same nodes: their shares, and that none harms another.
+//! Several jobs on the same nodes: their shares, and their isolation from each other.
 
 use std::{
     thread,
@@ -15,10 +15,10 @@ use taskwork_tests::{
 /// A job that does not end by itself.
 const ENDLESS: &str = "60";
 
-/// The work by which shares are judged, in units.
+/// The amount of work after which shares are measured, in units.
 const UNITS: u64 = 400_000;
 
-/// For how long jobs share the workers in a long test.
+/// The time for which jobs share the workers in a long test.
 const LONG: Duration = Duration::from_secs(30);
 
 /// The work in a state.
@@ -63,7 +63,7 @@ fn assert_done(cluster: &Cluster, id: &str, depth: u32) {
 }
 
 #[test]
-fn several_jobs_run_on_the_same_nodes_and_a_node_that_is_killed_or_leaves_costs_none_its_answer() {
+fn jobs_on_shared_nodes_stay_exact_when_nodes_leave_or_die() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "2"]).unwrap();
     let gate = cluster.gate().unwrap();
@@ -81,7 +81,7 @@ fn several_jobs_run_on_the_same_nodes_and_a_node_that_is_killed_or_leaves_costs_
 }
 
 #[test]
-fn a_job_that_is_put_aside_or_cancelled_takes_no_node_from_another() {
+fn suspended_or_cancelled_job_takes_no_node_from_another() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let endless = submit(&cluster, ENDLESS, &[]);
@@ -96,19 +96,19 @@ fn a_job_that_is_put_aside_or_cancelled_takes_no_node_from_another() {
         assert_eq!(cluster.run("taskwork", &[act, id]).unwrap().code, 0);
     }
     let before = worked(&cluster, &endless);
-    wait_until(&cluster, "it goes on", || worked(&cluster, &endless) > before + 1000);
-    assert_eq!([0, 1].map(|node| cluster.name_of(node)), names, "no node has joined anew");
+    wait_until(&cluster, "it continues", || worked(&cluster, &endless) > before + 1000);
+    assert_eq!([0, 1].map(|node| cluster.name_of(node)), names, "no node has joined again");
     // To take part again, the nodes need new ids.
     assert_eq!(cluster.run("taskwork", &["resume", &aside]).unwrap().code, 0);
     gate.open().unwrap();
     assert_done(&cluster, &aside, 18);
     let before = worked(&cluster, &endless);
-    wait_until(&cluster, "it goes on", || worked(&cluster, &endless) > before + 1000);
+    wait_until(&cluster, "it continues", || worked(&cluster, &endless) > before + 1000);
     assert_eq!(job(&cluster, &endless)["attempt"], 1);
 }
 
 #[test]
-fn a_job_of_a_higher_priority_comes_first_and_an_exclusive_one_waits_for_its_turn() {
+fn higher_priority_runs_first_and_exclusive_job_waits() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let endless = submit(&cluster, ENDLESS, &["--weight", "1000"]);
@@ -118,7 +118,7 @@ fn a_job_of_a_higher_priority_comes_first_and_an_exclusive_one_waits_for_its_tur
     let exclusive = submit(&cluster, "12", &["--exclusive"]);
     let after = submit(&cluster, "11", &[]);
     let before = worked(&cluster, &endless);
-    wait_until(&cluster, "the first goes on", || worked(&cluster, &endless) > before + 1000);
+    wait_until(&cluster, "the first continues", || worked(&cluster, &endless) > before + 1000);
     for id in [&exclusive, &after] {
         assert_eq!(nodes_of(&cluster, id), 0, "it waits: {}", job(&cluster, id));
     }
@@ -128,7 +128,7 @@ fn a_job_of_a_higher_priority_comes_first_and_an_exclusive_one_waits_for_its_tur
 }
 
 #[test]
-fn what_a_job_cannot_ask_for_is_refused() {
+fn invalid_share_options_are_refused() {
     let cluster = Cluster::shared().unwrap();
     for (option, given) in [
         ("--weight", "0"),
@@ -144,9 +144,9 @@ fn what_a_job_cannot_ask_for_is_refused() {
     }
 }
 
-/// With `TASKWORK_LONG=1`, for thirty seconds.
+/// With `TASKWORK_LONG=1`, for 30 s.
 #[test]
-fn the_workers_are_shared_by_the_weights() {
+fn workers_are_shared_by_weight() {
     let is_long = std::env::var_os("TASKWORK_LONG").is_some();
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
@@ -174,7 +174,7 @@ fn the_workers_are_shared_by_the_weights() {
     let share = had[1] as f64 / (had[0] + had[1]) as f64;
     let seconds = begun.elapsed().as_secs_f64();
     println!("{had:?} in {seconds:.1} s: {share:.3} of the work for a weight of 3 beside one of 1");
-    // Figures are two seconds old, which matters less in a long run.
+    // Figures are up to two seconds old, which matters less in a long run.
     let tolerance = if is_long { 0.075 } else { 0.2 };
     assert!((share - 0.75).abs() < tolerance, "{share} of {had:?}");
 }

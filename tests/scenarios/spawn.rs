@@ -1,5 +1,5 @@
-//! Tasks that spawn others and wait for them, on node processes that come and go: each waits until everything is
-//! complete, wherever that is done, and wherever it waits itself.
+//! Tasks that spawn others and wait for them, on node processes that join and leave: each waits until
+//! everything is complete, wherever the tasks run, and wherever it waits itself.
 
 use std::{
     thread,
@@ -24,7 +24,7 @@ fn job(cluster: &Cluster, id: &str) -> Value {
     cluster.json("taskwork", &["job", id]).unwrap()
 }
 
-/// Waits until this many nodes have done something for a job.
+/// Waits until this many nodes have worked on a job.
 fn wait_for_nodes(cluster: &Cluster, id: &str, nodes: usize) {
     let deadline = Instant::now() + SOON;
     let has_worked = |node: &Value| node["figures"]["worked"].as_u64().unwrap_or(0) > 0;
@@ -42,7 +42,7 @@ fn assert_done(cluster: &Cluster, id: &str) {
 }
 
 #[test]
-fn who_waits_goes_on_although_nodes_are_killed_and_leave() {
+fn waiting_task_continues_although_nodes_die_and_leave() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 3, &["--workers", "2"]).unwrap();
     let gate = cluster.gate().unwrap();
@@ -56,7 +56,7 @@ fn who_waits_goes_on_although_nodes_are_killed_and_leave() {
 }
 
 #[test]
-fn who_waits_goes_on_after_the_job_was_suspended_and_resumed() {
+fn waiting_task_continues_after_suspend_and_resume() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let gate = cluster.gate().unwrap();
@@ -64,7 +64,7 @@ fn who_waits_goes_on_after_the_job_was_suspended_and_resumed() {
     wait_for_nodes(&cluster, &id, 2);
     assert_eq!(cluster.run("taskwork", &["suspend", &id]).unwrap().code, 0);
     let deadline = Instant::now() + SOON;
-    // All of it is parked then.
+    // All of its tasks are parked then.
     while job(&cluster, &id)["nodes"].as_array().unwrap().iter().any(|node| node["state"] == "member") {
         if job(&cluster, &id)["parked_tasks"].as_u64().unwrap_or(0) > 0 {
             break;

@@ -1,5 +1,5 @@
-//! `solve --state DIR`: interrupted by Ctrl-C, by a kill, by its time limit, and continued; and what is
-//! refused.
+//! `solve --state DIR`: interrupted by Ctrl-C, by a kill, by its time limit, and continued; and refused
+//! states.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Begins to solve with a state, in a folder of the scenario.
+/// Starts to solve with a state, in a folder of the scenario.
 fn begin(folder: &Path, name: &Path, arguments: &[&str]) -> Running {
     let mut command = Command::new(name);
     command.arg("solve").args(arguments).arg("--state").arg(folder.join("state"));
@@ -66,7 +66,7 @@ fn wait_for_work(process: &mut Running) {
 }
 
 #[test]
-fn what_ctrl_c_interrupts_is_continued_without_repetition() {
+fn interrupted_search_continues_without_repetition() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let gate = Gate::closed(folder.join("gate")).unwrap();
@@ -92,7 +92,7 @@ fn what_ctrl_c_interrupts_is_continued_without_repetition() {
 }
 
 #[test]
-fn what_is_killed_is_continued() {
+fn killed_search_is_continued() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let gate = Gate::closed(folder.join("gate")).unwrap();
@@ -109,11 +109,11 @@ fn what_is_killed_is_continued() {
 }
 
 #[test]
-fn a_search_of_many_evenings_finds_and_proves_what_one_long_search_does() {
+fn repeatedly_limited_search_proves_the_same_result() {
     let folder = TempDir::new().unwrap();
     let mut evenings = 0;
     let proven = loop {
-        // No machine ends the search within the first.
+        // No machine completes the search within the first limit.
         let limit = if evenings == 0 { "0.01" } else { "0.3" };
         let said = solve(folder.path(), "golomb", &["11", "--json", "--time-limit", limit]);
         let found = json(&said);
@@ -130,7 +130,7 @@ fn a_search_of_many_evenings_finds_and_proves_what_one_long_search_does() {
         (&72.into(), &true.into(), &"proven".into())
     );
     assert!(evenings > 1, "{proven}");
-    // Another limit is not another search; another target is.
+    // A search with another limit is the same search; one with another target is not.
     let said = solve(folder.path(), "golomb", &["11", "--json"]);
     assert_eq!((said.code, &json(&said)["length"]), (0, &72.into()));
     let said = solve(folder.path(), "golomb", &["11", "--target", "80"]);
@@ -138,7 +138,7 @@ fn a_search_of_many_evenings_finds_and_proves_what_one_long_search_does() {
 }
 
 #[test]
-fn another_program_instance_or_build_is_refused() {
+fn state_of_another_program_instance_or_build_is_refused() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     assert_eq!(solve(folder, "tree", &["5"]).code, 0);
@@ -157,7 +157,7 @@ fn another_program_instance_or_build_is_refused() {
     assert_eq!(said.code, 0, "{said:?}");
 
     fs::write(folder.join("state/tree.redb"), "dear diary").unwrap();
-    // What is not ours is not to be deleted.
+    // Foreign files must not be deleted.
     let said = solve(folder, "tree", &["5"]);
     assert!(said.code == 2 && said.err.contains("is not a state of this program"), "{said:?}");
     assert!(said.err.contains("another directory, or move the file away"), "{said:?}");

@@ -1,6 +1,6 @@
-//! Nodes in bad weather: tasks that do not ask whether they are to stop, a ZooKeeper that is away when a node
-//! is to leave, or that has lost everything. A node that can wait waits; a deadline holds whatever the
-//! program does.
+//! Nodes under adverse conditions: tasks that do not check whether they should stop, and a ZooKeeper that is
+//! stopped when a node should leave, or that has lost all data. A node without a deadline waits; a deadline
+//! holds regardless of the program.
 
 use std::{
     thread,
@@ -15,18 +15,18 @@ use taskwork_tests::{
 };
 use zk_server::Setup;
 
-/// A state that takes longer than any scenario.
-const FOR_EVER: &str = "600000";
+/// The duration of a state that outlasts any scenario, in milliseconds.
+const ENDLESS_MS: &str = "600000";
 
-/// The exit code of a node whose time to leave was up before everything was handed on.
+/// The exit code of a node that reached its deadline before everything was handed on.
 const LATE: Option<i32> = Some(4);
 
-/// Longer than the time to leave of the nodes that get one second.
+/// Longer than the drain deadline of the nodes that get one second.
 const TOO_LONG: Duration = Duration::from_secs(2);
 
-/// Nodes of one worker each, and a job of which one state does not ask for so long, or until the gate is open; returns
-/// when it is at work on the first.
-fn at_work(mut cluster: Cluster, silent_ms: &str, nodes: usize, options: &[&str]) -> (Cluster, Gate) {
+/// Starts nodes of one worker each, and a job with one state that does not check for this long, or until the
+/// gate is open. Returns when it is working on that state.
+fn start_working(mut cluster: Cluster, silent_ms: &str, nodes: usize, options: &[&str]) -> (Cluster, Gate) {
     let options = [&["--workers", "1"], options].concat();
     cluster.start_nodes("tree", 1, &options).unwrap();
     let gate = cluster.gate().unwrap();
@@ -43,15 +43,15 @@ fn cancel(cluster: &Cluster, job: &str) {
     assert_eq!(cancelled.code, 0, "{cancelled:?}");
 }
 
-/// Another job is done, and declared done.
-fn another_job_is_done(cluster: &Cluster) {
+/// Runs another job, and checks that it is reported as done.
+fn run_another_job(cluster: &Cluster) {
     let said = cluster.run("tree", &["submit", "10", "--wait", "--json"]).unwrap_or_else(|error| {
         panic!("{error}\n{}", cluster.logs());
     });
-    is_done(cluster, &said);
+    assert_done(cluster, &said);
 }
 
-fn is_done(cluster: &Cluster, said: &CommandOutput) {
+fn assert_done(cluster: &Cluster, said: &CommandOutput) {
     assert_eq!(said.code, 0, "{said:?}\n{}", cluster.logs());
     let said: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(said["states"], Tree::sequential(10).0);
@@ -75,42 +75,44 @@ fn job(cluster: &Cluster, id: &str) -> Value {
 }
 
 #[test]
-fn a_task_that_never_asks_keeps_no_later_job_from_its_end() {
-    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &[]);
-    // The node that leads is the one whose task does not ask. That is said before anybody wants it to stop,
-    // because the node cannot write what it holds.
+fn unresponsive_task_does_not_block_later_job() {
+    let (mut cluster, _gate) = start_working(Cluster::shared().unwrap(), ENDLESS_MS, 2, &[]);
+    // The task that does not check runs on the leader. This is reported before the task is asked to stop,
+    // because the node cannot write its holdings.
     let stuck = members(&cluster);
-    cluster.wait_for_log(0, "does not ask whether it is to be written").unwrap();
+    cluster.wait_for_log(0, "does not check whether it should be written").unwrap();
     wait_until(&cluster, "the operator can see it", || {
         let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
         nodes.as_array().unwrap().iter().filter(|node| node["silent"].is_string()).count() == 1
     });
     cancel(&cluster, "0");
-    another_job_is_done(&cluster);
-    cluster.wait_for_log(0, "does not ask whether it is to stop").unwrap();
-    // It has joined anew, and works: alone it is enough.
-    wait_until(&cluster, "it joins anew", || {
+    run_another_job(&cluster);
+    cluster.wait_for_log(0, "does not check whether it should stop").unwrap();
+    // It has joined again, and works: alone it is enough.
+    wait_until(&cluster, "it joins again", || {
         let members = members(&cluster);
         members.len() == 2 && members.iter().filter(|member| stuck.contains(member)).count() == 1
     });
     cluster.nodes[1].signal("TERM").unwrap();
     assert!(cluster.nodes[1].wait().unwrap().success(), "{}", cluster.log(1));
-    another_job_is_done(&cluster);
-    // The thread that lingers does not keep the process.
+    run_another_job(&cluster);
+    // The lingering thread does not keep the process alive.
     cluster.nodes[0].signal("TERM").unwrap();
     assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
 }
 
 #[test]
-fn a_node_alone_whose_task_never_asks_takes_the_next_job() {
-    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &[]);
+fn single_node_with_unresponsive_task_runs_next_job() {
+    let (mut cluster, _gate) = start_working(Cluster::shared().unwrap(), ENDLESS_MS, 1, &[]);
     cancel(&cluster, "0");
-    another_job_is_done(&cluster);
-    // With as many lingering threads as workers it takes no further part before one has returned, but leaves
-    // when told to.
-    let submitted = cluster.run("tree", &["submit", "1", "--silent-ms", FOR_EVER]).unwrap();
+    run_another_job(&cluster);
+    // With as many lingering threads as workers it takes part in no job until one of them has returned, but
+    // leaves when asked to.
+    let submitted = cluster.run("tree", &["submit", "1", "--silent-ms", ENDLESS_MS]).unwrap();
     assert_eq!(submitted.code, 0, "{submitted:?}");
-    wait_until(&cluster, "the second", || cluster.log(0).matches("the node has its first task").count() == 3);
+    wait_until(&cluster, "the second job starts", || {
+        cluster.log(0).matches("the node has its first task").count() == 3
+    });
     cancel(&cluster, "2");
     cluster.wait_for_log(0, "the node waits for them").unwrap();
     assert!(members(&cluster).is_empty(), "{}", cluster.log(0));
@@ -119,39 +121,41 @@ fn a_node_alone_whose_task_never_asks_takes_the_next_job() {
 }
 
 #[test]
-fn a_node_that_waits_for_its_workers_hears_the_word_to_leave() {
-    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &[]);
+fn node_waiting_for_workers_leaves_on_signal() {
+    let (mut cluster, _gate) = start_working(Cluster::shared().unwrap(), ENDLESS_MS, 1, &[]);
     cancel(&cluster, "0");
     cluster.wait_for_log(0, "is over").unwrap();
     cluster.nodes[0].signal("TERM").unwrap();
-    // It holds nothing of any job.
+    // It holds no tasks of any job.
     assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
 }
 
 #[test]
-fn the_deadline_to_leave_holds_whatever_the_program_does() {
-    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &["--drain-deadline", "2"]);
+fn drain_deadline_holds_with_unresponsive_task() {
+    let (mut cluster, _gate) =
+        start_working(Cluster::shared().unwrap(), ENDLESS_MS, 1, &["--drain-deadline", "2"]);
     cluster.nodes[0].signal("TERM").unwrap();
     let status = cluster.nodes[0].wait().unwrap();
     assert_eq!(status.code(), LATE, "{}", cluster.log(0));
     let log = cluster.log(0);
     assert!(
-        log.contains("job j-0000000000: task") && log.contains("does not ask whether it is to stop"),
+        log.contains("job j-0000000000: task") && log.contains("does not check whether it should stop"),
         "{log}"
     );
-    wait_until(&cluster, "it is no member", || members(&cluster).is_empty());
+    wait_until(&cluster, "it is not a member", || members(&cluster).is_empty());
 }
 
 #[test]
-fn a_suspended_job_waits_for_its_tasks_as_long_as_it_takes() {
-    let (mut cluster, gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &["--drain-deadline", "1"]);
+fn suspended_job_waits_for_unresponsive_tasks() {
+    let (mut cluster, gate) =
+        start_working(Cluster::shared().unwrap(), ENDLESS_MS, 2, &["--drain-deadline", "1"]);
     assert_eq!(cluster.json("taskwork", &["suspend", "0"]).unwrap()["suspended"], true);
-    // The node with that task waits for it. If it gets the root of the next job, that job waits, too.
+    // The node with that task waits for it. If it gets the root of the next job, that job waits too.
     let next = cluster.begin("tree", &["submit", "10", "--wait", "--json"]).unwrap();
     thread::sleep(TOO_LONG);
     assert_ne!(job(&cluster, "0")["state"], "done");
     gate.open().unwrap();
-    is_done(&cluster, &next.end().unwrap());
+    assert_done(&cluster, &next.end().unwrap());
     assert_eq!(cluster.json("taskwork", &["resume", "0"]).unwrap()["resumed"], true);
     wait_until(&cluster, "the job is done", || job(&cluster, "0")["state"] == "done");
     let job = job(&cluster, "0");
@@ -160,14 +164,14 @@ fn a_suspended_job_waits_for_its_tasks_as_long_as_it_takes() {
 }
 
 #[test]
-fn a_task_of_an_attempt_that_is_over_does_not_keep_its_node_from_the_next() {
+fn unresponsive_task_of_old_attempt_does_not_block_the_next() {
     let mut cluster = Cluster::shared().unwrap();
-    // Only the loss of a node that does not write what it holds ends an attempt.
+    // Only the loss of a node that does not write its holdings ends an attempt.
     let other = cluster.start_unprotected_node().unwrap();
     cluster.wait_for_log(other, "the node is ready").unwrap();
-    // What is given away first is what lies nearest to the root: the state that does not stop.
+    // The task nearest to the root is given away first: the state that does not stop.
     let gate = cluster.gate().unwrap();
-    let submitted = ["submit", "19", "--gate", gate.path(), "--silent-ms", FOR_EVER];
+    let submitted = ["submit", "19", "--gate", gate.path(), "--silent-ms", ENDLESS_MS];
     let submitted = cluster.run("tree", &submitted).unwrap();
     assert_eq!(submitted.code, 0, "{submitted:?}");
     cluster.wait_for_log(other, "the node has its first task").unwrap();
@@ -182,8 +186,9 @@ fn a_task_of_an_attempt_that_is_over_does_not_keep_its_node_from_the_next() {
 }
 
 #[test]
-fn an_operator_who_drains_a_node_can_wait_for_its_tasks() {
-    let (mut cluster, gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 2, &["--drain-deadline", "1"]);
+fn operator_drain_waits_for_tasks() {
+    let (mut cluster, gate) =
+        start_working(Cluster::shared().unwrap(), ENDLESS_MS, 2, &["--drain-deadline", "1"]);
     let stuck = cluster.log(0);
     let from = stuck.find("is ready node=").unwrap() + "is ready node=".len();
     let name: String = stuck[from..].chars().take_while(|c| !c.is_whitespace()).collect();
@@ -200,22 +205,23 @@ fn an_operator_who_drains_a_node_can_wait_for_its_tasks() {
 }
 
 #[test]
-fn the_operator_is_told_which_task_does_not_stop() {
-    let (mut cluster, _gate) = at_work(Cluster::shared().unwrap(), FOR_EVER, 1, &["--drain-deadline", "1"]);
+fn unresponsive_task_is_reported_to_operator() {
+    let (mut cluster, _gate) =
+        start_working(Cluster::shared().unwrap(), ENDLESS_MS, 1, &["--drain-deadline", "1"]);
     let node = members(&cluster).pop().unwrap();
     assert_eq!(cluster.run("taskwork", &["drain", &node]).unwrap().code, 0);
     let told = || cluster.json("taskwork", &["nodes"]).unwrap()[0]["silent"].clone();
-    wait_until(&cluster, "it is said which task", || told().is_string());
+    wait_until(&cluster, "the task is reported", || told().is_string());
     let told = told();
     assert!(told.as_str().unwrap().contains("of job j-0000000000"), "{told}");
     let text = cluster.run("taskwork", &["nodes"]).unwrap().out;
     assert!(text.contains("does not ask whether it is to stop"), "{text}");
-    // A signal presses.
+    // A signal sets a deadline.
     cluster.nodes[0].signal("TERM").unwrap();
     assert_eq!(cluster.nodes[0].wait().unwrap().code(), LATE, "{}", cluster.log(0));
 }
 
-/// Gives the node a long job, kills ZooKeeper and tells the node to leave.
+/// Gives the node a long job, kills ZooKeeper and asks the node to leave.
 fn leave_without_zookeeper(cluster: &mut Cluster) {
     let gate = cluster.gate().unwrap();
     let long = cluster.run("tree", &["submit", "20", "--gate", gate.path()]).unwrap();
@@ -228,8 +234,8 @@ fn leave_without_zookeeper(cluster: &mut Cluster) {
 }
 
 #[test]
-fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
-    let (mut cluster, _gate) = at_work(
+fn drain_during_outage_exits_at_deadline() {
+    let (mut cluster, _gate) = start_working(
         Cluster::start(&Setup::standalone()).unwrap(),
         "1",
         1,
@@ -242,15 +248,15 @@ fn a_node_told_to_leave_while_zookeeper_is_away_goes_at_its_deadline() {
 }
 
 #[test]
-fn a_node_told_to_leave_while_zookeeper_is_away_leaves_cleanly_when_it_is_back_in_time() {
-    let (mut cluster, _gate) = at_work(
+fn drain_during_short_outage_leaves_cleanly() {
+    let (mut cluster, _gate) = start_working(
         Cluster::start(&Setup::standalone()).unwrap(),
         "1",
         1,
         &["--drain-deadline", "60", "--zk-session-timeout", "40"],
     );
     leave_without_zookeeper(&mut cluster);
-    cluster.wait_for_log(0, "told to leave").unwrap();
+    cluster.wait_for_log(0, "asked to leave").unwrap();
     cluster.servers_mut().revive(0).unwrap();
     assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));
     let job = job(&cluster, "1");
@@ -258,9 +264,9 @@ fn a_node_told_to_leave_while_zookeeper_is_away_leaves_cleanly_when_it_is_back_i
 }
 
 #[test]
-fn when_zookeeper_has_lost_everything_the_nodes_say_so_and_make_the_folders_anew() {
+fn emptied_zookeeper_is_reported_and_folders_recreated() {
     let (mut cluster, _gate) =
-        at_work(Cluster::start(&Setup::standalone()).unwrap(), "1", 2, &["--zk-session-timeout", "4"]);
+        start_working(Cluster::start(&Setup::standalone()).unwrap(), "1", 2, &["--zk-session-timeout", "4"]);
     let gate = cluster.gate().unwrap();
     let long = cluster.run("tree", &["submit", "20", "--gate", gate.path()]).unwrap();
     assert_eq!(long.code, 0, "{long:?}");
@@ -273,13 +279,13 @@ fn when_zookeeper_has_lost_everything_the_nodes_say_so_and_make_the_folders_anew
     cluster.servers_mut().wipe(0).unwrap();
     cluster.servers_mut().revive(0).unwrap();
     cluster.servers_mut().wait_until_serving(0).unwrap();
-    wait_until(&cluster, "they are members again", || {
+    wait_until(&cluster, "the nodes are members again", || {
         let nodes = cluster.run("taskwork", &["nodes", "--json"]).unwrap();
         let nodes: Value = serde_json::from_str(&nodes.out).unwrap_or_default();
         nodes.as_array().is_some_and(|nodes| nodes.len() == 2)
     });
-    another_job_is_done(&cluster);
-    // The first that comes back finds them gone, and says so once.
-    let said = cluster.logs().matches("they are made anew").count();
+    run_another_job(&cluster);
+    // The first node that reconnects detects the loss, and reports it once.
+    let said = cluster.logs().matches("they are created again").count();
     assert!((1..=2).contains(&said), "{}", cluster.logs());
 }

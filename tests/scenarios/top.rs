@@ -1,5 +1,5 @@
-//! `taskwork top` on a terminal of its own, which `script` makes: what is seen, what keys do, and that the terminal is
-//! given back.
+//! `taskwork top` on a separate terminal, which `script` creates: its output, its keys, and that it restores
+//! the terminal.
 
 use std::{
     fs::{self, File},
@@ -16,9 +16,9 @@ use tempfile::TempDir;
 use zk_server::Setup;
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// By which everything is drawn anew, so that a text is in one piece.
+/// The key that redraws everything, so that a text is contiguous.
 const REDRAW: &[u8] = b"\x0c";
-/// Printed by the shell after the command.
+/// The text that the shell prints after the command.
 const AFTER: &str = "the command has ended";
 
 /// A command on a terminal.
@@ -30,7 +30,7 @@ struct OnTerminal {
 }
 
 impl OnTerminal {
-    /// Starts `taskwork top`. After its end, the shell prints the state of the terminal.
+    /// Starts `taskwork top`. When it exits, the shell prints the state of the terminal.
     fn start(folder: &Path, arguments: &str) -> Self {
         let (shown, process) = (folder.join("shown"), folder.join("process"));
         let line = format!(
@@ -54,12 +54,12 @@ impl OnTerminal {
         self.keys.write_all(keys).unwrap();
     }
 
-    /// Returns what was written to the terminal.
+    /// Returns the output written to the terminal.
     fn written(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.shown).unwrap()).into_owned()
     }
 
-    /// Waits until a text is seen.
+    /// Waits until a text is displayed.
     fn wait_for(&mut self, text: &str) {
         let deadline = Instant::now() + SOON;
         loop {
@@ -83,7 +83,7 @@ impl OnTerminal {
         assert!(Command::new("kill").args([&format!("-{name}"), &self.id()]).status().unwrap().success());
     }
 
-    /// Waits until the command has ended, and returns its exit code. The terminal must be as it was.
+    /// Waits until the command has exited, and returns its exit code. The terminal must be restored.
     fn end(mut self) -> String {
         let deadline = Instant::now() + SOON;
         while self.script.try_wait().unwrap().is_none() {
@@ -110,7 +110,7 @@ impl Drop for OnTerminal {
     }
 }
 
-/// Returns what a terminal shows of what was written to it, as words.
+/// Returns the words that a terminal displays for this output.
 fn words(written: &str) -> String {
     let mut shown = String::new();
     let mut rest = written.chars();
@@ -141,7 +141,7 @@ fn record(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_terminal_is_given_back_however_it_ends() {
+fn terminal_is_restored_after_every_exit() {
     let folder = TempDir::new().unwrap();
     let replay = format!("--replay {}", record(folder.path()).display());
     let start = || {
@@ -163,7 +163,7 @@ fn the_terminal_is_given_back_however_it_ends() {
 }
 
 #[test]
-fn a_terminal_is_taken_over_anew_when_the_process_was_stopped() {
+fn terminal_is_taken_over_again_after_stop() {
     let folder = TempDir::new().unwrap();
     let replay = format!("--replay {}", record(folder.path()).display());
     let mut top = OnTerminal::start(folder.path(), &replay);
@@ -172,7 +172,7 @@ fn a_terminal_is_taken_over_anew_when_the_process_was_stopped() {
     let until = |what: &str, holds: &dyn Fn() -> bool| {
         let deadline = Instant::now() + SOON;
         while !holds() {
-            assert!(Instant::now() < deadline, "waited in vain: {what}");
+            assert!(Instant::now() < deadline, "not in time: {what}");
             thread::sleep(LOOK_EVERY);
         }
     };
@@ -187,7 +187,7 @@ fn a_terminal_is_taken_over_anew_when_the_process_was_stopped() {
 }
 
 #[test]
-fn it_ends_when_its_terminal_is_gone() {
+fn top_exits_when_its_terminal_is_gone() {
     let folder = TempDir::new().unwrap();
     let mut top = OnTerminal::start(folder.path(), &format!("--replay {}", record(folder.path()).display()));
     top.wait_for("no job was submitted");
@@ -195,13 +195,13 @@ fn it_ends_when_its_terminal_is_gone() {
     top.script.kill().unwrap();
     let deadline = Instant::now() + SOON;
     while fs::read_to_string(process.join("cmdline")).is_ok_and(|line| !line.is_empty()) {
-        assert!(Instant::now() < deadline, "it goes on without a terminal");
+        assert!(Instant::now() < deadline, "it continues without a terminal");
         thread::sleep(LOOK_EVERY);
     }
 }
 
 #[test]
-fn what_happens_to_a_cluster_is_seen_on_a_terminal() {
+fn terminal_shows_cluster_events() {
     let mut cluster = Cluster::start(&Setup::standalone()).unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let arguments = format!("--zk {} --zk-session-timeout 2 --ascii", cluster.hosts());
@@ -215,7 +215,7 @@ fn what_happens_to_a_cluster_is_seen_on_a_terminal() {
     top.wait_for("a tree");
     top.wait_for("of 2 workers on 2 nodes");
 
-    // The server is away, and comes back.
+    // The server is stopped and restarted.
     cluster.servers_mut().kill(0).unwrap();
     top.wait_for("ZooKeeper has not answered since");
     cluster.servers_mut().revive(0).unwrap();
@@ -229,7 +229,7 @@ fn what_happens_to_a_cluster_is_seen_on_a_terminal() {
     top.press(b"\x1b[H");
     top.wait_for(&format!(">{}", names[leaves]));
     top.press(b"d");
-    top.wait_for(&format!("Ask {} to hand on its tasks", names[leaves]));
+    top.wait_for(&format!("Ask {} to hand over its tasks", names[leaves]));
     top.press(b"n");
     top.wait_for("was not asked to leave");
     top.press(b"d");
@@ -241,7 +241,7 @@ fn what_happens_to_a_cluster_is_seen_on_a_terminal() {
     top.press(b"q");
     assert_eq!(top.end(), "0");
 
-    // Without a terminal it is told once.
+    // Without a terminal the state is printed once.
     let once = cluster.run("taskwork", &["top"]).unwrap();
     assert!(
         once.code == 0 && once.out.contains(&names[1 - leaves]) && once.out.contains("a tree"),

@@ -1,4 +1,4 @@
-//! The optimum of every instance at hand, on one worker, on two, and on four nodes.
+//! The optimum of every available instance, on one worker, on two, and on four nodes.
 
 use bnb_framework::{Problem, Solved, Solver, sequential};
 use taskwork_tests::data::{self, Known};
@@ -10,7 +10,7 @@ use tsp_example::{
     start,
 };
 
-/// Nodes and workers of each.
+/// The numbers of nodes and of workers of each.
 const SHAPES: [(usize, usize); 3] = [(1, 1), (1, 2), (4, 1)];
 
 fn all_instances() -> Vec<Known> {
@@ -51,7 +51,7 @@ fn one_trees_find_the_optimum_of_every_instance() {
 }
 
 #[test]
-fn one_trees_need_no_tour_to_begin_with() {
+fn one_trees_find_the_optimum_without_initial_tour() {
     for known in all_instances() {
         let instance = read_instance(&known.file).unwrap();
         if instance.len() <= 42 {
@@ -61,10 +61,10 @@ fn one_trees_need_no_tour_to_begin_with() {
     }
 }
 
-/// A search that only looks for tours shorter than one above the optimum forbids and forces as much as it can:
-/// the optimal tour must be left.
+/// A search for tours shorter than the optimum plus one forbids and forces as much as it can: the optimal
+/// tour must remain.
 #[test]
-fn conclusions_leave_the_optimal_tour() {
+fn conclusions_keep_the_optimal_tour() {
     for known in all_instances() {
         let instance = read_instance(&known.file).unwrap();
         let solver = Solver::new(OneTreeProblem::new(instance.clone())).workers(2);
@@ -77,7 +77,7 @@ fn conclusions_leave_the_optimal_tour() {
 }
 
 #[test]
-fn the_papers_bound_finds_the_optimum_of_the_small_ones_without_a_start() {
+fn bound_of_paper_finds_optimum_of_small_instances_without_start() {
     for known in all_instances() {
         let instance = read_instance(&known.file).unwrap();
         if instance.len() <= 15 {
@@ -96,7 +96,7 @@ fn the_papers_bound_finds_the_optimum_of_the_small_ones_without_a_start() {
 }
 
 #[test]
-fn one_worker_visits_exactly_what_the_sequential_reference_visits() {
+fn single_worker_visits_same_states_as_sequential_reference() {
     for known in all_instances() {
         let instance = read_instance(&known.file).unwrap();
         let reference = sequential::solve(&OneTreeProblem::new(instance.clone()), true, None);
@@ -110,6 +110,6 @@ fn one_worker_visits_exactly_what_the_sequential_reference_visits() {
             known.file.display()
         );
         assert_eq!(best(solved.best.map(|b| b.cost)), best(reference.best.map(|b| b.cost)));
-        assert_eq!(solved.figures.splits, 0, "nobody was hungry");
+        assert_eq!(solved.figures.splits, 0, "no worker was hungry");
     }
 }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What the program says when no call begins any more after it was interrupted.
+/// The message of the program when no further calls start after an interruption.
 const LEAVES: &str = "this node leaves, and is given no more calls";
 
 /// The number of chains, and of the links of each.
@@ -54,7 +54,7 @@ impl Scene {
         Running::begin(command, self.folder.path()).unwrap()
     }
 
-    /// Begins, and waits until calls wait at the gate; by then the report is published.
+    /// Starts the program, and waits until calls wait at the gate; by then the report is published.
     fn begin_until_the_middle(&self) -> Running {
         let mut process = self.begin();
         let (deadline, middle) = (Instant::now() + SOON, format!("begin {MIDDLE}"));
@@ -67,7 +67,8 @@ impl Scene {
         process
     }
 
-    /// Runs the rest, and checks that the result is that of the sequential run, and what should has happened once.
+    /// Runs the rest, and checks that the result is that of the sequential run, and that run-once calls ran
+    /// once.
     fn end(&self) {
         self.gate.open().unwrap();
         let said = self.begin().end().unwrap();
@@ -96,7 +97,7 @@ fn sequential(folder: &Path) -> Value {
 fn wait_until_it_says(process: &Running, text: &str) {
     let deadline = Instant::now() + SOON;
     while !process.errors().contains(text) {
-        assert!(Instant::now() < deadline, "it does not say {text:?}: {}", process.errors());
+        assert!(Instant::now() < deadline, "it does not print {text:?}: {}", process.errors());
         thread::sleep(LOOK_EVERY);
     }
 }
@@ -107,11 +108,11 @@ fn signal(name: &str, process: &Running) {
 }
 
 #[test]
-fn a_workflow_that_ctrl_c_interrupts_is_continued() {
+fn interrupted_workflow_is_continued() {
     let scene = Scene::new();
     let process = scene.begin_until_the_middle();
     signal("INT", &process);
-    // It ends what it runs, and begins nothing else.
+    // It completes its running calls, and starts no others.
     wait_until_it_says(&process, LEAVES);
     scene.gate.open_up_to(MIDDLE + 1).unwrap();
     let said = process.end().unwrap();
@@ -124,7 +125,7 @@ fn a_workflow_that_ctrl_c_interrupts_is_continued() {
 }
 
 #[test]
-fn a_workflow_that_is_killed_is_continued() {
+fn killed_workflow_is_continued() {
     let scene = Scene::new();
     let process = scene.begin_until_the_middle();
     signal("KILL", &process);

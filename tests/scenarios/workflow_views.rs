@@ -1,4 +1,5 @@
-//! What an operator sees of a workflow on a cluster: its calls by task and state, why one waits, their graph and trace.
+//! Operator views of a workflow on a cluster: its calls by task and state, the reason why one waits, their
+//! graph and trace.
 
 use std::{
     fs, thread,
@@ -14,11 +15,11 @@ const WIDTH: u64 = 8;
 /// The number of links of each.
 const LENGTH: u64 = 4;
 
-/// A call of the first links, which wait at the gate, and one of the second ones, which read what they write.
+/// A call of the first links, which wait at the gate, and one of the second links, which read their outputs.
 const FIRST: u64 = WIDTH;
 const SECOND: u64 = 2 * WIDTH;
 
-/// Returns the calls of a task in a state, as the operator's command tells; 0 if it tells nothing yet.
+/// Returns the number of calls of a task in a state, by the operator's command; 0 if it prints none yet.
 fn calls(cluster: &Cluster, id: &str, task: &str, state: &str) -> u64 {
     let job = cluster.json("taskwork", &["job", id]).unwrap();
     let tasks = job["calls_by_task"].as_array().cloned().unwrap_or_default();
@@ -39,7 +40,8 @@ fn wait_for_calls(cluster: &Cluster, id: &str, (task, state): (&str, &str), numb
     }
 }
 
-/// Waits until so many workers are busy, on both nodes: a node is not idle because the program runs on the other one.
+/// Waits until this many workers are busy, on both nodes: a node is not idle because the program runs on the
+/// other one.
 fn wait_for_busy_workers(cluster: &Cluster, id: &str, number: u64) {
     let deadline = Instant::now() + SOON;
     loop {
@@ -58,9 +60,10 @@ fn calls_of_node(node: &Value) -> Option<u64> {
 }
 
 #[test]
-fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
+fn workflow_calls_are_visible_during_and_after_the_run() {
     let mut cluster = Cluster::shared().unwrap();
-    // A worker for each chain: a link that waits at the gate keeps its worker, and may begin before the last chain does.
+    // One worker per chain: a link that waits at the gate occupies its worker, and may start before the last
+    // chain does.
     cluster.start_nodes("mesh", 2, &["--workers", &(WIDTH / 2).to_string()]).unwrap();
     let (gate, file) = (cluster.gate().unwrap(), |name: &str| cluster.folder().join(name));
     let (trace, graph) = (file("trace.json"), file("graph.svg"));
@@ -74,10 +77,10 @@ fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
         if let Some(id) = jobs[0]["job"].as_str() {
             break id.to_owned();
         }
-        assert!(Instant::now() < deadline, "no job is there");
+        assert!(Instant::now() < deadline, "there is no job");
     };
 
-    // The first links wait at the gate, and the second ones for them; more the program has not made.
+    // The first links wait at the gate, and the second ones for them; the program has made no further calls.
     wait_for_calls(&cluster, &id, ("begin", "ended"), WIDTH);
     wait_for_calls(&cluster, &id, ("link", "waiting"), WIDTH);
     wait_for_busy_workers(&cluster, &id, WIDTH);
@@ -113,5 +116,45 @@ fn an_operator_sees_the_calls_of_a_workflow_while_it_runs_and_afterwards() {
     assert_eq!(said.code, 0, "{said:?}");
     assert!(fs::read_to_string(&after).unwrap().starts_with("digraph"));
     let said = cluster.run("taskwork", &["job", &id, "--task", "3"]).unwrap();
-    assert!(said.code == 1 && said.err.contains("only one that runs can be asked"), "{said:?}");
+    assert!(said.code == 1 && said.err.contains("only a running job can be asked"), "{said:?}");
+}
+
+#[test]
+fn workflow_with_failed_program_is_failed_job_for_commands_and_later_jobs() {
+    let mut cluster = Cluster::shared().unwrap();
+    cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
+    let file = |name: &str| cluster.folder().join(name);
+    let (gate, trace) = (file("no number"), file("trace.json"));
+    fs::write(&gate, "x").unwrap();
+    let size = ["submit", "--width", "2", "--length", "2"];
+    let failing = [&size[..], &["--gate", gate.to_str().unwrap()]].concat();
+    let submit =
+        |arguments: &[&str]| cluster.json("mesh", arguments).unwrap()["job"].as_str().unwrap().to_owned();
+    let says = "task `link` (call 2) has failed: invalid digit found in string";
+
+    let failed = submit(&failing);
+    let next = submit(&[&size[..], &["--after", &failed]].concat());
+    for command in ["wait", "result"] {
+        let said = cluster.run("taskwork", &[command, &failed]).unwrap();
+        assert!(said.code == 1 && said.err.contains(says) && said.out.is_empty(), "{command}: {said:?}");
+    }
+    let said = cluster.run("taskwork", &["wait", &next]).unwrap();
+    assert!(
+        said.code == 1 && said.err.contains(&format!("job {failed}, which it was to run after")),
+        "{said:?}"
+    );
+    for job in cluster.json("taskwork", &["jobs"]).unwrap().as_array().unwrap() {
+        assert_eq!(job["state"], "failed", "{job}");
+    }
+
+    let waited = [&failing[..], &["--wait", "--trace", trace.to_str().unwrap()]].concat();
+    let said = cluster.run("mesh", &waited).unwrap();
+    assert!(said.code == 1 && said.err.matches(says).count() == 1, "{said:?}");
+    assert!(!said.err.contains("Err("), "{said:?}");
+    assert!(fs::read_to_string(&trace).unwrap().contains("\"link\""), "the trace shows the call that failed");
+
+    let id = submit(&size);
+    let shown = cluster.json("taskwork", &["wait", &id]).unwrap();
+    let waited = cluster.json("mesh", &[&size[..], &["--wait"]].concat()).unwrap();
+    assert_eq!(shown["output"], waited, "the answer is readable without the program");
 }

@@ -1,6 +1,6 @@
-//! Workflows on node processes: the result is that of the sequential run, whatever happens to nodes.
+//! Workflows on node processes: the result is that of the sequential run, regardless of lost nodes.
 //!
-//! A gate holds the calls while something happens, so the job is never over before.
+//! A gate holds the calls during each fault, so the job is never over before.
 
 use std::{
     fs,
@@ -16,20 +16,20 @@ use taskwork_tests::{
     gate::Gate,
 };
 
-/// What the node says on which the program runs.
-const HEAD: &str = "the program runs on this node";
-/// What another one says.
-const OTHER: &str = "this node runs calls of the program on another one";
-/// What it says when the first calls have ended.
-const REMEMBERS: &str = "this node remembers which calls of the program have ended";
-/// What the node of the program says when it has been told of an earlier run.
-const ANEW: &str = "the program begins anew; what has ended is not run again";
-/// What it says of a node that has left or is lost.
+/// Logged by the node on which the program runs.
+const COORDINATES: &str = "the program runs on this node";
+/// Logged by the other nodes.
+const FOLLOWS: &str = "this node runs calls of the program on another one";
+/// Logged by another node when the first calls have completed.
+const RECORDS_ENDS: &str = "this node remembers which calls of the program have ended";
+/// Logged by the node of the program when it has learned of an earlier run.
+const RESTARTS: &str = "the program begins anew; what has ended is not run again";
+/// Logged when a node has left or is lost.
 const GONE: &str = "a node is gone that ran calls";
 
-/// What it says when a node is to leave, which may be itself.
+/// Logged when a node should leave, possibly this one.
 const LEAVES: &str = "leaves, and is given no more calls";
-/// What it says of the journal.
+/// Logged when the journal is read.
 const RECALLS: &str = "the journal says what must not happen a second time";
 
 /// The number of links of each chain of the program, and of chains.
@@ -40,28 +40,28 @@ const CHAINS: usize = 8;
 struct Scene {
     cluster: Cluster,
     /// The node on which the program runs.
-    head: usize,
+    coordinator: usize,
     others: Vec<usize>,
     gate: Gate,
-    /// The number of links that each chain has gone.
+    /// The number of completed links of each chain.
     links: u64,
-    /// Whether no link may be run a second time.
+    /// Whether no link may run a second time.
     is_kept: bool,
 }
 
 impl Scene {
-    /// Tells nodes to leave, and waits until the program gives them no more calls: one that began now would wait at the
-    /// gate for ever.
+    /// Asks nodes to leave, and waits until the program gives them no more calls: a call that started now
+    /// would wait at the gate forever.
     fn leave(&mut self, nodes: &[usize]) {
         self.cluster.signal_nodes(nodes, "TERM").unwrap();
         let deadline = Instant::now() + SOON;
-        while self.cluster.log(self.head).matches(LEAVES).count() < nodes.len() {
+        while self.cluster.log(self.coordinator).matches(LEAVES).count() < nodes.len() {
             assert!(Instant::now() < deadline, "not all leave\n{}", self.cluster.logs());
             thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Lets each chain go another link, which the calls that run wait for, and no further.
+    /// Lets each chain run the next link, which the running calls wait for, and no further.
     fn step(&mut self) {
         self.links += 1;
         self.gate.open_up_to(self.links).unwrap();
@@ -74,7 +74,7 @@ fn cluster(name: &str) -> Cluster {
     cluster
 }
 
-/// Waits until so many nodes have said something, and returns which.
+/// Waits until this many nodes have logged a text, and returns them.
 fn wait_for(cluster: &Cluster, nodes: &[usize], count: usize, text: &str) -> Vec<usize> {
     let deadline = Instant::now() + SOON;
     loop {
@@ -82,16 +82,16 @@ fn wait_for(cluster: &Cluster, nodes: &[usize], count: usize, text: &str) -> Vec
         if said.len() >= count {
             return said;
         }
-        assert!(Instant::now() < deadline, "{count} nodes do not say {text:?}\n{}", cluster.logs());
+        assert!(Instant::now() < deadline, "{count} nodes do not log {text:?}\n{}", cluster.logs());
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Runs the program, does something to the cluster in the middle, and compares the result; with `TASKWORK_LONG=1` fifty
-/// times, each time with another middle.
+/// Runs the program, applies a fault in the middle, and compares the result; with `TASKWORK_LONG=1` fifty
+/// times, each time at another point.
 fn run(happens: impl Fn(&mut Scene)) {
     for round in 0..if data::is_long() { 50 } else { 1 } {
-        // The program reads a value after each fourth link; in the first round before the middle.
+        // The program reads a value after every fourth link; in the first round before the middle.
         once((round + 6) % (LINKS - 1), &happens);
     }
 }
@@ -108,14 +108,14 @@ fn once(links: u64, happens: impl Fn(&mut Scene)) {
     let files = ["--gate", gate.path(), "--book", book_name, "--report", report_name];
     let submit = [&["submit", "--wait", "--json", "--length", &length][..], &files].concat();
     let running = cluster.begin("mesh", &submit).unwrap();
-    let head = wait_for(&cluster, &[0, 1, 2], 1, HEAD)[0];
-    let others = wait_for(&cluster, &[0, 1, 2], 2, OTHER);
-    wait_for(&cluster, &others, 2, REMEMBERS);
-    // By then the program has done everything that comes before.
+    let coordinator = wait_for(&cluster, &[0, 1, 2], 1, COORDINATES)[0];
+    let others = wait_for(&cluster, &[0, 1, 2], 2, FOLLOWS);
+    wait_for(&cluster, &others, 2, RECORDS_ENDS);
+    // By then the program has executed everything before this point.
     wait_for_line(&cluster, &book, &format!("begin {links}"));
     let is_published = fs::remove_file(&report).is_ok();
     assert_eq!(is_published, links > 1);
-    let mut scene = Scene { cluster, head, others, gate, links, is_kept: false };
+    let mut scene = Scene { cluster, coordinator, others, gate, links, is_kept: false };
     happens(&mut scene);
     scene.gate.open().unwrap();
     let said = running.end().unwrap();
@@ -136,7 +136,7 @@ fn once(links: u64, happens: impl Fn(&mut Scene)) {
     assert_eq!(report.exists(), !is_published, "it is published once");
 }
 
-/// Returns how often the links of each place have been run.
+/// Returns how many times the links of each position have run.
 fn runs_of_links(book: &Path) -> Vec<usize> {
     let lines = lines(book);
     let of = |place| lines.iter().filter(|line| **line == format!("link {place}")).count();
@@ -166,9 +166,9 @@ fn three_nodes_share_the_calls() {
 }
 
 #[test]
-fn nodes_with_stores_that_are_too_small_share_the_calls() {
+fn nodes_with_small_stores_share_the_calls() {
     let mut cluster = Cluster::shared().unwrap();
-    // Of three matrices of 200 KB, and three blocks for a call.
+    // For three matrices of 200 KB, and three blocks for a call.
     cluster.start_nodes("matmul", 3, &["--workers", "1", "--store", "32 KiB"]).unwrap();
     let input = ["--blocks", "8", "--size", "20"];
     let solve = [&["solve", "--sequential", "--quiet"], &input[..]].concat();
@@ -178,69 +178,69 @@ fn nodes_with_stores_that_are_too_small_share_the_calls() {
 }
 
 #[test]
-fn what_a_killed_node_had_is_made_again() {
+fn data_of_killed_node_is_recomputed() {
     run(|scene| {
         scene.cluster.kill_nodes(&scene.others[..1]).unwrap();
-        scene.cluster.wait_for_log(scene.head, GONE).unwrap();
+        scene.cluster.wait_for_log(scene.coordinator, GONE).unwrap();
     });
 }
 
 #[test]
-fn a_program_whose_node_is_killed_goes_on_elsewhere() {
+fn program_on_killed_node_continues_elsewhere() {
     run(|scene| {
-        scene.cluster.kill_nodes(&[scene.head]).unwrap();
-        let new = wait_for(&scene.cluster, &scene.others, 1, HEAD)[0];
-        scene.cluster.wait_for_log(new, ANEW).unwrap();
+        scene.cluster.kill_nodes(&[scene.coordinator]).unwrap();
+        let new = wait_for(&scene.cluster, &scene.others, 1, COORDINATES)[0];
+        scene.cluster.wait_for_log(new, RESTARTS).unwrap();
     });
 }
 
 #[test]
-fn a_program_goes_on_with_other_nodes_when_all_were_killed() {
+fn program_continues_after_all_nodes_were_killed() {
     run(|scene| {
         scene.cluster.kill_nodes(&[0, 1, 2]).unwrap();
         scene.cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
-        let new = wait_for(&scene.cluster, &[3, 4], 1, HEAD)[0];
-        wait_for(&scene.cluster, &[3, 4], 1, OTHER);
+        let new = wait_for(&scene.cluster, &[3, 4], 1, COORDINATES)[0];
+        wait_for(&scene.cluster, &[3, 4], 1, FOLLOWS);
         scene.cluster.wait_for_log(new, RECALLS).unwrap();
     });
 }
 
 #[test]
-fn a_program_goes_on_with_other_nodes_when_all_have_left() {
+fn program_continues_after_all_nodes_have_left() {
     run(|scene| {
         scene.leave(&[0, 1, 2]);
-        // They end what they run.
+        // They complete their running calls.
         scene.step();
         for node in 0..3 {
             scene.cluster.nodes[node].wait().unwrap();
         }
         scene.cluster.start_nodes("mesh", 2, &["--workers", "1"]).unwrap();
-        let new = wait_for(&scene.cluster, &[3, 4], 1, HEAD)[0];
+        let new = wait_for(&scene.cluster, &[3, 4], 1, COORDINATES)[0];
         scene.cluster.wait_for_log(new, RECALLS).unwrap();
-        scene.cluster.wait_for_log(new, ANEW).unwrap();
+        scene.cluster.wait_for_log(new, RESTARTS).unwrap();
         scene.is_kept = true;
     });
 }
 
 #[test]
-fn a_program_whose_node_leaves_goes_on_elsewhere() {
+fn program_on_leaving_node_continues_elsewhere() {
     run(|scene| {
-        scene.leave(&[scene.head]);
-        // It ends what it runs.
+        scene.leave(&[scene.coordinator]);
+        // It completes its running calls.
         scene.step();
-        let new = wait_for(&scene.cluster, &scene.others, 1, HEAD)[0];
-        scene.cluster.wait_for_log(new, ANEW).unwrap();
+        let new = wait_for(&scene.cluster, &scene.others, 1, COORDINATES)[0];
+        scene.cluster.wait_for_log(new, RESTARTS).unwrap();
         scene.is_kept = true;
     });
 }
 
 #[test]
-fn nothing_is_made_again_when_a_node_leaves() {
+fn leaving_node_causes_no_recomputation() {
     run(|scene| {
         scene.leave(&[scene.others[0]]);
         scene.step();
-        scene.cluster.wait_for_log(scene.head, GONE).unwrap();
-        let log = scene.cluster.log(scene.head);
+        scene.cluster.wait_for_log(scene.coordinator, GONE).unwrap();
+        let log = scene.cluster.log(scene.coordinator);
         let gone = log.lines().find(|line| line.contains(GONE));
         assert!(gone.is_some_and(|line| line.ends_with("repeated=0")), "{log}");
         scene.is_kept = true;
@@ -248,15 +248,15 @@ fn nothing_is_made_again_when_a_node_leaves() {
 }
 
 #[test]
-fn a_node_that_joins_gets_calls_at_once() {
+fn joining_node_gets_calls_at_once() {
     run(|scene| {
         let new = scene.cluster.start_node("mesh", &["--workers", "1"]).unwrap();
-        scene.cluster.wait_for_log(new, OTHER).unwrap();
+        scene.cluster.wait_for_log(new, FOLLOWS).unwrap();
     });
 }
 
-/// Runs a program of tasks that call tasks, does something to a cluster whose tasks wait for such calls, and compares the
-/// result.
+/// Runs a program of tasks that call tasks, applies a fault to a cluster whose tasks wait for such calls, and
+/// compares the result.
 fn grove(happens: impl Fn(&mut Scene)) {
     let cluster = cluster("grove");
     let expected = cluster.json("grove", &["solve", "--sequential", "--quiet"]).unwrap();
@@ -264,10 +264,10 @@ fn grove(happens: impl Fn(&mut Scene)) {
     gate.open_up_to(3).unwrap();
     let submit = ["submit", "--wait", "--json", "--gate", gate.path()];
     let running = cluster.begin("grove", &submit).unwrap();
-    let head = wait_for(&cluster, &[0, 1, 2], 1, HEAD)[0];
-    let others = wait_for(&cluster, &[0, 1, 2], 2, OTHER);
-    wait_for(&cluster, &others, 2, REMEMBERS);
-    let mut scene = Scene { cluster, head, others, gate, links: 3, is_kept: false };
+    let coordinator = wait_for(&cluster, &[0, 1, 2], 1, COORDINATES)[0];
+    let others = wait_for(&cluster, &[0, 1, 2], 2, FOLLOWS);
+    wait_for(&cluster, &others, 2, RECORDS_ENDS);
+    let mut scene = Scene { cluster, coordinator, others, gate, links: 3, is_kept: false };
     happens(&mut scene);
     scene.gate.open().unwrap();
     let said = running.end().unwrap();
@@ -277,27 +277,27 @@ fn grove(happens: impl Fn(&mut Scene)) {
 }
 
 #[test]
-fn tasks_that_wait_for_calls_on_a_killed_node_go_on() {
+fn tasks_waiting_for_calls_on_killed_node_continue() {
     grove(|scene| {
         scene.cluster.kill_nodes(&scene.others[..1]).unwrap();
-        scene.cluster.wait_for_log(scene.head, GONE).unwrap();
+        scene.cluster.wait_for_log(scene.coordinator, GONE).unwrap();
     });
 }
 
 #[test]
-fn tasks_that_call_tasks_are_run_again_when_the_node_of_the_program_is_killed() {
+fn nested_calls_run_again_when_node_of_program_is_killed() {
     grove(|scene| {
-        scene.cluster.kill_nodes(&[scene.head]).unwrap();
-        let new = wait_for(&scene.cluster, &scene.others, 1, HEAD)[0];
-        scene.cluster.wait_for_log(new, ANEW).unwrap();
+        scene.cluster.kill_nodes(&[scene.coordinator]).unwrap();
+        let new = wait_for(&scene.cluster, &scene.others, 1, COORDINATES)[0];
+        scene.cluster.wait_for_log(new, RESTARTS).unwrap();
     });
 }
 
 #[test]
-fn a_node_leaves_when_its_tasks_have_what_they_wait_for() {
+fn draining_node_leaves_when_its_waiting_tasks_complete() {
     grove(|scene| {
         scene.leave(&[scene.others[0]]);
         scene.gate.open_up_to(1 << 4).unwrap();
-        scene.cluster.wait_for_log(scene.head, GONE).unwrap();
+        scene.cluster.wait_for_log(scene.coordinator, GONE).unwrap();
     });
 }

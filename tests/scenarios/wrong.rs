@@ -1,6 +1,5 @@
-//! What goes wrong around a cluster: wrong addresses, names and credentials, garbage in znodes, data that is
-//! too large. Each says what happened and what to do, with the right exit code, and takes nothing else down
-//! with it.
+//! Faults around a cluster: wrong addresses, names and credentials, garbage in znodes, data that is too
+//! large. Each error states the event and the remedy, with the right exit code, and affects nothing else.
 
 use std::{
     fs,
@@ -35,7 +34,7 @@ fn connected(connect: Connect) -> Arc<dyn Store> {
     runtime().block_on(async move { connect.open().await.unwrap() as Arc<dyn Store> })
 }
 
-/// One runtime for all sessions of a test: each needs its own to live on.
+/// One runtime for all sessions of a test: a session needs the runtime that created it.
 fn runtime() -> &'static tokio::runtime::Runtime {
     static RUNTIME: std::sync::OnceLock<tokio::runtime::Runtime> = std::sync::OnceLock::new();
     RUNTIME.get_or_init(|| {
@@ -44,10 +43,10 @@ fn runtime() -> &'static tokio::runtime::Runtime {
 }
 
 #[test]
-fn wrong_addresses_and_names() {
+fn wrong_addresses_and_names_are_refused_with_remedy() {
     let mut cluster = Cluster::shared().unwrap();
     let hosts = cluster.hosts();
-    // A port that nobody listens at, held so that nobody will.
+    // A closed port, reserved so that no other process listens on it.
     let held = TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let nobody = held.local_addr().unwrap().to_string();
@@ -86,7 +85,7 @@ fn wrong_addresses_and_names() {
 }
 
 #[test]
-fn a_filter_of_the_log_that_is_none() {
+fn invalid_log_filter_is_refused() {
     let run = |program_name: &str, arguments: &[&str], environment: Option<&str>| {
         let mut command = Command::new(program(program_name).unwrap());
         command.args(arguments).env_remove("TASKWORK_LOG");
@@ -110,7 +109,7 @@ fn a_filter_of_the_log_that_is_none() {
 }
 
 #[test]
-fn two_nodes_at_one_port_and_nodes_beyond_this_machine() {
+fn port_conflict_and_foreign_address_are_reported() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 1, &[]).unwrap();
     let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
@@ -135,7 +134,7 @@ fn credentials_file(cluster: &Cluster, name: &str, line: &str) -> PathBuf {
 }
 
 #[test]
-fn a_cluster_with_credentials_is_closed_to_others() {
+fn cluster_with_credentials_is_closed_to_others() {
     const SECRET: &str = "correct-horse-battery";
     let mut cluster = Cluster::shared().unwrap();
     let right = credentials_file(&cluster, "right", &format!("me:{SECRET}\n"));
@@ -158,7 +157,7 @@ fn a_cluster_with_credentials_is_closed_to_others() {
             "the password is in the list of processes"
         );
     }
-    // With other credentials, or none, nothing can be read and nothing written.
+    // With other credentials, or none, nothing can be read or written.
     cluster.environment.pop();
     let stranger = cluster.run("tree", &["submit", "3", "--zk-auth", wrong]).unwrap();
     says(&stranger, 2, &["not permitted", "--zk-auth"]);
@@ -179,18 +178,18 @@ fn a_cluster_with_credentials_is_closed_to_others() {
     says(&exposed, 2, &["chmod 600"]);
     let missing = cluster.run("taskwork", &["nodes", "--zk-auth", "/no/such"]).unwrap();
     says(&missing, 2, &["/no/such"]);
-    // The owner sees all of it, also the job that the stranger could not touch.
+    // The owner sees everything, including the job that the stranger could not change.
     let mut connect = Connect::new(cluster.hosts());
     connect.credentials = Credentials::parse(&format!("me:{SECRET}"));
     assert_eq!(runtime().block_on(connected(connect).children(&paths.jobs())).unwrap().len(), 1);
 }
 
 #[test]
-fn credentials_go_to_other_machines_by_tls_or_not_at_all() {
+fn credentials_are_sent_to_other_machines_only_by_tls() {
     let cluster = Cluster::shared().unwrap();
     let file = credentials_file(&cluster, "credentials", "me:secret\n");
     let auth = ["--zk-auth", file.to_str().unwrap(), "--zk-connect-timeout", "0.5"];
-    // Addresses of examples: nobody is there.
+    // Addresses reserved for documentation: nothing answers there.
     for hosts in ["192.0.2.1:2181", "127.0.0.1:1,192.0.2.1:2181/x", "zk.invalid:2181", "[2001:db8::1]:2181"] {
         let at = [&auth[..], &["--zk", hosts]].concat();
         for (program, command) in [
@@ -211,7 +210,7 @@ fn credentials_go_to_other_machines_by_tls_or_not_at_all() {
 }
 
 #[test]
-fn a_submission_that_was_abandoned_is_shown_and_can_be_forgotten() {
+fn abandoned_submission_is_shown_and_can_be_forgotten() {
     let cluster = Cluster::shared().unwrap();
     assert_eq!(cluster.run("tree", &["submit", "3"]).unwrap().code, 0);
     let paths = ClusterPaths::new("default").unwrap();
@@ -240,7 +239,7 @@ fn a_submission_that_was_abandoned_is_shown_and_can_be_forgotten() {
 }
 
 #[test]
-fn another_build_of_the_same_version_takes_no_jobs_unless_both_sides_say_so() {
+fn other_build_of_same_version_runs_jobs_only_if_both_sides_allow() {
     let mut cluster = Cluster::shared().unwrap();
     let tree = program("tree").unwrap();
     // The same program, in a file that differs by a byte.
@@ -254,7 +253,7 @@ fn another_build_of_the_same_version_takes_no_jobs_unless_both_sides_say_so() {
     let job = submitted.out.trim();
     let jobs = cluster.json("taskwork", &["jobs"]).unwrap();
     assert_eq!(jobs[0]["state"], "waits for nodes", "{jobs}");
-    // Its own build takes it, beside the other.
+    // A node of its own build takes it, next to the other.
     cluster.start_nodes("tree", 1, &["--workers", "1"]).unwrap();
     assert_eq!(cluster.run("taskwork", &["wait", job]).unwrap().code, 0, "{}", cluster.logs());
     cluster.start_nodes(other, 1, &["--workers", "1", "--any-build"]).unwrap();
@@ -268,7 +267,7 @@ fn another_build_of_the_same_version_takes_no_jobs_unless_both_sides_say_so() {
 }
 
 #[test]
-fn garbage_and_strangers_in_the_znodes_are_passed_over() {
+fn garbage_and_strangers_in_znodes_are_ignored() {
     let mut cluster = Cluster::shared().unwrap();
     cluster.start_nodes("tree", 2, &["--workers", "1"]).unwrap();
     let store = connected(Connect::new(cluster.hosts()));
@@ -283,7 +282,7 @@ fn garbage_and_strangers_in_the_znodes_are_passed_over() {
         create(paths.drain("nobody"), b"").await.unwrap();
         let mut members = membership::list(&*store, &paths).await.unwrap().into_iter();
         let version = members.next().unwrap().program_version;
-        // A member that does not answer, with the clock of another year.
+        // A member that does not answer, with its clock in another year.
         let dead = Member {
             node: "n00000000000000aa".to_owned(),
             address: Some("127.0.0.1:9".parse().unwrap()),
@@ -317,14 +316,14 @@ fn garbage_and_strangers_in_the_znodes_are_passed_over() {
         &["j-9999999991", "format 99", "update"],
     );
     assert_eq!(cluster.run("taskwork", &["forget", "j-9999999990", "j-9999999991"]).unwrap().code, 0);
-    // What a variable's znode has is not believed either.
+    // Garbage in a variable's znode is ignored as well.
     let gate = cluster.gate().unwrap();
     let said = cluster.json("tree", &["submit", "13", "--gate", gate.path()]).unwrap();
     let job = said["job"].as_str().unwrap();
     let deadline = Instant::now() + SOON;
     let set = || runtime().block_on(store.set(&paths.job(job).var("largest"), b"\xff\xff\xff", None));
     while let Err(error) = set() {
-        // It is there when the first value is.
+        // The znode exists once there is a first value.
         assert!(Instant::now() < deadline, "{error}\n{}", cluster.logs());
         thread::sleep(Duration::from_millis(20));
     }

@@ -1,9 +1,9 @@
-//! The connector to Slurm against a real one: its nodes are jobs of `deploy/slurm/nodes.sbatch`, and work on a real job
-//! over a real ZooKeeper.
+//! The connector to Slurm against a real one: its nodes are jobs of `deploy/slurm/nodes.sbatch`, and work on
+//! a real job over a real ZooKeeper.
 //!
-//! `cargo xtask test --long` runs this, since Slurm's daemons are to be installed for it.
+//! `cargo xtask test --long` runs this, since it needs Slurm's daemons.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod site;
 
@@ -29,17 +29,17 @@ use crate::site::{NODES, Site, in_namespaces, said};
 
 const OFFER: &str = "cpu";
 
-/// How deep the tree is that the jobs count.
+/// The depth of the counted tree.
 const DEPTH: &str = "16";
 const DEPTH_NUMBER: u32 = 16;
 
-/// How often the scenario is played with longer jobs.
+/// The number of tries of the scenario, each with longer jobs.
 const ROUNDS: u32 = 4;
 
-/// The maximum time for the end of a job.
+/// The maximum duration of a job.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Waits for the end of a call.
+/// Waits for the result of a call.
 fn done<T>(call: Calling<'_, T>) -> Result<T, Refusal> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(call)
 }
@@ -93,15 +93,15 @@ fn members(cluster: &Cluster) -> usize {
     cluster.json("taskwork", &["nodes"]).map_or(0, |nodes| nodes.as_array().unwrap().len())
 }
 
-/// Waits until there are so many nodes, and says how long it took.
+/// Waits until there are this many nodes, and prints the duration.
 fn wait_for_members(cluster: &Cluster, count: usize, what: &str) {
     let began = Instant::now();
     wait_until(what, || members(cluster) == count);
     println!("{what}: {:.1} s", began.elapsed().as_secs_f64());
 }
 
-/// Waits until these machines take part in the job. Returns whether they did before it was over.
-fn take_part(site: &Site, machines: &[MachineId], job: &mut Running) -> bool {
+/// Waits until these machines take part in the job. Returns false if the job ended before.
+fn wait_for_participation(site: &Site, machines: &[MachineId], job: &mut Running) -> bool {
     let mut all = false;
     wait_until("the nodes take part", || {
         all = machines.iter().all(|machine| site.log(machine.as_str()).contains("the node takes part"));
@@ -110,9 +110,9 @@ fn take_part(site: &Site, machines: &[MachineId], job: &mut Running) -> bool {
     all
 }
 
-/// Waits until machines are gone, and checks that they have handed on what they had.
-fn have_left(site: &Site, connector: &dyn Connector, machines: &[MachineId]) {
-    wait_until("they are gone", || {
+/// Waits until machines are gone, and checks that they have handed on their tasks.
+fn wait_for_leave(site: &Site, connector: &dyn Connector, machines: &[MachineId]) {
+    wait_until("the machines are removed", || {
         let gone = in_state(connector, &MachineState::Gone);
         machines.iter().all(|machine| gone.contains(machine))
     });
@@ -122,7 +122,7 @@ fn have_left(site: &Site, connector: &dyn Connector, machines: &[MachineId]) {
     }
 }
 
-/// Plays it with a job whose states take so long. Returns whether the job was long enough.
+/// Runs the scenario with a job whose states take this long. Returns whether the job was long enough.
 fn play(site: &Site, folder: &Path, spin: u32) -> bool {
     let cluster = Cluster::start(&Setup::standalone()).unwrap();
     let slurm = connector(folder, &cluster, &[]);
@@ -136,7 +136,7 @@ fn play(site: &Site, folder: &Path, spin: u32) -> bool {
     let second = done(slurm.create(OFFER, 2, &name(2))).unwrap();
     wait_for_members(&cluster, NODES, "2 to 4 nodes");
     let four = [&first[..], &second].concat();
-    let mut all = take_part(site, &four, &mut job);
+    let mut all = wait_for_participation(site, &four, &mut job);
     let nodes = cluster.json("taskwork", &["nodes"]).unwrap();
     let theirs: BTreeSet<&str> =
         nodes.as_array().unwrap().iter().filter_map(|node| node["labels"]["machine"].as_str()).collect();
@@ -152,26 +152,26 @@ fn play(site: &Site, folder: &Path, spin: u32) -> bool {
     );
     assert!(keys.iter().all(|machine| machine.offer == OFFER && machine.created_ms.is_some()), "{keys:?}");
 
-    // There is no machine for more: they wait, and are ended while they do.
+    // There is no machine for more: they wait, and are ended while waiting.
     let third = done(slurm.create(OFFER, 2, &name(3))).unwrap();
     let waiting: BTreeSet<MachineId> = in_state(&*slurm, &MachineState::Requested).into_iter().collect();
     assert_eq!(waiting, third.iter().cloned().collect());
     done(slurm.terminate(&third)).unwrap();
-    wait_until("those that waited are gone", || in_state(&*slurm, &MachineState::Requested).is_empty());
+    wait_until("the waiting jobs are removed", || in_state(&*slurm, &MachineState::Requested).is_empty());
 
-    // Down by the connector, together with one that is gone already.
+    // Scale down by the connector, including a job that is already gone.
     let ending = [first[0].clone(), second[1].clone()];
     done(slurm.terminate(&[&ending[..], &third[..1]].concat())).unwrap();
     wait_for_members(&cluster, 2, "4 to 2 nodes");
-    have_left(site, &*slurm, &ending);
+    wait_for_leave(site, &*slurm, &ending);
     done(slurm.terminate(&ending)).unwrap();
 
-    // Down by a person, and up again.
+    // A user scales down, and up again.
     said("scancel", &[first[1].as_str()]).unwrap();
-    have_left(site, &*slurm, &first[1..]);
+    wait_for_leave(site, &*slurm, &first[1..]);
     let fourth = done(slurm.create(OFFER, 1, &name(4))).unwrap();
     wait_for_members(&cluster, 2, "1 to 2 nodes");
-    all &= take_part(site, &fourth, &mut job);
+    all &= wait_for_participation(site, &fourth, &mut job);
     let was_long_enough = all && !job.has_ended().unwrap();
 
     let said = job.end_within(PATIENCE).unwrap();
@@ -182,22 +182,22 @@ fn play(site: &Site, folder: &Path, spin: u32) -> bool {
     assert_eq!((&job["attempt"], &job["lost"]), (&1.into(), &Value::Array(vec![])), "{job}");
     let rest = in_state(&*slurm, &MachineState::Running);
     done(slurm.terminate(&rest)).unwrap();
-    have_left(site, &*slurm, &rest);
+    wait_for_leave(site, &*slurm, &rest);
     was_long_enough
 }
 
 #[test]
 #[ignore = "it needs Slurm's daemons, which `cargo xtask test --long` installs"]
-fn nodes_are_jobs_of_a_real_slurm_and_follow_what_is_asked() {
+fn slurm_jobs_follow_connector_requests() {
     if !hosts::can_be_made() {
         return;
     }
-    let Some(folder) = in_namespaces("nodes_are_jobs_of_a_real_slurm_and_follow_what_is_asked") else {
+    let Some(folder) = in_namespaces("slurm_jobs_follow_connector_requests") else {
         return;
     };
     let mut site = Site::start(&folder).unwrap();
     let was_long_enough = (0..ROUNDS).any(|round| play(&site, &folder, 3000 * 4_u32.pow(round)));
-    assert!(was_long_enough, "every job was over before its nodes had gone");
+    assert!(was_long_enough, "every job ended before its nodes were removed");
 
     let cluster = Cluster::start(&Setup::standalone()).unwrap();
     let wrong = connector(&folder, &cluster, &["--partition=gpu"]);

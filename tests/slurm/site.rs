@@ -1,6 +1,7 @@
-//! A real Slurm on this machine: its controller, and four compute nodes, each with a daemon of its own. It runs in
-//! namespaces of its own (mounts, processes, host name, network), so that it leaves nothing behind and does not meet a
-//! Slurm of this machine. Requires root, and the Debian packages `slurmctld`, `slurmd`, `slurm-client` and `munge`.
+//! A real Slurm on this machine: its controller, and four compute nodes, each with its own daemon. It runs in
+//! separate namespaces (mounts, processes, host name, network), so that it leaves nothing behind and does not
+//! meet a Slurm of this machine. Requires root, and the Debian packages `slurmctld`, `slurmd`, `slurm-client`
+//! and `munge`.
 
 use std::{
     env,
@@ -15,10 +16,10 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use taskwork_tests::cluster::SOON;
 
-/// The variable that says where the files of the site are, within its namespaces.
+/// The variable with the folder of the site's files, set within its namespaces.
 const FOLDER: &str = "TASKWORK_SLURM_FOLDER";
 
-/// The address of this machine in the network of the site. Slurm uses none that is loopback.
+/// The address of this machine in the network of the site. Slurm does not accept loopback addresses.
 const ADDRESS: &str = "10.79.0.1";
 
 /// The number of compute nodes.
@@ -38,8 +39,8 @@ pub(crate) struct Site {
     daemons: Vec<Child>,
 }
 
-/// Runs a test of this program again, in namespaces of its own, and fails if it does; returns `None` where that is done
-/// already, with the folder for the site's files.
+/// Runs a test of this program again, in separate namespaces, and fails if it does. Within the namespaces,
+/// returns the folder for the site's files.
 pub(crate) fn in_namespaces(test: &str) -> Option<PathBuf> {
     if let Some(folder) = env::var_os(FOLDER) {
         return Some(folder.into());
@@ -47,7 +48,7 @@ pub(crate) fn in_namespaces(test: &str) -> Option<PathBuf> {
     let folder = tempfile::tempdir().unwrap();
     let mut inside = Command::new("unshare")
         .args(["--mount", "--pid", "--fork", "--uts", "--net", "--mount-proc", "--kill-child=KILL"])
-        // The first process of a namespace has to wait for all whose parents are gone.
+        // The first process of a namespace has to reap orphaned processes.
         .args(["bash", "-c", "\"$@\"; exit $?", "bash"])
         .arg(env::current_exe().unwrap())
         .args([test, "--exact", "--ignored", "--nocapture"])
@@ -61,7 +62,7 @@ pub(crate) fn in_namespaces(test: &str) -> Option<PathBuf> {
             break status;
         }
         if Instant::now() > deadline {
-            // With it goes everything in its namespaces.
+            // This also kills everything in its namespaces.
             inside.kill().unwrap();
         }
         thread::sleep(LOOK_EVERY);
@@ -71,10 +72,10 @@ pub(crate) fn in_namespaces(test: &str) -> Option<PathBuf> {
 }
 
 impl Site {
-    /// Starts the site, and returns when its nodes may be used.
+    /// Starts the site, and returns when its nodes are available.
     ///
     /// # Errors
-    /// If something is missing, or is not ready in time; with what the daemons have said.
+    /// If something is missing, or is not ready in time; with the logs of the daemons.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
         for name in ["state", "munge", "logs"] {
@@ -117,7 +118,7 @@ impl Site {
     }
 }
 
-/// Runs a command of Slurm, and returns what it has printed.
+/// Runs a command of Slurm, and returns its output.
 ///
 /// # Errors
 /// If it fails; with its message.
@@ -179,7 +180,7 @@ fn configure(folder: &Path) -> Result<()> {
     );
     fs::write(folder.join("slurm.conf"), configuration)?;
     let key = folder.join("munge/key");
-    // Whatever it is: it protects nothing that could be reached from elsewhere.
+    // Any key will do: nothing it protects can be reached from elsewhere.
     fs::write(&key, [7; 128])?;
     fs::set_permissions(&key, fs::Permissions::from_mode(0o400))?;
     Ok(())
@@ -187,7 +188,7 @@ fn configure(folder: &Path) -> Result<()> {
 
 /// Returns a daemon whose output goes to a file.
 fn daemon(name: &str, folder: &Path) -> Command {
-    // Debian has them where only root looks for programs.
+    // Debian installs them in the search path of root only.
     let path =
         ["/usr/sbin", "/usr/bin"].iter().map(|place| Path::new(place).join(name)).find(|path| path.exists());
     let mut command = Command::new(path.unwrap_or_else(|| name.into()));
@@ -219,7 +220,7 @@ fn wait_until(what: &str, folder: &Path, mut holds: impl FnMut() -> bool) -> Res
 impl Drop for Site {
     fn drop(&mut self) {
         for process in self.daemons.iter_mut().chain([&mut self.controller]) {
-            // It may have ended; an error cannot be reported here.
+            // It may have exited; an error cannot be reported here.
             let _ = process.kill();
             let _ = process.wait();
         }

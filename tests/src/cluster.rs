@@ -1,5 +1,5 @@
-//! A cluster of real processes for a scenario: ZooKeeper servers of its own or a part of one that is shared, nodes, and
-//! commands that run to completion.
+//! A cluster of real processes for a scenario: private or shared ZooKeeper servers, nodes, and commands that
+//! run to completion.
 
 use std::{
     ffi::OsStr,
@@ -25,16 +25,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The number of commands and gates that were started or created, so that each has its own files.
 static COMMANDS: AtomicU64 = AtomicU64::new(0);
 
-/// Why a scenario has its own servers.
+/// The panic message if a scenario with a shared server needs private ones.
 const ITS_OWN: &str = "a scenario that needs the servers starts its own";
 
 /// Servers and nodes. All of them are killed when this is dropped.
 #[derive(Debug)]
 pub struct Cluster {
-    /// Its own servers, if it has some.
+    /// Its private servers, if any.
     servers: Option<Servers>,
     hosts: String,
-    /// The nodes, in the order of their start, including those that have ended.
+    /// The nodes, in the order of their start, including those that have exited.
     pub nodes: Vec<Node>,
     /// Environment variables of every node and command, such as the path of the credentials.
     pub environment: Vec<(String, String)>,
@@ -88,7 +88,7 @@ pub fn program(name: &str) -> Result<PathBuf> {
 }
 
 impl Cluster {
-    /// Starts servers of its own, for scenarios that do something to them or read their figures.
+    /// Starts private servers, for scenarios that affect them or read their figures.
     ///
     /// # Errors
     /// See [`Servers::start`].
@@ -98,7 +98,7 @@ impl Cluster {
         Self::new(Some(servers), hosts)
     }
 
-    /// Creates a cluster under a chroot of the server that the scenarios of this process share: no other sees it.
+    /// Creates a cluster under a private chroot of the server that the scenarios of this process share.
     ///
     /// # Errors
     /// If the server does not start or answer.
@@ -117,7 +117,7 @@ impl Cluster {
         &self.hosts
     }
 
-    /// Returns the servers of this cluster alone.
+    /// Returns the private servers.
     ///
     /// # Panics
     /// If its server is shared.
@@ -125,7 +125,7 @@ impl Cluster {
         self.servers.as_ref().expect(ITS_OWN)
     }
 
-    /// Returns the servers of this cluster alone, to change them.
+    /// Returns the private servers, to change them.
     ///
     /// # Panics
     /// If its server is shared.
@@ -156,7 +156,7 @@ impl Cluster {
         self.spawn_node(command)
     }
 
-    /// Starts a node of the program `tree` that never writes what it holds: its loss costs an attempt.
+    /// Starts a node of the program `tree` that never writes its holdings: its loss costs an attempt.
     ///
     /// # Errors
     /// As [`start_node`](Self::start_node).
@@ -208,7 +208,7 @@ impl Cluster {
     /// Kills nodes, all at the same instant.
     ///
     /// # Errors
-    /// If one of them was waited for already.
+    /// If one of them was already waited for.
     pub fn kill_nodes(&mut self, nodes: &[usize]) -> Result<()> {
         self.signal_nodes(nodes, "KILL")?;
         nodes.iter().try_for_each(|&node| self.nodes[node].wait().map(drop))
@@ -225,7 +225,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns the id under which a node has joined the last time.
+    /// Returns the id under which a node last joined.
     pub fn name_of(&self, node: usize) -> Option<String> {
         let log = self.log(node);
         let (_, name) = log.rsplit_once("is ready node=")?;
@@ -235,7 +235,7 @@ impl Cluster {
     /// Waits until a node's log contains a text.
     ///
     /// # Errors
-    /// If the text does not appear in time, or the node has ended.
+    /// If the text does not appear in time, or the node has exited.
     pub fn wait_for_log(&mut self, node: usize, text: &str) -> Result<()> {
         let deadline = Instant::now() + SOON;
         loop {
@@ -245,7 +245,7 @@ impl Cluster {
             }
             let ended = self.nodes[node].process.try_wait()?;
             ensure!(ended.is_none(), "node {node} has ended with {ended:?} before {text:?}:\n{log}");
-            ensure!(Instant::now() < deadline, "node {node} does not say {text:?}:\n{log}");
+            ensure!(Instant::now() < deadline, "node {node} does not log {text:?}:\n{log}");
             thread::sleep(LOOK_EVERY);
         }
     }
@@ -275,7 +275,7 @@ impl Cluster {
     /// Runs a command of a program to completion.
     ///
     /// # Errors
-    /// If it does not end in time.
+    /// If it does not exit in time.
     pub fn run(&self, name: &str, arguments: &[&str]) -> Result<CommandOutput> {
         self.begin(name, arguments)?.end()
     }
@@ -283,7 +283,7 @@ impl Cluster {
     /// Runs a command that prints JSON and must succeed.
     ///
     /// # Errors
-    /// If it does not end in time, fails, or prints anything else.
+    /// If it does not exit in time, fails, or prints anything else.
     pub fn json(&self, name: &str, arguments: &[&str]) -> Result<serde_json::Value> {
         let said = self.run(name, &[arguments, &["--json"]].concat())?;
         ensure!(said.code == 0, "{name} {arguments:?} has ended with {}: {}", said.code, said.err);
@@ -319,7 +319,7 @@ impl Node {
         Ok(())
     }
 
-    /// Returns whether the process has ended.
+    /// Returns whether the process has exited.
     ///
     /// # Errors
     /// If the operating system reports an error.
@@ -327,10 +327,10 @@ impl Node {
         Ok(self.process.try_wait()?.is_some())
     }
 
-    /// Waits until the process has ended.
+    /// Waits until the process has exited.
     ///
     /// # Errors
-    /// If it does not end in time.
+    /// If it does not exit in time.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         wait(&mut self.process, "a node", SOON)
     }
@@ -375,25 +375,25 @@ impl Running {
         Ok(Self { process, out, err, shown })
     }
 
-    /// Waits for the end of the command.
+    /// Waits until the command has exited.
     ///
     /// # Errors
-    /// If it does not end in time.
+    /// If it does not exit in time.
     pub fn end(self) -> Result<CommandOutput> {
         self.end_within(SOON)
     }
 
-    /// Does the same as [`end`](Self::end), with another time limit.
+    /// As [`end`](Self::end), with another time limit.
     ///
     /// # Errors
-    /// If it does not end in that time.
+    /// If it does not exit in that time.
     pub fn end_within(mut self, patience: Duration) -> Result<CommandOutput> {
         let status = wait(&mut self.process, &self.shown, patience)?;
-        let read = |path: &Path| fs::read_to_string(path).context("what a command said is lost");
+        let read = |path: &Path| fs::read_to_string(path).context("the output of a command is lost");
         Ok(CommandOutput { out: read(&self.out)?, err: read(&self.err)?, code: status.code().unwrap_or(-1) })
     }
 
-    /// Returns whether the command has ended.
+    /// Returns whether the command has exited.
     ///
     /// # Errors
     /// If the operating system reports an error.
@@ -424,7 +424,7 @@ fn wait(process: &mut Child, what: &str, patience: Duration) -> Result<ExitStatu
             return Ok(status);
         }
         if Instant::now() > deadline {
-            // A process that does not end by itself must not remain.
+            // A process that does not exit by itself must not remain.
             process.kill()?;
             process.wait()?;
             bail!("{what} has not ended within {} s", patience.as_secs());
@@ -435,7 +435,7 @@ fn wait(process: &mut Child, what: &str, patience: Duration) -> Result<ExitStatu
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // The process may have ended; an error cannot be reported here.
+        // The process may have exited; an error cannot be reported here.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

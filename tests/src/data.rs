@@ -25,8 +25,8 @@ pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the workspace")
 }
 
-/// Returns the folder of published instances: `TASKWORK_DATA`, by default beside the workspace. Returns
-/// `None` if it does not exist.
+/// Returns the folder of published instances: `TASKWORK_DATA`, by default a folder next to the workspace.
+/// Returns `None` if it does not exist.
 ///
 /// # Panics
 /// If it does not exist although `CI` is `true`: a skipped layer of tests is a failure there.

@@ -1,4 +1,4 @@
-//! Gates: a job waits at one until a test opens it, so that no scenario depends on the duration of a job.
+//! Gates: a job waits at a gate until a test opens it, so that no scenario depends on the duration of a job.
 
 use std::{error::Error, ffi::OsString, fs, io, path::PathBuf, thread, time::Duration};
 
@@ -27,7 +27,7 @@ impl Gate {
     /// # Errors
     /// If the file cannot be written.
     pub fn open_up_to(&self, places: u64) -> io::Result<()> {
-        // Renamed, so that a reader never sees a part of the number.
+        // Renamed, so that a reader never sees a partial number.
         let new = self.0.with_extension("new");
         fs::write(&new, places.to_string())?;
         fs::rename(new, &self.0)

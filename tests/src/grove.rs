@@ -1,5 +1,5 @@
-//! A workflow for scenarios, of tasks that call tasks: trees whose branches wait for theirs. The leaves wait at a gate, so
-//! that a test can do something to a job that cannot end meanwhile.
+//! A workflow for scenarios, of tasks that call tasks: trees whose branches wait for their sub-branches. The
+//! leaves wait at a gate, so that a test can inject faults into a job that cannot end in the meantime.
 
 use std::error::Error;
 
@@ -15,10 +15,10 @@ use crate::gate::Gate;
 /// The size of the trees, and their gate.
 #[derive(Debug, Clone, Serialize, Deserialize, clap::Args)]
 pub struct Input {
-    /// How often each tree branches.
+    /// The number of levels at which each tree branches.
     #[arg(long, default_value_t = 4)]
     pub height: u32,
-    /// A file with the number of leaves that may be run of each tree, and one more for the end; by default all.
+    /// A file with the number of leaves of each tree that may run, and one more for the end; by default all.
     #[arg(long, value_name = "FILE")]
     pub gate: Option<Gate>,
 }
@@ -39,7 +39,7 @@ fn join(left: &u64, right: &u64) -> u64 {
     left.rotate_left(7) ^ right
 }
 
-/// Hands on what joins its branches, of which it has waited for the first.
+/// Forwards the sum of its branches, after waiting for the first of them.
 #[task]
 fn branch(first: u64, height: u32, gate: Option<Gate>) -> Result<Data<u64>, dataflow_framework::Failure> {
     if height == 0 {
@@ -70,7 +70,7 @@ impl Program for Grove {
     }
 
     fn run(Input { height, gate }: &Input) -> Result<Vec<u64>, Box<dyn Error + Send + Sync>> {
-        // So that there is something that has ended.
+        // So that a completed call exists.
         let begun = leaf(0, None);
         let trees: Vec<_> = (0..TREES).map(|_| branch(0, *height, gate.clone())).collect();
         let all = trees.iter().fold(begun, |all, tree| join(&all, tree));

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   host 0 (the test itself, ZooKeeper)   host 1   host 2   …        10.77.0.1, 10.77.0.2, 10.77.0.3 …
-//!          └───────────────────────────────┴────────┴─── bridge, in a namespace of its own
+//!          └───────────────────────────────┴────────┴─── bridge, in a separate namespace
 //! ```
 
 use std::{
@@ -20,10 +20,10 @@ use nix::sched::{CloneFlags, setns};
 /// The number of sets of hosts that this process has created, so that each has its own names.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// Hosts on a bridge. They are removed when this is dropped; their processes must have ended before.
+/// Hosts on a bridge. They are removed when this is dropped; their processes must have exited before.
 #[derive(Debug)]
 pub struct Hosts {
-    /// Where the calling thread was before.
+    /// The previous namespace of the calling thread.
     before: File,
     prefix: String,
     count: u8,
@@ -84,7 +84,7 @@ impl Hosts {
         Ipv4Addr::new(10, 77, 0, number + 1)
     }
 
-    /// Drops everything that one host sends to another.
+    /// Drops all packets from one host to another.
     ///
     /// # Errors
     /// If `nft` refuses.
@@ -94,7 +94,7 @@ impl Hosts {
         ip(&["netns", "exec", &self.host(from), "nft", &rule])
     }
 
-    /// Drops everything that a host sends or receives.
+    /// Drops all packets that a host sends or receives.
     ///
     /// # Errors
     /// If `nft` refuses.
@@ -114,7 +114,7 @@ impl Hosts {
         (0..self.count).try_for_each(|host| ip(&["netns", "exec", &self.host(host), "nft", "flush ruleset"]))
     }
 
-    /// Limits everything that a host sends to this many kilobits per second.
+    /// Limits the traffic that a host sends to this many kilobits per second.
     ///
     /// # Errors
     /// If `tc` refuses.
@@ -142,7 +142,7 @@ impl Drop for Hosts {
         // The thread may run other tests after this one.
         let _ = setns(&self.before, CloneFlags::CLONE_NEWNET);
         for number in 0..self.count {
-            // Something that does not exist need not be removed.
+            // The namespace may not exist.
             let _ = ip(&["netns", "del", &self.host(number)]);
         }
         let _ = ip(&["netns", "del", &self.name("sw")]);

@@ -1,4 +1,4 @@
-//! Shared helpers for the tests of the whole workspace: instances and their known answers, clusters of real
+//! Shared helpers for the tests of the whole workspace: instances with known results, clusters of real
 //! processes, hosts with breakable links, and programs to run on them.
 
 pub mod data;

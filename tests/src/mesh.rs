@@ -1,6 +1,6 @@
-//! A workflow for scenarios: chains of calls, each of which also reads what its neighbour has made. A gate, which is a
-//! file with a number, says how far the chains may go, so that a test can do something to a job that cannot end
-//! meanwhile. In a book stands what runs, and what must happen once.
+//! A workflow for scenarios: chains of calls, each of which also reads the output of its neighbour. A gate,
+//! which is a file with a number, limits the progress of the chains, so that a test can inject faults into a
+//! job that cannot end in the meantime. Calls record their runs, and events that must happen once, in a book.
 
 use std::{
     error::Error,
@@ -28,20 +28,21 @@ pub struct Input {
     /// The number of links of each chain.
     #[arg(long, default_value_t = 12)]
     pub length: u64,
-    /// A file with the number of links that may run of each chain; by default all.
+    /// A file with the number of links of each chain that may run; by default all.
     #[arg(long, value_name = "FILE")]
     pub gate: Option<Gate>,
-    /// A file to which calls add lines: links when they begin and end, notes once each. Without it there are no notes.
+    /// A file to which calls add lines: links when they start and end, notes once each. Without it there are
+    /// no notes.
     #[arg(long)]
     pub book: Option<PathBuf>,
-    /// Where the first diary is published, after the second link.
+    /// The file to which the first diary is published, after the second link.
     #[arg(long)]
     pub report: Option<PathBuf>,
 }
 
 fn write(book: Option<&PathBuf>, line: &str) -> io::Result<()> {
     let Some(book) = book else { return Ok(()) };
-    // At once, so that lines of several nodes do not mix.
+    // In one write, so that lines of several nodes do not mix.
     fs::OpenOptions::new().append(true).create(true).open(book)?.write_all(format!("{line}\n").as_bytes())
 }
 
@@ -78,14 +79,14 @@ fn add(numbers: &mut Vec<u64>, others: &Vec<u64>) {
     }
 }
 
-/// Happens once.
+/// A note that must be written once.
 #[task(effect)]
 fn note(book: PathBuf, place: u64) -> io::Result<u64> {
     write(Some(&book), &format!("note {place}"))?;
     Ok(place)
 }
 
-/// Makes another value each time that it is run.
+/// Returns another value on each run.
 #[task(nondeterministic)]
 fn salt() -> u64 {
     flow::random()
@@ -96,7 +97,7 @@ fn is(salt: &u64, value: u64) -> bool {
     *salt == value
 }
 
-/// What is something else each time, and was seen once.
+/// A value that differs on each run, and was read once.
 struct Chance {
     salt: Data<u64>,
     grain: u64,
@@ -110,7 +111,7 @@ impl Chance {
         Ok(Self { salt, grain, started: flow::now() })
     }
 
-    fn is_the_same(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
+    fn check_unchanged(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
         let is_it = *is(&self.salt, self.grain).get()? && self.started <= SystemTime::now();
         if is_it { Ok(()) } else { Err("something has two values".into()) }
     }
@@ -138,7 +139,7 @@ pub struct Mesh;
 
 impl Program for Mesh {
     type Arguments = Input;
-    /// What the files of the chains say.
+    /// The content of the files of the chains.
     type Output = Vec<String>;
 
     fn tasks() -> Vec<&'static TaskDef> {
@@ -147,7 +148,7 @@ impl Program for Mesh {
 
     fn run(input: &Input) -> Result<Vec<String>, Box<dyn Error + Send + Sync>> {
         let mut chains: Vec<_> = (0..input.width as u64).map(begin).collect();
-        // What the program reads decides how it goes on.
+        // The program's further steps depend on its reads.
         let (mut seen, mut sums) = (0, Vec::new());
         let chance = input.book.as_ref().map(|_| Chance::see()).transpose()?;
         for place in 0..input.length {
@@ -159,7 +160,7 @@ impl Program for Mesh {
             if place % 4 == 1 {
                 seen = usize::from(sum(&chains[0].0.get()?) % 2 == 1);
                 if let Some(book) = &input.book {
-                    // The next links begin when it is noted.
+                    // The next links start once the note is written.
                     note(book.clone(), place).get()?;
                 }
             }
@@ -171,7 +172,7 @@ impl Program for Mesh {
             }
         }
         if let Some(chance) = chance {
-            chance.is_the_same()?;
+            chance.check_unchanged()?;
         }
         for [merged, updated] in sums {
             if *merged.get()? != *updated.get()? {

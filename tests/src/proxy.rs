@@ -4,7 +4,7 @@
 //! ```no_run
 //! let proxy = taskwork_tests::proxy::Proxy::start("127.0.0.1:2181".parse()?)?;
 //! println!("connect to {}", proxy.address());
-//! proxy.hold(taskwork_tests::proxy::Way::ToServer); // what is written waits; nobody is told
+//! proxy.hold(taskwork_tests::proxy::Way::ToServer); // writes are delayed without an error
 //! proxy.release();
 //! # Ok::<(), anyhow::Error>(())
 //! ```
@@ -110,13 +110,13 @@ impl Proxy {
         self.shared.set(|state| state.door = Door::Silent);
     }
 
-    /// Holds back what is sent in this direction until it is [released](Self::release). Nothing is lost, and
+    /// Holds back all data in this direction until it is [released](Self::release). Nothing is lost, and
     /// neither side notices.
     pub fn hold(&self, way: Way) {
         self.shared.set(|state| state.held.push(way));
     }
 
-    /// Forwards what was held back.
+    /// Forwards the held data.
     pub fn release(&self) {
         self.shared.set(|state| state.held.clear());
     }
@@ -143,8 +143,7 @@ impl Proxy {
         self.shared.lock().lost_answers
     }
 
-    /// Accepts clients again, and forwards everything. Connections from which something was discarded are
-    /// broken.
+    /// Accepts clients again, and forwards everything. Connections with discarded data are broken.
     pub fn restore(&self) {
         self.shared.set(|state| {
             if state.answers_swallowed || state.door == Door::Silent {

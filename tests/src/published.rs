@@ -1,4 +1,4 @@
-//! The problems with their published answers.
+//! Problems with their published results.
 
 use std::{
     fs,
@@ -7,14 +7,14 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-/// An instance and its expected answer.
+/// An instance and its expected result.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// The program that solves it.
     pub program: &'static str,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// The field of its output that holds the answer.
+    /// The field of its output that holds the result.
     pub field: &'static str,
     /// The expected value.
     pub answer: u64,
@@ -32,7 +32,7 @@ impl Case {
         [command, "--quiet", "--json"].into_iter().chain(given).chain(more.iter().copied()).collect()
     }
 
-    /// Checks that the answer is the published one.
+    /// Checks that the result is the published one.
     ///
     /// # Errors
     /// If it is not.
@@ -50,7 +50,7 @@ impl Case {
     }
 }
 
-/// The program for each kind of instance in the index, and the field of its answer.
+/// The program for each kind of instance in the index, and the field of its result.
 const PROGRAMS: [(&str, &str, &str); 6] = [
     ("tsp", "tsp", "length"),
     ("atsp", "tsp", "length"),
@@ -60,10 +60,10 @@ const PROGRAMS: [(&str, &str, &str); 6] = [
     ("pfsp", "flowshop", "makespan"),
 ];
 
-/// Instances that take several minutes without the optimisation of a release: they are for benchmarks.
+/// Instances that take several minutes in a debug build: they are for benchmarks.
 const FOR_RELEASES: [&str; 2] = ["clique/brock400_4.clq", "flowshop/ta022"];
 
-/// Returns the instances of the index that a program solves, except those that take long.
+/// Returns the instances of the index that a program solves, except the slow ones.
 ///
 /// # Errors
 /// If the index cannot be read.
@@ -88,7 +88,7 @@ pub fn all_indexed(folder: &Path) -> Result<Vec<Case>> {
         let kind = kind.split(' ').next().unwrap_or(kind);
         let Some(&(_, solver, field)) = PROGRAMS.iter().find(|(known, ..)| *known == kind) else { continue };
         let path: PathBuf = folder.join(file);
-        let path = path.to_str().context("a path that is no text")?;
+        let path = path.to_str().context("a path that is not UTF-8")?;
         cases.push(Case::new(solver, &[path], field, optimum.parse()?));
     }
     Ok(cases)
@@ -121,12 +121,12 @@ pub fn counted(folder: &Path) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Returns for each program an instance that takes some seconds, so that faults can happen meanwhile.
+/// Returns for each program an instance that takes several seconds, so that faults can happen during the run.
 ///
 /// # Errors
 /// If a path is not valid UTF-8.
 pub fn lasting(folder: &Path) -> Result<Vec<Case>> {
-    let file = |name: &str| folder.join(name).to_str().map(str::to_owned).context("a path that is no text");
+    let file = |name: &str| folder.join(name).to_str().map(str::to_owned).context("a path that is not UTF-8");
     Ok(vec![
         Case::new("uts", &["T3", "--spin", "30"], "nodes", 4_112_897),
         Case::new("nqueens", &["16"], "ways", 14_772_512),

@@ -1,4 +1,4 @@
-//! One ZooKeeper server for all scenarios of a process that do nothing to it: each has a chroot of its own.
+//! One ZooKeeper server for all scenarios of a process that do not affect it: each has its own chroot.
 
 use std::{
     sync::{
@@ -12,9 +12,9 @@ use anyhow::{Context as _, Result, anyhow};
 use zk::{Connect, CreateMode, Store as _};
 use zk_server::{Servers, Setup};
 
-/// The address of the server, which is started once. It ends with this process.
+/// The address of the server, which is started once. It exits with this process.
 static HOSTS: LazyLock<Result<String>> = LazyLock::new(|| {
-    // Nothing of a scenario is removed at its end.
+    // The data of a scenario is not removed at its end.
     let java = vec!["-Xmx512m".to_owned()];
     Servers::start(&Setup { java, ..Setup::standalone() })?.end_with_this_process()
 });
@@ -27,7 +27,7 @@ pub(crate) fn chroot() -> Result<String> {
     let hosts = HOSTS.as_ref().map_err(|error| anyhow!("{error:#}"))?;
     let chroot = format!("/{}", CHROOTS.fetch_add(1, Relaxed));
     let address = format!("{hosts}{chroot}");
-    // In a thread of its own, since the caller may be a task of a runtime.
+    // In a separate thread, since the caller may be a task of a runtime.
     let created = thread::spawn(move || -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {

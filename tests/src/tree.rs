@@ -20,7 +20,7 @@ use taskwork_cli::{Failure, Kinds, NoMore, Prepared, Program, Shown};
 
 use crate::gate::Gate;
 
-/// A part of the tree: the states that are still to be visited.
+/// A part of the tree: the states that are not visited yet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tree {
     open: Vec<(u64, u32)>,
@@ -35,14 +35,14 @@ pub struct Shape {
     pub depth: u32,
     /// The number of extra hashes computed at each state, to consume time.
     pub spin: u32,
-    /// The time for which the first state below the root blocks without checking for requests, in milliseconds. If there
-    /// is a gate, it ends when that is open.
+    /// The time for which the first state below the root blocks without checking for requests, in
+    /// milliseconds. If there is a gate, it ends when that is open.
     pub silent_ms: u64,
     /// Whether tasks spawn the children of some states and wait for them.
     pub forks: bool,
     /// Whether a state is deadly.
     pub deadly: Option<Deadly>,
-    /// Whether each node has a companion, which says in the log what it sees.
+    /// Whether each node has a companion, which logs its events.
     pub companion: bool,
     /// The gate at which a state waits, so that the job cannot end before the gate is open.
     pub gate: Option<Gate>,
@@ -50,26 +50,26 @@ pub struct Shape {
     pub ballast: Ballast,
 }
 
-/// Data of any size, which every search looks at. A string, because it is encoded and decoded at once, and not byte by
-/// byte.
+/// Data of any size, which every search reads. A string, because it is encoded and decoded as a whole, and
+/// not byte by byte.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Ballast {
     bytes: usize,
     text: String,
 }
 
-/// What a ballast consists of; its length is a prime, so that it is not in step with any piece.
+/// The repeated content of a ballast; its length is a prime, so that it does not align with pieces.
 const BALLAST: &str = "the data of a job that is too large for the servers";
 
 impl Ballast {
-    /// Creates one of so many bytes.
+    /// Creates a ballast of this many bytes.
     pub fn new(bytes: usize) -> Self {
         let mut text = BALLAST.repeat(bytes.div_ceil(BALLAST.len()));
         text.truncate(bytes);
         Self { bytes, text }
     }
 
-    /// Checks its size, and some of it.
+    /// Checks its size, and samples of its content.
     fn check(&self) {
         assert_eq!(self.text.len(), self.bytes, "the data has another size");
         for at in (0..self.bytes).step_by((self.bytes / 8).max(1)) {
@@ -84,7 +84,7 @@ impl Ballast {
 pub struct Deadly {
     /// The level.
     pub depth: u32,
-    /// It is deadly as long as this file exists.
+    /// The state is deadly as long as this file exists.
     pub file: PathBuf,
     /// Whether it aborts the process; otherwise it panics.
     pub aborts: bool,
@@ -126,9 +126,9 @@ const STATES_BETWEEN: u64 = 64;
 
 /// The level of the state that waits at a gate.
 const GATE_DEPTH: u32 = 6;
-/// The pause between two checks for requests while the gate is closed: the other states are visited slowly, so that on
-/// a fast machine nodes still work when something happens to them, and nodes that join still get tasks. A tree of 18
-/// levels, of 7,651,314 states, keeps four workers at work for at least 149 seconds.
+/// The pause between two checks for requests while the gate is closed: the other states are visited slowly,
+/// so that on a fast machine nodes are still working when a fault is injected, and joining nodes still get
+/// tasks. A tree of 18 levels, of 7,651,314 states, keeps four workers busy for at least 149 seconds.
 const GATE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Returns the leftmost state of a level.
@@ -166,7 +166,7 @@ impl Tree {
         Self::of(vec![(1, 0)])
     }
 
-    /// Takes the open state that is visited next: the last one, unless it waits at a closed gate.
+    /// Removes the next open state: the last one, unless it waits at a closed gate.
     fn next(&mut self, is_open: bool) -> Option<(u64, u32)> {
         if is_open {
             return self.open.pop();
@@ -217,7 +217,7 @@ impl Tree {
         self.awaited = Some(state);
     }
 
-    /// Checks that everything is done that was waited for: then its largest hash is known.
+    /// Checks that all awaited tasks are complete: then their largest hash is known.
     fn join(&mut self, cx: &mut Context<'_, Self>) {
         let Some(state) = self.awaited.take() else { return };
         let depth = cx.shared().depth;
@@ -229,12 +229,12 @@ impl Tree {
     }
 }
 
-/// Greets every other node, and says what happens.
-async fn tell(mut cx: CompanionContext) -> Result<(), String> {
+/// Greets every other node, and logs its events.
+async fn run_companion(mut cx: CompanionContext) -> Result<(), String> {
     while let Some(event) = cx.next().await {
         match event {
             CompanionEvent::Joined { node } => {
-                // It may not be there yet: it greets, too.
+                // The node may not be there yet; it sends a greeting too.
                 let _ = cx.messenger().send(node, b"greeting".to_vec());
             }
             CompanionEvent::Message { from, bytes } => {
@@ -263,7 +263,7 @@ impl Task for Tree {
     }
 
     fn companion(shape: &Arc<Shape>) -> Option<Companion> {
-        shape.companion.then(|| Companion::new(Arc::new(()), tell))
+        shape.companion.then(|| Companion::new(Arc::new(()), run_companion))
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
@@ -320,8 +320,8 @@ pub struct Arguments {
     /// The number of extra hashes computed at each state, to consume time.
     #[arg(long, default_value_t = 0)]
     spin: u32,
-    /// The time for which the first state below the root blocks without checking for requests, in milliseconds. If there
-    /// is a gate, it ends when that is open.
+    /// The time for which the first state below the root blocks without checking for requests, in
+    /// milliseconds. If there is a gate, it ends when that is open.
     #[arg(long, default_value_t = 0)]
     silent_ms: u64,
     /// Tasks spawn the children of some states and wait for them.
@@ -339,7 +339,7 @@ pub struct Arguments {
     /// A file with a number: while it is 0, a state waits.
     #[arg(long, value_name = "FILE")]
     gate: Option<Gate>,
-    /// The nodes get so many MiB of data.
+    /// The size of data for each node, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 0)]
     ballast: usize,
 }
@@ -382,14 +382,14 @@ impl Program for TreeProgram {
     }
 }
 
-/// The command that runs a node of one worker that never writes what it holds, which no option of `node` does.
+/// The command that runs a node of one worker that never writes its holdings, for which `node` has no option.
 /// It is of the same build as other nodes, so they work on the same jobs.
 pub const UNPROTECTED_NODE: &str = "unprotected-node";
 
-/// How long ZooKeeper waits for an unprotected node.
+/// The session timeout of an unprotected node.
 const UNPROTECTED_SESSION: Duration = Duration::from_secs(2);
 
-/// Runs such a node until it is killed.
+/// Runs an unprotected node until it is killed.
 pub fn unprotected_node() -> ExitCode {
     match serve_unprotected() {
         Ok(()) => ExitCode::SUCCESS,

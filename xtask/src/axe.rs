@@ -1,5 +1,5 @@
-//! Brings axe-core, which finds out whether people with a keyboard, a screen reader or weak sight can use a page. Tests of
-//! the dashboard's pages run it in a browser; it is part of nothing that is built.
+//! Installs axe-core, which checks the accessibility of web pages. Tests of the dashboard's pages run it in a
+//! browser; no build depends on it.
 
 use std::path::PathBuf;
 
@@ -10,14 +10,14 @@ use crate::workspace;
 /// A package of `PyPI` that has axe-core in it, with its version: that of axe-core is 4.12.1.
 const PACKAGE: &str = "axe-playwright-python==0.1.8";
 
-/// The Debian package with pip, by which that is installed.
+/// The Debian package with pip, which installs it.
 pub(crate) const PACKAGES: &[&str] = &["python3-pip"];
 
-/// Where it is installed, in the workspace, and the script there.
+/// The installation folder in the workspace, and the script in it.
 const PLACE: &str = "target/axe";
 const SCRIPT: &str = "axe_playwright_python/axe.min.js";
 
-/// The variable that tells the tests where the script is.
+/// The variable with the path of the script, for the tests.
 pub(crate) const VARIABLE: &str = "TASKWORK_AXE";
 
 /// Returns where the script is, or will be.
@@ -25,10 +25,10 @@ pub(crate) fn script() -> PathBuf {
     workspace::root().join(PLACE).join(SCRIPT)
 }
 
-/// Installs it if it is not there. Where it cannot be had, such as without a network, the tests go without it, and say so.
+/// Installs it if it is missing. If it is not available, such as without a network, the tests skip it with a warning.
 ///
 /// # Errors
-/// It cannot be had in CI.
+/// It is not available in CI.
 pub(crate) fn prepare() -> Result<()> {
     if script().is_file() {
         return Ok(());

@@ -11,11 +11,11 @@ use crate::{
 /// The measurements to make.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// `scale` (in the simulator, 10 to 1,000 nodes), `elastic` (nodes that join and leave, a quarter of an
-    /// hour), `deadline` (a controller that starts and ends nodes, a quarter of an hour), `reach` (what the example
-    /// programs prove in a minute), `all` of the others, or some of them: uts, queens, paths, mst, tsp, clique, polls, nodes,
-    /// steals, waits, jobs, decide, workers, replicable, search, dataflow, memory, termination, bulk, losses, ledger (part
-    /// of it in the simulator)
+    /// `scale` (in the simulator, 10 to 1,000 nodes), `elastic` (nodes that join and leave, 15 minutes),
+    /// `deadline` (a controller that starts and terminates nodes, 15 minutes), `reach` (the instances that the
+    /// example programs prove in a minute), `all` of the others, or some of them: uts, queens, paths, mst, tsp,
+    /// clique, polls, nodes, steals, waits, jobs, decide, workers, replicable, search, dataflow, memory, termination,
+    /// bulk, losses, ledger (part of it in the simulator)
     #[arg(required = true)]
     names: Vec<String>,
     /// The number of repetitions of each comparison
@@ -40,16 +40,16 @@ pub(crate) struct Bench {
     /// For `reach`: the folder of programs of another build, which are measured instead
     #[arg(long, value_name = "FOLDER")]
     programs: Option<String>,
-    /// For `reach`: only instances whose name contains this
+    /// For `reach`: only instances with this text in their names
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 }
 
-/// How the programs are built that are measured.
+/// The build of the measured programs.
 const PROGRAMS: &str =
     "build --release -p taskwork-operator -p tsp-example -p bnb-problems -p taskwork-benches --bins";
 
-/// The most repetitions of `elastic` and `deadline`, each of which takes five minutes.
+/// The maximum number of repetitions of `elastic` and `deadline`, each of which takes five minutes.
 const ELASTIC_ROUNDS_MAX: usize = 3;
 
 /// Measures, and prints a table. The results of `scale`, `elastic` and `all` are written to docs/figures.
@@ -121,7 +121,7 @@ impl Bench {
         ]
     }
 
-    /// All of it is written down; what is measured with other options, or another build, only where the user says.
+    /// Complete results are recorded; results with other options or builds only where the user specifies.
     fn reach(&self) -> Vec<Step> {
         let mut measure = Vec::new();
         measure.extend(self.limit.map(|limit| format!("--limit {limit}")));

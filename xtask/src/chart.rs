@@ -1,8 +1,8 @@
 //! `cargo xtask chart`: the Helm chart, generated from the manifests of `deploy/kubernetes`.
 //!
-//! A line of a manifest that ends with `# chart: NAME` becomes a setting of the chart: its value is the default. One with
-//! `# chart: NAME + NUMBER` follows from another setting. Lines between `# chart if: NAME` and `# chart end` are left out
-//! if a setting is false.
+//! A line of a manifest that ends with `# chart: NAME` becomes a setting of the chart: its value is the default. One
+//! with `# chart: NAME + NUMBER` follows from another setting. Lines between `# chart if: NAME` and `# chart end` are
+//! left out if a setting is false.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
@@ -24,7 +24,7 @@ const IF: &str = "# chart if: ";
 const END: &str = "# chart end";
 const GENERATED: &str = "# Generated from deploy/kubernetes by `cargo xtask chart`: change it there.\n";
 
-/// The template that refuses what cannot work, and how.
+/// The template that refuses invalid settings.
 const GUARDED: &str = "templates/base-nodes.yaml";
 const GUARD: &str = "{{- if not (or .Values.withZookeeper .Values.insecure) }}\n\
     {{- fail \"a ZooKeeper elsewhere would get the credentials in the clear: use deploy/kubernetes/overlays/production, \
@@ -34,7 +34,7 @@ const GUARD: &str = "{{- if not (or .Values.withZookeeper .Values.insecure) }}\n
 /// Writes the chart.
 ///
 /// # Errors
-/// A manifest cannot be read, or says different things of one setting; or a file cannot be written.
+/// A manifest cannot be read, or has different values for one setting; or a file cannot be written.
 pub(crate) fn run() -> Result<()> {
     let folder = workspace::root().join(CHART);
     for (name, content) in chart(&workspace::root())? {
@@ -120,9 +120,9 @@ fn template(manifest: &str, settings: &mut BTreeMap<String, String>) -> Result<S
 
 /// The settings that are no value of a manifest.
 const SWITCHES: &str = "\
-# Whether the chart brings ZooKeeper along; otherwise say below where it is, at port 2181 or 2182.
+# Whether the chart includes ZooKeeper; otherwise set its address below, with port 2181 or 2182.
 withZookeeper: true
-# Whether credentials may go in the clear to a ZooKeeper elsewhere.
+# Whether credentials may be sent unencrypted to an external ZooKeeper.
 insecure: false
 ";
 
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chart_is_current() {
+    fn chart_is_up_to_date() {
         let folder = workspace::root().join(CHART);
         for (name, content) in chart(&workspace::root()).unwrap() {
             let there = fs::read_to_string(folder.join(&name)).unwrap_or_default();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn with_its_defaults_the_chart_is_the_manifests() {
+    fn chart_with_defaults_equals_manifests() {
         let mut settings = BTreeMap::new();
         let manifest = fs::read_to_string(workspace::root().join(MANIFESTS).join("base/nodes.yaml")).unwrap();
         let mut filled = template(&manifest, &mut settings).unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_from_a_setting_and_what_is_left_out_without_one() {
+    fn optional_parts_follow_their_settings() {
         let mut settings = BTreeMap::new();
         let manifest =
             "a: 40 # chart: time + 10\n  # chart if: on\n  b: 1\n  # chart end\n- --c=30 # chart: time\n";
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_has_one_default_and_quotes_stay() {
+    fn setting_has_one_default_and_keeps_quotes() {
         let mut settings = BTreeMap::new();
         let made = template("a: \"2\" # chart: cpu\n- --b=30 # chart: time\nc: 5\n", &mut settings).unwrap();
         assert_eq!(made, "a: {{ .Values.cpu | quote }}\n- --b={{ .Values.time }}\nc: 5\n");

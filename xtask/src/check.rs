@@ -1,4 +1,4 @@
-//! `cargo xtask check`: formatting, lints, documentation, the rules for dependencies, manifests, and what is for
+//! `cargo xtask check`: formatting, lints, documentation, the rules for dependencies, manifests, and the files for
 //! Prometheus and Grafana.
 
 use anyhow::Result;
@@ -28,7 +28,7 @@ fn steps(install_deny: Option<Step>) -> Vec<Step> {
         Step::cargo("format", "fmt --all --check"),
         Step::cargo("lints", "clippy --workspace --all-targets -- -D warnings"),
         Step::cargo("no command line", "clippy -p bnb-framework -p dataflow-framework -- -D warnings"),
-        // As users build it: what a program needs must not come from a feature of the operator or of tests.
+        // Built as by users: a program must not depend on a feature of the operator or of tests.
         Step::cargo("a program", "clippy -p tsp-example -- -D warnings"),
         Step::cargo("docs", "doc --workspace --no-deps").env("RUSTDOCFLAGS", "-Dwarnings"),
     ];

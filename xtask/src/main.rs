@@ -1,5 +1,5 @@
-//! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim`, `fuzz`, `mutants`, `bench`, `chart`
-//! and `release`.
+//! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim`, `fuzz`, `mutants`, `bench`,
+//! `chart` and `release`.
 
 mod axe;
 mod bench;
@@ -61,14 +61,14 @@ enum Command {
     /// Put deliberate bugs into a copy of the workspace, and count the seeds that the simulator needs to find
     /// each
     Mutants {
-        /// Only bugs whose name contains this
+        /// Only bugs with this text in their names
         only: Option<String>,
     },
     /// Run benchmarks
     Bench(bench::Bench),
     /// Generate the Helm chart from the manifests for Kubernetes
     Chart,
-    /// Make what users install: programs that need nothing, packages, images, checksums; from a commit
+    /// Build the artefacts for users from a commit: static programs, packages, images, checksums
     Release(release::Arguments),
     /// Start a cluster on this machine, ZooKeeper and nodes, until Ctrl-C
     Cluster(cluster::Arguments),
@@ -103,7 +103,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         super::Arguments::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of what is in `deploy/`: that the manifests agree with each other, and with how a node behaves.
+//! Tests that the manifests in `deploy/` are consistent with each other, and with the behaviour of a node.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ fn parsed(text: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(text).expect("it is YAML")
 }
 
-/// Returns the manifests of these folders as they are.
+/// Returns the unrendered manifests of these folders.
 fn plain(folders: &[&str]) -> Vec<Value> {
     let mut all = Vec::new();
     for name in folders {
@@ -38,12 +38,12 @@ fn plain(folders: &[&str]) -> Vec<Value> {
     all
 }
 
-/// Returns what was made of an overlay or the chart; nothing where there is no program to make it.
+/// Returns the rendered manifests of an overlay or the chart; `None` without the program for it.
 fn made(what: &str, made: Result<Option<Vec<u8>>>) -> Option<Vec<Value>> {
     let Some(made) = made.unwrap() else {
         let word = format!("{what} is NOT TESTED: `cargo xtask check` installs what it needs");
         assert!(!workspace::in_ci(), "{word}");
-        // Not by a macro, whose words are kept back if the test passes.
+        // Not by a macro: its output is captured if the test passes.
         let _ = writeln!(io::stderr(), "\n!!! WARNING: {word}");
         return None;
     };
@@ -85,7 +85,7 @@ fn wrong_with_probes(container: &Value, serves_at: Option<&str>) -> Vec<String> 
         }
     };
     let probe = |name: &str| texts(&container[name]["exec"]["command"]);
-    // Where `health` asks unless it is told otherwise.
+    // The default address of `health`.
     must(serves_at == Some("127.0.0.1:8788"), "the probes ask where no node answers");
     must(
         probe("readinessProbe") == ["/proc/1/exe", "health", "--ready"],
@@ -215,14 +215,14 @@ fn wrong_with_zookeeper(all: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn the_manifests_agree_with_each_other() {
+fn manifests_are_consistent_with_each_other() {
     let all = plain(&["base", "zookeeper"]);
     assert_eq!(wrong_with_nodes(&all), Vec::<String>::new());
     assert_eq!(wrong_with_zookeeper(&all), Vec::<String>::new());
 }
 
 #[test]
-fn the_overlays_agree_with_themselves() {
+fn overlays_are_consistent() {
     let tools = Tools::find();
     for (overlay, has_zookeeper) in [("dev", true), ("elastic", true), ("production", false), ("spot", true)]
     {
@@ -237,7 +237,7 @@ fn the_overlays_agree_with_themselves() {
             let servers = &find(&all, "StatefulSet", "zookeeper").unwrap()["spec"]["template"]["spec"];
             let where_they_may_be = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
             let terms = &servers.pointer(where_they_may_be).unwrap()["nodeSelectorTerms"];
-            // Any term is enough, so that there must be one that says it all.
+            // The terms are alternatives, so one of them must contain all conditions.
             assert_eq!((each(terms).count(), each(&terms[0]["matchExpressions"]).count()), (1, 3));
             assert!(
                 servers["affinity"]["podAntiAffinity"].is_object(),
@@ -248,7 +248,7 @@ fn the_overlays_agree_with_themselves() {
 }
 
 #[test]
-fn the_chart_agrees_with_itself_and_refuses_what_cannot_work() {
+fn chart_is_consistent_and_refuses_invalid_settings() {
     let tools = Tools::find();
     let chart = |settings: &[&str]| made("the chart", tools.chart(settings));
     let Some(all) = chart(&[]) else { return };
@@ -272,7 +272,7 @@ fn the_chart_agrees_with_itself_and_refuses_what_cannot_work() {
 }
 
 #[test]
-fn the_controller_may_do_what_it_does_and_nothing_else() {
+fn controller_role_has_exactly_required_permissions() {
     let Some(all) = made("the overlay elastic", Tools::find().overlay("overlays/elastic")) else { return };
     let nodes = find(&all, "Deployment", "taskwork-node").unwrap();
     assert!(nodes["spec"]["replicas"].is_null(), "applying it again would change the number of nodes");
@@ -295,7 +295,7 @@ fn the_controller_may_do_what_it_does_and_nothing_else() {
         limit.as_str().unwrap(),
         "as many as a node starts"
     );
-    // What src/connector/kubernetes/api.rs of taskwork-scale asks for.
+    // The requests in src/connector/kubernetes/api.rs of taskwork-scale.
     let role = find(&all, "Role", "taskwork-scale").unwrap();
     let rules: Vec<_> = each(&role["rules"])
         .map(|rule| (texts(&rule["resources"]), texts(&rule["verbs"]), texts(&rule["resourceNames"])))
@@ -311,7 +311,7 @@ fn the_controller_may_do_what_it_does_and_nothing_else() {
 
 /// A check that cannot fail would be worth nothing.
 #[test]
-fn what_is_wrong_is_noticed() {
+fn inconsistencies_are_detected() {
     let cases: [(&str, &str, Value, &str); 7] = [
         ("Deployment", "/spec/template/spec/terminationGracePeriodSeconds", 38.into(), "killed"),
         ("Deployment", "/spec/template/spec/containers/0/args/1", "--listen=0.0.0.0:7421".into(), "port"),
@@ -344,7 +344,7 @@ fn what_is_wrong_is_noticed() {
     assert_eq!(wrong_with_zookeeper(&all).len(), 2);
 }
 
-/// Runs the batch script with a program that says how it was called, and under which process id.
+/// Runs the batch script with a program that prints its arguments and its process id.
 fn batch(environment: &[(&str, &str)]) -> (bool, String) {
     let bin = tempfile::tempdir().unwrap();
     let program = bin.path().join("program");
@@ -363,7 +363,7 @@ fn batch(environment: &[(&str, &str)]) -> (bool, String) {
 }
 
 #[test]
-fn the_batch_script_becomes_a_node_that_knows_its_end() {
+fn batch_script_becomes_node_with_slurm_notice() {
     let here = std::process::id().to_string();
     let zk = ("TASKWORK_ZK", "zk:2181");
     let (ok, said) =
@@ -381,7 +381,7 @@ fn the_batch_script_becomes_a_node_that_knows_its_end() {
 }
 
 #[test]
-fn the_unit_waits_for_a_drain() {
+fn unit_waits_for_drain() {
     let unit = workspace::root().join("deploy/systemd/taskwork-node@.service");
     let unit = fs::read_to_string(unit).unwrap();
     let after = |text: &str| {
@@ -390,7 +390,7 @@ fn the_unit_waits_for_a_drain() {
     };
     let (deadline, timeout) = (after("--drain-deadline ").unwrap(), after("TimeoutStopSec=").unwrap());
     assert!(timeout >= deadline + FAREWELL_S, "{timeout} s for a drain of {deadline} s");
-    // What node --help calls wrong usage, and the end of the time to leave.
+    // The exit codes for wrong usage, and for the end of the time to leave.
     assert!(
         unit.contains("\nRestartPreventExitStatus=2 4\n"),
         "a node is started again on a machine that goes"

@@ -1,7 +1,7 @@
-//! Checks what `deploy/` has for Prometheus and Grafana, by Prometheus itself: its configuration, the alerts with their
-//! tests, and the queries of the dashboard.
+//! Checks the files in `deploy/` for Prometheus and Grafana with Prometheus itself: its configuration, the alerts with
+//! their tests, and the queries of the dashboard.
 //!
-//! Whether the metrics that they name exist is a test of `taskwork-operator`.
+//! A test of `taskwork-operator` checks that the metrics in them exist.
 
 use std::{fs, process::Command};
 
@@ -13,11 +13,11 @@ use crate::{step::Step, workspace};
 /// The Debian package that has `promtool`.
 pub(crate) const PACKAGES: &[&str] = &["prometheus"];
 
-/// What is to be checked.
+/// The folder to check.
 const FOLDER: &str = "deploy/prometheus";
 const DASHBOARD: &str = "deploy/grafana/taskwork.json";
 
-/// Where the queries of the dashboard are written as rules, which promtool can check.
+/// The file of the dashboard's queries as rules, which promtool can check.
 const QUERIES: &str = "target/monitoring/queries.yml";
 
 /// Returns the steps; none, with a word about it, where promtool is missing.
@@ -63,13 +63,13 @@ fn queries_of(dashboard: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Returns a query with what Grafana writes for its variables. Those of the dashboard stand in patterns, where they may
-/// stay.
+/// Substitutes Grafana's built-in variables in a query. The variables of the dashboard are only used in patterns, where
+/// they may stay.
 fn asked(query: &str) -> String {
     query.replace("$__rate_interval", "1m")
 }
 
-/// Returns rules that record the results of queries, as YAML, of which JSON is a part.
+/// Returns rules that record the results of queries, as JSON, which is also YAML.
 fn as_rules(queries: &[String]) -> String {
     let rule = |(number, query): (usize, &String)| serde_json::json!({ "record": format!("query:{number}"), "expr": query });
     let rules: Vec<_> = queries.iter().enumerate().map(rule).collect();
@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn a_dashboard_without_queries_is_an_error() {
+    fn dashboard_without_queries_is_an_error() {
         for dashboard in ["", "{", "{}", r#"{ "panels": [] }"#] {
             assert!(queries_of(dashboard).unwrap_err().to_string().contains(DASHBOARD), "{dashboard}");
         }
     }
 
     #[test]
-    fn nothing_of_the_folder_is_left_out() {
+    fn all_files_of_folder_are_checked() {
         let config = fs::read_to_string(workspace::root().join(FOLDER).join("prometheus.yml")).unwrap();
         let tests = fs::read_to_string(workspace::root().join(FOLDER).join("alerts_test.yml")).unwrap();
         for file in fs::read_dir(workspace::root().join(FOLDER)).unwrap() {

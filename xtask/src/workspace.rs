@@ -60,13 +60,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_holds_the_workspace() {
+    fn root_contains_workspace() {
         let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("a manifest in the root");
         assert!(manifest.contains("[workspace]"));
     }
 
     #[test]
-    fn only_the_description_of_a_package_is_withheld() {
+    fn only_package_variables_are_withheld() {
         assert!(describes_a_package(OsStr::new("CARGO_PKG_NAME")));
         assert!(describes_a_package(OsStr::new("CARGO_MANIFEST_DIR")));
         for kept in

@@ -34,7 +34,7 @@ pub fn is_installed() -> bool {
 pub(crate) fn server(config: &Path, more: &[String]) -> Command {
     let class_path = JARS.map(|jar| format!("{FOLDER}/{jar}")).join(":");
     let mut command = Command::new("java");
-    // It has to start fast and stay small; its speed is not measured.
+    // It must start fast and use little memory; its speed is not measured.
     command.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
     command.args(more).args(["-cp", &class_path]);
     command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(config);

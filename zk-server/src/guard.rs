@@ -1,4 +1,4 @@
-//! The process that outlives a program for a moment, to end the servers that the program has left running.
+//! The process that outlives a program to kill the servers that the program has left running.
 
 use std::{
     os::unix::process::CommandExt as _,
@@ -8,14 +8,15 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// Waits for the end of its standard input, which is that of the program; then it kills processes, and removes a folder.
+/// Waits for the end of its standard input, which closes when the program exits; then kills processes, and
+/// removes a folder.
 const SCRIPT: &str = r#"read -r _; folder=$1; shift; kill -KILL "$@"; rm -rf "$folder""#;
 
-/// Starts it. Its standard input has to stay open for as long as the servers are needed.
+/// Starts the guard. Its standard input has to stay open for as long as the servers are needed.
 pub(crate) fn start(processes: impl Iterator<Item = u32>, folder: &Path) -> Result<Child> {
     let mut command = Command::new("sh");
     command.args(["-c", SCRIPT, "sh"]).arg(folder).args(processes.map(|id| id.to_string()));
-    // Ctrl-C on a terminal ends the program, and not this.
+    // Ctrl-C on a terminal ends the program, and not the guard.
     command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().context("sh cannot be started")
 }

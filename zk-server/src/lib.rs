@@ -111,7 +111,7 @@ struct Ports {
 
 /// Maximum time for servers to start serving.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often to retry with other ports: another program may take a free port before it is used.
+/// The number of tries with other ports: another program may take a free port before it is used.
 const START_TRIES: usize = 4;
 /// The interval at which a server is asked whether it is serving.
 const ASK_EVERY: Duration = Duration::from_millis(40);
@@ -152,8 +152,8 @@ impl Servers {
         Ok(this)
     }
 
-    /// Leaves the servers running until this process ends, and returns their addresses. However it ends, also when it is
-    /// killed, the servers end too, and their data is removed.
+    /// Leaves the servers running until this process exits, and returns their addresses. When it exits for
+    /// any reason, even if it is killed, the servers are killed and their data is removed.
     ///
     /// # Errors
     /// If no process can be started that waits for this one.
@@ -210,8 +210,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Removes all data of a server that is down. After all servers of an ensemble are wiped, nothing is
-    /// left.
+    /// Removes all data of a server that is down. If all servers of an ensemble are wiped, no data is left.
     ///
     /// # Errors
     /// If the server runs, or its data cannot be removed.

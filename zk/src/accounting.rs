@@ -1,28 +1,28 @@
-//! Accounting: the global task list, and what every node holds, changed by transactions that can be repeated
+//! Accounting: the global task list and the holdings of every node, changed by transactions that can be repeated
 //! (paper, 3.5).
 //!
 //! ```text
 //! create txns/<txn>           first, so that a repeated try fails with "exists": it was committed before
 //! check  members/<node>       the fence: a node that is no longer a member changes nothing
 //! check  attempts/<k>         the attempt still exists
-//! delete txns/<settled>       the previous transaction, known to be committed: nobody will ask for it again
-//! create or delete list/<id>  each toggle; which of the two is found by reading all ids at once
-//! set    outputs/<node>       everything this node's committed tasks have produced, or where its chunks are
-//! set    held/<node>          everything that the node holds, or where its chunks are
+//! delete txns/<settled>       the previous transaction, known to be committed and never retried
+//! create or delete list/<id>  each toggle: create or delete, depending on the ids read before
+//! set    outputs/<node>       the output of this node's committed tasks, or the location of its chunks
+//! set    held/<node>          everything that the node holds, or the location of its chunks
 //! create transit/<name>       tasks that the node has given away, and no longer holds
-//! delete transit/<name>       tasks that it was given, and now holds or has completed
+//! delete transit/<name>       tasks that the node received, and now holds or has completed
 //! create parked/<task>~<txn>  tasks that a leaving node could hand to no other node
-//! create quarantine/<task>    tasks that have cost too many nodes, and what is known about them
+//! create quarantine/<task>    tasks that have cost too many nodes, with a description
 //! create left/<node>, delete held/<node>     the clean leave: of the attempt, not of the cluster
 //! ```
 //!
-//! This is one multi, so it happens entirely or not at all: it leads from one partition of the work to
-//! another. If it fails on an id, another node toggled that id first, or the read was stale: the multi is
-//! rebuilt after a `sync`, with the same txn id. If its outcome is unknown, the caller retries with the same
-//! [`Transaction`] until the outcome is known. So every transaction counts exactly once.
+//! This is one multi, so it is atomic: it leads from one partition of the work to another. If it fails on an
+//! id, another node toggled that id first, or the read was stale: the multi is rebuilt after a `sync`, with
+//! the same txn id. If its outcome is unknown, the caller retries with the same [`Transaction`] until the
+//! outcome is known. So every transaction counts exactly once.
 //!
-//! A [`Claim`] moves something to `transit/` that belongs to no living node; the next transaction of the node
-//! that has claimed it takes it from there.
+//! A [`Claim`] moves tasks that belong to no living node to `transit/`; the next transaction of the claiming
+//! node takes them from there.
 
 mod claims;
 mod enrolment;
@@ -55,13 +55,13 @@ pub struct Transaction {
     pub settled: Option<String>,
     /// The ids to toggle in the global task list, each once.
     pub toggles: Vec<String>,
-    /// Everything that the node's committed tasks have produced, including those in this transaction.
+    /// The output of all the node's committed tasks, including those in this transaction.
     pub output: Vec<u8>,
     /// Everything that the node holds.
     pub held: Vec<u8>,
     /// Tasks that the node has given away, with the names of their znodes.
     pub give: Vec<(String, Vec<u8>)>,
-    /// The names of what the node holds now, or has completed, and did not before.
+    /// The names of the tasks in transit that the node now holds or has completed.
     pub take: Vec<String>,
     /// Tasks to park, with their envelopes.
     pub park: Vec<(String, Vec<u8>)>,
@@ -75,7 +75,7 @@ pub struct Transaction {
 /// The cost of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Committed {
-    /// How often the multi was rebuilt.
+    /// The number of times that the multi was rebuilt.
     pub rebuilds: u32,
 }
 
@@ -83,7 +83,7 @@ pub struct Committed {
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum CommitError {
     /// The fence failed: the node is no longer a member.
-    #[error("the node is no member any more")]
+    #[error("the node is no longer a member")]
     NotMember,
     /// The attempt no longer exists.
     #[error("the attempt is over")]
@@ -94,7 +94,7 @@ pub enum CommitError {
     Store(#[from] Error),
 }
 
-/// How often a multi is rebuilt before the caller gets an error.
+/// The number of times that a multi is rebuilt before the caller gets an error.
 const REBUILDS_MAX: usize = 64;
 
 /// The indices of the multi's first operations.
@@ -127,14 +127,14 @@ pub async fn commit(
                 }
                 return Ok(committed);
             }
-            // As above; it has ended its membership, and the txn id has been tidied away since.
+            // An earlier try was the leave: the membership has ended, and the txn id was removed since.
             Err(CommitError::NotMember)
                 if transaction.leave && has_left(store, attempt, transaction).await? =>
             {
                 return Ok(committed);
             }
             Ok(Try::FailedAt(SETTLED, _)) if settled.is_some() => settled = None,
-            // The rest depends on no read.
+            // The operations after the toggles do not depend on a read.
             Ok(Try::FailedAt(place, cause)) if place >= toggled => {
                 return Err(refused(store, attempt, cause).await);
             }
@@ -159,8 +159,8 @@ async fn prepare(
             Err(refusal @ (CommitError::NotMember | CommitError::AttemptOver)) => refusal,
             other => return other.map(Some),
         };
-        // An earlier try may have been the leave, after which the membership ends; or others may have taken what it
-        // has given away, and removed the chunks while they were written again.
+        // An earlier try may have been the leave, after which the membership ends. Or receivers may have
+        // taken the tasks that it gave away, and removed the chunks while this try wrote them again.
         if is_committed(store, attempt, transaction).await? {
             return Ok(None);
         }
@@ -217,8 +217,8 @@ async fn has_left(store: &dyn Store, attempt: &AttemptPaths, transaction: &Trans
     Ok(store.exists(&attempt.left_node(&transaction.node)).await?.is_some())
 }
 
-/// Returns why a transaction fails. As its txn id could be created, no earlier try was committed. What is
-/// missing may be gone because an attempt that is over is tidied away piece by piece.
+/// Returns why a transaction fails. As its txn id could be created, no earlier try was committed. Znodes may
+/// be missing because an attempt that is over is removed znode by znode.
 async fn refused(store: &dyn Store, attempt: &AttemptPaths, cause: Error) -> CommitError {
     match is_over(store, attempt).await {
         Ok(true) => CommitError::AttemptOver,
@@ -258,7 +258,7 @@ pub async fn wait_until_empty(store: &dyn Store, attempt: &AttemptPaths) -> Resu
     }
 }
 
-/// Returns the names in the global task list, which may be a little old.
+/// Returns the names in the global task list, which may be stale.
 ///
 /// # Errors
 /// Any error from the store; [`Error::NoNode`] if the attempt no longer exists.
@@ -266,7 +266,7 @@ pub async fn list(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<Strin
     store.children(&attempt.list()).await
 }
 
-/// Returns the operations that every transaction begins with.
+/// Returns the first operations of every transaction.
 fn opening(cluster: &ClusterPaths, attempt: &AttemptPaths, node: &str, txn: &str) -> Vec<Op> {
     vec![
         create(attempt.txn(txn), b""),
@@ -275,8 +275,8 @@ fn opening(cluster: &ClusterPaths, attempt: &AttemptPaths, node: &str, txn: &str
     ]
 }
 
-/// Returns each toggle as the operation that it has to be now. All ids are requested before the first answer
-/// is awaited.
+/// Returns each toggle as a create or delete, depending on whether the id exists. All ids are requested
+/// before the first answer is awaited.
 async fn toggles(store: &dyn Store, attempt: &AttemptPaths, ids: &[String]) -> Result<Vec<Op>> {
     let paths: Vec<String> = ids.iter().map(|id| attempt.task(id)).collect();
     let asked: Vec<_> = paths.iter().map(|path| store.exists(path)).collect();

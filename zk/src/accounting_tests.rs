@@ -32,7 +32,7 @@ fn root_claim(node: &str) -> Claim {
     }
 }
 
-/// Returns what is on its way in the first attempt, with the names of the znodes.
+/// Returns the tasks in transit in the first attempt, with the names of the znodes.
 pub(super) async fn in_transit(stage: &Stage) -> Vec<(String, Vec<u8>)> {
     let mut transits = Vec::new();
     for name in stage.names(&stage.attempt(1).transits()) {
@@ -56,7 +56,7 @@ macro_rules! until_known {
 }
 
 #[tokio::test]
-async fn a_commit_toggles_and_leaves_at_most_two_transaction_ids() {
+async fn commit_toggles_tasks_and_keeps_at_most_two_transaction_ids() {
     let stage = Stage::new().await;
     let node = stage.member("a").await;
     let paths = stage.attempt(1);
@@ -70,7 +70,7 @@ async fn a_commit_toggles_and_leaves_at_most_two_transaction_ids() {
 }
 
 #[tokio::test]
-async fn a_task_in_a_scope_is_another_entry_than_one_outside_until_both_its_halves_are_toggled() {
+async fn scoped_task_is_separate_entry_until_both_toggles() {
     let stage = Stage::new().await;
     let (a, b) = (stage.member("a").await, stage.member("b").await);
     let paths = stage.attempt(1);
@@ -82,7 +82,7 @@ async fn a_task_in_a_scope_is_another_entry_than_one_outside_until_both_its_halv
 }
 
 #[tokio::test]
-async fn a_claim_whose_task_was_tidied_away_with_its_attempt_fails_nothing() {
+async fn claim_of_task_removed_with_its_attempt_reports_attempt_over() {
     for over in [true, false] {
         let stage = Stage::new().await;
         let (node, paths) = (stage.member("a").await, stage.attempt(1));
@@ -104,7 +104,7 @@ async fn a_claim_whose_task_was_tidied_away_with_its_attempt_fails_nothing() {
         match claim(&*node, &stage.cluster, &paths, &of_parked, &Some).await {
             Err(CommitError::AttemptOver) => assert!(over),
             Err(CommitError::Store(Error::NoNode { .. })) => {
-                assert!(!over, "nothing is passed over in silence");
+                assert!(!over, "nothing is skipped silently");
             }
             other => panic!("{other:?}"),
         }
@@ -112,7 +112,7 @@ async fn a_claim_whose_task_was_tidied_away_with_its_attempt_fails_nothing() {
 }
 
 #[tokio::test]
-async fn a_commit_counts_once_wherever_an_answer_is_lost() {
+async fn commit_with_any_answer_lost_counts_once() {
     for fate in FATES {
         for countdown in 1.. {
             let stage = Stage::new().await;
@@ -138,12 +138,12 @@ async fn a_commit_counts_once_wherever_an_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn a_clean_leave_counts_once_also_if_the_member_is_gone_then() {
+async fn clean_leave_retried_after_membership_ended_counts_once() {
     for gone in [false, true] {
         let stage = Stage::new().await;
         let (node, paths) = (stage.member("a").await, stage.attempt(1));
         let leave = Transaction { leave: true, ..transaction("a", 0, &["x"]) };
-        // Until it is the answer to the multi that is lost.
+        // Until the lost answer is that of the multi.
         for countdown in 1.. {
             stage.tree.set_faults(LoseOne { session: node.id(), countdown, fate: Fate::LostAfter });
             assert!(commit(&*node, &stage.cluster, &paths, &leave).await.is_err(), "an answer is lost");
@@ -166,7 +166,7 @@ async fn a_clean_leave_counts_once_also_if_the_member_is_gone_then() {
 }
 
 #[tokio::test]
-async fn what_is_on_its_way_to_a_node_that_has_left_can_be_claimed_although_it_is_a_member() {
+async fn transit_to_member_that_left_the_attempt_can_be_claimed() {
     let stage = Stage::new().await;
     let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
     let give = Transaction { give: vec![("a-1-b".into(), b"task".to_vec())], ..transaction("a", 0, &[]) };
@@ -182,7 +182,7 @@ async fn what_is_on_its_way_to_a_node_that_has_left_can_be_claimed_although_it_i
 }
 
 #[tokio::test]
-async fn a_node_that_never_took_part_leaves_cleanly_and_one_that_did_must_say_so() {
+async fn clean_leave_needs_record_only_if_node_enrolled() {
     let stage = Stage::new().await;
     let (node, paths) = (stage.member("a").await, stage.attempt(1));
     stage.tree.expire(node.id());
@@ -191,7 +191,7 @@ async fn a_node_that_never_took_part_leaves_cleanly_and_one_that_did_must_say_so
 }
 
 #[tokio::test]
-async fn a_node_that_is_no_member_changes_nothing() {
+async fn commit_of_non_member_is_refused() {
     let stage = Stage::new().await;
     let (node, paths) = (stage.member("a").await, stage.attempt(1));
     let ghost = stage.tree.connect();
@@ -208,7 +208,7 @@ async fn a_node_that_is_no_member_changes_nothing() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_is_not_there_is_over() {
+async fn missing_attempt_is_over() {
     let stage = Stage::new().await;
     let (node, paths) = (stage.member("a").await, stage.attempt(9));
     let refused = commit(&*node, &stage.cluster, &paths, &transaction("a", 0, &["x"])).await;
@@ -219,7 +219,7 @@ async fn an_attempt_that_is_not_there_is_over() {
 }
 
 #[tokio::test]
-async fn a_parked_task_is_claimed_by_one_node_wherever_an_answer_is_lost() {
+async fn parked_task_with_any_answer_lost_is_claimed_by_one_node() {
     for fate in FATES {
         for countdown in 1.. {
             let stage = Stage::new().await;
@@ -251,7 +251,7 @@ async fn a_parked_task_is_claimed_by_one_node_wherever_an_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_for_a_transaction_counts_with_it_wherever_an_answer_is_lost() {
+async fn chunked_data_with_any_answer_lost_counts_with_its_transaction() {
     let large = |byte: u8| vec![byte; REQUEST_BYTES_MAX];
     for fate in FATES {
         for countdown in 1.. {
@@ -289,7 +289,7 @@ async fn what_is_too_large_for_a_transaction_counts_with_it_wherever_an_answer_i
 }
 
 #[tokio::test]
-async fn of_a_large_output_only_the_last_is_kept() {
+async fn large_output_keeps_only_the_last_chunks() {
     let stage = Stage::new().await;
     let (node, paths) = (stage.member("a").await, stage.attempt(1));
     for number in 0..3 {
@@ -300,7 +300,7 @@ async fn of_a_large_output_only_the_last_is_kept() {
 }
 
 #[tokio::test]
-async fn an_output_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
+async fn output_beyond_limit_is_refused_with_limit_and_size() {
     let stage = Stage::new().await;
     let (node, paths) = (stage.member("a").await, stage.attempt(1));
     let beyond = Transaction { output: vec![0; crate::CHUNKED_BYTES_MAX + 1], ..transaction("a", 0, &["x"]) };
@@ -309,7 +309,7 @@ async fn an_output_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
 }
 
 #[tokio::test]
-async fn a_claim_enrols_the_node_that_it_is_for_and_no_other() {
+async fn claim_enrols_only_its_node() {
     for fate in [Fate::LostBefore, Fate::LostAfter] {
         for countdown in 1.. {
             let stage = Stage::new().await;
@@ -321,7 +321,7 @@ async fn a_claim_enrols_the_node_that_it_is_for_and_no_other() {
             let taken = until_known!(claim(&*a, &stage.cluster, &paths, &claiming("a"), &Some)).unwrap();
             assert_eq!(taken.as_deref(), Some(&b"the root"[..]), "request {countdown}, {fate:?}");
             assert_eq!(claim(&*b, &stage.cluster, &paths, &claiming("b"), &Some).await, Ok(None));
-            assert_eq!(stage.names(&paths.outputs()), ["a"], "who was too late takes no part");
+            assert_eq!(stage.names(&paths.outputs()), ["a"], "a node that is too late is not enrolled");
             assert_eq!(held(&*b, &paths, "a").await, Ok(Some(b"nothing".to_vec())));
             assert_eq!(in_transit(&stage).await, [("a-c".to_owned(), b"the root".to_vec())]);
             if !hit {
@@ -338,7 +338,7 @@ async fn a_claim_enrols_the_node_that_it_is_for_and_no_other() {
 }
 
 #[tokio::test]
-async fn the_halves_of_two_nodes_cancel() {
+async fn toggles_by_two_nodes_cancel() {
     let stage = Stage::new().await;
     let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
     commit(&*a, &stage.cluster, &paths, &transaction("a", 0, &["x"])).await.unwrap();
@@ -347,7 +347,7 @@ async fn the_halves_of_two_nodes_cancel() {
 }
 
 #[tokio::test]
-async fn waiting_for_the_empty_list_ends_when_it_is_empty() {
+async fn wait_until_empty_returns_when_list_is_empty() {
     let stage = Stage::new().await;
     let (node, paths) = (stage.member("a").await, stage.attempt(1));
     let (watcher, watched) = (stage.tree.connect(), paths.clone());
@@ -371,7 +371,7 @@ proptest! {
     /// Tasks complete in any order, on any of three nodes, in batches of any size, and answers are lost. The
     /// list is empty exactly when every task is committed.
     #[test]
-    fn the_list_is_empty_exactly_at_the_end(
+    fn list_is_empty_exactly_when_all_tasks_are_committed(
         parents in family(),
         order: prop::sample::Index,
         nodes in prop::collection::vec(0_usize..3, 25),

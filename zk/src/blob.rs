@@ -1,6 +1,6 @@
-//! Data that is stored in a znode if it is small, and in chunks beside it otherwise.
+//! Data that is stored in a znode if it is small, and otherwise in chunks elsewhere.
 //!
-//! The first byte of the znode's content tells whether the data follows, or the location of its chunks. So a
+//! The first byte of the znode's content specifies whether the data or the location of its chunks follows. So a
 //! transaction that writes large data stays small: the chunks are written first, and mean nothing until the
 //! transaction that names them is committed.
 
@@ -17,7 +17,7 @@ use crate::{
 /// The most data kept in the znode itself, in bytes, if no other data competes for the request's size.
 pub(crate) const INLINE_BYTES_MAX: usize = 256 << 10;
 
-/// The longest content that names chunks, in bytes: a folder's path, and a few words.
+/// The longest content that names chunks, in bytes: the path of a folder, and the fields of a [`Pointer`].
 const POINTER_BYTES_MAX: usize = 1024;
 
 const INLINE: u8 = 0;
@@ -35,7 +35,7 @@ fn chunk_of(folder: &str, k: usize) -> String {
 }
 
 /// Returns the content for a znode. Data of more than `inline_max` bytes is first written below `folder`,
-/// replacing whatever an earlier try may have left there; each write carries the check.
+/// replacing chunks of an earlier try; each write carries the check.
 pub(crate) async fn put(
     store: &dyn Store,
     folder: String,
@@ -50,7 +50,7 @@ pub(crate) async fn put(
     Ok(pointer(folder, chunks))
 }
 
-/// Returns the most bytes that the content of a znode takes up whose data is in chunks below `folder`.
+/// Returns the maximum size of the content of a znode whose data is in chunks below `folder`, in bytes.
 pub(crate) fn pointer_bytes(folder: &str) -> usize {
     pointer(folder.to_owned(), usize::MAX).len()
 }
@@ -67,7 +67,7 @@ pub(crate) fn inline(data: &[u8]) -> Vec<u8> {
     [&[INLINE], data].concat()
 }
 
-/// Returns how many bytes that is.
+/// Returns the size of the content of a znode that holds the data itself, in bytes.
 pub(crate) fn inline_bytes(data: &[u8]) -> usize {
     1 + data.len()
 }
@@ -83,16 +83,16 @@ pub(crate) async fn get(store: &dyn Store, path: &str, content: &[u8]) -> Result
         }
         Some((kind, _)) => Err(Error::Garbled {
             path: path.to_owned(),
-            reason: format!("it begins with {kind}, not 0 or 1"),
+            reason: format!("it starts with {kind}, not 0 or 1"),
         }),
     }
 }
 
-/// How often a znode may be overwritten while its data is read.
+/// The number of times that a znode may be overwritten while its data is read.
 const READS_MAX: usize = 64;
 
-/// Returns the content of a znode and its data, or `None` if it is not there. Chunks are removed once the
-/// znode names others, or is gone; then it is read again.
+/// Returns the content of a znode and its data, or `None` if the znode does not exist. If the chunks are
+/// missing because the znode was overwritten or deleted, it is read again.
 ///
 /// # Errors
 /// [`Error::NoNode`] for a chunk that is missing although the znode names it.
@@ -111,7 +111,7 @@ pub(crate) async fn read(store: &dyn Store, path: &str) -> Result<Option<(Vec<u8
     Err(Error::Contended { path: path.to_owned(), tries: READS_MAX })
 }
 
-/// The most requests that are under way at once.
+/// The maximum number of concurrent requests.
 const REQUESTS_MAX: usize = 256;
 
 /// The contents of znodes that name chunks.
@@ -122,7 +122,8 @@ pub(crate) struct Pointers {
     pub(crate) misses: bool,
 }
 
-/// Returns the contents of those of some znodes that name chunks. The others, which may be large, are not read.
+/// Returns the contents of those znodes that name chunks. The other contents, which may be large, are not
+/// read.
 pub(crate) async fn pointers(store: &dyn Store, paths: &[String]) -> Result<Pointers> {
     let (mut contents, mut misses) = (Vec::new(), false);
     for paths in paths.chunks(REQUESTS_MAX) {

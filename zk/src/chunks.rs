@@ -54,7 +54,7 @@ pub(crate) async fn read(
     Ok(data)
 }
 
-/// Reads chunks in order, and hands on one after another.
+/// Reads chunks in order, and passes each on as soon as it is read.
 pub(crate) async fn read_each(
     store: &dyn Store,
     path: impl Fn(usize) -> String,
@@ -62,7 +62,7 @@ pub(crate) async fn read_each(
     mut take: impl FnMut(Vec<u8>),
 ) -> Result<()> {
     if chunks > CHUNKED_BYTES_MAX.div_ceil(CHUNK_BYTES_MAX) {
-        let reason = format!("{chunks} chunks are more than there can be");
+        let reason = format!("{chunks} chunks exceed the maximum");
         return Err(Error::Garbled { path: path(0), reason });
     }
     for k in 0..chunks {

@@ -1,12 +1,12 @@
 //! The store over a real ZooKeeper, using the crate `zookeeper-client`.
 //!
-//! The crate reconnects and registers one-time watches again. This module adds what the recipes rely on: a
+//! The crate reconnects and registers one-time watches again. This module adds guarantees for the recipes: a
 //! deadline for every request, errors that state whether the request may have taken effect, an event wherever
 //! a watch may have lost some (`watches.rs`), and a session that is kept until a server declares it over
 //! (`session.rs`).
 //!
 //! If a connection breaks between the server's handshake and its first answer, the crate still reports
-//! "connected" until it finds the next server. Requests sent meanwhile are queued and may be executed later;
+//! "connected" until it finds the next server. Requests sent in between are queued and may be executed later;
 //! their deadline turns them into unknown outcomes.
 
 use std::{
@@ -30,12 +30,12 @@ use crate::{
     watches::{self, ServerEvents},
 };
 
-/// A session with a ZooKeeper. It ends when it is closed or dropped.
+/// A session with ZooKeeper. It ends when it is closed or dropped.
 pub struct ServerStore {
     session: KeptSession,
     hosts: String,
     chroot: String,
-    /// Whether znodes that others created must be guarded by credentials, too.
+    /// Whether znodes created by others must also be guarded by credentials.
     is_private: bool,
     acls: Acls<'static>,
     request_timeout: Duration,
@@ -57,7 +57,7 @@ impl ServerStore {
         }
     }
 
-    /// Returns the client, unless a request would be pointless.
+    /// Returns the client, or an error if the session is over.
     fn client(&self) -> Result<Client> {
         self.session.client().map(|(client, _)| client)
     }
@@ -71,14 +71,14 @@ impl ServerStore {
         self.watching(path, |client, _| ask(client))
     }
 
-    /// Does the same for a request that sets a watch.
+    /// Sends a request that sets a watch, with the same deadline.
     fn watching<T, F>(&self, path: &str, ask: impl FnOnce(Client, Fate) -> F) -> Answer<T>
     where
         T: Send + 'static,
         F: Future<Output = std::result::Result<T, zookeeper::Error>> + Send + 'static,
     {
         let path = path.to_owned();
-        // The client accepts some paths that no server does, and then reports a missing znode.
+        // The client accepts some paths that every server refuses, and then reports a missing znode.
         match tree::check_path(&path).and_then(|()| self.session.client()) {
             Ok((client, fate)) => {
                 let asked = ask(client, fate);
@@ -96,8 +96,8 @@ impl ServerStore {
         })
     }
 
-    /// Records the outcome of a write that is under way. The write may be too large for the server, which
-    /// then breaks the connection without an answer.
+    /// Records the outcome of a pending write. The write may be too large for the server, which then breaks
+    /// the connection without an answer.
     fn written<T: Send + 'static>(&self, bytes: usize, asked: Answer<T>) -> Answer<T> {
         let losses = Arc::clone(&self.losses);
         Box::pin(async move {
@@ -125,7 +125,7 @@ impl ServerStore {
 }
 
 /// Polls a future once. The client's futures send their request at the first poll at the latest, so the
-/// request is under way after this; whoever awaits the answer polls again, with a waker.
+/// request is sent after this. The caller that awaits the answer polls again, with a waker.
 fn sent<T: Send + 'static>(mut asked: Answer<T>) -> Answer<T> {
     match asked.as_mut().poll(&mut task::Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Box::pin(future::ready(answer)),
@@ -156,7 +156,7 @@ impl Store for ServerStore {
 
     fn set(&self, path: &str, data: &[u8], version: Option<Version>) -> Answer<Version> {
         let op = Op::Set { path: path.to_owned(), data: data.to_vec(), version };
-        // A request that is not sent tells nothing about its size.
+        // The size is recorded only for requests that are sent.
         let sized = self.check_size(std::slice::from_ref(&op));
         let bytes = match sized.and_then(|bytes| self.client().map(|_| bytes)) {
             Ok(bytes) => bytes,
@@ -251,8 +251,7 @@ impl Store for ServerStore {
         let (asked, shown) = (path.to_owned(), format!("{}{path}", self.chroot));
         let acl = self.request(path, |client| async move { Ok(client.get_acl(&asked).await?.0) });
         Box::pin(async move {
-            // A password or a certificate identifies a client; the schemes for anybody and for addresses do
-            // not.
+            // A password or a certificate identifies a client; the schemes `world` and `ip` do not.
             let is_open = acl.await?.iter().any(|acl| matches!(acl.scheme(), "world" | "ip"));
             if is_open { Err(Error::Open { path: shown }) } else { Ok(()) }
         })
@@ -326,7 +325,7 @@ fn add(
     }
 }
 
-/// The version that a server takes to mean "any version".
+/// The version that a server interprets as any version.
 const ANY_VERSION: i32 = -1;
 
 fn op_answer(answer: MultiWriteResult) -> OpAnswer {
@@ -379,10 +378,10 @@ fn error_at(path: &str, error: &zookeeper::Error) -> Error {
         Kind::QuotaExceeded | Kind::MarshallingError | Kind::Unimplemented => {
             Error::Refused { path, reason: error.to_string() }
         }
-        // These include the errors of a client that gives up, which need not end the session (the next
-        // request learns that); of a server that is overloaded or has lost its quorum; and codes of newer
-        // servers, such as the one for a request that was abandoned half done. A failure that may pass must
-        // not fail a job.
+        // This includes the errors of a client that gives up, which need not end the session (the next
+        // request finds out); of a server that is overloaded or has lost its quorum; and codes of newer
+        // servers, such as the one for a partly executed request. A failure that may be transient must not
+        // fail a job.
         _ => Error::ConnectionLost,
     }
 }
@@ -395,14 +394,14 @@ mod tests {
     use crate::error::Effect;
 
     #[test]
-    fn only_a_clear_refusal_is_final() {
+    fn client_error_other_than_refusal_is_transient() {
         for passing in [
             Kind::Throttled,
             Kind::NotReadOnly,
             Kind::ConnectionLoss,
             Kind::Timeout,
             Kind::UnexpectedErrorCode(-122),
-            // According to the clock of the client, which has no server.
+            // Reported by the client's own clock, without a server.
             Kind::SessionExpired,
             Kind::SessionMoved,
             Kind::ClientClosed,

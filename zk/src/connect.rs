@@ -1,4 +1,4 @@
-//! How to reach a ZooKeeper, and with which credentials.
+//! Connection settings for ZooKeeper: address, time limits, credentials and TLS.
 
 use std::{
     fmt,
@@ -21,19 +21,19 @@ use crate::{
     tree::CHROOT_BYTES_MAX,
 };
 
-/// The address of a ZooKeeper, and how long to wait for it.
+/// The address of a ZooKeeper, with time limits and credentials.
 #[derive(Debug, Clone)]
 pub struct Connect {
     /// The servers: `host:port,host:port/chroot`. The port defaults to 2181; the chroot is optional.
     pub hosts: String,
-    /// Time without contact after which the servers take this client for lost. They may grant less or more.
+    /// Time without contact after which the servers consider this client lost. They may grant less or more.
     pub session_timeout: Duration,
     /// Maximum time to try to reach a server.
     pub connect_timeout: Duration,
     /// Maximum time to wait for the answer to a request.
     pub request_timeout: Duration,
-    /// The credentials of this session, if any. What it creates can then only be read and written with the
-    /// same ones.
+    /// The credentials of this session, if any. Its znodes can then only be read and written with the same
+    /// credentials.
     pub credentials: Option<Credentials>,
     /// The TLS settings; `None` connects without encryption.
     pub tls: Option<Tls>,
@@ -48,7 +48,7 @@ pub struct Credentials(String);
 pub struct Tls {
     /// The certificates of the authorities that signed the servers' certificates.
     pub ca: String,
-    /// The client's certificate and its key, if the servers ask for one.
+    /// The client's certificate and key, if the servers require one.
     pub identity: Option<(String, String)>,
 }
 
@@ -57,11 +57,11 @@ pub struct Tls {
 #[non_exhaustive]
 pub enum ConnectError {
     /// The text does not name servers.
-    #[error("{hosts:?} does not name ZooKeeper servers: {reason}. It takes host:port,host:port/chroot")]
+    #[error("{hosts:?} does not name ZooKeeper servers: {reason}. Expected host:port,host:port/chroot")]
     Hosts {
         /// The given text.
         hosts: String,
-        /// What is wrong with it.
+        /// Why it does not.
         reason: String,
     },
     /// No server has answered.
@@ -72,9 +72,9 @@ pub enum ConnectError {
     Unreachable {
         /// The servers.
         hosts: String,
-        /// How long the client tried, in milliseconds.
+        /// The time that the client tried, in milliseconds.
         waited_ms: u64,
-        /// What else to check.
+        /// A hint on TLS, if it is used.
         tls_hint: &'static str,
     },
     /// The chroot does not exist.
@@ -88,7 +88,7 @@ pub enum ConnectError {
     /// The TLS settings cannot be used.
     #[error("TLS to ZooKeeper cannot be set up: {reason}")]
     Tls {
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// TLS was requested from a program that is built without the feature `tls`.
@@ -105,10 +105,10 @@ pub enum CredentialsError {
     Read {
         /// The file.
         file: String,
-        /// Why.
+        /// The operating system's reason.
         cause: std::io::Error,
     },
-    /// The file has another content.
+    /// The file does not contain `user:password`.
     #[error("{file}: expected one line user:password, and nothing else")]
     Malformed {
         /// The file.
@@ -138,7 +138,7 @@ impl Connect {
         }
     }
 
-    /// Begins a session.
+    /// Starts a session.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -160,7 +160,7 @@ impl Connect {
                     match store.exists("/").await {
                         Ok(Some(_)) => return Ok(Arc::new(store)),
                         Ok(None) => return Err(ConnectError::NoChroot { hosts: self.hosts.clone(), chroot }),
-                        Err(error) => tracing::debug!(%error, "the server has gone again"),
+                        Err(error) => tracing::debug!(%error, "the connection was lost again"),
                     }
                 }
                 Err(zookeeper::Error::BadArguments(reason)) => return Err(self.not_hosts(reason)),
@@ -170,7 +170,7 @@ impl Connect {
         }
     }
 
-    /// Tries every server once, to begin a session or to resume one.
+    /// Tries every server once, to start or resume a session.
     pub(crate) async fn once(&self, session: Option<SessionInfo>) -> Result<Client, zookeeper::Error> {
         let Ok(mut connector) = self.connector() else {
             return Err(zookeeper::Error::BadArguments(&"TLS cannot be set up"));
@@ -197,8 +197,8 @@ impl Connect {
         }
     }
 
-    /// Checks that the text names servers. Every host must be a valid TLS server name, which the client takes
-    /// for granted.
+    /// Checks that the text names servers. Every host must be a valid TLS server name, because the client
+    /// assumes it.
     ///
     /// # Errors
     /// [`ConnectError::Hosts`].
@@ -214,9 +214,9 @@ impl Connect {
         servers.split(',').try_for_each(check_server).map_err(|reason| self.not_hosts(&reason))
     }
 
-    /// Returns whether the credentials would be sent over a network in the clear: there are credentials,
-    /// there is no TLS, and a named server is not on this machine. No name is resolved: anything but
-    /// `localhost`, `127.0.0.0/8` and `::1` counts as elsewhere.
+    /// Returns whether the credentials would be sent over a network unencrypted: there are credentials, there
+    /// is no TLS, and a named server is not on this machine. No name is resolved: only `localhost`,
+    /// `127.0.0.0/8` and `::1` count as this machine.
     pub fn exposes_credentials(&self) -> bool {
         let servers = self.hosts.split_once('/').map_or(self.hosts.as_str(), |(servers, _)| servers);
         self.credentials.is_some() && self.tls.is_none() && !servers.split(',').all(is_loopback)
@@ -245,7 +245,8 @@ fn check_server(server: &str) -> Result<(), String> {
     let (host, port) = match server.strip_prefix('[') {
         Some(rest) => {
             let closed = rest.split_once(']').filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok());
-            let (host, after) = closed.ok_or_else(|| format!("{server:?} is no IPv6 address in brackets"))?;
+            let (host, after) =
+                closed.ok_or_else(|| format!("{server:?} is not a bracketed IPv6 address"))?;
             match after.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
                 None if after.is_empty() => (host, None),
@@ -256,27 +257,27 @@ fn check_server(server: &str) -> Result<(), String> {
                 }
             }
         }
-        // With a port or without: an address that ends with a number can be read either way.
+        // With or without a port: an address that ends with a number can be read either way.
         None if server.matches(':').count() > 1 => {
             let is_address = server.parse::<Ipv6Addr>().is_ok();
             return Err(if is_address {
                 format!("put an IPv6 address into brackets: [{server}]:2181")
             } else {
-                format!("{server:?} is no host; an IPv6 address is put into brackets, such as [::1]:2181")
+                format!("{server:?} is not a host; an IPv6 address needs brackets, such as [::1]:2181")
             });
         }
         None => server.split_once(':').map_or((server, None), |(host, port)| (host, Some(port))),
     };
     if let Some(port) = port.filter(|port| port.parse::<u16>().is_err()) {
-        return Err(format!("{port:?} is no port"));
+        return Err(format!("{port:?} is not a port"));
     }
     if ServerName::try_from(host).is_err() {
-        return Err(format!("{host:?} is no host"));
+        return Err(format!("{host:?} is not a host"));
     }
     Ok(())
 }
 
-/// Returns whether a server, with or without its port, is on this machine according to its name.
+/// Returns whether a server, with or without a port, is on this machine according to its name.
 fn is_loopback(server: &str) -> bool {
     let host = match server.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or(rest, |(host, _)| host),
@@ -291,7 +292,7 @@ fn is_loopback(server: &str) -> bool {
 /// The maximum size of a file of credentials, in bytes.
 const CREDENTIALS_BYTES_MAX: u64 = 64 << 10;
 
-/// How much of the given hosts an error repeats, in characters.
+/// The maximum length of the given hosts in an error, in characters.
 const HOSTS_SHOWN_MAX: usize = 200;
 
 impl Credentials {
@@ -321,8 +322,8 @@ impl Credentials {
 #[cfg(feature = "tls")]
 impl Tls {
     fn apply(&self, connector: Connector) -> Result<Connector, ConnectError> {
-        // With more than one provider in a program, rustls chooses none by itself. One that was installed
-        // earlier stays.
+        // With more than one provider in a program, rustls chooses none by itself. A provider that was
+        // installed before stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |error: zookeeper::Error| ConnectError::Tls { reason: error.to_string() };
         let options = zookeeper::TlsOptions::new().with_pem_ca(&self.ca).map_err(failed)?;
@@ -360,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_name_servers_is_refused_before_anything_is_tried() {
+    fn invalid_hosts_are_refused_before_connecting() {
         let long = format!("a/{}", "x".repeat(CHROOT_BYTES_MAX));
         for bad in
             [long.as_str(), "", ",", "a b", "host:port", "host:99999", "x:1,", "tcp://x:1", ":2181", "\0:1"]
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_one_line_and_never_shown() {
+    fn credentials_parse_one_line_and_are_never_printed() {
         for bad in ["", "x", ":y", "x:", "x:y\nz", "x:\u{7}"] {
             assert!(Credentials::parse(bad).is_none(), "{bad:?}");
         }
@@ -412,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_in_the_clear_are_for_this_machine_alone() {
+    fn credentials_without_tls_are_exposed_except_on_loopback() {
         let connect = |hosts: &str| {
             let credentials = Credentials::parse("me:secret");
             Connect { credentials, ..Connect::new(hosts) }
@@ -454,7 +455,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn credentials_that_others_can_read_are_refused() {
+    fn credentials_file_readable_by_others_is_refused() {
         use std::{fs, os::unix::fs::PermissionsExt as _};
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("credentials");

@@ -1,4 +1,4 @@
-//! A store that counts its requests, to measure what a job costs ZooKeeper.
+//! A store that counts its requests, to measure the load that a job puts on ZooKeeper.
 
 use std::{
     ops::{AddAssign, Sub},
@@ -17,7 +17,7 @@ use crate::{
     store::{Answer, CreateMode, Events, OneShot, Op, OpAnswer, Session, Stat, Store, Version},
 };
 
-/// The number of requests that were sent to a store.
+/// The number of requests sent to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Requests {
     /// Reads of data, existence or children, with or without a watch.
@@ -32,7 +32,7 @@ pub struct Requests {
 
 impl AddAssign for Requests {
     fn add_assign(&mut self, other: Self) {
-        // They may come from a znode, where anything may stand.
+        // The numbers may come from a znode with arbitrary content.
         self.reads = self.reads.saturating_add(other.reads);
         self.writes = self.writes.saturating_add(other.writes);
         self.multis = self.multis.saturating_add(other.multis);
@@ -54,13 +54,14 @@ impl Sub for Requests {
     }
 }
 
-/// How long requests took, from the call to the answer, as far as somebody has waited for it.
+/// The latencies of requests, from the call to the answer. Requests whose answer is not awaited are not
+/// counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Latencies {
-    /// Those of reads of data, of existence and of children, without a watch.
+    /// Reads of data, existence and children, without a watch.
     pub reads: Histogram,
-    /// Those of single writes and multis.
+    /// Single writes and multis.
     pub writes: Histogram,
 }
 
@@ -97,7 +98,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Creates a store that counts from now on.
+    /// Creates a store whose counts are zero.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, counters: Arc::default() }
     }
@@ -118,7 +119,7 @@ impl Counted {
         *self.counters.latencies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an answer that notes how long it took, unless there is none.
+    /// Returns an answer that records its latency, unless no server answers.
     fn timed<T: Send + 'static>(&self, kind: Kind, answer: Answer<T>) -> Answer<T> {
         let (since, counters) = (Instant::now(), Arc::clone(&self.counters));
         Box::pin(async move {
@@ -213,7 +214,7 @@ impl Store for Counted {
     }
 }
 
-/// Returns whether a server has answered, if only to refuse.
+/// Returns whether a server has answered, even with a refusal.
 fn answered<T>(answer: &Result<T>) -> bool {
     answer.as_ref().map_or_else(|error| !error.is_transient() && *error != Error::SessionExpired, |_| true)
 }

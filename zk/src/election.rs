@@ -8,8 +8,8 @@
 //!   election/j-0000000004~n29~0000000009   watches 7: when 3 goes, only 7 wakes
 //! ```
 //!
-//! Each job has a leader of its own, one of the nodes that work on it: a leader merges what the tasks have
-//! produced, and only a node that has opened the job knows how.
+//! Each job has its own leader, one of the nodes that work on it: a leader merges the output of the tasks,
+//! and only a node that has opened the job can do that.
 
 use std::{fmt, sync::Arc};
 
@@ -46,15 +46,15 @@ impl Fence {
 impl Candidate {
     /// Stands for election as the leader of a job.
     ///
-    /// # Errors
-    /// Any error from the store. If the outcome is unknown, it may be called again: a candidate that an
+    /// Any error from the store. If the outcome is unknown, it can be called again: a candidate left behind
+    /// by an earlier call is reused.
     /// earlier call has left behind is reused.
     pub async fn enter(store: Arc<dyn Store>, cluster: &ClusterPaths, job: &str, node: &str) -> Result<Self> {
         let folder = cluster.election();
         let group = format!("{job}~");
         let mine = format!("{group}{node}~");
-        // The znode's name contains the node's, so that a candidate is found whose creation was not answered.
-        // The server of the session may be behind and not know it yet, hence the sync. Two candidates of one
+        // The znode's name contains the node's, so that a candidate can be found even if the answer to its
+        // creation was lost. The server of the session may lag behind, hence the sync. Two candidates of one
         // session would wait for each other.
         store.sync(&folder).await?;
         let found = store.children(&folder).await?.into_iter().find(|name| name.starts_with(&mine));
@@ -80,7 +80,8 @@ impl Candidate {
         loop {
             let mut names = self.store.children(&self.folder).await?;
             if !names.contains(&self.name) {
-                // A list that has it also has all that came before; one that lacks it may merely be stale.
+                // A list that contains it also contains all earlier candidates; a list without it may merely
+                // be stale.
                 self.store.sync(&self.folder).await?;
                 names = self.store.children(&self.folder).await?;
             }
@@ -89,7 +90,7 @@ impl Candidate {
                 return Err(Error::NoNode { path });
             }
             if number(&self.name) == u64::MAX {
-                let reason = "it has no number: the servers have run out of them".to_owned();
+                let reason = "it has no number: the servers have exhausted the sequence numbers".to_owned();
                 return Err(Error::Garbled { path, reason });
             }
             let rivals = names.into_iter().filter(|name| name.starts_with(&self.group));
@@ -107,15 +108,15 @@ impl Candidate {
 }
 
 impl Candidate {
-    /// Withdraws the candidate: another one may lead, although this session goes on. May be called
+    /// Withdraws the candidate: another one may lead, although this session continues. Can be called
     /// repeatedly.
     ///
     /// # Errors
     /// Any error from the store; after a transient error it can be called again.
     pub async fn withdraw(&self) -> Result<()> {
         delete(&*self.store, &format!("{}/{}", self.folder, self.name)).await?;
-        // A call of `enter` whose answer was lost may have left another candidate behind; it would block
-        // those after it.
+        // A call of `enter` whose answer was lost may have left another candidate behind, which would block
+        // later candidates.
         self.store.sync(&self.folder).await?;
         let names = self.store.children(&self.folder).await?;
         for name in names.iter().filter(|name| name.starts_with(&self.mine)) {

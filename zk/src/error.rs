@@ -15,7 +15,7 @@ use thiserror::Error as ThisError;
 pub enum Effect {
     /// The server refused the operation, or it was never sent: nothing changed.
     None,
-    /// The answer was lost. The operation may have taken effect, or may do so a little later.
+    /// The answer was lost. The operation may have taken effect, or may still do so.
     Unknown,
 }
 
@@ -32,7 +32,7 @@ pub enum Error {
     /// The znode exists already.
     #[error("{path}: the znode exists already")]
     NodeExists {
-        /// The path that was to be created.
+        /// The path to be created.
         path: String,
     },
     /// The znode is at another version than the one expected.
@@ -50,7 +50,7 @@ pub enum Error {
     /// An ephemeral znode cannot have children.
     #[error("{path}: an ephemeral znode cannot have children")]
     NoChildrenForEphemerals {
-        /// The path that was to be created.
+        /// The path to be created.
         path: String,
     },
     /// The credentials of this session do not permit the operation.
@@ -61,9 +61,9 @@ pub enum Error {
     },
     /// A znode that this session's credentials should guard is accessible without credentials.
     #[error(
-        "{path}: anybody may use this znode, since it was made without credentials. To close it and what is \
-         below it, stop what uses it and say to zkCli.sh: addauth digest USER:PASSWORD, then: setAcl -R \
-         {path} auth::cdrwa"
+        "{path}: this znode is open to everyone, because it was created without credentials. To close it and \
+         the znodes below it, stop its users and run in zkCli.sh: addauth digest USER:PASSWORD, then: \
+         setAcl -R {path} auth::cdrwa"
     )]
     Open {
         /// The path of the znode, as an operator sees it.
@@ -74,7 +74,7 @@ pub enum Error {
     InvalidPath {
         /// The given path.
         path: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         reason: &'static str,
     },
     /// The data, or the whole multi, exceeds the server's limit.
@@ -89,7 +89,7 @@ pub enum Error {
     },
     /// The znode already has the maximum number of children. Nothing was done.
     #[error(
-        "{path}: there are {children} already, and no more than {limit} are taken; try again when some are \
+        "{path}: there are already {children}, and the limit is {limit}; try again when some are \
          gone"
     )]
     TooMany {
@@ -101,7 +101,7 @@ pub enum Error {
         limit: usize,
     },
     /// One operation of a multi failed, so none of them took effect.
-    #[error("operation {index} of the transaction failed, none was done: {cause}")]
+    #[error("operation {index} of the transaction failed, none took effect: {cause}")]
     Multi {
         /// The position of the operation that failed, from 0.
         index: usize,
@@ -109,15 +109,15 @@ pub enum Error {
         cause: Box<Error>,
     },
     /// The connection was lost before the answer came.
-    #[error("the connection was lost before the answer came; the operation may have happened")]
+    #[error("the connection was lost before the answer came; the operation may have been executed")]
     ConnectionLost,
     /// The answer did not come within the deadline.
-    #[error("no answer within {waited_ms} ms; the operation may have happened")]
+    #[error("no answer within {waited_ms} ms; the operation may have been executed")]
     TimedOut {
-        /// How long the client waited, in milliseconds.
+        /// The time that the client waited, in milliseconds.
         waited_ms: u64,
     },
-    /// Others were repeatedly faster. Nothing was done.
+    /// Other writers were faster every time. Nothing was done.
     #[error("{path}: others were faster {tries} times; nothing was done")]
     Contended {
         /// The contended znode.
@@ -128,16 +128,16 @@ pub enum Error {
     /// The server refused the operation for another reason, such as a quota. Nothing was done.
     #[error("{path}: the server refused the operation: {reason}")]
     Refused {
-        /// The path that the operation was about.
+        /// The path of the operation.
         path: String,
         /// The server's reason.
         reason: String,
     },
-    /// A change could not be written to the file that keeps the tree, such as to a full disk. Nothing more is
-    /// done with this tree; what was acknowledged before is in the file.
+    /// A change could not be written to the file of a durable tree, for example because the disk is full. The
+    /// tree rejects further requests; acknowledged changes are in the file.
     #[error(
-        "{file} cannot be written: {reason}. All that was done before is kept in it: make room, or mend what \
-         is wrong, and start again"
+        "{file} cannot be written: {reason}. It contains all acknowledged changes: free disk space or fix \
+         the cause, and start again"
     )]
     NotKept {
         /// The file.
@@ -148,12 +148,12 @@ pub enum Error {
     /// The session is over: its ephemerals are gone, and it accepts no more requests.
     #[error("the session has expired")]
     SessionExpired,
-    /// The content of a znode cannot be read.
+    /// The content of a znode is malformed.
     #[error("{path}: the content of the znode cannot be read: {reason}")]
     Garbled {
         /// The path of the znode.
         path: String,
-        /// What is wrong with it.
+        /// The problem with the content.
         reason: String,
     },
 }
@@ -192,12 +192,12 @@ mod tests {
     };
 
     #[test]
-    fn what_is_printed_with_its_sources_says_each_thing_once() {
+    fn error_printed_with_sources_has_no_repetition() {
         let path = || "/taskwork/x".to_owned();
         let multi = || Error::Multi { index: 2, cause: Box::new(Error::NoNode { path: path() }) };
         assert_eq!(
             said_once(&multi()),
-            "operation 2 of the transaction failed, none was done: /taskwork/x: no such znode"
+            "operation 2 of the transaction failed, none took effect: /taskwork/x: no such znode"
         );
         said_once(&LeadError::Store(multi()));
         said_once(&CommitError::Store(multi()));

@@ -1,4 +1,5 @@
-//! What each node reports about its part in a job: for people only. The protocol does not depend on it.
+//! Figures that each node reports about its part in a job. They are for users only: the protocol does not
+//! depend on them.
 
 mod now;
 
@@ -19,20 +20,20 @@ use crate::{
 pub struct NodeFigures<F> {
     /// The attempt that the node works on.
     pub attempt: u32,
-    /// What the node has done, as counted by the runtime.
+    /// The figures counted by the runtime.
     pub figures: F,
-    /// The requests that it sent to ZooKeeper for the job.
+    /// The requests to ZooKeeper that it sent for the job.
     pub requests: Requests,
-    /// How long these requests took; `None` from nodes that do not report it.
+    /// The latencies of these requests; `None` from nodes that do not report it.
     #[serde(default)]
     pub latencies: Option<Latencies>,
     /// Its pool; `None` from nodes that do not report it, and in the last report.
     #[serde(default)]
     pub pool: Option<PoolNow>,
-    /// The best value of the first variable that is a number; `None` if there is none, or none is known.
+    /// The best value of the first numeric variable; `None` if there is none, or none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<Best>,
-    /// The nodes from which its tasks came; `None` from nodes that do not report it.
+    /// The nodes that gave it tasks; `None` from nodes that do not report it.
     #[serde(default)]
     pub givers: Option<Givers>,
     /// Its process; `None` from nodes that do not report it.
@@ -41,8 +42,8 @@ pub struct NodeFigures<F> {
     /// The events in its timeline.
     #[serde(default)]
     pub timeline: Vec<TimelineEvent>,
-    /// Its tasks that have not reacted to a request to stop for a long time. They prevent the node from
-    /// leaving or taking the next job.
+    /// Its tasks that have long ignored a request to stop. They prevent the node from leaving or taking the
+    /// next job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub silent: Vec<Silent>,
     /// Whether this is the node's last report: it no longer works on the job.
@@ -50,44 +51,45 @@ pub struct NodeFigures<F> {
     /// The number of other nodes of its release that it knows; `None` from nodes that do not report it.
     #[serde(default)]
     pub members_known: Option<u32>,
-    /// What would be lost with the node; `None` from nodes that work on nothing or do not report it.
+    /// The state that would be lost with the node; `None` from nodes that work on nothing or do not report
+    /// it.
     #[serde(default)]
     pub ledger: Option<Ledger>,
-    /// What the companion of the job on the node shows of it, if that is of interest.
+    /// The status that the companion of the job on the node publishes, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sight: Option<Sight>,
-    /// When it reported this, in milliseconds since 1970 by its own clock.
+    /// The time of the report, in milliseconds since 1970 by the node's own clock.
     pub at_ms: u64,
 }
 
-/// What the companion of a job on a node shows of it.
+/// The status that the companion of a job on a node publishes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sight {
-    /// Of what several nodes show, that of the highest rank counts: the others have shown theirs before.
+    /// If several nodes publish a status, the one of the highest rank is the latest.
     pub rank: u64,
-    /// What is shown, in a form that the framework and whoever looks agree on.
+    /// The status, in a format agreed between the framework and its viewers.
     pub content: Value,
 }
 
-/// What stands in ZooKeeper of what a node holds, for other nodes to continue from if it is lost.
+/// The state of a node that is written to ZooKeeper, from which other nodes continue if it is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ledger {
-    /// Everything that the node had then stands there, in milliseconds since 1970 by the node's own clock.
-    /// `None` if that was never so.
+    /// When everything that the node held was last written completely, in milliseconds since 1970 by the
+    /// node's own clock. `None` if it never was.
     pub written_ms: Option<u64>,
-    /// Whether the node holds nothing; then `written_ms` is since when.
+    /// Whether the node holds nothing; `written_ms` is then the time since when.
     pub empty: bool,
-    /// Whether it holds more than it writes, because that is too large: its loss begins a new attempt.
+    /// Whether it holds more than it writes, because that is too large: its loss starts a new attempt.
     pub unprotected: bool,
-    /// The size of everything that it held when it last wrote, if known.
+    /// The size of everything that it held at its last write, if known.
     pub bytes: Option<u64>,
 }
 
 impl<F> NodeFigures<F> {
-    /// Returns the time for which the node had not written what it held when it reported this, in
-    /// milliseconds: its work of that time would have been lost with it. `None` if it would have been more, or
-    /// nobody can tell.
+    /// Returns the time since the node last wrote its held tasks, at the time of the report, in milliseconds:
+    /// the work of that time would have been lost with the node. `None` if more would have been lost, or if
+    /// it is unknown.
     pub fn unwritten_ms(&self) -> Option<u64> {
         let ledger = self.ledger.filter(|ledger| !ledger.unprotected)?;
         let since = ledger.written_ms?;
@@ -107,7 +109,7 @@ pub struct Silent {
 /// An event of a node in a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimelineEvent {
-    /// When, in milliseconds since 1970 by the node's own clock.
+    /// The time, in milliseconds since 1970 by the node's own clock.
     pub at_ms: u64,
     /// The kind of event.
     pub kind: EventKind,
@@ -122,29 +124,29 @@ pub struct TimelineEvent {
 pub enum EventKind {
     /// The node became a member.
     Joined,
-    /// The node takes part in an attempt.
+    /// The node enrolled in an attempt.
     TakesPart,
-    /// The node has its first task.
+    /// The node received its first task.
     FirstTask,
-    /// The node leads.
+    /// The node became the leader.
     Leads,
     /// The node improved a variable.
     Improved,
     /// The node detected lost nodes.
     Lost,
-    /// The node continues what a lost node had written.
+    /// The node continues the work that a lost node had recorded.
     Continues,
-    /// A task has panicked in the node.
+    /// A task panicked on the node.
     Panicked,
     /// The node has set a task aside.
     SetAside,
     /// The node closed the job.
     Closed,
-    /// The node was told to leave.
+    /// The node was asked to leave.
     ToldToLeave,
     /// The node has left cleanly.
     Left,
-    /// The node has left at its deadline, before all its tasks were handed on.
+    /// The node left at its deadline, before all its tasks were handed to other nodes.
     Abandoned,
     /// An event that this version does not know.
     #[serde(other)]
@@ -154,7 +156,7 @@ pub enum EventKind {
 /// Writes a node's figures for a job, replacing its previous ones.
 ///
 /// # Errors
-/// Any error from the store; [`Error::NoNode`] if there is no such job any more.
+/// Any error from the store; [`Error::NoNode`] if the job no longer exists.
 pub async fn publish<F: Serialize>(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -172,7 +174,7 @@ pub async fn publish<F: Serialize>(
 /// Decodes a node's figures, from the content of their znode.
 ///
 /// # Errors
-/// [`Error::Garbled`] if it is no such content.
+/// [`Error::Garbled`] if the content is malformed.
 pub fn decode<F: serde::de::DeserializeOwned>(path: &str, content: &[u8]) -> Result<NodeFigures<F>> {
     record::read(path, content)
 }
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_read_by_programs_that_know_less_of_it_and_by_those_that_know_more() {
+    fn report_is_read_by_older_and_newer_programs() {
         let said = NodeFigures {
             pool: Some(PoolNow { workers: 2, busy: 1, queued: 3, waiting: 4, hungry: 0 }),
             best: Some(Best { value: -1.5, sense: Sense::Max, name: "incumbent".to_owned() }),

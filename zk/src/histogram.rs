@@ -33,8 +33,8 @@ impl Histogram {
         self.0.iter().copied().map(u64::from).sum()
     }
 
-    /// Returns the duration that the given share of them (from 0 to 1) did not exceed, as the upper limit of
-    /// its class. `None` if there are none.
+    /// Returns the duration not exceeded by the given share of them (from 0 to 1), as the upper limit of its
+    /// class. `None` if there are none.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let wanted = share.clamp(0.0, 1.0) * self.count() as f64;
         let mut seen = 0;
@@ -45,7 +45,8 @@ impl Histogram {
         class.map(Self::end)
     }
 
-    /// Returns the upper limit of each class but the last, which has none, and the number of durations up to it.
+    /// Returns the upper limit of each class except the last, which has none, and the number of durations up
+    /// to it.
     pub fn cumulative(&self) -> impl Iterator<Item = (Duration, u64)> {
         let mut seen = 0;
         self.0.iter().take(CLASSES - 1).enumerate().map(move |(class, &times)| {
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_the_ends_of_their_classes() {
+    fn quantile_is_upper_limit_of_its_class() {
         let mut times = Histogram::default();
         assert_eq!(times.quantile(0.5), None);
         for ms in 1..=99 {

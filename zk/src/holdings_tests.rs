@@ -1,4 +1,4 @@
-//! What nodes hold and what is on its way: flushes and claims.
+//! The tasks that nodes hold and those in transit: flushes and claims.
 
 use std::{fmt, sync::atomic::Ordering::Relaxed};
 
@@ -11,7 +11,7 @@ use crate::{
     testing::{FATES, Interrupted, ROOT, Stage},
 };
 
-/// How often an outcome may be unknown if one request is lost.
+/// The maximum number of tries with an unknown outcome if one request is lost.
 const TRIES_MAX: usize = 3;
 
 /// Repeats a recipe until its outcome is known.
@@ -28,7 +28,7 @@ async fn until_known<T>(
 }
 
 /// Repeats a scenario with each single request lost in each way, until it needs no more requests. The
-/// scenario tells whether one was lost.
+/// scenario returns whether one was lost.
 async fn wherever_one_is_lost(scenario: impl AsyncFn(usize, Fate) -> bool) {
     for fate in FATES {
         let mut countdown = 1;
@@ -39,7 +39,7 @@ async fn wherever_one_is_lost(scenario: impl AsyncFn(usize, Fate) -> bool) {
     }
 }
 
-/// Everything that the first attempt consists of, apart from chunks.
+/// The state of the first attempt, apart from chunks.
 #[derive(PartialEq)]
 struct State {
     list: Vec<String>,
@@ -116,7 +116,7 @@ fn named(name: &str, data: &[u8]) -> (String, Vec<u8>) {
     (name.to_owned(), data.to_vec())
 }
 
-/// Adds a member `x` that has held `data`, has given the same to a member `y`, and was lost with it.
+/// Adds a member `x` that holds `data`, has given the same to a member `y`, and is lost together with `y`.
 async fn lose_x_and_y(stage: &Stage, data: &[u8]) {
     let (x, y) = (stage.member("x").await, stage.member("y").await);
     let flush =
@@ -126,19 +126,19 @@ async fn lose_x_and_y(stage: &Stage, data: &[u8]) {
     stage.tree.expire(y.id());
 }
 
-/// Returns what `x` and `y` have left in [`lose_x_and_y`].
+/// Returns the tasks left by `x` and `y` in [`lose_x_and_y`].
 fn left_by_x_and_y() -> [Source; 2] {
     [Source::Held("x".to_owned()), transit("x-g0~y", Some("y"))]
 }
 
 const SMALL: usize = 10;
-/// More than a transaction carries.
+/// Too large for a transaction.
 const TWO_CHUNKS: usize = 1 << 20;
-/// More than a znode can hold.
+/// Too large for a znode.
 const LARGE: usize = 3 << 20;
 
 #[tokio::test]
-async fn a_flush_happens_once_and_entirely_or_not_at_all_wherever_an_answer_is_lost() {
+async fn flush_with_any_answer_lost_is_atomic_and_counts_once() {
     for size in [SMALL, TWO_CHUNKS] {
         let data = |byte: u8| vec![byte; size];
         wherever_one_is_lost(async |countdown, fate| {
@@ -181,7 +181,7 @@ async fn a_flush_happens_once_and_entirely_or_not_at_all_wherever_an_answer_is_l
 }
 
 #[tokio::test]
-async fn what_lost_nodes_left_is_claimed_by_one_node_wherever_an_answer_is_lost() {
+async fn orphans_with_any_answer_lost_are_claimed_by_one_node() {
     for (source, size) in left_by_x_and_y().iter().flat_map(|source| [(source, SMALL), (source, TWO_CHUNKS)])
     {
         wherever_one_is_lost(async |countdown, fate| {
@@ -210,7 +210,7 @@ async fn what_lost_nodes_left_is_claimed_by_one_node_wherever_an_answer_is_lost(
             assert_eq!(state(&stage).await, after, "{at}");
             let copied_in_vain = format!("{loser}-c-claim");
             assert!(!large(&stage).await.contains(&copied_in_vain), "{at}");
-            // The same claim under another id comes too late, too.
+            // The same claim under another id is too late as well.
             let again = Claim { txn: "a-d".to_owned(), transit: "a-d~a".to_owned(), ..claim_of("a", source) };
             let again = until_known(async || claimed(&stage, &a, &again).await).await;
             assert!(again == Ok(None), "{at}");
@@ -222,7 +222,7 @@ async fn what_lost_nodes_left_is_claimed_by_one_node_wherever_an_answer_is_lost(
 }
 
 #[tokio::test]
-async fn what_a_node_was_claiming_when_it_was_lost_is_claimed_by_the_next() {
+async fn pending_claim_of_lost_node_is_claimed_by_next() {
     for source in left_by_x_and_y() {
         wherever_one_is_lost(async |countdown, fate| {
             let (stage, data) = (Stage::new().await, vec![7; TWO_CHUNKS]);
@@ -247,7 +247,7 @@ async fn what_a_node_was_claiming_when_it_was_lost_is_claimed_by_the_next() {
 }
 
 #[tokio::test]
-async fn what_is_claimed_while_another_node_reads_its_chunks_is_claimed_once() {
+async fn concurrent_claim_during_chunk_read_succeeds_once() {
     for source in left_by_x_and_y() {
         let (stage, data) = (Stage::new().await, vec![7; TWO_CHUNKS]);
         lose_x_and_y(&stage, &data).await;
@@ -267,12 +267,12 @@ async fn what_is_claimed_while_another_node_reads_its_chunks_is_claimed_once() {
 }
 
 #[tokio::test]
-async fn nothing_is_claimed_of_a_member_whatever_the_claimers_server_has_heard_of_it() {
+async fn claim_from_member_by_stale_server_is_refused() {
     let sources = [Source::Held("x".to_owned()), transit("a-g0~x", Some("x"))];
     for (source, is_behind) in sources.iter().flat_map(|source| [(source, false), (source, true)]) {
         let stage = Stage::new().await;
         let (a, b) = (stage.member("a").await, stage.member("b").await);
-        // The claimer's server may not have heard yet that `x` has come, and later that it has gone.
+        // The claimer's server may not know yet that `x` has joined, and later that it has left.
         stage.tree.fall_behind(b.id());
         let x = stage.member("x").await;
         committed(&stage, &x, &Transaction { held: b"7".to_vec(), ..transaction("x", 0, &[]) }).await;
@@ -292,7 +292,7 @@ async fn nothing_is_claimed_of_a_member_whatever_the_claimers_server_has_heard_o
 }
 
 #[tokio::test]
-async fn what_a_node_gave_away_it_claims_back_while_the_other_is_a_member() {
+async fn giver_reclaims_transit_while_receiver_is_member() {
     let stage = Stage::new().await;
     let (a, _b) = (stage.member("a").await, stage.member("b").await);
     let gift = Transaction { give: vec![named("a-g0~b", b"refused")], ..transaction("a", 0, &[]) };
@@ -303,7 +303,7 @@ async fn what_a_node_gave_away_it_claims_back_while_the_other_is_a_member() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_declined_changes_nothing_and_one_that_is_changed_moves_what_was_made_of_it() {
+async fn claim_moves_adopted_data_and_declined_claim_changes_nothing() {
     for source in left_by_x_and_y().into_iter().chain([Source::Parked(ROOT.to_owned())]) {
         let stage = Stage::new().await;
         lose_x_and_y(&stage, b"the root").await;
@@ -321,7 +321,7 @@ async fn a_claim_that_is_declined_changes_nothing_and_one_that_is_changed_moves_
 }
 
 #[tokio::test]
-async fn a_claim_enrols_who_asks_for_it_and_leaves_who_is_enrolled_as_it_is() {
+async fn claim_enrols_on_request_and_keeps_existing_enrolment() {
     for source in left_by_x_and_y() {
         let stage = Stage::new().await;
         lose_x_and_y(&stage, b"7").await;
@@ -341,7 +341,7 @@ async fn a_claim_enrols_who_asks_for_it_and_leaves_who_is_enrolled_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_claim_of_what_is_not_there_comes_too_late_after_a_few_requests() {
+async fn claim_of_missing_data_returns_none_after_few_requests() {
     let sources =
         [Source::Held("x".to_owned()), transit("x-g0~y", Some("y")), Source::Parked("t-1".to_owned())];
     for source in sources {
@@ -355,7 +355,7 @@ async fn a_claim_of_what_is_not_there_comes_too_late_after_a_few_requests() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_repeated_after_it_was_taken_in_claims_nothing() {
+async fn claim_repeated_after_take_returns_none() {
     for (source, settled) in
         left_by_x_and_y().iter().flat_map(|source| [(source, None), (source, Some("a-c"))])
     {
@@ -377,14 +377,14 @@ async fn a_claim_that_is_repeated_after_it_was_taken_in_claims_nothing() {
 }
 
 #[tokio::test]
-async fn a_node_that_was_lost_flushes_nothing_any_more_whatever_it_gives_or_takes() {
+async fn lost_node_flush_is_refused() {
     let stage = Stage::new().await;
     let (a, b) = (stage.member("a").await, stage.member("b").await);
     let gift = Transaction { give: vec![named("b-g0~a", b"7")], ..transaction("b", 0, &[]) };
     committed(&stage, &b, &gift).await;
     let first = Transaction { held: b"8".to_vec(), ..transaction("a", 0, &["x"]) };
     committed(&stage, &a, &first).await;
-    // Its last requests may come from a connection that does not know of its loss.
+    // Its last requests may arrive over a connection that does not know of its loss.
     let ghost = stage.tree.connect();
     stage.tree.expire(a.id());
     let before = (state(&stage).await, stage.tree.paths_below("/"));
@@ -407,7 +407,7 @@ async fn a_node_that_was_lost_flushes_nothing_any_more_whatever_it_gives_or_take
 }
 
 #[tokio::test]
-async fn who_leaves_holds_nothing_any_more_and_what_it_gives_stays() {
+async fn leaving_node_holds_nothing_and_its_gifts_stay() {
     for size in [SMALL, LARGE] {
         let stage = Stage::new().await;
         let (a, paths) = (stage.member("a").await, stage.attempt(1));
@@ -431,7 +431,7 @@ async fn who_leaves_holds_nothing_any_more_and_what_it_gives_stays() {
 }
 
 #[tokio::test]
-async fn what_is_large_reads_back_and_leaves_no_chunks_when_it_is_overwritten_taken_or_claimed() {
+async fn large_data_reads_back_and_leaves_no_chunks() {
     let stage = Stage::new().await;
     let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
     let data = |byte: u8| -> Vec<u8> { (0..LARGE).map(|k| k.to_le_bytes()[0] ^ byte).collect() };
@@ -476,7 +476,7 @@ async fn what_is_large_reads_back_and_leaves_no_chunks_when_it_is_overwritten_ta
 }
 
 #[tokio::test]
-async fn a_gift_that_the_takers_server_has_not_heard_of_is_taken_with_its_chunks() {
+async fn gift_unknown_to_stale_server_is_taken_with_its_chunks() {
     let stage = Stage::new().await;
     let (a, b) = (stage.member("a").await, stage.member("b").await);
     stage.tree.fall_behind(b.id());
@@ -487,7 +487,7 @@ async fn a_gift_that_the_takers_server_has_not_heard_of_is_taken_with_its_chunks
 }
 
 #[tokio::test]
-async fn what_is_taken_or_given_wrongly_is_refused_for_good_with_its_path_after_a_few_requests() {
+async fn invalid_take_or_gift_is_refused_permanently_with_its_path() {
     for is_over in [false, true] {
         let stage = Stage::new().await;
         let (a, paths) = (stage.member("a").await, stage.attempt(1));
@@ -519,7 +519,7 @@ async fn what_is_taken_or_given_wrongly_is_refused_for_good_with_its_path_after_
 }
 
 #[tokio::test]
-async fn what_lost_nodes_may_have_left_is_told_with_the_members() {
+async fn orphans_lists_members_transits_and_holders() {
     let stage = Stage::new().await;
     lose_x_and_y(&stage, b"7").await;
     let a = stage.member("a").await;
@@ -534,13 +534,13 @@ async fn what_lost_nodes_may_have_left_is_told_with_the_members() {
 }
 
 #[tokio::test]
-async fn what_was_given_away_may_be_taken_while_the_giver_does_not_know_yet_that_it_has_given_it() {
+async fn gift_is_taken_although_givers_answer_is_lost() {
     for multis in 1.. {
         let stage = Stage::new().await;
         let (a, b) = (stage.member("a").await, stage.member("b").await);
         let (cluster, attempt) = (stage.cluster.clone(), stage.attempt(1));
         let given = Transaction { give: vec![named("a-g0~b", &vec![7; LARGE])], ..transaction("a", 0, &[]) };
-        // Its answer is lost.
+        // The answer is lost.
         committed(&stage, &a, &given).await;
         let take = Transaction { take: vec!["a-g0~b".to_owned()], ..transaction("b", 0, &[]) };
         let (its_cluster, its_attempt) = (cluster.clone(), attempt.clone());

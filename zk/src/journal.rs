@@ -1,18 +1,19 @@
-//! The journal of a job: what has happened once and must not happen again, or have another outcome then.
+//! The journal of a job: events that happened once and must not be repeated, or be repeated with another
+//! outcome.
 //!
-//! One node writes at a time, the one that has *taken* the journal. That sets the znode, and so changes its version,
-//! which is the fence: every write checks it in the same multi. So a writer that was replaced changes nothing any more,
-//! however late its writes arrive; and whoever takes the journal reads afterwards, and sees everything that was
+//! One node writes at a time, the one that has *taken* the journal. Taking it sets the znode, and so changes
+//! its version, which is the fence: every write checks it in the same multi. So writes of a replaced writer
+//! fail, however late they arrive. A node reads the journal after taking it, and sees everything that was
 //! written before.
 //!
 //! ```text
-//! journal                     who writes; its version is the fence
-//!   e-<number>                an entry, or where its chunks are
+//! journal                     the writer; the znode's version is the fence
+//!   e-<number>                an entry, or the location of its chunks
 //!   c-<version>-<number>/<k>  the chunks of a large entry; they mean nothing until the entry names them
-//!   note                      what is worth knowing only as long as nothing newer is: each write replaces it
+//!   note                      a state that each write replaces
 //! ```
 //!
-//! An entry has a number that the writer gives, so an append can be repeated until its outcome is known.
+//! The writer numbers the entries, so an append can be repeated until its outcome is known.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,8 @@ use crate::{
     store::{CreateMode, Op, OpAnswer, Store, Version},
 };
 
-/// The maximum number of entries of a journal. A writer that comes near [sums them up](Journal::forget_before).
+/// The maximum number of entries of a journal. A writer that approaches it [removes summarized
+/// entries](Journal::forget_before).
 pub const JOURNAL_ENTRIES_MAX: usize = 10_000;
 
 /// The maximum size of all entries of a journal, in bytes.
@@ -37,20 +39,20 @@ pub const JOURNAL_BYTES_MAX: u64 = 256 << 20;
 /// The maximum size of a note, in bytes.
 pub const NOTE_BYTES_MAX: usize = 64 << 10;
 
-/// How often a journal may be taken by others while one node tries to.
+/// The number of times that others may take a journal while one node tries to take it.
 const TAKES_MAX: usize = 64;
 
-/// The number of entries that are read or removed by one request, or at a time.
+/// The number of entries that are read or removed by one request, or concurrently.
 const TOGETHER_MAX: usize = 128;
 
-/// A node that writes, or is about to.
+/// A node that writes to the journal, or will.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Writer {
     /// The node.
     pub node: String,
-    /// The attempt at the job in which it does.
+    /// The attempt at the job in which it writes.
     pub attempt: u32,
-    /// A number that grows from one writer in an attempt to the next, as far as these know.
+    /// A number that grows from one writer in an attempt to the next, as far as the writers know.
     pub generation: u64,
 }
 
@@ -58,7 +60,7 @@ pub struct Writer {
 struct Holder {
     #[serde(flatten)]
     writer: Writer,
-    /// Of the whole journal.
+    /// The key of the whole journal.
     key: String,
 }
 
@@ -66,7 +68,7 @@ struct Holder {
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum JournalError {
     /// The node is no longer a member.
-    #[error("the node is no member any more")]
+    #[error("the node is no longer a member")]
     NotMember,
     /// The attempt no longer exists.
     #[error("the attempt is over")]
@@ -76,17 +78,17 @@ pub enum JournalError {
     Replaced,
     /// The journal would be too large.
     #[error(
-        "the journal of the job has {entries} entries of {bytes} bytes, and may have {JOURNAL_ENTRIES_MAX} of \
-         {JOURNAL_BYTES_MAX} bytes"
+        "the journal of the job would have {entries} entries of {bytes} bytes; the limit is \
+         {JOURNAL_ENTRIES_MAX} of {JOURNAL_BYTES_MAX} bytes"
     )]
     Full {
-        /// The number of entries, with the one that was to be written.
+        /// The number of entries, including the rejected one.
         entries: usize,
         /// Their size, in bytes.
         bytes: u64,
     },
-    /// The store refused. If the error is [transient](Error::is_transient), the outcome may be unknown: call again
-    /// with the same data.
+    /// The store refused the request. If the error is [transient](Error::is_transient), the outcome may be
+    /// unknown: call again with the same data.
     #[error(transparent)]
     Store(#[from] Error),
 }
@@ -99,17 +101,17 @@ pub struct Journal {
     version: Version,
     /// The number of the next entry.
     next: u64,
-    /// The entries: their sizes, and where their chunks are if they have any.
+    /// The entries: their sizes, and the locations of their chunks, if any.
     entries: BTreeMap<u64, (u64, Option<String>)>,
     /// The size of all entries, in bytes.
     bytes: u64,
     has_note: bool,
 }
 
-/// What was in a journal when it was taken.
+/// The content of a journal when it was taken.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Written {
-    /// The key that the first writer has given.
+    /// The key given by the first writer.
     pub key: String,
     /// The entries in their order.
     pub entries: Vec<Vec<u8>>,
@@ -119,12 +121,12 @@ pub struct Written {
 
 type Outcome<T> = std::result::Result<T, JournalError>;
 
-/// Makes a node the writer of a job's journal, and returns what was written before. `key` becomes that of the journal
-/// if there is none yet. It can be called again: each call replaces the writer before.
+/// Makes a node the writer of a job's journal, and returns the previous content. `key` becomes the key of the
+/// journal if it has none. It can be called again: each call replaces the previous writer.
 ///
 /// # Errors
-/// [`JournalError::Replaced`] if the journal was taken by a writer of a later attempt, or of a later generation in this
-/// one, that is still a member.
+/// [`JournalError::Replaced`] if the journal was taken by a writer of a later attempt, or of a later
+/// generation in this attempt, that is still a member.
 pub async fn take(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -147,7 +149,7 @@ pub async fn take(
     Ok((journal, Written { key, entries, note }))
 }
 
-/// Makes a node the writer. Returns the version of the znode since then, and the key.
+/// Makes a node the writer. Returns the new version of the znode, and the key.
 async fn held(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -191,7 +193,7 @@ async fn held(
                 return Err(JournalError::NotMember);
             }
             Err(Error::Multi { cause, .. }) if is_missing(&cause) => return Err(JournalError::AttemptOver),
-            // Another one was faster, or an earlier try of this one.
+            // Another node was faster, or an earlier try of this one.
             Err(Error::Multi { index: 2, cause })
                 if matches!(*cause, Error::NodeExists { .. } | Error::BadVersion { .. }) =>
             {
@@ -211,7 +213,7 @@ fn check(path: String, version: Option<Version>) -> Op {
     Op::Check { path, version }
 }
 
-/// Takes in an answer about something that only a later writer can have removed.
+/// Converts an answer: znodes of the journal can only be missing because a later writer has removed them.
 fn still<T>(answer: Result<T>) -> Outcome<T> {
     match answer {
         Err(Error::NoNode { .. }) => Err(JournalError::Replaced),
@@ -220,7 +222,7 @@ fn still<T>(answer: Result<T>) -> Outcome<T> {
 }
 
 impl Journal {
-    /// Reads what was written. Nobody else writes any more.
+    /// Reads the content. No other node writes any more.
     async fn read(&mut self, store: &dyn Store) -> Outcome<(Vec<Vec<u8>>, Option<Vec<u8>>)> {
         let names = store.children(&self.paths.journal()).await?;
         let numbers: Vec<u64> =
@@ -261,7 +263,7 @@ impl Journal {
     /// Adds an entry of up to [`CHUNKED_BYTES_MAX`](crate::CHUNKED_BYTES_MAX) bytes.
     ///
     /// # Errors
-    /// See [`JournalError`]. After a transient error the same data must be given again: it is written once.
+    /// See [`JournalError`]. After a transient error, call again with the same data: it is written once.
     pub async fn append(&mut self, store: &dyn Store, data: &[u8]) -> Outcome<()> {
         let (number, size) = (self.next, data.len() as u64);
         let bytes = self.bytes + size;
@@ -275,7 +277,7 @@ impl Journal {
         let folder = blob::folder(&path, &content)?;
         match self.write(store, vec![Op::Create { path, data: content, mode: CreateMode::Persistent }]).await
         {
-            // By an earlier try: nobody else writes under this version.
+            // It was created by an earlier try: no other node writes under this version.
             Ok(()) | Err(JournalError::Store(Error::NodeExists { .. })) => {}
             Err(error) => return Err(error),
         }
@@ -298,7 +300,7 @@ impl Journal {
             let create = Op::Create { path: path.clone(), data: data.clone(), mode: CreateMode::Persistent };
             let created = self.write(store, vec![create]).await;
             match created {
-                // By an earlier try, with the same note or another one.
+                // It was created by an earlier try, with the same note or another one.
                 Err(JournalError::Store(Error::NodeExists { .. })) => self.has_note = true,
                 Ok(()) => {
                     self.has_note = true;
@@ -310,8 +312,8 @@ impl Journal {
         self.write(store, vec![Op::Set { path, data, version: None }]).await
     }
 
-    /// Removes the entries before this number, since later ones say everything that they do. If it fails halfway, some
-    /// of them remain.
+    /// Removes the entries before this number, because later ones contain their information. If it fails
+    /// halfway, some of them remain.
     ///
     /// # Errors
     /// See [`JournalError`].
@@ -322,7 +324,7 @@ impl Journal {
                 self.entries.range(first..number).map(|(n, _)| *n).take(TOGETHER_MAX).collect();
             let delete = |number: &u64| Op::Delete { path: self.paths.journal_entry(*number), version: None };
             match self.write(store, some.iter().map(delete).collect()).await {
-                // By an earlier try.
+                // It was removed by an earlier try.
                 Ok(()) | Err(JournalError::Store(Error::NoNode { .. })) => {}
                 Err(error) => return Err(error),
             }
@@ -341,7 +343,7 @@ impl Journal {
         check(self.paths.journal(), Some(self.version))
     }
 
-    /// Does something if this is still the writer, and a member.
+    /// Executes operations if this is still the writer, and a member.
     async fn write(&self, store: &dyn Store, ops: Vec<Op>) -> Outcome<()> {
         let checks = [self.fence(), check(self.member.clone(), None)];
         match store.multi(checks.into_iter().chain(ops).collect()).await {
@@ -354,7 +356,7 @@ impl Journal {
     }
 }
 
-/// Returns what an error means of a write whose first operation is the fence.
+/// Converts the error of a write whose first operation is the fence.
 fn fenced(error: Error) -> JournalError {
     match error {
         Error::Multi { index: 0, cause } => match *cause {

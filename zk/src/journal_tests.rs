@@ -1,4 +1,4 @@
-//! The journal: one writer at a time, and each entry once, wherever an answer is lost.
+//! The journal: one writer at a time, and every entry exactly once if any answer is lost.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ async fn two() -> (Stage, Arc<MemoryStore>, Arc<MemoryStore>) {
 }
 
 #[tokio::test]
-async fn the_next_writer_reads_everything_and_the_one_before_changes_nothing_more() {
+async fn next_writer_reads_everything_and_fences_previous_writer() {
     let (stage, a, b) = two().await;
     let (mut first, written) = taken(&stage, &a, &writer("a", 1)).await.unwrap();
     assert_eq!(written, Written { key: "key of a".to_owned(), ..Written::default() });
@@ -60,19 +60,19 @@ async fn the_next_writer_reads_everything_and_the_one_before_changes_nothing_mor
 }
 
 #[tokio::test]
-async fn an_earlier_writer_does_not_take_it_back_as_long_as_the_later_one_is_there() {
+async fn earlier_writer_cannot_retake_journal_while_later_is_member() {
     let (stage, a, b) = two().await;
     let (mut second, _) = taken(&stage, &b, &writer("b", 2)).await.unwrap();
     assert_eq!(taken(&stage, &a, &writer("a", 1)).await.unwrap_err(), JournalError::Replaced);
     second.append(&*b, b"of b").await.unwrap();
     b.close().await.unwrap();
-    // What the later one knew may be lost with it.
+    // Knowledge of the later writer may be lost with it.
     let (_, written) = taken(&stage, &a, &writer("a", 1)).await.unwrap();
     assert_eq!(written.entries, [b"of b".to_vec()]);
 }
 
 #[tokio::test]
-async fn who_is_no_member_neither_takes_nor_writes() {
+async fn non_member_neither_takes_nor_writes_journal() {
     let (stage, a, _b) = two().await;
     let (mut journal, _) = taken(&stage, &a, &writer("a", 1)).await.unwrap();
     stage.store.delete(&stage.cluster.member("a"), None).await.unwrap();
@@ -83,7 +83,7 @@ async fn who_is_no_member_neither_takes_nor_writes() {
 }
 
 #[tokio::test]
-async fn an_entry_is_written_once_wherever_an_answer_is_lost() {
+async fn entry_with_any_answer_lost_is_written_once() {
     for fate in FATES {
         for countdown in 1..12 {
             let (stage, a, b) = two().await;
@@ -106,7 +106,7 @@ async fn an_entry_is_written_once_wherever_an_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn what_is_summed_up_leaves_nothing_behind() {
+async fn summarized_entries_leave_no_znodes() {
     let (stage, a, b) = two().await;
     let (mut journal, _) = taken(&stage, &a, &writer("a", 1)).await.unwrap();
     for number in 0..2 * TOGETHER_MAX {
@@ -123,7 +123,7 @@ async fn what_is_summed_up_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_journal_is_bounded_and_goes_with_its_job() {
+async fn journal_is_bounded_and_removed_with_its_job() {
     let (stage, a, _b) = two().await;
     let (mut journal, _) = taken(&stage, &a, &writer("a", 1)).await.unwrap();
     for _ in 0..JOURNAL_ENTRIES_MAX {

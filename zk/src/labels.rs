@@ -1,11 +1,11 @@
-//! Labels: what a node says of itself, and what a job asks of the nodes that work on it.
+//! Labels: properties of a node, which jobs may require.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Names with a value each: `zone=a,gpu=yes`.
+/// Names with one value each: `zone=a,gpu=yes`.
 ///
 /// A node has labels, and a job requires some. Names and values have at most 63 bytes: letters, digits, `-`,
 /// `_`, `.` and `/`.
@@ -13,14 +13,14 @@ use thiserror::Error;
 #[serde(try_from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
 pub struct Labels(BTreeMap<String, String>);
 
-/// The most labels that a node may have, or a job require.
+/// The maximum number of labels of a node, or required by a job.
 pub const LABELS_MAX: usize = 32;
-/// The longest name or value of a label, in bytes.
+/// The maximum length of the name or value of a label, in bytes.
 pub const LABEL_BYTES_MAX: usize = 63;
 
-/// A text that is no label, or no list of labels.
+/// A text that is not a label, or not a list of labels.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{text:?} is no label: {reason}. Expected name=value, or several of them with commas")]
+#[error("{text:?} is not a label: {reason}. Expected name=value, or several of them with commas")]
 pub struct LabelError {
     text: String,
     reason: String,
@@ -45,7 +45,7 @@ impl Labels {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Returns those of these labels that `node` does not have, or has with another value.
+    /// Returns the labels that `node` does not have, or has with another value.
     #[must_use]
     pub fn missing_from(&self, node: &Self) -> Self {
         let missing = self.iter().filter(|(name, value)| node.get(name) != Some(value));
@@ -55,7 +55,7 @@ impl Labels {
     /// Adds other labels.
     ///
     /// # Errors
-    /// If a name has two values now, or there are more than [`LABELS_MAX`].
+    /// If a name has two values then, or there are more than [`LABELS_MAX`].
     pub fn merge(&mut self, others: &Self) -> Result<(), LabelError> {
         let mut merged = self.0.clone();
         for (name, value) in others.iter() {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_read_as_they_are_written() {
+    fn labels_round_trip_through_text() {
         for text in ["zone=a", "gpu=yes,zone=eu-1/b"] {
             assert_eq!(text.parse::<Labels>().unwrap().to_string(), text);
         }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_label_is_refused_with_words() {
+    fn invalid_label_is_refused_with_reason() {
         let long = format!("a={}", "x".repeat(LABEL_BYTES_MAX + 1));
         let many: Vec<String> = (0..=LABELS_MAX).map(|number| format!("l{number}=1")).collect();
         for (text, words) in [
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_lacks_is_missing() {
+    fn missing_labels_are_those_the_node_lacks() {
         let required: Labels = "gpu=yes,zone=a".parse().unwrap();
         let missing = |node: &str| required.missing_from(&node.parse().unwrap()).to_string();
         assert_eq!(missing("gpu=yes,zone=a,more=1"), "");

@@ -1,21 +1,22 @@
 //! Coordination over a tree of znodes: membership, election, shared variables and exact accounting of tasks.
 //!
-//! | module | question it answers |
+//! | module | provides |
 //! |---|---|
-//! | [`membership`] | which nodes are there |
-//! | [`election`] | which node leads |
-//! | [`variable`] | what is the best value that any node knows |
-//! | [`accounting`] | is every task complete |
-//! | [`quarantine`] | which tasks does a job go on without |
-//! | [`job`] | which attempt at a job is current, and how did the job end |
-//! | [`queue`] | which job comes next |
-//! | [`journal`] | what of a job has happened once and must not happen again |
-//! | [`mail`] | what does a node send to another one that the network does not reach |
-//! | [`figures`] | what each node has done for a job |
-//! | [`suggestion`] | what does a user suggest to a running job |
-//! | [`question`] | what does a user want to know of a running job |
-//! | [`scaling`] | which controller decides how many machines there are |
-//! | [`tidy`] | which znodes are no longer needed |
+//! | [`membership`] | the nodes of a cluster |
+//! | [`election`] | the leader of a job |
+//! | [`variable`] | the best value that any node has found |
+//! | [`accounting`] | the tasks that are not complete, and the nodes that hold them |
+//! | [`quarantine`] | the tasks that a job excludes because nodes were lost with them |
+//! | [`job`] | records, attempts and results of jobs |
+//! | [`queue`] | the next job of a node |
+//! | [`journal`] | events of a job that happen once and must not be repeated |
+//! | [`mail`] | messages between nodes with a broken network |
+//! | [`figures`] | the work of each node for a job |
+//! | [`suggestion`] | suggestions of users to a running job |
+//! | [`question`] | questions of users about a running job |
+//! | [`scaling`] | the controller that decides how many machines there are |
+//! | [`tidy`] | removal of unneeded znodes while a job runs |
+//! | [`housekeeping`] | release and removal of jobs that are over |
 //!
 //! The recipes are written against [`Store`], a small trait with ZooKeeper's interface and nothing more.
 //! [`Connect`] opens a store over a real ZooKeeper; [`MemoryTree`] is a store within this process, over the
@@ -23,7 +24,7 @@
 //!
 //! Transient failures are retried according to [`retry`].
 //!
-//! Every error states whether the operation [may have taken effect](Error::effect) nevertheless. Every recipe
+//! Every error states whether the operation nevertheless [may have taken effect](Error::effect). Every recipe
 //! can be called again when the outcome is unknown, and takes effect once.
 
 mod error;
@@ -61,6 +62,7 @@ pub mod suggestion;
 pub mod question;
 pub mod scaling;
 pub mod tidy;
+pub mod housekeeping;
 #[cfg(test)]
 mod recipes_tests;
 #[cfg(test)]

@@ -47,17 +47,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_said_when_large_writes_are_lost_one_after_the_other_and_not_each_time() {
+    fn consecutive_losses_of_large_writes_warn_at_doubling_counts() {
         let mut losses = Losses::default();
         let mut told = Vec::new();
         for _ in 0..13 {
             told.extend(losses.note(9000, Some(&Error::ConnectionLost)));
-            // Small writes tell nothing about large ones.
+            // The loss of small writes does not implicate large ones.
             assert_eq!(losses.note(100, None), None);
             assert_eq!(losses.note(100, Some(&Error::ConnectionLost)), None);
         }
         assert_eq!(told, [(3, 9000), (6, 9000), (12, 9000)]);
-        // A server that is restarted now and then loses some writes, too.
+        // A server that is restarted occasionally also loses some writes.
         for _ in 0..10 {
             assert_eq!(losses.note(9000, None), None);
             assert_eq!(losses.note(9000, Some(&Error::ConnectionLost)), None);

@@ -31,8 +31,8 @@ pub enum Posted {
 pub(crate) const CHUNKS: &str = "mail";
 
 /// Posts a letter, if its sender and its addressee are members. The first letter creates the mailbox. A
-/// letter may have any size up to [`CHUNKED_BYTES_MAX`](crate::CHUNKED_BYTES_MAX); the chunks of a large one
-/// go into a folder of its own, named after its number, which the sender must use only once.
+/// letter may have any size up to [`CHUNKED_BYTES_MAX`](crate::CHUNKED_BYTES_MAX). The chunks of a large
+/// letter are written to a folder named after its number, which the sender must use only once.
 ///
 /// # Errors
 /// Any error from the store.
@@ -137,7 +137,7 @@ impl Mailbox {
             self.changed = Some(put_up);
             return Ok(None);
         };
-        // Otherwise this watch would remain set for nothing.
+        // Otherwise this watch would remain set without an observer.
         drop(put_up);
         let names = if stat.children > 0 {
             self.store.children(&self.folder).await?
@@ -153,7 +153,7 @@ impl Mailbox {
     async fn opened(&mut self, path: &str, content: &[u8]) -> Result<Vec<u8>> {
         let message = blob::get(&*self.store, path, content).await?;
         if let Err(error) = blob::discard(&*self.store, path, content).await {
-            tracing::debug!(%error, "the chunks of a letter stay until they are tidied away");
+            tracing::debug!(%error, "the chunks of a letter stay until the next tidying");
         }
         Ok(message)
     }

@@ -1,11 +1,11 @@
-//! Membership: which nodes are there (paper, 3.2 and 3.3).
+//! Membership: the nodes of a cluster (paper, 3.2 and 3.3).
 //!
 //! A node creates an ephemeral znode as the last step of its start, when it is ready to serve. All nodes
 //! watch the folder with one persistent recursive watch, which delivers names: *n* nodes that join do not
-//! cost *n²* reads. What a member says of itself is read for the first members only, and for others on
-//! [request](MemberWatch::want): a node of a large cluster deals with few of the others. Where events may
-//! have been lost (after a reconnect), a new watch is set, because the old one is dead, and then the folder
-//! is read once and compared with the known members.
+//! cost *n²* reads. The records of the first members are read at once, those of others on
+//! [request](MemberWatch::want): a node of a large cluster communicates with few others. If events may have
+//! been lost (after a reconnect), a new watch is set, because the old one is dead, and then the folder is
+//! read once and compared with the known members.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -33,10 +33,10 @@ type Content = Answer<(Vec<u8>, Stat)>;
 /// The number of records that are read at a time.
 const READS_AT_ONCE: usize = 16;
 
-/// What a member publishes about itself.
+/// The record that a member publishes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its name, which is also that of its znode.
+    /// Its name, which is also the name of its znode.
     pub node: String,
     /// The address at which it listens; `None` if it does not listen.
     pub address: Option<SocketAddr>,
@@ -72,8 +72,8 @@ impl Member {
         (&self.program, &self.program_version) == (&job.program, &job.program_version)
     }
 
-    /// Returns whether it may have brought the data of a job that is too large to be stored: those that submit jobs
-    /// are members without workers.
+    /// Returns whether the node may have provided shared data that is too large to be stored: submitters are
+    /// members without workers.
     pub fn may_bring_data(&self, job: &JobRecord) -> bool {
         self.workers == 0 && self.runs(job)
     }
@@ -131,10 +131,10 @@ pub async fn join(store: &dyn Store, cluster: &ClusterPaths, member: &Member) ->
     }
 }
 
-/// Decodes what a member has published, from the content of its znode.
+/// Decodes the record of a member, from the content of its znode.
 ///
 /// # Errors
-/// [`Error::Garbled`] if it is no such content.
+/// [`Error::Garbled`] if the content is not such a record.
 pub fn decode(path: &str, content: &[u8]) -> Result<Member> {
     record::read(path, content)
 }
@@ -151,7 +151,7 @@ pub async fn list(store: &dyn Store, cluster: &ClusterPaths) -> Result<Vec<Membe
         match answer.await {
             Ok((content, _)) => match record::read::<Member>(&cluster.member(name), &content) {
                 Ok(member) => members.push(member),
-                Err(error) => tracing::warn!(%error, "a member that cannot be read is passed over"),
+                Err(error) => tracing::warn!(%error, "the record of a member cannot be read; it is skipped"),
             },
             Err(Error::NoNode { .. }) => {}
             Err(error) => return Err(error),
@@ -166,21 +166,21 @@ pub struct MemberWatch {
     cluster: ClusterPaths,
     /// `None` while a new watch has to be set.
     events: Option<Box<dyn Events>>,
-    /// The members that were reported.
+    /// The members that were reported to the caller.
     known: BTreeMap<String, Known>,
     pending: VecDeque<Change>,
-    /// Names whose znodes are to be read.
+    /// The names whose znodes have to be read.
     unread: BTreeSet<String>,
-    /// The reads under way, in the order of their requests.
+    /// The pending reads, in the order of their requests.
     reading: VecDeque<(String, Content)>,
     rescan: bool,
-    /// The number of members up to which each one is read without a request.
+    /// The number of members up to which every record is read without a request.
     read_max: usize,
-    /// Which ones these are, if there are more already.
+    /// A random number that selects these members, if there are more at the start.
     choice: u64,
 }
 
-/// What is known of a member.
+/// The known part of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     /// Its name.
@@ -190,7 +190,7 @@ enum Known {
 }
 
 impl MemberWatch {
-    /// Begins to watch. The first changes report the members that are already there.
+    /// Starts to watch. The first changes report the existing members.
     ///
     /// # Errors
     /// Any error from the store.
@@ -212,7 +212,7 @@ impl MemberWatch {
     }
 
     /// Limits the number of members that are read without a request; further ones are only named. Of the
-    /// members that are already there, it reads some at random, depending on `choice`.
+    /// existing members, a random selection is read, depending on `choice`.
     #[must_use]
     pub fn reading_at_most(mut self, members: usize, choice: u64) -> Self {
         (self.read_max, self.choice) = (members, choice);
@@ -220,7 +220,7 @@ impl MemberWatch {
     }
 
     /// Requests the record of a member that was only named. It is reported as [`Change::Joined`] or, if it
-    /// cannot be read, as [`Change::Left`]. For other nodes nothing happens.
+    /// cannot be read, as [`Change::Left`]. For other nodes this has no effect.
     pub fn want(&mut self, name: &str) {
         if self.known.get(name) == Some(&Known::Name) {
             self.unread.insert(name.to_owned());
@@ -243,8 +243,8 @@ impl MemberWatch {
                 // Set before the scan, so that no change is missed. If it fails, or this future is dropped,
                 // the next call does it.
                 let events = self.store.watch_tree(&self.cluster.members()).await?;
-                // This server may be behind the one that reported the known members: a node has not left
-                // merely because this server has not heard of it.
+                // This server may lag behind the one that reported the known members: a node has not left
+                // merely because this server does not know it yet.
                 self.store.sync(&self.cluster.members()).await?;
                 (self.events, self.rescan) = (Some(events), true);
                 continue;
@@ -294,7 +294,7 @@ impl MemberWatch {
     }
 
     fn gone(&mut self, name: String) {
-        // A node that left before its znode was read may have taken part nevertheless.
+        // A node that left before its znode was read may nevertheless have taken part.
         if self.unread.remove(&name) | self.known.remove(&name).is_some() {
             self.pending.push_back(Change::Left(name));
         }
@@ -319,7 +319,7 @@ impl MemberWatch {
         Ok(())
     }
 
-    /// Returns the position of a member among those of which some are read.
+    /// Returns the rank of a member in the random selection.
     fn place(&self, name: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(self.choice);
@@ -352,11 +352,11 @@ impl MemberWatch {
     }
 
     fn read(&mut self, name: &str, content: Option<Vec<u8>>) {
-        // It may have gone meanwhile.
+        // The node may have left in the meantime.
         if !self.unread.remove(name) {
             return;
         }
-        // It has gone; if it was reported, so will be that.
+        // The node has left; if it was reported, its departure will be too.
         let Some(content) = content else { return };
         let path = self.cluster.member(name);
         match record::read::<Member>(&path, &content) {
@@ -369,10 +369,10 @@ impl MemberWatch {
                 tracing::warn!(
                     znode = path,
                     says = member.node,
-                    "a member under a name not its own is passed over"
+                    "the record of a member has another name than its znode; it is skipped"
                 );
             }
-            Err(error) => tracing::warn!(%error, "a member that cannot be read is passed over"),
+            Err(error) => tracing::warn!(%error, "the record of a member cannot be read; it is skipped"),
         }
         if self.known.remove(name).is_some() {
             self.pending.push_back(Change::Left(name.to_owned()));

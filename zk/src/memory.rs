@@ -45,7 +45,7 @@ pub enum Fate {
     LostBefore,
     /// It is executed, and the connection is lost before the answer arrives.
     LostAfter,
-    /// The same, and the session reconnects to a server that has not heard of the change yet, as after
+    /// It is executed, and the session reconnects to a server that does not know the change yet, as after
     /// [`fall_behind`](MemoryTree::fall_behind).
     LostBehind,
 }
@@ -87,9 +87,9 @@ struct Shared {
     /// The trees seen by sessions whose server is behind the others.
     old_views: BTreeMap<SessionId, Tree>,
     faults: Option<Box<dyn Faults>>,
-    /// What keeps the tree's changes beyond this process.
+    /// Saves the tree's changes beyond this process.
     keeper: Option<Box<dyn Keeper>>,
-    /// Why changes can no longer be kept: the answer to every further request.
+    /// Why changes can no longer be saved: the answer to every further request.
     failure: Option<Error>,
     requests: Requests,
 }
@@ -106,7 +106,7 @@ impl MemoryTree {
         Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
-    /// Begins a session.
+    /// Starts a session.
     pub fn connect(&self) -> Arc<MemoryStore> {
         let mut shared = self.lock();
         let session = shared.tree.open_session();
@@ -119,19 +119,19 @@ impl MemoryTree {
         Arc::new(MemoryStore { tree: self.clone(), session, state })
     }
 
-    /// Ends a session, as a server does that has not heard from it for too long.
+    /// Ends a session, as a server does after the session timeout.
     pub fn expire(&self, session: SessionId) {
         self.lock().expire(session);
     }
 
-    /// Returns why the tree can no longer keep its changes, if it is [kept on disk](crate::durable) and that
-    /// has failed: then all sessions are over, and every request is answered with this error.
+    /// Returns why the tree can no longer save its changes, if it is [kept on disk](crate::durable) and
+    /// writing has failed: then all sessions are over, and every request is answered with this error.
     pub fn failure(&self) -> Option<Error> {
         self.lock().failure.clone()
     }
 
     /// Disconnects a session from the tree, or reconnects it. Its ephemerals stay. After a reconnect its
-    /// one-time watches report what has changed; its persistent ones report `Rescan` and are dead, as with a
+    /// one-time watches report the changes; its persistent ones report `Rescan` and are dead, as with a
     /// server.
     pub fn set_connected(&self, session: SessionId, connected: bool) {
         let mut shared = self.lock();
@@ -142,11 +142,11 @@ impl MemoryTree {
         shared.tree.unwatch(&ids);
         if connected {
             shared.deliver(ids.into_iter().map(|id| (id, WatchEvent::Rescan)).collect());
-            shared.tell_unheard(session);
+            shared.report_missed(session);
         }
     }
 
-    /// Moves a session to a server that is behind the others: it sees the tree as it is now, regardless of
+    /// Moves a session to a server that lags behind the others: it sees the tree as it is now, regardless of
     /// later changes, until it sends a `sync` or one of its own writes is answered. Then its watches report
     /// the differences.
     pub fn fall_behind(&self, session: SessionId) {
@@ -162,7 +162,7 @@ impl MemoryTree {
         shared.old_views.insert(session, view);
     }
 
-    /// Sets what decides the fate of requests from now on.
+    /// Sets the judge of the fate of further requests.
     pub fn set_faults(&self, faults: impl Faults + 'static) {
         self.lock().faults = Some(Box::new(faults));
     }
@@ -180,8 +180,9 @@ impl MemoryTree {
         self.lock().tree.paths().filter(below).map(str::to_owned).collect()
     }
 
-    /// Locks the tree. A poisoned lock is harmless, since only the decisions of tests panic while they hold
-    /// it, except if it was the keeper: then a change is in the tree that may not be kept.
+    /// Locks the tree. A poisoned lock is harmless, because only the fault judges of tests panic while they
+    /// hold it. The exception is the keeper: if it has panicked, the tree may contain a change that is not
+    /// saved.
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(|poisoned| {
             let mut shared = poisoned.into_inner();
@@ -201,7 +202,7 @@ impl Shared {
         if let Some(state) = self.sessions.remove(&session) {
             state.send_replace(Session::Expired);
         }
-        // Dropping the senders tells waiting observers that the watch has ended.
+        // Dropping the senders notifies waiting observers that the watch has ended.
         let one_shots = self.one_shots.iter().map(|(id, watch)| (*id, watch.session));
         let streams = self.streams.iter().map(|(id, stream)| (*id, stream.session));
         let mine = one_shots.chain(streams).filter(|(_, owner)| *owner == session);
@@ -213,7 +214,7 @@ impl Shared {
         self.old_views.remove(&session);
     }
 
-    /// Executes the operations of a write, and tells the observers.
+    /// Executes the operations of a write, and notifies the observers.
     fn change<T>(
         &mut self,
         perform: impl FnOnce(&mut Tree, &mut Fired, Option<&mut dyn Keeper>) -> Result<T>,
@@ -228,8 +229,8 @@ impl Shared {
         done
     }
 
-    /// Answers nothing any more: whether the last change is on disk is not known, so whatever were read here
-    /// might be different after a restart.
+    /// Rejects all further requests: it is unknown whether the last change is on disk, so reads might return
+    /// other data than after a restart.
     fn fail(&mut self, error: Error) {
         self.failure = Some(error);
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
@@ -246,7 +247,7 @@ impl Shared {
             if state == Some(Session::Disconnected) || is_behind {
                 self.unheard.insert(id);
             } else if let Some(watch) = self.one_shots.remove(&id) {
-                // The observer may have given up.
+                // The observer may have been dropped.
                 let _ = watch.sender.send(event);
             } else if let Some(stream) = self.streams.get(&id) {
                 let hears = event == WatchEvent::Rescan || !self.old_views.contains_key(&stream.session);
@@ -258,9 +259,9 @@ impl Shared {
 }
 
 impl Shared {
-    /// Reports to a reconnected session what its one-time watches have missed, as far as that is still
+    /// Reports the changes that a reconnected session's one-time watches have missed, as far as they are still
     /// visible.
-    fn tell_unheard(&mut self, session: SessionId) {
+    fn report_missed(&mut self, session: SessionId) {
         if self.old_views.contains_key(&session) {
             return;
         }
@@ -277,7 +278,7 @@ impl Shared {
                 (WatchKind::Children, true) => WatchEvent::ChildrenChanged(path),
                 (WatchKind::Data, true) if !watch.existed => WatchEvent::Created(path),
                 (WatchKind::Data, true) => WatchEvent::DataChanged(path),
-                // The znode was created and deleted meanwhile, which leaves no trace.
+                // The znode was created and deleted in the meantime, which leaves no trace.
                 (WatchKind::Data, false) if !watch.existed => {
                     let id = self.tree.watch(&path, WatchKind::Data);
                     self.one_shots.insert(id, watch);
@@ -285,7 +286,7 @@ impl Shared {
                 }
                 (_, false) => WatchEvent::Deleted(path),
             };
-            // The observer may have given up.
+            // The observer may have been dropped.
             let _ = watch.sender.send(event);
         }
     }
@@ -304,7 +305,7 @@ impl Shared {
         let fired: BTreeSet<WatchId> = fired.collect();
         self.tree.unwatch(&fired);
         self.unheard.extend(fired);
-        self.tell_unheard(session);
+        self.report_missed(session);
         let mine = self.streams.iter().filter(|(_, stream)| stream.session == session);
         let told = mine.flat_map(|(id, stream)| {
             let differences = old.differences(&self.tree, &stream.path);

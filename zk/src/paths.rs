@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! /taskwork/<cluster>/
-//!   members/<node>              ephemeral: where a node listens, and how it is recognised
-//!   election/<job>~<node>~<number>   ephemeral: the lowest number of a job leads
+//!   members/<node>              ephemeral: the address and fingerprint of a node
+//!   election/<job>~<node>~<number>   ephemeral: the candidate with the lowest number of a job leads
 //!   drain/<node>                a node that is asked to leave
-//!   scale                       what the controller of the machines remembers; its version is the fence
-//!     controller                ephemeral: who that is
-//!     said                      what it has decided lately, for people
-//!   identity                    which job the tree of a directory is for
+//!   scale                       the state of the machine controller; its version is the fence
+//!     controller                ephemeral: the name of the controller
+//!     said                      its recent decisions, for users
+//!   identity                    the job of a tree that is kept in a directory
 //!   jobs/<job>                  the record
 //!     root                      the root task's envelope, for every attempt
 //!     open                      as long as more root tasks may be added
@@ -17,13 +17,13 @@
 //!     large-root/<k>            the same in chunks, if it is large
 //!     shared/<k>                read-only data in chunks
 //!     vars/<name>               variables; they outlive an attempt
-//!     figures/<node>            what a node reports about its part in the job
-//!     suggestions/s-<key>-<number>   what a user suggests to the job, and the answer
-//!     questions/q-<key>         what a user wants to know of the job, and the answer
-//!     journal                   who writes what must not happen twice; its version is the fence
-//!     journal/e-<number>        an entry of it
+//!     figures/<node>            the report of a node about its part in the job
+//!     suggestions/s-<key>-<number>   a user's suggestion to the job, and the answer
+//!     questions/q-<key>         a user's question about the job, and the answer
+//!     journal                   the writer of the journal; its version is the fence
+//!     journal/e-<number>        an entry of the journal
 //!     journal/c-<version>-<number>/<k>   the same in chunks, if it is large
-//!     journal/note              what is replaced by what is newer
+//!     journal/note              a note that each write replaces
 //!     result                    written once: the attempt whose chunks are the result
 //!     attempts/<k>/
 //!       list/<task>             the global task list
@@ -32,10 +32,10 @@
 //!       begun/<task>            an added root task that has been in the list
 //!       parked/<task>           the root's envelope, until it is claimed
 //!       parked/<task>~<txn>     the envelope of a task that no node holds, and the transaction that parked it
-//!       held/<node>             everything that a node holds, as it last wrote it
-//!       transit/<name>          tasks on their way from one node to another
+//!       held/<node>             everything that a node held at its last write
+//!       transit/<name>          tasks in transit from one node to another
 //!       txns/<txn>              ids of transactions, at most two per node
-//!       outputs/<node>          what a node's committed tasks have produced; created empty before it may hold a task
+//!       outputs/<node>          the output of a node's committed tasks; created empty before it may hold a task
 //!       mail/<node>/m-<number>  letters to a node that the network does not reach
 //!       large/<name>/<k>        data that is too large for one znode, in chunks
 //!       result/<k>              the result in chunks, valid once the job is closed
@@ -117,12 +117,12 @@ impl ClusterPaths {
         Err(NameError { shown: cluster.chars().take(NAME_BYTES_MAX).collect() })
     }
 
-    /// Creates the folders that every cluster has, where they are missing. If this session has credentials,
-    /// existing folders must not be accessible without them. This does not apply to the folder of all
-    /// clusters, which others may share: access to it only allows creating clusters and removing empty ones.
+    /// Creates the missing folders of the cluster. If this session has credentials, existing folders must not
+    /// be accessible without them. This does not apply to the folder of all clusters, which others may share:
+    /// access to it only allows creating clusters and removing empty ones.
     ///
     /// # Errors
-    /// Any error from the store; [`Error::Open`] for a folder that anybody may use.
+    /// Any error from the store; [`Error::Open`] for a folder that is accessible without credentials.
     pub async fn prepare(&self, store: &dyn Store) -> Result<()> {
         let skeleton = [
             Self::ALL.to_owned(),
@@ -132,7 +132,7 @@ impl ClusterPaths {
             self.drains(),
             self.jobs(),
         ];
-        // Usually all of them are there, which reads tell sooner than writes: they go together, and need no
+        // Usually all of them exist. Reads find that out faster than writes: they are pipelined, and need no
         // disk. A server that lags behind may miss some.
         let seen: Vec<_> = skeleton.iter().map(|path| store.exists(path)).collect();
         for (path, seen) in skeleton.into_iter().zip(seen) {
@@ -159,7 +159,7 @@ impl ClusterPaths {
         self.0.clone()
     }
 
-    /// Returns the znode that says which job a tree is for that is kept in a directory.
+    /// Returns the path of the znode that names the job of a tree that is kept in a directory.
     pub fn identity(&self) -> String {
         format!("{}/identity", self.0)
     }
@@ -189,17 +189,17 @@ impl ClusterPaths {
         format!("{}/drain/{node}", self.0)
     }
 
-    /// Returns what the controller of the machines remembers.
+    /// Returns the path of the state of the machine controller.
     pub fn scale(&self) -> String {
         format!("{}/scale", self.0)
     }
 
-    /// Returns who the controller of the machines is.
+    /// Returns the path of the name of the machine controller.
     pub fn scale_controller(&self) -> String {
         format!("{}/scale/controller", self.0)
     }
 
-    /// Returns what the controller of the machines has decided lately.
+    /// Returns the path of the recent decisions of the machine controller.
     pub fn scale_said(&self) -> String {
         format!("{}/scale/said", self.0)
     }
@@ -326,7 +326,7 @@ impl JobPaths {
         format!("{}/result", self.0)
     }
 
-    /// Returns the folder of the chunks of something that an attempt begins with beside the root.
+    /// Returns the folder of the chunks of initial data of an attempt other than the root.
     pub(crate) fn carried(&self, attempt: u32, name: &str) -> String {
         format!("{}/carried-{attempt}-{name}", self.0)
     }
@@ -342,7 +342,7 @@ impl JobPaths {
     }
 }
 
-/// The name of the output that a retry begins with.
+/// The name of the initial output of a retry.
 pub(crate) const CARRIED: &str = "carried";
 
 impl AttemptPaths {
@@ -392,29 +392,28 @@ impl AttemptPaths {
         format!("{}/parked/{task}", self.0)
     }
 
-    /// Returns the path of a task that a transaction parks. Each time a task is parked it gets another name,
-    /// so a node that claims it by its name has read what is parked there now, even if it reads an old
-    /// tree.
+    /// Returns the path of a task that a transaction parks. Each time a task is parked it gets another name.
+    /// So a node that claims it by name has read the current envelope, even if it read a stale tree.
     pub fn parked_by(&self, task: &str, txn: &str) -> String {
         format!("{}/parked/{task}{PARKED_BY}{txn}", self.0)
     }
 
-    /// Returns the folder of what nodes hold.
+    /// Returns the folder of the nodes' held tasks.
     pub fn held(&self) -> String {
         format!("{}/held", self.0)
     }
 
-    /// Returns the path of what a node holds.
+    /// Returns the path of a node's held tasks.
     pub fn held_by(&self, node: &str) -> String {
         format!("{}/held/{node}", self.0)
     }
 
-    /// Returns the folder of tasks on their way.
+    /// Returns the folder of tasks in transit.
     pub fn transits(&self) -> String {
         format!("{}/transit", self.0)
     }
 
-    /// Returns the path of tasks on their way.
+    /// Returns the path of tasks in transit.
     pub fn transit(&self, name: &str) -> String {
         format!("{}/transit/{name}", self.0)
     }
@@ -429,7 +428,7 @@ impl AttemptPaths {
         format!("{}/quarantine/{task}", self.0)
     }
 
-    /// Returns the path of what is known about such a task.
+    /// Returns the path of the description of a task that was set aside.
     pub fn about_quarantined(&self, task: &str) -> String {
         format!("{}/quarantine/{task}/about", self.0)
     }
@@ -489,6 +488,12 @@ impl AttemptPaths {
         format!("{}/left", self.0)
     }
 
+    /// Returns the path of the znode that exists once the unneeded data of the job was
+    /// [removed](crate::job::release).
+    pub fn released(&self) -> String {
+        format!("{}/released", self.0)
+    }
+
     /// Returns the path of a node that left cleanly.
     pub fn left_node(&self, node: &str) -> String {
         format!("{}/left/{node}", self.0)
@@ -500,7 +505,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_would_leave_their_place_are_refused() {
+    fn names_that_escape_their_folder_are_refused() {
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         for bad in ["", ".", "..", "a/b", "a b", "ü", "a\0", &long] {
             assert!(ClusterPaths::new(bad).is_err(), "{bad:?}");

@@ -1,8 +1,8 @@
-//! The quarantine: tasks that an attempt goes on without, because nodes were lost with them again and again.
+//! The quarantine: tasks that an attempt excludes because nodes were repeatedly lost with them.
 //!
-//! Such a task is set aside by the node that has claimed it, in a [transaction](crate::accounting) in which it
-//! also counts as completed. So the attempt ends when everything else is complete. [`retry`](crate::job::retry)
-//! begins another one with these tasks alone.
+//! The node that has claimed such a task sets it aside, in a [transaction](crate::accounting) in which the
+//! task also counts as completed. So the attempt ends when everything else is complete.
+//! [`retry`](crate::job::retry) starts another attempt with these tasks alone.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,41 +14,41 @@ use crate::{
     store::Store,
 };
 
-/// The number of tasks at which an attempt is to fail: then the program is at fault, or the machines are, and not
-/// a task. So many still fit into the transaction of a retry.
+/// The number of tasks at which an attempt should fail: then the program or the machines are at fault, not a
+/// task. The transaction of a retry can hold this many.
 pub const SET_ASIDE_MAX: usize = 1_000;
 
-/// A task to be set aside, or that was.
+/// A task to set aside, or that was set aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAside {
     /// The task's id.
     pub task: String,
-    /// The task's envelope, as it is to be parked when it is tried again.
+    /// The task's envelope, as it is parked by a retry.
     pub envelope: Vec<u8>,
-    /// What is known about it.
+    /// The description of its failures.
     pub about: AboutTask,
 }
 
-/// What is known about a task that was set aside, for people.
+/// The description, for users, of a task that was set aside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AboutTask {
     /// The number of nodes in a row that were lost with it, or in which it panicked.
     pub deaths: u32,
-    /// What was said last, such as the message of its panic; empty if its nodes were lost without a word.
+    /// The last reported reason, such as a panic message; empty if its nodes were lost without one.
     pub reason: String,
     /// When it was set aside, in milliseconds since 1970.
     pub at_ms: u64,
 }
 
-/// Decodes what is known about a task, from the content of its znode.
+/// Decodes the description of a task, from the content of its znode.
 ///
 /// # Errors
-/// [`Error::Garbled`] if it is no such content.
+/// [`Error::Garbled`] if the content is malformed.
 pub fn decode(path: &str, content: &[u8]) -> Result<AboutTask> {
     record::read(path, content)
 }
 
-/// Returns what is known about the tasks of an attempt that were set aside, by their ids.
+/// Returns the descriptions of the tasks of an attempt that were set aside, by their ids.
 ///
 /// # Errors
 /// Any error from the store; [`Error::NoNode`] if the attempt no longer exists.
@@ -60,7 +60,7 @@ pub async fn list(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(Stri
     for ((task, path), answer) in tasks.into_iter().zip(&paths).zip(asked) {
         match answer.await {
             Ok((content, _)) => all.push((task, record::read(path, &content)?)),
-            // The job was forgotten meanwhile.
+            // The job was forgotten in the meantime.
             Err(Error::NoNode { .. }) => {}
             Err(error) => return Err(error),
         }

@@ -1,7 +1,7 @@
 //! Questions about a running job that one of its nodes can answer, such as why something waits.
 //!
-//! A question is a znode of its own. The node that knows writes its answer into it, and then whoever has asked removes it.
-//! Nothing depends on questions: one that nobody answers stays until the job is forgotten.
+//! Each question is a separate znode. The node that knows the answer writes it into the znode, and the user's
+//! client removes it. Nothing depends on questions: an unanswered one stays until the job is forgotten.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -18,8 +18,8 @@ use crate::{
 /// The maximum size of a question or an answer, in bytes of its JSON.
 pub const ANSWER_BYTES_MAX: usize = 512 << 10;
 
-/// The maximum number of questions about a job; further ones are rejected. Questions that are asked at the same time do
-/// not see each other, so there may be a few more.
+/// The maximum number of questions about a job; further ones are rejected. Concurrent questions do not see
+/// each other, so there may be a few more.
 pub const QUESTIONS_MAX: usize = 64;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -28,8 +28,8 @@ struct Question {
     answer: Option<Value>,
 }
 
-/// Asks a question about a job, and returns its name. The key, a part of that name, must be unique: a repeated call with
-/// the same key asks nothing more.
+/// Asks a question about a job, and returns its name. The key, a part of that name, must be unique: a
+/// repeated call with the same key asks no second question.
 ///
 /// # Errors
 /// Any error from the store; [`Error::NoNode`] if there is no such job; [`Error::TooLarge`] for more than
@@ -46,7 +46,7 @@ pub async fn ask(
     if content.len() > ANSWER_BYTES_MAX {
         return Err(Error::TooLarge { path: folder, size: content.len(), limit: ANSWER_BYTES_MAX });
     }
-    // Only jobs that are asked something have the folder.
+    // The folder is created by the first question about the job.
     match store.create(&folder, b"", CreateMode::Persistent).await {
         Ok(_) | Err(Error::NodeExists { .. }) => {}
         Err(error) => return Err(error),
@@ -80,7 +80,7 @@ pub async fn answered(store: &dyn Store, cluster: &ClusterPaths, job: &str, name
     }
 }
 
-/// Removes a question, if that is possible: it stays otherwise, until the job is forgotten.
+/// Removes a question. If that fails, it stays until the job is forgotten.
 pub async fn withdraw(store: &dyn Store, cluster: &ClusterPaths, job: &str, name: &str) {
     match store.delete(&cluster.job(job).question(name), None).await {
         Ok(()) | Err(Error::NoNode { .. }) => {}
@@ -88,7 +88,7 @@ pub async fn withdraw(store: &dyn Store, cluster: &ClusterPaths, job: &str, name
     }
 }
 
-/// Answers a question. A missing question is no error: nobody waits for the answer any more.
+/// Answers a question. A missing question is not an error: the user no longer waits for the answer.
 ///
 /// # Errors
 /// Any error from the store; [`Error::TooLarge`] for more than [`ANSWER_BYTES_MAX`].
@@ -116,17 +116,17 @@ pub struct Questions {
     cluster: ClusterPaths,
     job: String,
     changed: Option<OneShot>,
-    /// The questions that were told, as far as they are there.
-    told: BTreeSet<String>,
+    /// The returned questions that still exist.
+    returned: BTreeSet<String>,
 }
 
 impl Questions {
     /// Creates a watch on the questions about a job.
     pub fn new(store: Arc<dyn Store>, cluster: ClusterPaths, job: &str) -> Self {
-        Self { store, cluster, job: job.to_owned(), changed: None, told: BTreeSet::new() }
+        Self { store, cluster, job: job.to_owned(), changed: None, returned: BTreeSet::new() }
     }
 
-    /// Waits for the next unanswered question and returns its name and content. Each is told once.
+    /// Waits for the next unanswered question and returns its name and content. Each is returned once.
     ///
     /// # Errors
     /// Any error from the store.
@@ -146,12 +146,12 @@ impl Questions {
                 self.changed = Some(put_up);
                 continue;
             }
-            // Otherwise this watch would remain set for nothing.
+            // Otherwise this watch would remain set without an observer.
             drop(put_up);
             let (names, changed) = self.store.children_and_watch(&paths.questions()).await?;
-            self.told.retain(|name| names.contains(name));
+            self.returned.retain(|name| names.contains(name));
             for name in names {
-                if !self.told.insert(name.clone()) {
+                if !self.returned.insert(name.clone()) {
                     continue;
                 }
                 let path = paths.question(&name);
@@ -163,7 +163,7 @@ impl Questions {
                 match record::read::<Question>(&path, &content) {
                     Ok(Question { question, answer: None }) => return Ok((name, question)),
                     Ok(_) => {}
-                    Err(error) => tracing::warn!(%error, "a question cannot be read; it is passed over"),
+                    Err(error) => tracing::warn!(%error, "a question cannot be read; it is skipped"),
                 }
             }
             self.changed = Some(changed);
@@ -194,28 +194,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_node_is_told_a_question_once_and_its_answer_is_read_once() {
+    async fn question_is_returned_once_per_node_and_answer_read_once() {
         let (store, cluster) = job().await;
         let nodes = [(); 2].map(|()| Questions::new(Arc::clone(&store), cluster.clone(), "j"));
         let [mut one, mut other] = nodes;
-        // One watches before there is a folder.
+        // One watch is set before the folder exists.
         let waiting = tokio::spawn(async move { (one.next().await.unwrap(), one) });
         let name = ask(&*store, &cluster, "j", "k", json!({ "task": 7 })).await.unwrap();
         assert_eq!(ask(&*store, &cluster, "j", "k", json!(1)).await.unwrap(), name, "the same question");
-        let (told, mut one) = waiting.await.unwrap();
-        assert_eq!(told, (name.clone(), json!({ "task": 7 })));
-        assert_eq!(other.next().await.unwrap(), told);
+        let (returned, mut one) = waiting.await.unwrap();
+        assert_eq!(returned, (name.clone(), json!({ "task": 7 })));
+        assert_eq!(other.next().await.unwrap(), returned);
         let second = ask(&*store, &cluster, "j", "l", json!(2)).await.unwrap();
-        assert_eq!(one.next().await.unwrap(), (second, json!(2)), "the first one is not told again");
+        assert_eq!(one.next().await.unwrap(), (second, json!(2)), "the first one is not returned again");
         answer(&*store, &cluster, "j", &name, json!("it waits")).await.unwrap();
         assert_eq!(answered(&*store, &cluster, "j", &name).await.unwrap(), "it waits");
         assert_eq!(store.children(&cluster.job("j").questions()).await.unwrap().len(), 1);
-        // Nobody waits any more.
+        // The caller no longer waits.
         answer(&*store, &cluster, "j", &name, json!("it waits")).await.unwrap();
     }
 
     #[tokio::test]
-    async fn what_is_too_large_or_too_much_is_refused() {
+    async fn oversized_or_excess_question_is_refused() {
         let (store, cluster) = job().await;
         let large = json!("x".repeat(ANSWER_BYTES_MAX));
         let refused = ask(&*store, &cluster, "j", "k", large.clone()).await;

@@ -1,6 +1,6 @@
-//! The queue of jobs: a node works on several at a time, those of a higher priority first, and otherwise in the order
-//! of their submission. It passes over those for other releases, and those that require labels which it does not
-//! have.
+//! The queue of jobs: a node works on several at a time, by priority, and then in the order of their
+//! submission. Jobs for other releases, and jobs that require labels which the node does not have, are
+//! skipped.
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt, future::poll_fn, sync::Arc, task::Poll};
 
@@ -13,7 +13,7 @@ use crate::{
     store::{OneShot, Store, WatchEvent, seen},
 };
 
-/// The number of jobs that a node looks at, from the oldest: of thousands that wait, only these are read.
+/// The number of jobs that a node examines, from the oldest: of thousands that wait, only these are read.
 const LOOK_MAX: usize = 64;
 
 /// The jobs of a cluster, from the perspective of a node of one release.
@@ -31,9 +31,9 @@ impl JobQueue {
         Self { store, cluster, member, passed: BTreeSet::new() }
     }
 
-    /// Waits for the next job that can be worked on beside those that are active, or waits in vain for another one.
-    /// An exclusive job is next when none is active, and none comes after it before that. Those in `aside` are not
-    /// looked at.
+    /// Waits for the next job that can run next to the active ones, or that waits for a job that will never
+    /// be done. An exclusive job is next when none is active, and blocks the jobs after it until then. Jobs
+    /// in `aside` are skipped.
     ///
     /// # Errors
     /// Any error from the store; after a transient error it can be called again.
@@ -51,7 +51,7 @@ impl JobQueue {
                 .filter(|name| [&self.passed, active, aside].iter().all(|known| !known.contains(name)));
             let unknown: Vec<String> = unknown.collect();
             let mut unknown = unknown.into_iter();
-            // More are read if some of these are for others, or over.
+            // More records are read if some of these jobs are for other releases, or over.
             while candidates.len() < LOOK_MAX && !unknown.as_slice().is_empty() {
                 let some: Vec<String> = unknown.by_ref().take(LOOK_MAX - candidates.len()).collect();
                 if let Some(reason) = self.look(some, &mut candidates, &mut watches).await? {
@@ -68,8 +68,8 @@ impl JobQueue {
         }
     }
 
-    /// Reads the records of some jobs. Adds those that could begin to the candidates, and to the watches what has to
-    /// change before others can. Returns a job that waits in vain.
+    /// Reads the records of some jobs. Adds runnable jobs to the candidates, and for blocked ones adds
+    /// watches on the records that block them. Returns a job that waits for one that will never be done.
     async fn look(
         &mut self,
         names: Vec<String>,
@@ -80,11 +80,11 @@ impl JobQueue {
         // All are requested before the first answer is awaited.
         let asked: Vec<_> = paths.iter().map(|path| self.store.get_and_watch(path)).collect();
         for ((name, path), answer) in names.into_iter().zip(paths).zip(asked) {
-            // It has no number, by which messages are assigned to jobs.
+            // Messages are assigned to jobs by the number, which it lacks.
             if job_number(&name).is_none() {
                 tracing::warn!(
                     job = name,
-                    "a znode among the jobs has a name that no job has; it is passed over"
+                    "a znode among the jobs has a name that no job has; it is skipped"
                 );
                 self.pass(name);
                 continue;
@@ -110,10 +110,10 @@ impl JobQueue {
                     Waits::For(its_change) => watches.extend([changed, its_change]),
                     Waits::InVain(reason) => return Ok(Some(Next::InVain(name, reason))),
                 },
-                // It is still being submitted, or is suspended, or may be retried: its record will change.
+                // It is still being submitted, is suspended, or may be retried: its record will change.
                 Ok(_) => watches.push(changed),
                 Err(error) => {
-                    tracing::warn!(job = name, %error, "a job that cannot be read is passed over");
+                    tracing::warn!(job = name, %error, "the record of a job cannot be read; the job is skipped");
                     self.pass(name);
                 }
             }
@@ -121,7 +121,7 @@ impl JobQueue {
         Ok(None)
     }
 
-    /// Returns whether a job that is to run after these still waits.
+    /// Returns whether a job that runs after these jobs still waits.
     async fn waits(&self, jobs: &[String]) -> Result<Waits> {
         for job in jobs {
             let path = self.cluster.job(job).record();
@@ -142,7 +142,7 @@ impl JobQueue {
                 JobState::Done => {}
                 JobState::Failed | JobState::Cancelled => {
                     let what = if state == JobState::Failed { "has failed" } else { "was cancelled" };
-                    return Ok(Waits::InVain(format!("job {job}, which it was to run after, {what}")));
+                    return Ok(Waits::InVain(format!("job {job}, on which it depends, {what}")));
                 }
                 _ => return Ok(Waits::For(changed)),
             }
@@ -171,7 +171,7 @@ impl JobQueue {
     }
 }
 
-/// A job that a node can turn to.
+/// A job that a node handles next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// It can be worked on.

@@ -36,7 +36,7 @@ fn name(change: &Change) -> (&str, bool) {
 }
 
 #[tokio::test]
-async fn the_roll_tells_who_is_there_who_comes_and_who_goes() {
+async fn member_watch_reports_present_joining_and_leaving_nodes() {
     let stage = Stage::new().await;
     let a = stage.member("a").await;
     let mut members = MemberWatch::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
@@ -50,7 +50,7 @@ async fn the_roll_tells_who_is_there_who_comes_and_who_goes() {
 }
 
 #[tokio::test]
-async fn a_member_that_cannot_be_read_is_passed_over() {
+async fn unreadable_member_is_skipped() {
     let stage = Stage::new().await;
     for (node, content) in [("x", &b"garbage"[..]), ("y", br#"{"format":99}"#)] {
         stage.store.create(&stage.cluster.member(node), content, CreateMode::Ephemeral).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_member_that_cannot_be_read_is_passed_over() {
 }
 
 #[tokio::test]
-async fn of_many_members_some_are_read_and_the_others_when_they_are_wanted() {
+async fn large_membership_reads_some_records_and_others_on_request() {
     let stage = Stage::new().await;
     let names: Vec<String> = (0..20).map(|number| format!("m{number:02}")).collect();
     let mut kept = Vec::new();
@@ -93,7 +93,7 @@ async fn of_many_members_some_are_read_and_the_others_when_they_are_wanted() {
 }
 
 #[tokio::test]
-async fn a_member_that_was_named_and_cannot_be_read_counts_as_gone() {
+async fn named_member_that_is_unreadable_is_reported_as_left() {
     let stage = Stage::new().await;
     let path = stage.cluster.member("x");
     stage.store.create(&path, b"garbage", CreateMode::Ephemeral).await.unwrap();
@@ -102,7 +102,7 @@ async fn a_member_that_was_named_and_cannot_be_read_counts_as_gone() {
     assert_eq!(soon(members.next()).await, Ok(Change::Named("x".to_owned())));
     members.want("x");
     assert_eq!(soon(members.next()).await, Ok(Change::Left("x".to_owned())));
-    // One that leaves while it is wanted has left once.
+    // A member that leaves while its record is requested is reported as left once.
     let y = stage.member("y").await;
     assert_eq!(soon(members.next()).await, Ok(Change::Named("y".to_owned())));
     members.want("y");
@@ -113,7 +113,7 @@ async fn a_member_that_was_named_and_cannot_be_read_counts_as_gone() {
 }
 
 #[tokio::test]
-async fn what_happened_while_the_connection_was_lost_is_told_afterwards() {
+async fn changes_during_disconnection_are_reported_afterwards() {
     let stage = Stage::new().await;
     let watcher = stage.tree.connect();
     let a = stage.member("a").await;
@@ -136,7 +136,7 @@ async fn what_happened_while_the_connection_was_lost_is_told_afterwards() {
 }
 
 #[tokio::test]
-async fn a_roll_is_never_deaf_wherever_an_answer_is_lost_and_whenever_nobody_waits_any_more() {
+async fn member_watch_with_lost_answers_or_dropped_futures_misses_no_change() {
     for fate in [Fate::LostBefore, Fate::LostAfter] {
         for countdown in 0..5 {
             for patience_ms in [None, Some(0)] {
@@ -169,7 +169,7 @@ async fn a_roll_is_never_deaf_wherever_an_answer_is_lost_and_whenever_nobody_wai
 }
 
 #[tokio::test]
-async fn a_watch_that_was_missed_for_its_many_events_is_set_anew() {
+async fn member_watch_that_overflowed_is_set_again() {
     let stage = Stage::new().await;
     let mut members = MemberWatch::open(dynamic(&stage.store), &stage.cluster).await.unwrap();
     for _ in 0..crate::EVENTS_MAX {
@@ -186,7 +186,7 @@ async fn a_watch_that_was_missed_for_its_many_events_is_set_anew() {
 }
 
 #[tokio::test]
-async fn the_leader_is_followed_by_the_next_in_line_alone() {
+async fn lost_leader_is_followed_only_by_next_candidate() {
     let stage = Stage::new().await;
     let stores = [(); 3].map(|()| stage.tree.connect());
     let mut candidates = Vec::new();
@@ -208,7 +208,7 @@ async fn the_leader_is_followed_by_the_next_in_line_alone() {
 }
 
 #[tokio::test]
-async fn a_node_stands_once_wherever_an_answer_is_lost() {
+async fn candidate_with_any_answer_lost_enters_once() {
     for fate in FATES {
         for countdown in 1..5 {
             let stage = Stage::new().await;
@@ -227,7 +227,7 @@ async fn a_node_stands_once_wherever_an_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn a_candidate_that_is_not_listed_yet_stands_all_the_same() {
+async fn candidate_missing_in_stale_list_stays() {
     let stage = Stage::new().await;
     let (first, second) = (stage.tree.connect(), stage.tree.connect());
     let mut leader = Candidate::enter(dynamic(&first), &stage.cluster, &stage.job, "a").await.unwrap();
@@ -247,10 +247,10 @@ async fn a_candidate_that_is_not_listed_yet_stands_all_the_same() {
 }
 
 #[tokio::test]
-async fn who_left_cleanly_is_not_taken_for_lost_by_an_old_server() {
+async fn clean_leave_on_stale_server_is_not_a_loss() {
     let stage = Stage::new().await;
     let (a, b, attempt) = (stage.member("a").await, stage.tree.connect(), stage.attempt(1));
-    // The next server may not have what this session learned from its watch.
+    // The next server may not know the changes that this session learned from its watch.
     stage.tree.fall_behind(b.id());
     let leave = Transaction { node: "a".into(), txn: "a-0".into(), leave: true, ..Transaction::default() };
     accounting::commit(&*a, &stage.cluster, &attempt, &leave).await.unwrap();
@@ -258,7 +258,7 @@ async fn who_left_cleanly_is_not_taken_for_lost_by_an_old_server() {
 }
 
 #[tokio::test]
-async fn nobody_has_left_because_a_server_has_not_heard_of_them() {
+async fn member_unknown_to_stale_server_has_not_left() {
     let stage = Stage::new().await;
     let watcher = stage.tree.connect();
     let mut members = MemberWatch::open(dynamic(&watcher), &stage.cluster).await.unwrap();
@@ -266,7 +266,7 @@ async fn nobody_has_left_because_a_server_has_not_heard_of_them() {
     stage.tree.fall_behind(next.id());
     let _a = stage.member("a").await;
     assert_eq!(name(&soon(members.next()).await.unwrap()), ("a", true));
-    // The next server has not heard of what this session's watch reported.
+    // The next server does not know the changes that this session's watch reported.
     stage.tree.set_connected(watcher.id(), false);
     stage.tree.join_server_of(watcher.id(), next.id());
     stage.tree.set_connected(watcher.id(), true);
@@ -275,7 +275,7 @@ async fn nobody_has_left_because_a_server_has_not_heard_of_them() {
 }
 
 #[tokio::test]
-async fn who_withdraws_makes_room_for_the_next_in_line_wherever_an_answer_is_lost() {
+async fn withdrawal_with_any_answer_lost_lets_next_candidate_lead() {
     for fate in FATES {
         for countdown in 0..4 {
             let stage = Stage::new().await;
@@ -290,14 +290,14 @@ async fn who_withdraws_makes_room_for_the_next_in_line_wherever_an_answer_is_los
             }
             assert_eq!(leader.withdraw().await, Ok(()), "however often it is called");
             soon(next.elected()).await.unwrap();
-            assert!(first.multi(vec![fence.check()]).await.is_err(), "it changes nothing any more");
-            assert!(first.exists("/").await.is_ok(), "and its session goes on");
+            assert!(first.multi(vec![fence.check()]).await.is_err(), "its fence no longer holds");
+            assert!(first.exists("/").await.is_ok(), "and its session continues");
         }
     }
 }
 
 #[tokio::test]
-async fn each_job_has_a_leader_of_its_own() {
+async fn each_job_has_its_own_leader() {
     let stage = Stage::new().await;
     let (first, second) = (stage.tree.connect(), stage.tree.connect());
     let jobs = ["j-0000000001", "j-0000000002"];
@@ -312,7 +312,7 @@ async fn each_job_has_a_leader_of_its_own() {
     let led = |job: &str, node: &str| (job.to_owned(), node.to_owned());
     let both = leaders(&*first, &stage.cluster).await.unwrap();
     assert_eq!(both, [led(jobs[0], "a"), led(jobs[1], "a")]);
-    // It leads one no more, and goes on with the other.
+    // It no longer leads one job, and continues to lead the other.
     let own = Candidate::enter(dynamic(&first), &stage.cluster, jobs[0], "a").await.unwrap();
     own.withdraw().await.unwrap();
     let now = leaders(&*first, &stage.cluster).await.unwrap();
@@ -343,8 +343,8 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
     }
 }
 
-/// The job that a node turns to next.
-async fn turns_to(queue: &mut JobQueue) -> String {
+/// Returns the next job of a node.
+async fn next_job(queue: &mut JobQueue) -> String {
     match soon(queue.next(&BTreeSet::new(), &BTreeSet::new())).await.unwrap() {
         Next::Job(job, _) => job,
         Next::InVain(..) => panic!("no job waits for another"),
@@ -352,11 +352,11 @@ async fn turns_to(queue: &mut JobQueue) -> String {
 }
 
 #[tokio::test]
-async fn jobs_of_a_program_come_in_the_order_of_their_submission() {
+async fn queue_returns_jobs_in_order_of_submission() {
     let stage = Stage::new().await;
     let (store, cluster) = (dynamic(&stage.store), &stage.cluster);
     let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
-    assert_eq!(turns_to(&mut queue).await, stage.job);
+    assert_eq!(next_job(&mut queue).await, stage.job);
     for (program, version) in [("other", "1"), ("test", "2")] {
         job::submit(&*store, cluster, &new_job(program, version)).await.unwrap();
     }
@@ -369,10 +369,10 @@ async fn jobs_of_a_program_come_in_the_order_of_their_submission() {
     }
     let second = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
     let third = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
-    assert_eq!(turns_to(&mut queue).await, stage.job, "as long as it is not over");
+    assert_eq!(next_job(&mut queue).await, stage.job, "as long as it is not over");
     for (over, next) in [(&stage.job, &second), (&second, &third)] {
         job::cancel(&*store, cluster, over, "", 0).await.unwrap();
-        assert_eq!(turns_to(&mut queue).await, *next);
+        assert_eq!(next_job(&mut queue).await, *next);
     }
     job::cancel(&*store, cluster, &third, "", 0).await.unwrap();
     let waiting = tokio::spawn(async move { queue.next(&BTreeSet::new(), &BTreeSet::new()).await });
@@ -381,25 +381,25 @@ async fn jobs_of_a_program_come_in_the_order_of_their_submission() {
 }
 
 #[tokio::test]
-async fn a_job_begins_when_those_that_it_waits_for_are_done() {
+async fn queue_holds_job_until_earlier_jobs_are_done() {
     let stage = Stage::new().await;
     let (store, cluster) = (dynamic(&stage.store), &stage.cluster);
     let after = [stage.job.clone(), "j-0000009999".to_owned()];
     let waits = NewJob { after: &after, ..new_job("test", "1") };
     let second = job::submit(&*store, cluster, &waits).await.unwrap();
     let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
-    assert_eq!(turns_to(&mut queue).await, stage.job);
-    // It is put aside, which is not its end.
+    assert_eq!(next_job(&mut queue).await, stage.job);
+    // Suspending it does not end it.
     assert!(job::suspend(&*store, cluster, &stage.job).await.unwrap());
     let third = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
-    assert_eq!(turns_to(&mut queue).await, third);
+    assert_eq!(next_job(&mut queue).await, third);
     job::cancel(&*store, cluster, &third, "", 0).await.unwrap();
     let path = cluster.job(&stage.job).record();
     let (mut record, _) = job::read(&*store, cluster, &stage.job).await.unwrap();
-    // It cannot be read for a while; whoever waits is told when it is done.
+    // It cannot be read for a while; the waiting job is notified when it is done.
     store.set(&path, b"garbage", None).await.unwrap();
     let fourth = job::submit(&*store, cluster, &new_job("test", "1")).await.unwrap();
-    assert_eq!(turns_to(&mut queue).await, fourth);
+    assert_eq!(next_job(&mut queue).await, fourth);
     job::cancel(&*store, cluster, &fourth, "", 0).await.unwrap();
     let waiting = tokio::spawn(async move { queue.next(&BTreeSet::new(), &BTreeSet::new()).await });
     record.state = JobState::Done;
@@ -411,14 +411,14 @@ async fn a_job_begins_when_those_that_it_waits_for_are_done() {
         let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
         let Next::InVain(job, reason) = soon(queue.next(&BTreeSet::new(), &BTreeSet::new())).await.unwrap()
         else {
-            panic!("it goes on")
+            panic!("it continues")
         };
         assert!(job == second && reason.contains(&stage.job) && reason.contains(says), "{reason}");
     }
 }
 
 #[tokio::test]
-async fn jobs_that_require_labels_come_to_nodes_that_have_them() {
+async fn queue_returns_jobs_to_nodes_with_required_labels() {
     let stage = Stage::new().await;
     let (store, cluster) = (dynamic(&stage.store), &stage.cluster);
     job::cancel(&*store, cluster, &stage.job, "", 0).await.unwrap();
@@ -430,7 +430,7 @@ async fn jobs_that_require_labels_come_to_nodes_that_have_them() {
     {
         let node = Member { labels: labels.parse().unwrap(), ..member("a") };
         let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), node);
-        assert_eq!(turns_to(&mut queue).await, *first, "{labels}");
+        assert_eq!(next_job(&mut queue).await, *first, "{labels}");
     }
     let (record, _) = job::read(&*store, cluster, &picky).await.unwrap();
     let idle = Member { workers: 0, labels: require.clone(), ..member("a") };
@@ -444,7 +444,7 @@ fn larger(new: &[u8], old: &[u8]) -> bool {
 }
 
 #[tokio::test]
-async fn the_best_value_stays_wherever_an_answer_is_lost() {
+async fn best_value_with_any_answer_lost_stays() {
     for fate in FATES {
         for countdown in 1..4 {
             let stage = Stage::new().await;
@@ -466,7 +466,7 @@ async fn the_best_value_stays_wherever_an_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn a_variable_is_told_when_it_has_a_value_and_when_that_changes() {
+async fn variable_watch_reports_first_value_and_changes() {
     let stage = Stage::new().await;
     let path = stage.cluster.job(&stage.job).var("x");
     let mut watch = VariableWatch::open(dynamic(&stage.store), &path).await.unwrap();
@@ -483,7 +483,7 @@ async fn a_variable_is_told_when_it_has_a_value_and_when_that_changes() {
 }
 
 #[tokio::test]
-async fn letters_of_members_arrive_in_order_and_a_full_mailbox_takes_no_more() {
+async fn letters_arrive_in_order_and_full_mailbox_rejects_more() {
     let stage = Stage::new().await;
     let (a, b, attempt) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
     let number = std::cell::Cell::new(0);
@@ -524,10 +524,10 @@ async fn letters_of_members_arrive_in_order_and_a_full_mailbox_takes_no_more() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever values are published, by any session and in any order, and whichever answers are lost: the
-    /// best value is in the znode at the end, and the value never got worse.
+    /// Any values are published, by any session in any order, and any answers are lost: the best value is in
+    /// the znode at the end, and the value never got worse.
     #[test]
-    fn the_best_value_wins(
+    fn concurrent_publishes_leave_the_best_value(
         values in prop::collection::vec((0_usize..3, any::<u8>(), 0_usize..4, any::<bool>()), 1..20),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

@@ -46,13 +46,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_reads_back_and_what_is_added_later_is_passed_over() {
+    fn record_round_trips_and_ignores_unknown_fields() {
         assert_eq!(read::<Point>("/p", &write(&Point { x: 3 })).unwrap(), Point { x: 3 });
         assert_eq!(read::<Point>("/p", br#"{"format":1,"x":4,"colour":"red"}"#).unwrap(), Point { x: 4 });
     }
 
     #[test]
-    fn garbage_and_newer_formats_say_what_they_are() {
+    fn garbage_and_newer_formats_are_refused_with_reason() {
         for (content, says) in [(&b"\xff"[..], "/p"), (b"{}", "format"), (br#"{"format":3,"x":1}"#, "update")]
         {
             let error = read::<Point>("/p", content).unwrap_err();

@@ -1,4 +1,4 @@
-//! Releases: nodes only work on jobs of their own release, and each release has a queue of its own.
+//! Releases: nodes only work on jobs of their own release, and each release has its own queue.
 
 /// A program in one version.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The end of a node that breaks down: it is lost on purpose, after it has said why.
+//! Resignation of a node that fails: it ends its membership as if it was lost, after recording the reason.
 
 use crate::{
     accounting::CommitError,
@@ -8,14 +8,14 @@ use crate::{
     store::{Op, Store},
 };
 
-/// How often the holdings may change while they are rewritten.
+/// The number of times that the holdings may change while they are rewritten.
 const TRIES_MAX: usize = 64;
 
-/// Ends a node's membership, and changes what it held in the same multi; others continue from there as if it had
-/// been lost. Returns whether it has: `change` may decline, and then nothing happens. It must not make the
-/// holdings much larger.
+/// Ends a node's membership, and changes its held tasks in the same multi; other nodes continue from there as
+/// if it was lost. Returns whether the membership ended: `change` may decline, and then nothing changes. It
+/// must not make the holdings much larger.
 ///
-/// Nothing of the node may be under way. What was may still take effect, and is noticed.
+/// The node must have no pending request, because it could still take effect; that is detected.
 ///
 /// # Errors
 /// See [`CommitError`]; [`NotMember`](CommitError::NotMember) also if an earlier try has succeeded. After a

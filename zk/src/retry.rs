@@ -5,17 +5,17 @@
 //! | a request: no connection, no answer in time, others were faster | after a pause of 50 ms to 1 s | it succeeds, or the session is over |
 //! | a request that was refused permanently | every second, in case an operator fixes the cause; logged once | the same |
 //! | a connection to a server, for a new or an existing session | after a pause of 50 ms to 1 s | a server answers, or time is up |
-//! | a session, and with it the seat of a node | after a pause of 200 ms to 5 s | the node has a seat, or is told to leave |
+//! | a session, and with it the membership of a node | after a pause of 200 ms to 5 s | the node is a member, or is asked to leave |
 //!
 //! Each pause is twice as long as the previous one, up to the longest, minus a random part, so that requests
-//! that failed together are not retried together. Without a connection the pause begins at the reconnect, or
+//! that failed together are not retried together. Without a connection the pause starts at the reconnect, or
 //! after waiting for it as long as the longest pause: requests that failed because a server went down
 //! continue as soon as another one answers.
 //!
 //! The randomness comes from a seed: code that must be replayable passes its own, such as the id of its node.
 //!
 //! Two cases are not handled here. A transaction whose outcome is unknown is retried by the code that decided
-//! on it, since nothing else may be decided meanwhile. A letter is sent again by its sender, if it still
+//! on it, since no other decision may be made before. A letter is sent again by its sender, if it still
 //! matters.
 
 use std::{
@@ -65,19 +65,19 @@ pub struct Retry {
     next: Duration,
     chance: u64,
     /// Whether a permanent refusal was logged.
-    said: bool,
+    is_logged: bool,
 }
 
 impl Retry {
     /// Creates the state before the first try. Retries that should not coincide need different seeds.
     pub fn new(policy: Policy, seed: u64) -> Self {
-        Self { policy, next: policy.first, chance: seed, said: false }
+        Self { policy, next: policy.first, chance: seed, is_logged: false }
     }
 
     /// Records a success: the next failure counts as the first.
     pub fn succeeded(&mut self) {
         self.next = self.policy.first;
-        self.said = false;
+        self.is_logged = false;
     }
 
     /// Returns the pause before the next try.
@@ -92,26 +92,26 @@ impl Retry {
     ///
     /// # Cancellation safety
     /// Dropping the future shortens the pause; nothing else is affected.
-    #[must_use = "a session that is over answers nothing any more"]
+    #[must_use = "no try can succeed after the end of the session"]
     pub async fn again(&mut self, store: &dyn Store, what: &str, error: &Error) -> bool {
         let session = store.session();
         if *error == Error::SessionExpired || *session.borrow() == Session::Expired {
             return false;
         }
         if is_refused(error) {
-            if std::mem::replace(&mut self.said, true) {
+            if std::mem::replace(&mut self.is_logged, true) {
                 tracing::debug!(%error, what, "refused again");
             } else {
                 tracing::warn!(
                     %error, what,
-                    "refused; it is tried again, but something must be mended first"
+                    "refused; retrying, but an operator must fix the cause"
                 );
             }
             let longest = self.policy.longest;
             time::sleep(self.shortened(longest)).await;
             return true;
         }
-        tracing::debug!(%error, what, "not now; it is tried again");
+        tracing::debug!(%error, what, "failed; retrying");
         // Polled instead of awaited: several waiters would be woken in an order that differs in a replay.
         let give_up = time::Instant::now() + self.policy.longest;
         while *session.borrow() == Session::Disconnected && time::Instant::now() < give_up {
@@ -121,7 +121,7 @@ impl Retry {
         true
     }
 
-    /// Creates the same with a random seed, for code that need not be replayable.
+    /// Creates the state with a random seed, for code that need not be replayable.
     pub fn by_chance(policy: Policy) -> Self {
         Self::new(policy, RandomState::new().hash_one(()))
     }
@@ -171,7 +171,7 @@ mod tests {
     use crate::MemoryTree;
 
     #[test]
-    fn pauses_grow_to_the_longest_and_begin_anew_after_a_success() {
+    fn pauses_grow_to_longest_and_restart_after_success() {
         let mut retry = Retry::new(Policy::REQUEST, 7);
         let mut pauses = |count| (0..count).map(|_| retry.pause()).collect::<Vec<_>>();
         for (pause, whole_ms) in pauses(8).into_iter().zip([50, 100, 200, 400, 800, 1_000, 1_000, 1_000]) {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_the_same_for_the_same_seed_and_keeps_others_apart() {
+    fn random_part_depends_only_on_seed() {
         let first = |seed| Retry::new(Policy::SESSION, seed).pause();
         assert_eq!(first(1), first(1));
         let mut pauses: Vec<Duration> = (0..50).map(first).collect();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_try_that_no_session_is_left_for_is_not_made() {
+    async fn try_after_session_end_is_not_made() {
         let store = MemoryTree::new().connect();
         let mut retry = Retry::new(Policy::REQUEST, 1);
         assert!(retry.again(&*store, "a test", &Error::ConnectionLost).await);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_failed_without_a_connection_goes_on_when_there_is_one() {
+    async fn request_failed_by_disconnection_continues_after_reconnect() {
         let tree = MemoryTree::new();
         let store = tree.connect();
         let mut retry = Retry::new(Policy::REQUEST, 1);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_refused_for_good_is_asked_for_seldom() {
+    async fn permanently_refused_request_is_retried_at_longest_pause() {
         let store = MemoryTree::new().connect();
         let (mut retry, before) = (Retry::new(Policy::REQUEST, 1), time::Instant::now());
         let error = Error::NoAuth { path: "/x".to_owned() };

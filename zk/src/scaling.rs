@@ -1,17 +1,17 @@
-//! Scaling: which controller decides how many machines a cluster has, and what it remembers.
+//! Scaling: election of the controller that decides how many machines a cluster has, and its state.
 //!
 //! ```text
-//! scale              what the controller remembers; its version is the fence
-//!   controller       ephemeral: who holds the office
-//!   said             what it has decided lately, for people
+//! scale              the state of the controller; its version is the fence
+//!   controller       ephemeral: the name of the controller
+//!   said             its recent decisions, for users
 //! ```
 //!
-//! One controller holds the *office*. Whoever takes it sets the state as it stands, which changes its version: what
-//! an earlier controller still writes is refused, however late it arrives, and everything that it wrote before is
-//! seen. The ephemeral znode is only the sign that the office is held: nothing is decided by it.
+//! One controller holds the *office*. To take it, a controller sets the unchanged state, which increments its
+//! version: later writes of an earlier controller are refused, however late they arrive, and its earlier
+//! writes are visible. The ephemeral znode only shows that the office is held: no decision depends on it.
 //!
-//! A controller writes what it is about to do **before** it does it. It may still do so after it was replaced, so
-//! what it does must be such that another one may do the same again.
+//! A controller writes each action **before** it executes it. It may still execute it after it was replaced,
+//! so actions must be idempotent.
 
 use std::{fmt, sync::Arc};
 
@@ -24,10 +24,10 @@ use crate::{
     store::{CreateMode, OneShot, Op, OpAnswer, Store, Version},
 };
 
-/// The maximum size of what a controller remembers and says, in bytes: both go in one request.
+/// The maximum size of the controller's state and report, in bytes: both are written by one request.
 pub const SCALING_BYTES_MAX: usize = 900 << 10;
 
-/// How often the office may change hands while somebody tries to take it.
+/// The number of times that the office may change hands while a controller tries to take it.
 const TAKES_MAX: usize = 16;
 
 /// The office of the controller, held by this session.
@@ -35,18 +35,18 @@ pub struct Office {
     store: Arc<dyn Store>,
     cluster: ClusterPaths,
     version: Version,
-    /// The sign that it is held, as this controller has put it up.
+    /// The content of the ephemeral znode created by this controller.
     mine: Vec<u8>,
 }
 
-/// What has come of standing for the office.
+/// The outcome of standing for the office.
 #[must_use]
 pub enum Standing {
-    /// It is held now. With what the last controller remembered; `None` if there was none.
+    /// The office was taken, with the state of the last controller; `None` if there was none.
     Taken(Office, Option<Vec<u8>>),
-    /// Somebody else holds it.
+    /// Another controller holds it.
     HeldBy {
-        /// Who it is.
+        /// The name of that controller.
         holder: String,
         /// Resolves when that may have changed.
         changed: OneShot,
@@ -58,11 +58,11 @@ struct Holder {
     holder: String,
 }
 
-/// Stands for the office. The name says to people who it is, and differs from that of every other controller.
+/// Stands for the office. The name identifies the controller to users, and must be unique among controllers.
 ///
 /// # Errors
-/// Any error from the store. It may be called again: an office that an earlier call took, also in an earlier
-/// session, is taken anew.
+/// Any error from the store. It can be called again: an office that was taken by an earlier call, even in an
+/// earlier session, is taken again.
 pub async fn stand(store: Arc<dyn Store>, cluster: &ClusterPaths, name: &str) -> Result<Standing> {
     cluster.prepare(&*store).await?;
     ensure(&*store, &cluster.scale()).await?;
@@ -72,15 +72,15 @@ pub async fn stand(store: Arc<dyn Store>, cluster: &ClusterPaths, name: &str) ->
     for _ in 0..TAKES_MAX {
         match store.create(&path, &mine, CreateMode::Ephemeral).await {
             Ok(_) => match take(Arc::clone(&store), cluster, &mine).await {
-                // An earlier controller has written just now; the next try finds what this one has created.
+                // An earlier controller has just written; the next try finds the znode created by this one.
                 Err(Error::BadVersion { .. }) => {}
                 other => return other,
             },
             Err(Error::NodeExists { .. }) => match store.get_and_watch(&path).await {
-                // It is this controller's, maybe of a session that will expire.
+                // It belongs to this controller, possibly in a session that will expire.
                 Ok((content, stat, _)) if content == mine => delete(&*store, &path, stat.version).await?,
                 Ok((content, _, changed)) => {
-                    let unreadable = || "somebody who cannot be read".to_owned();
+                    let unreadable = || "a controller with an unreadable name".to_owned();
                     let holder =
                         record::read::<Holder>(&path, &content).map_or_else(|_| unreadable(), |it| it.holder);
                     return Ok(Standing::HeldBy { holder, changed });
@@ -94,7 +94,7 @@ pub async fn stand(store: Arc<dyn Store>, cluster: &ClusterPaths, name: &str) ->
     Err(Error::Contended { path, tries: TAKES_MAX })
 }
 
-/// Makes every earlier controller's writes fail.
+/// Takes the office: all writes of earlier controllers fail from now on.
 async fn take(store: Arc<dyn Store>, cluster: &ClusterPaths, mine: &[u8]) -> Result<Standing> {
     ensure(&*store, &cluster.scale_said()).await?;
     store.sync(&cluster.scale()).await?;
@@ -119,11 +119,12 @@ async fn delete(store: &dyn Store, path: &str, version: Version) -> Result<()> {
 }
 
 impl Office {
-    /// Writes what the controller remembers, and what it says to people.
+    /// Writes the controller's state, and its report to users.
     ///
     /// # Errors
-    /// Any error from the store; [`Error::BadVersion`] in a multi if another controller has taken the office. After
-    /// any error but [`Error::TooLarge`] the office has to be taken again: what stands there then is what counts.
+    /// Any error from the store; [`Error::BadVersion`] in a multi if another controller has taken the office.
+    /// After any error except [`Error::TooLarge`] the office must be taken again: the state in the store is
+    /// then the valid one.
     pub async fn write(&mut self, state: &[u8], said: &[u8]) -> Result<()> {
         let path = self.cluster.scale();
         let size = state.len() + said.len();
@@ -141,7 +142,7 @@ impl Office {
         Ok(())
     }
 
-    /// Gives the office up, so that another controller need not wait for the end of the session.
+    /// Gives up the office, so that another controller need not wait for the end of the session.
     ///
     /// # Errors
     /// Any error from the store.
@@ -149,27 +150,27 @@ impl Office {
         let path = self.cluster.scale_controller();
         match self.store.get(&path).await {
             Ok((content, stat)) if content == self.mine => delete(&*self.store, &path, stat.version).await,
-            // Somebody else's, who holds the office by now.
+            // It belongs to another controller, which now holds the office.
             Ok(_) | Err(Error::NoNode { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 }
 
-/// What people can read of the controller.
+/// The public report of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// Who holds the office; `None` if nobody does.
+    /// The name of the controller; `None` if there is none.
     pub holder: Option<String>,
-    /// What the controller remembers; empty if there was none yet.
+    /// The state of the controller; empty if there is none yet.
     pub state: Vec<u8>,
-    /// What it has said last.
+    /// Its last report.
     pub said: Vec<u8>,
-    /// When that was, in milliseconds since 1970 by the server's clock.
+    /// The time of that report, in milliseconds since 1970 by the server's clock.
     pub at_ms: u64,
 }
 
-/// Reads what the controller of a cluster has said last. `None` if there never was one.
+/// Reads the last report of the controller of a cluster. `None` if there never was a controller.
 ///
 /// # Errors
 /// Any error from the store.
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_controller_holds_the_office_and_the_next_goes_on_from_what_it_wrote() {
+    async fn next_controller_continues_from_written_state() {
         let tree = MemoryTree::new();
         let (one, other) = (tree.connect(), tree.connect());
         assert_eq!(said(&*other, &cluster()).await.unwrap(), None);
@@ -244,17 +245,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_controller_writes_after_it_was_replaced_is_refused() {
+    async fn write_of_replaced_controller_is_refused() {
         let tree = MemoryTree::new();
         let (one, other) = (tree.connect(), tree.connect());
         let (mut before, _) = taken(&one, "one").await;
-        // Its session goes on, but the sign that it holds the office is gone.
+        // Its session continues, but its ephemeral znode is gone.
         before.give_up().await.unwrap();
         let (mut after, _) = taken(&other, "other").await;
         let refused = before.write(b"late", b"").await.unwrap_err();
         assert!(matches!(refused, Error::Multi { .. }), "{refused}");
         after.write(b"new", b"").await.unwrap();
-        // It ends later, and the sign that stands there is not its own.
+        // It ends later, and the ephemeral znode is not its own.
         before.give_up().await.unwrap();
         let told = said(&*one, &cluster()).await.unwrap().unwrap();
         assert_eq!(told.holder.as_deref(), Some("other"));
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lost_answer_costs_nothing() {
+    async fn office_with_any_answer_lost_keeps_its_state() {
         for fate in FATES {
             for nth in 1..40 {
                 let tree = MemoryTree::new();

@@ -29,7 +29,8 @@ pub enum SecretError {
     },
 }
 
-/// Reads a text of at most so many bytes from a file that only its owner can read, or a group to which root has given it.
+/// Reads a text of at most this many bytes from a file that is readable only by its owner, or by a group to
+/// which root has given it.
 ///
 /// # Errors
 /// See [`SecretError`].
@@ -42,8 +43,8 @@ pub fn read_secret(file: &Path, bytes_max: u64) -> Result<String, SecretError> {
     read_at_most(from, bytes_max)
 }
 
-/// Reads a text of at most so many bytes from a file, such as certificates in PEM. It may be a pipe, as the
-/// shell's `<(…)` is.
+/// Reads a text of at most this many bytes from a file, such as certificates in PEM. It may be a pipe, such
+/// as the shell's `<(…)`.
 ///
 /// # Errors
 /// [`SecretError::Read`] or [`SecretError::TooLarge`].
@@ -53,12 +54,12 @@ pub fn read_text(file: &Path, bytes_max: u64) -> Result<String, SecretError> {
 
 fn read_at_most(from: File, bytes_max: u64) -> Result<String, SecretError> {
     let mut text = String::new();
-    // A device has no end.
+    // A device may have no end.
     from.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
     if text.len() as u64 > bytes_max { Err(SecretError::TooLarge { bytes_max }) } else { Ok(text) }
 }
 
-/// Who may read a file.
+/// The owner and permissions of a file.
 #[derive(Debug, Clone, Copy)]
 struct Access {
     owner: u32,
@@ -78,8 +79,8 @@ impl Access {
         Self { owner: 0, group: 0, mode: 0 }
     }
 
-    /// Returns whether others than its owner may read it. Root may let a group read it that is not its own: so services
-    /// get their secrets that do not run as root, in Kubernetes for example.
+    /// Returns whether others than its owner may read it. Root may make it readable for another group, so
+    /// that services that do not run as root get their secrets, for example in Kubernetes.
     fn is_exposed(self) -> bool {
         let at_most_read_by_group = self.mode & !0o740 == 0;
         let given_to_a_group = self.owner == 0 && self.group != 0 && at_most_read_by_group;
@@ -93,7 +94,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_others_can_read_is_no_secret() {
+    fn secret_readable_by_others_is_refused() {
         use std::{fs, os::unix::fs::PermissionsExt as _};
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("secret");
@@ -110,10 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn root_may_give_a_file_to_a_group() {
+    fn secret_of_root_may_be_readable_by_group() {
         let exposed = |owner, group, mode| Access { owner, group, mode }.is_exposed();
         assert!(!exposed(0, 65532, 0o440) && !exposed(0, 65532, 0o640));
-        assert!(exposed(0, 0, 0o440), "everybody's first group at root");
+        assert!(exposed(0, 0, 0o440), "the default group of root");
         assert!(exposed(1000, 1000, 0o440), "a user's own group may have others");
         assert!(exposed(0, 65532, 0o444) && exposed(0, 65532, 0o460) && exposed(0, 65532, 0o644));
         assert!(!exposed(1000, 1000, 0o600) && !exposed(0, 0, 0o400));

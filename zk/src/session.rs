@@ -3,7 +3,7 @@
 //! The crate considers a session expired when no server has answered for 7/5 of its timeout. It cannot know:
 //! servers that start, or elect a leader, grant every session its full timeout again, so after an outage of
 //! any length the session may still exist with its ephemerals. Therefore this module keeps the session's id
-//! and password, and tries to resume it with a new client until a server accepts or refuses. Meanwhile the
+//! and password, and tries to resume it with a new client until a server accepts or refuses. Until then the
 //! session is `Disconnected`.
 //!
 //! ```text
@@ -12,9 +12,9 @@
 //!       └── sync ◀── a new client with the same session
 //! ```
 //!
-//! A new client does not know what the old one has seen last and would accept a server that is behind, so it
-//! sends a `sync` before any other request. The watches of the old client are gone; each reports that when
-//! the session is resumed or over.
+//! A new client does not know the last state seen by the old one and would accept a server that lags behind,
+//! so it sends a `sync` before any other request. The watches of the old client are gone; each reports that
+//! when the session is resumed or over.
 
 use std::{
     convert::Infallible,
@@ -34,7 +34,7 @@ use crate::{
     store::{Session, WatchEvent},
 };
 
-/// The longest pause, as a divisor of the session's timeout: servers that are back grant no more than the
+/// The longest pause, as a divisor of the session's timeout: recovered servers grant no more than the
 /// timeout.
 const PAUSES_IN_TIMEOUT: u32 = 8;
 
@@ -105,7 +105,7 @@ impl KeptSession {
     pub(crate) fn client(&self) -> Result<(Client, Fate)> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let client = open.as_ref().ok_or(Error::SessionExpired)?.client.clone();
-        // Earlier resumptions are not news.
+        // Ignore earlier resumptions.
         let mut fate = self.fate.clone();
         fate.taken_up.mark_unchanged();
         let known = *fate.session.borrow();
@@ -113,7 +113,7 @@ impl KeptSession {
             (_, Session::Expired) => Err(Error::SessionExpired),
             (Session::Connected, _) => Ok((client, fate)),
             // A disconnected client would keep the request until it is connected again, however long that
-            // takes, and then execute it. A client that has given up tells nothing about the session.
+            // takes, and then execute it. A client that has given up does not know the state of the session.
             (Session::Disconnected | Session::Expired, _) => Err(Error::ConnectionLost),
         }
     }
@@ -123,8 +123,7 @@ impl KeptSession {
         self.fate.session.clone()
     }
 
-    /// Ends the session: it is closed when its last client is dropped. Each request that is under way holds
-    /// one.
+    /// Ends the session: it is closed when its last client is dropped. Each pending request holds one.
     pub(crate) fn close(&self) {
         drop(self.open.write().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -157,7 +156,7 @@ impl Keeper {
                 let id = session.id();
                 tracing::warn!(
                     session = %id,
-                    "no ZooKeeper has answered for longer than the session's timeout; it is asked for until \
+                    "no ZooKeeper has answered for longer than the session's timeout; retrying until \
                      one does"
                 );
                 let client = tokio::select! {
@@ -166,7 +165,7 @@ impl Keeper {
                     client = take_up(&self.connect, session) => client,
                 };
                 if let Some(new) = client.and_then(|client| self.replace(client)) {
-                    tracing::info!(session = %id, "a server has taken the session up again");
+                    tracing::info!(session = %id, "a server has resumed the session");
                     states = new;
                     state = states.peek_state();
                     self.session.send_replace(session_of(state));
@@ -182,14 +181,14 @@ impl Keeper {
         }
     }
 
-    /// Returns what is needed to resume the session, or `None` once it is closed.
+    /// Returns the data needed to resume the session, or `None` once it is closed.
     fn info(&self) -> Option<SessionInfo> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.as_ref().map(|open| open.client.session().clone())
     }
 
-    /// Replaces the client of the session. Returns `None` if the session was closed meanwhile; dropping the
-    /// client closes it.
+    /// Replaces the client of the session. Returns `None` if the session was closed in the meantime; dropping
+    /// the client closes it.
     fn replace(&self, client: Client) -> Option<StateWatcher> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let states = client.state_watcher();
@@ -214,7 +213,7 @@ async fn take_up(connect: &Connect, session: SessionInfo) -> Option<Client> {
                 }
             },
             Err(zookeeper::Error::SessionExpired | zookeeper::Error::AuthFailed) => return None,
-            Err(error) => tracing::debug!(%error, "no server has taken the session up"),
+            Err(error) => tracing::debug!(%error, "no server has resumed the session"),
         }
         time::sleep(rounds.pause()).await;
     }

@@ -1,6 +1,6 @@
 //! The small trait that the recipes need from a tree of znodes.
 //!
-//! It has ZooKeeper's interface and nothing more: whatever holds here holds on a real server. A recipe
+//! It has ZooKeeper's interface and nothing more, so that every operation exists on a real server. A recipe
 //! written against [`Store`] runs over the tree in this process (`memory.rs`) as well as over a server.
 //!
 //! A request is **sent when the method is called**, not when the answer is first polled. Requests of one
@@ -23,7 +23,7 @@ pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 /// The version of a znode's data: 0 at its creation, incremented by each set.
 pub type Version = i32;
 
-/// How a znode is created.
+/// The kind of a new znode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateMode {
     /// Exists until it is deleted.
@@ -66,7 +66,7 @@ pub enum Op {
     },
     /// Replaces the data of a znode.
     Set {
-        /// Which znode.
+        /// The path of the znode.
         path: String,
         /// Its new data.
         data: Vec<u8>,
@@ -75,14 +75,14 @@ pub enum Op {
     },
     /// Deletes a znode without children.
     Delete {
-        /// Which znode.
+        /// The path of the znode.
         path: String,
         /// The version that it must have; `None` accepts any.
         version: Option<Version>,
     },
     /// Fails the multi unless the znode exists and has this version.
     Check {
-        /// Which znode.
+        /// The path of the znode.
         path: String,
         /// The version that it must have; `None` only requires that it exists.
         version: Option<Version>,
@@ -90,7 +90,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Returns the path that the operation is about.
+    /// Returns the path of the operation.
     pub fn path(&self) -> &str {
         match self {
             Self::Create { path, .. }
@@ -157,8 +157,7 @@ pub enum Session {
     Connected,
     /// Not connected; the session and its ephemerals may still exist.
     Disconnected,
-    /// Closed, or declared expired by a server. As long as no server answers, this cannot be known, however
-    /// long that takes.
+    /// Closed, or declared expired by a server. As long as no server answers, expiry is unknown.
     Expired,
 }
 
@@ -187,7 +186,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn exists_and_watch(&self, path: &str) -> Answer<(Option<Stat>, OneShot)>;
     /// Reads the names of a znode's children and watches for the next change among them.
     fn children_and_watch(&self, path: &str) -> Answer<(Vec<String>, OneShot)>;
-    /// Watches a znode and everything below it. Within one session a path takes either this or one-time
+    /// Watches a znode and everything below it. Within one session a path has either this or one-time
     /// watches, never both: on a server the later one silences the earlier.
     ///
     /// The watch does not survive a reconnect. Once the session is connected again, it reports

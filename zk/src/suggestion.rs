@@ -1,6 +1,6 @@
 //! Suggestions of a user to a running job, usually a better solution. The leader evaluates and answers them.
 //!
-//! A suggestion is a znode of its own. Its answer is written into it, and then its author removes it.
+//! Each suggestion is a separate znode. The answer is written into it, and then its author removes it.
 
 use std::{fmt, sync::Arc};
 
@@ -24,7 +24,7 @@ pub const SUGGESTIONS_MAX: usize = 256;
 #[derive(Debug, Serialize, Deserialize)]
 struct Suggestion {
     value: Value,
-    /// How often a leader has begun to evaluate it.
+    /// The number of times that a leader has started to evaluate it.
     #[serde(default)]
     begun: u32,
     answer: Option<Answer>,
@@ -55,7 +55,7 @@ pub async fn suggest(
     let folder = cluster.job(job).suggestions();
     let content = record::write(&Suggestion { value, begun: 0, answer: None });
     let prefix = format!("s-{key}-");
-    // The session's server may be behind.
+    // The session's server may lag behind.
     store.sync(&folder).await?;
     let names = store.children(&folder).await?;
     let lying = names.len();
@@ -95,10 +95,10 @@ pub async fn answered(store: &dyn Store, cluster: &ClusterPaths, job: &str, name
     }
 }
 
-/// How often a suggestion is evaluated before it is suspected of killing the nodes.
+/// The number of evaluations after which a suggestion is suspected of crashing the nodes.
 const TRIES_MAX: u32 = 2;
 
-/// Records that a leader begins to evaluate a suggestion. Returns false if that has happened too often,
+/// Records that a leader starts to evaluate a suggestion. Returns false if that has happened too often,
 /// because those leaders were lost.
 ///
 /// # Errors
@@ -122,7 +122,7 @@ pub async fn begin(store: &dyn Store, cluster: &ClusterPaths, job: &str, name: &
 /// The maximum length of an answer's text, in bytes; the rest is cut off.
 pub const SAID_BYTES_MAX: usize = 4 << 10;
 
-/// Answers a suggestion. A missing suggestion is no error: nobody waits for the answer any more.
+/// Answers a suggestion. A missing suggestion is not an error: the author no longer waits for the answer.
 ///
 /// # Errors
 /// Any error from the store.
@@ -134,8 +134,8 @@ pub async fn answer(
     answer: &Answer,
 ) -> Result<()> {
     let Answer { taken, said } = answer;
-    // A program may return a text of any length, and an answer too large for a znode would be retried for
-    // ever.
+    // A program may return a text of any length. Writing an answer that is too large for a znode would be
+    // retried forever.
     let said = if said.len() <= SAID_BYTES_MAX {
         said.clone()
     } else {
@@ -164,8 +164,8 @@ impl Suggestions {
         Self { store, cluster, job: job.to_owned(), changed: None }
     }
 
-    /// Waits for the next unanswered suggestion and returns its name and value. Returns the same one again
-    /// until it is answered.
+    /// Waits for the next unanswered suggestion and returns its name and value. Returns the same suggestion
+    /// again until it is answered.
     ///
     /// # Errors
     /// Any error from the store.
@@ -191,7 +191,7 @@ impl Suggestions {
                 match record::read::<Suggestion>(&path, &content) {
                     Ok(Suggestion { value, answer: None, .. }) => return Ok((name, value)),
                     Ok(_) => {}
-                    Err(error) => tracing::warn!(%error, "a suggestion cannot be read; it is passed over"),
+                    Err(error) => tracing::warn!(%error, "a suggestion cannot be read; it is skipped"),
                 }
             }
             self.changed = Some(changed);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_suggestion_is_told_until_it_is_answered_and_the_answer_is_read_once() {
+    async fn suggestion_is_returned_until_answered_and_answer_read_once() {
         let (store, cluster) = job().await;
         let name = suggest(&*store, &cluster, "j", "k", json!([1, 2])).await.unwrap();
         let mut suggestions = Suggestions::new(Arc::clone(&store), cluster.clone(), "j");
@@ -234,12 +234,12 @@ mod tests {
         answer(&*store, &cluster, "j", &name, &said).await.unwrap();
         assert_eq!(answered(&*store, &cluster, "j", &name).await.unwrap(), said);
         assert!(store.children(&cluster.job("j").suggestions()).await.unwrap().is_empty());
-        // Nobody waits any more.
+        // The author no longer waits.
         answer(&*store, &cluster, "j", &name, &said).await.unwrap();
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_too_long_is_cut_off() {
+    async fn long_answer_is_truncated() {
         let (store, cluster) = job().await;
         let name = suggest(&*store, &cluster, "j", "k", json!(1)).await.unwrap();
         let said = Answer { taken: true, said: "ä".repeat(1 << 20) };
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn with_the_same_key_it_is_suggested_once() {
+    async fn suggestion_repeated_with_same_key_is_made_once() {
         let (store, cluster) = job().await;
         let first = suggest(&*store, &cluster, "j", "k", json!(1)).await.unwrap();
         assert_eq!(suggest(&*store, &cluster, "j", "k", json!(1)).await.unwrap(), first);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nodes_are_lost_by_is_not_looked_at_for_ever() {
+    async fn suggestion_that_crashes_leaders_is_abandoned() {
         let (store, cluster) = job().await;
         let name = suggest(&*store, &cluster, "j", "k", json!(null)).await.unwrap();
         for _ in 0..TRIES_MAX {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_large_or_too_much_is_refused() {
+    async fn oversized_or_excess_suggestion_is_refused() {
         let (store, cluster) = job().await;
         let large = json!("x".repeat(SUGGESTION_BYTES_MAX));
         assert!(matches!(suggest(&*store, &cluster, "j", "k", large).await, Err(Error::TooLarge { .. })));

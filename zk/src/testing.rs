@@ -98,7 +98,7 @@ impl Stage {
         store
     }
 
-    /// Loses one request of a session, counted from now, and tells whether it came to that.
+    /// Loses one request of a session, counted from now; the flag is set when it is lost.
     pub(crate) fn lose_one(&self, session: SessionId, countdown: usize, fate: Fate) -> Arc<AtomicBool> {
         let is_lost = Arc::new(AtomicBool::new(false));
         let lose_one = LoseOne { session, countdown, fate };
@@ -106,7 +106,7 @@ impl Stage {
         is_lost
     }
 
-    /// Returns the names of a folder's children, and of what is below them.
+    /// Returns the names of a folder's children, and of their descendants.
     pub(crate) fn names(&self, folder: &str) -> Vec<String> {
         let below = self.tree.paths_below(folder);
         below
@@ -142,7 +142,8 @@ impl Faults for LoseOne {
     }
 }
 
-/// Loses one request, and tells that it did: a recipe may go on without an answer that it does not depend on.
+/// Loses one request, and sets a flag when it does: a recipe may continue without an answer that it does not
+/// depend on.
 struct Telling {
     lose_one: LoseOne,
     is_lost: Arc<AtomicBool>,
@@ -158,7 +159,7 @@ impl Faults for Telling {
     }
 }
 
-/// A session during which something else happens once, right after it has read a znode, or right before one of
+/// A session in which another action happens once, right after it has read a znode, or right before one of
 /// its multis.
 pub(crate) struct Interrupted {
     store: Arc<MemoryStore>,
@@ -186,7 +187,7 @@ impl Interrupted {
         Self { multis: AtomicUsize::new(multis), ..Self::new(store, String::new(), meanwhile) }
     }
 
-    /// Returns whether it has happened.
+    /// Returns whether the action has happened.
     pub(crate) fn is_over(&self) -> bool {
         self.meanwhile.lock().unwrap().is_none()
     }

@@ -1,6 +1,6 @@
-//! Tidying: znodes that are no longer needed are removed while a job is running.
+//! Tidying: removal of unneeded znodes while a job is running.
 //!
-//! | what | needed as long as |
+//! | data | needed as long as |
 //! |---|---|
 //! | an earlier attempt | never: its tasks were restarted |
 //! | chunks of tasks | `parked/`, `held/`, `transit/` or `quarantine/` names them |
@@ -9,11 +9,10 @@
 //! | txn ids and mailbox of a node | it is a member |
 //!
 //! Large data is written before the transaction that names it, so data without a reference may get one soon.
-//! Only data of nodes that are no longer members, and therefore write no more, is removed for lack of a
-//! reference.
+//! Therefore unreferenced data is removed only if its node is no longer a member, and so writes no more.
 //!
-//! The leader calls this from time to time, with its fence. Nothing depends on it: if it fails halfway, the
-//! next call does the rest.
+//! The leader calls this periodically, with its fence. Nothing depends on it: if it fails halfway, the next
+//! call completes it.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +47,7 @@ async fn remove(store: &dyn Store, fence: &Fence, path: &str) -> Result<()> {
         Err(Error::NoNode { .. }) => return Ok(()),
         other => other?,
     };
-    // Children with children of their own come first; a few requests suffice for the others.
+    // Children with their own children are removed first; a few requests suffice for the others.
     let paths: Vec<String> = names.drain(..).map(|name| format!("{path}/{name}")).collect();
     let asked: Vec<_> = paths.iter().map(|path| store.exists(path)).collect();
     let mut bare = Vec::new();
@@ -79,7 +78,7 @@ fn requests<'a>(folder: &'a str, mut children: &[&'a str]) -> Vec<Vec<&'a str>> 
     requests
 }
 
-/// Removes data of nodes that have left an attempt, as far as it is no longer needed.
+/// Removes unneeded data of nodes that have left an attempt.
 ///
 /// # Errors
 /// Any error from the store; [`Error::NoNode`] if the attempt no longer exists.
@@ -90,8 +89,8 @@ pub async fn left_behind(
     attempt: &AttemptPaths,
 ) -> Result<()> {
     store.sync(&attempt.base()).await?;
-    // The order matters: a node is a member before it enrols, and before it writes data for a claim with
-    // which it would have enrolled.
+    // The order matters: a node is a member before it enrols, and before it writes data for a claim that
+    // would have enrolled it.
     let enrolled = store.children(&attempt.outputs()).await?;
     let large = store.children(&attempt.large()).await?;
     let members: BTreeSet<String> = store.children(&cluster.members()).await?.into_iter().collect();
@@ -113,7 +112,7 @@ pub async fn left_behind(
     Ok(())
 }
 
-/// Removes those of the chunks that departed nodes have written and nothing refers to.
+/// Removes unreferenced chunks that departed nodes have written.
 async fn chunks(
     store: &dyn Store,
     fence: &Fence,
@@ -125,7 +124,7 @@ async fn chunks(
     if orphans.is_empty() {
         return Ok(());
     }
-    // A claim copies what it claims, so chunks of nodes that are gone get no new references.
+    // A claim copies the claimed data, so chunks of departed nodes get no new references.
     let mut named: BTreeSet<String> = BTreeSet::new();
     for parked in store.children(&attempt.parked()).await? {
         if let Some((task, txn)) = parked.split_once(crate::paths::PARKED_BY) {

@@ -34,7 +34,7 @@ fn transaction(node: &str, number: u64) -> Transaction {
     Transaction { node: node.to_owned(), txn: format!("{node}-{number}"), settled, ..Transaction::default() }
 }
 
-/// Claims something; the next transaction of the node takes it in.
+/// Claims tasks, which the next transaction of the node takes.
 async fn claim(store: &MemoryStore, stage: &Stage, node: &str, number: u64, source: Source) -> Vec<u8> {
     let Transaction { node, txn, settled, .. } = transaction(node, number);
     let claim = Claim { node, transit: format!("{txn}-c"), txn, settled, source, enrol: None };
@@ -46,7 +46,7 @@ fn parked(task: &str) -> Source {
 }
 
 #[tokio::test]
-async fn what_a_hundred_nodes_leave_behind_that_come_and_go_is_bounded() {
+async fn data_of_a_hundred_departed_nodes_is_bounded() {
     let stage = Stage::new().await;
     let (stays, paths) = (stage.member("stays").await, stage.attempt(1));
     let fence = leader(&stage).await;
@@ -92,7 +92,7 @@ async fn what_a_hundred_nodes_leave_behind_that_come_and_go_is_bounded() {
 }
 
 #[tokio::test]
-async fn what_somebody_may_still_need_stays() {
+async fn data_that_may_be_referenced_stays() {
     let stage = Stage::new().await;
     let (a, b, paths) = (stage.member("a").await, stage.member("b").await, stage.attempt(1));
     let fence = leader(&stage).await;
@@ -105,8 +105,8 @@ async fn what_somebody_may_still_need_stays() {
         ..transaction("a", 0)
     };
     accounting::commit(&*a, &stage.cluster, &paths, &leave).await.unwrap();
-    // One is parked, one is claimed by a transaction whose answer may be requested again, and the third is
-    // about to be referred to.
+    // One task is parked, one is claimed by a transaction whose answer may be requested again, and the third
+    // will be referenced next.
     assert_eq!(claim(&b, &stage, "b", 0, parked("task-1")).await, large(1));
     let about_to_park = paths.large_of("b-1-task-3");
     stage.store.create(&about_to_park, b"", CreateMode::Persistent).await.unwrap();
@@ -115,12 +115,12 @@ async fn what_somebody_may_still_need_stays() {
     assert_eq!(claim(&b, &stage, "b", 1, parked("task-2")).await, large(1));
     assert!(stage.store.exists(&about_to_park).await.unwrap().is_some());
     assert_eq!(job::outputs(&*stage.store, &paths).await.unwrap()[0], ("a".to_owned(), large(2)));
-    // The leave may be requested again, too.
+    // The leave may be requested again as well.
     accounting::commit(&*a, &stage.cluster, &paths, &leave).await.unwrap();
 }
 
 #[tokio::test]
-async fn of_a_lost_node_the_chunks_stay_that_something_still_names() {
+async fn lost_node_chunks_with_references_stay() {
     let stage = Stage::new().await;
     let (x, y, b) = (stage.member("x").await, stage.member("y").await, stage.member("b").await);
     let (paths, fence) = (stage.attempt(1), leader(&stage).await);
@@ -133,7 +133,7 @@ async fn of_a_lost_node_the_chunks_stay_that_something_still_names() {
         ..transaction("x", 0)
     };
     accounting::commit(&*x, &stage.cluster, &paths, &flush).await.unwrap();
-    // What is in the middle of being written when a node is lost; one that never enrolled, too.
+    // Data that was being written when its node was lost, including a node that never enrolled.
     let z = stage.stranger("z").await;
     for unnamed in ["x-1", "x-1-held", "z-0-claim", "b-1-held"] {
         let folder = paths.large_of(unnamed);
@@ -169,7 +169,7 @@ async fn of_a_lost_node_the_chunks_stay_that_something_still_names() {
 }
 
 #[tokio::test]
-async fn an_earlier_attempt_is_removed_and_the_current_one_is_not() {
+async fn earlier_attempt_is_removed_and_current_stays() {
     let stage = Stage::new().await;
     let (store, fence) = (Arc::clone(&stage.store), leader(&stage).await);
     let lost = ["b".to_owned()];
@@ -200,7 +200,7 @@ async fn an_earlier_attempt_is_removed_and_the_current_one_is_not() {
 }
 
 #[test]
-fn the_folders_say_whose_they_are() {
+fn chunk_folder_names_encode_their_owner() {
     assert_eq!(Chunks::of("n1-7"), Some(Chunks::Written { by: "n1" }));
     assert_eq!(Chunks::of("n1-7-n2-9"), Some(Chunks::Written { by: "n1" }));
     assert_eq!(Chunks::of("mail-n1-n2-9"), Some(Chunks::Letter { from: "n1", to: "n2" }));
@@ -208,7 +208,7 @@ fn the_folders_say_whose_they_are() {
 }
 
 #[test]
-fn a_folder_is_never_removed_after_all_its_children() {
+fn folder_is_removed_together_with_its_last_children() {
     for count in 0..3 * REMOVED_MAX + 2 {
         let children = vec!["child"; count];
         let requests = requests("folder", &children);

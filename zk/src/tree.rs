@@ -32,13 +32,13 @@ pub enum WatchKind {
 /// The watches that an operation has fired, with their events, in order.
 pub type Fired = Vec<(WatchId, WatchEvent)>;
 
-/// The maximum size of a request, in bytes: just under 1 MiB, as on a server. A larger one would break the
-/// connection and lose everything under way on it.
+/// The maximum size of a request, in bytes: just under 1 MiB, as on a server. A larger request would break
+/// the connection and lose all pending requests.
 pub const REQUEST_BYTES_MAX: usize = (1 << 20) - (4 << 10);
 /// The longest chroot, in bytes: it is part of every path, and a transaction has many paths.
 pub(crate) const CHROOT_BYTES_MAX: usize = 128;
-/// The maximum overhead of an operation, in bytes, besides its path and data: headers, lengths, the access
-/// list.
+/// The maximum overhead of an operation, in bytes, in addition to its path and data: headers, lengths, the
+/// access list.
 const OP_BYTES: usize = 96;
 
 #[derive(Debug, Clone, Default)]
@@ -64,7 +64,7 @@ pub struct Tree {
     next_watch: u64,
 }
 
-/// A completed operation, with what is needed to undo it.
+/// A completed operation, with the data to undo it.
 #[derive(Debug)]
 enum Done {
     Created { path: String },
@@ -92,7 +92,7 @@ impl Tree {
         }
     }
 
-    /// Begins a session.
+    /// Starts a session.
     pub fn open_session(&mut self) -> SessionId {
         let id = self.next_session;
         self.next_session += 1;
@@ -424,7 +424,7 @@ fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Returns the bytes that an operation takes up in a request.
+/// Returns the size of an operation in a request, in bytes.
 pub(crate) fn op_bytes(op: &Op) -> usize {
     let data = match op {
         Op::Create { data, .. } | Op::Set { data, .. } => data.len(),
@@ -451,7 +451,7 @@ pub(crate) fn check_path(path: &str) -> Result<()> {
     let reason = if path == "/" {
         return Ok(());
     } else if !path.starts_with('/') {
-        "it does not begin with a slash"
+        "it does not start with a slash"
     } else if path.ends_with('/') {
         "it ends with a slash"
     } else if path.contains(char::is_control) {

@@ -49,7 +49,7 @@ fn no_node(path: &str) -> Error {
 }
 
 #[test]
-fn a_znode_is_created_set_and_deleted() {
+fn znode_is_created_set_and_deleted() {
     let mut desk = Desk::new();
     assert_eq!(desk.apply(&create("/a")), Ok(OpAnswer::Created("/a".into())));
     assert_eq!(desk.apply(&set("/a", b"x", Some(0))), Ok(OpAnswer::Set(1)));
@@ -60,7 +60,7 @@ fn a_znode_is_created_set_and_deleted() {
 }
 
 #[test]
-fn what_a_server_refuses_is_refused() {
+fn tree_refuses_requests_like_a_server() {
     let mut desk = Desk::new();
     desk.apply(&create("/a")).unwrap();
     desk.apply(&create("/a/b")).unwrap();
@@ -82,7 +82,7 @@ fn what_a_server_refuses_is_refused() {
 }
 
 #[test]
-fn numbers_of_sequential_znodes_never_come_again() {
+fn sequential_numbers_are_never_reused() {
     let mut desk = Desk::new();
     let sequential = create_as("/n-", CreateMode::PersistentSequential);
     assert_eq!(desk.apply(&sequential), Ok(OpAnswer::Created("/n-0000000000".into())));
@@ -102,7 +102,7 @@ fn ephemerals_go_with_their_session() {
 }
 
 #[test]
-fn a_multi_is_done_whole_or_not_at_all() {
+fn multi_is_atomic() {
     let mut desk = Desk::new();
     desk.apply(&create("/a")).unwrap();
     desk.apply(&create("/gone")).unwrap();
@@ -110,7 +110,7 @@ fn a_multi_is_done_whole_or_not_at_all() {
     let ops = [create("/b"), create("/b/c"), set("/a", b"1", None), delete("/gone"), check("/a", Some(0))];
     let error = desk.multi(&ops).unwrap_err();
     let cause = Box::new(Error::BadVersion { path: "/a".into() });
-    assert_eq!(error, Error::Multi { index: 4, cause }, "an operation sees what those before it have done");
+    assert_eq!(error, Error::Multi { index: 4, cause }, "an operation sees the effects of earlier ones");
     assert!(desk.fired.is_empty(), "nothing has happened");
     assert_eq!(desk.tree.paths().collect::<Vec<_>>(), ["/", "/a", "/gone"]);
     let answers = desk.multi(&ops[..4]).unwrap();
@@ -119,7 +119,7 @@ fn a_multi_is_done_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_one_time_watch_fires_once() {
+fn one_time_watch_fires_once() {
     let mut desk = Desk::new();
     let created = desk.tree.watch("/a", WatchKind::Data);
     let root = desk.tree.watch("/", WatchKind::Children);
@@ -130,7 +130,7 @@ fn a_one_time_watch_fires_once() {
 }
 
 #[test]
-fn a_recursive_watch_sees_everything_below_in_order() {
+fn recursive_watch_reports_all_changes_in_order() {
     let mut desk = Desk::new();
     desk.apply(&create("/a")).unwrap();
     let watch = desk.tree.watch_tree("/a");
@@ -186,7 +186,7 @@ fn check_tree(tree: &Tree) {
 
 proptest! {
     #[test]
-    fn the_tree_stays_whole_and_a_multi_that_fails_changes_nothing(
+    fn tree_keeps_invariants_and_failed_multi_changes_nothing(
         steps in prop::collection::vec((prop::collection::vec(any_op(), 1..5), 0_usize..3, 0..10), 1..40),
     ) {
         let mut tree = Tree::new();

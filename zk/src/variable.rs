@@ -17,7 +17,7 @@ pub enum Published {
     Beaten(Vec<u8>),
 }
 
-/// How often a value may lose the race against others before the caller gets an error.
+/// The number of times that a value may lose the race against others before the caller gets an error.
 const TRIES_MAX: usize = 64;
 
 /// Writes a value by compare-and-set, unless the znode's value is at least as good.
@@ -41,7 +41,7 @@ pub async fn publish(
         };
         match written {
             Ok(()) => return Ok(Published::Written),
-            // Another value was written meanwhile: compare again.
+            // Another value was written in the meantime: compare again.
             Err(Error::BadVersion { .. } | Error::NodeExists { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -66,8 +66,8 @@ impl VariableWatch {
         Ok(Self { store, path: path.to_owned(), changed: None })
     }
 
-    /// Returns the current value at first, and then each new one. Values in quick succession may be skipped;
-    /// the last one never is.
+    /// Returns the current value at first, and then each new one. Values in quick succession may be skipped,
+    /// except the last.
     ///
     /// # Errors
     /// Any error from the store; after a transient error it can be called again.

@@ -1,10 +1,10 @@
 //! The watches of a session with a ZooKeeper.
 //!
 //! After a reconnect the crate (0.11.2) does not register persistent watches again: of the five lists of
-//! watches it sends only the first three. Persistent watches would miss the events of the meantime in any
-//! case (ZOOKEEPER-4698). So a persistent watch reports `Rescan` when its session is connected again and is
-//! dead from then on; the observer sets a new one. The old one may be dropped before or after: the crate
-//! removes a watch from the server only if it has no other one on the path, set or requested.
+//! watches it sends only the first three. Persistent watches would miss the events during the disconnection
+//! in any case (ZOOKEEPER-4698). So a persistent watch reports `Rescan` when its session is connected again
+//! and is dead from then on; the observer sets a new one. The old one may be dropped before or after: the
+//! crate removes a watch from the server only if it has no other one on the path, set or requested.
 
 use std::{future::Future, pin::Pin};
 
@@ -15,7 +15,7 @@ use crate::{
     store::{Events, OneShot, Session, WatchEvent},
 };
 
-/// Returns a one-time watch. Of its client's events it only reports the end.
+/// Returns a one-time watch. It reports only the end of its client's session.
 pub(crate) fn one_shot(watcher: OneshotWatcher, mut fate: Fate) -> OneShot {
     Box::pin(async move {
         match node_event(watcher.changed().await) {
@@ -46,11 +46,11 @@ pub(crate) struct ServerEvents {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hearing {
     Hears,
-    /// The connection on which it was set is lost, and it has reported that.
+    /// The connection on which it was set is lost, and that was reported.
     Deaf,
-    /// The client gave up before the watch reported that.
+    /// The client gave up before the watch reported the loss of the connection.
     InDoubt,
-    /// The client has given up; the watcher must not be used any more.
+    /// The client has given up; the watcher must not be used again.
     Gone,
 }
 

@@ -1,4 +1,5 @@
-//! `deadline`: measures a job that a controller brings to its end in time, prints a table, writes JSON and a plot.
+//! `deadline`: measures a job that a controller completes by a deadline, prints a table, writes JSON and a
+//! plot.
 
 use std::error::Error;
 

@@ -1,5 +1,5 @@
-//! `elastic`: measures what nodes contribute that join a job and leave it again, prints tables, writes JSON
-//! and a plot.
+//! `elastic`: measures the contribution of nodes that join a job and leave it again, prints tables, writes
+//! JSON and a plot.
 
 use std::error::Error;
 

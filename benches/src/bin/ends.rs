@@ -1,5 +1,4 @@
-//! `ends`: a job of a single task that records when it ends, to measure how long after that its result is
-//! there.
+//! `ends`: a job of a single task that records its end, to measure the time from there to the result.
 
 use std::{
     process::ExitCode,
@@ -58,7 +57,7 @@ struct Command;
 impl Program for Command {
     const NAME: &'static str = "ends";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const ABOUT: &'static str = "Works for a moment, and says how long after that its result was there";
+    const ABOUT: &'static str = "Works for 50 ms, and reports the delay of its result";
     type Arguments = Arguments;
     type More = NoMore;
 

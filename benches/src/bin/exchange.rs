@@ -1,4 +1,4 @@
-//! `exchange`: has a byte object, or fetches one, as its input says.
+//! `exchange`: owns or fetches a byte object, controlled by its standard input.
 
 use anyhow::Result;
 

@@ -1,6 +1,6 @@
-//! `limited`: a node of `uts` or `maxclique` that writes what it holds at a chosen interval, or never, which no
-//! option of these programs does. Both sides of a comparison run it. It takes jobs that were submitted with
-//! `--any-build`.
+//! `limited`: a node of `uts` or `maxclique` that writes its holdings at a chosen interval, or never, for
+//! which these programs have no option. Both sides of a comparison run it. It works on jobs that were
+//! submitted with `--any-build`.
 
 use anyhow::Result;
 use bnb_framework::{EnumerationTask, cli::Counts};
@@ -17,7 +17,7 @@ enum Command {
 
 #[derive(Args)]
 struct Arguments {
-    /// The program whose jobs it takes.
+    /// The program whose jobs it runs.
     program: Known,
     /// `Limits::ledger_interval_ms`.
     #[arg(long)]

@@ -1,5 +1,5 @@
-//! `reach`: measures which published instances the example programs prove in a limited time, prints a row for each
-//! as soon as it is known, and writes them as JSON.
+//! `reach`: measures which published instances the example programs prove in a limited time, prints a row for
+//! each as soon as it is known, and writes them as JSON.
 
 use std::{fs, path::PathBuf};
 
@@ -10,7 +10,8 @@ use taskwork_benches::{
     reach::{self, Plan, heading, line, summary},
 };
 
-/// Solve each published instance on two workers, and print what is proven and how soon solutions are good.
+/// Solve each published instance on two workers, and print which are proven and the time until solutions are
+/// good.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench reach")]
 struct Arguments {

@@ -1,4 +1,4 @@
-//! `shapes`: workflows of tasks that do nothing, or wait, to measure what calls cost.
+//! `shapes`: workflows of tasks that do nothing, or wait, to measure the cost of calls.
 
 use std::process::ExitCode;
 

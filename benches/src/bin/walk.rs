@@ -1,4 +1,4 @@
-//! The program `walk`, with which the loss of nodes is measured.
+//! The program `walk`, which measures the loss of nodes.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! One object to eight processes: along a tree, where each hands on what it has got so far; all from its
-//! owner; and eight plain streams of quinn from one process.
+//! One object to eight processes: along a tree, where each forwards the received part; all from the owner;
+//! and eight plain streams of quinn from one process.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -20,7 +20,7 @@ use crate::{
 
 /// The number of processes that fetch the object.
 const FETCHERS: u64 = 8;
-/// The number of processes that fetch it from the same one, in the tree.
+/// The number of processes that fetch from the same process, in the tree.
 const CHILDREN: u64 = 2;
 /// The size of the object, in MiB.
 const OBJECT_MIB: usize = 1024;
@@ -67,7 +67,7 @@ pub(super) fn run(rounds: usize) -> Result<Vec<Row>> {
     ])
 }
 
-/// Gives an order to all but the owner, and returns the time until all have followed it, in seconds.
+/// Sends an order to all but the owner, and returns the time until all have executed it, in seconds.
 fn together(all: &mut [Party], order: impl Fn(u64) -> Order) -> Result<f64> {
     let started = Instant::now();
     for (number, party) in (1..).zip(&mut all[1..]) {
@@ -79,7 +79,7 @@ fn together(all: &mut [Party], order: impl Fn(u64) -> Order) -> Result<f64> {
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// Returns how much the owner has sent since this was last asked, in MiB.
+/// Returns the amount that the owner has sent since the last call, in MiB.
 fn sent_mib(all: &mut [Party]) -> Result<f64> {
     match all[0].ask(&Order::Sent)? {
         Reply::Sent { bytes } => Ok(bytes as f64 / MIB as f64),

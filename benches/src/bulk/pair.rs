@@ -1,4 +1,4 @@
-//! From one node to another, each with a thread of its own, as two node processes would have.
+//! From one node to another, each in its own thread, like two node processes.
 
 use std::{
     sync::mpsc,
@@ -52,12 +52,12 @@ pub(super) fn run(rounds: usize) -> Result<Vec<Row>> {
     ])
 }
 
-/// A node that has the object, on a thread of its own until it is dropped.
+/// A node that has the object, in a separate thread until this is dropped.
 struct Owner {
     card: Card,
     object: String,
     plain: Source,
-    /// Whom it is to know; it ends with this.
+    /// The peers that it should know; the thread exits when this is dropped.
     meets: Option<tokio::sync::mpsc::UnboundedSender<Card>>,
     thread: Option<JoinHandle<Result<()>>>,
 }

@@ -1,5 +1,5 @@
-//! A process that has an object, or fetches one: it does what the lines of its input say, one at a time, and
-//! answers each by a line.
+//! A process that owns or fetches an object: it executes the orders on the lines of its input, one at a time,
+//! and answers each with a line.
 
 use std::{
     io::{self, BufRead as _, Write as _},
@@ -17,24 +17,24 @@ use super::{
     plain::{self, Source},
 };
 
-/// What a process is to do.
+/// An order to a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Order {
     /// Listen under this number.
     Open { number: u64 },
-    /// Have an object of so many MiB.
+    /// Own an object of this many MiB.
     Own { mib: usize },
     /// Know other nodes.
     Meet { cards: Vec<Card> },
-    /// Fetch an object, and offer it while it comes if it is to be handed on.
+    /// Fetch an object, and optionally offer it while it is being received.
     Fetch { object: String, from: u64, hands_on: bool },
-    /// Receive so many MiB by a plain stream of quinn.
+    /// Receive this many MiB by a plain stream of quinn.
     Plain { source: Source, mib: usize },
-    /// Say how many bytes of objects were sent since this was last asked.
+    /// Report the number of bytes of objects sent since the last report.
     Sent,
 }
 
-/// What it answers.
+/// The answer to an order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Reply {
     Done,
@@ -43,7 +43,7 @@ pub(super) enum Reply {
     Sent { bytes: u64 },
 }
 
-/// The size of a piece of the object in memory, in MiB: all pieces are the same one.
+/// The size of a piece of the object in memory, in MiB: all pieces share it.
 const PIECE_MIB: usize = 16;
 
 pub(super) fn pieces(mib: usize) -> Vec<Bytes> {
@@ -51,10 +51,10 @@ pub(super) fn pieces(mib: usize) -> Vec<Bytes> {
     vec![Bytes::from(piece); mib / PIECE_MIB]
 }
 
-/// Follows the orders on standard input until its end.
+/// Executes the orders on standard input until its end.
 ///
 /// # Errors
-/// If one cannot be followed.
+/// If an order cannot be executed.
 pub fn run() -> Result<()> {
     let (lines_in, mut lines) = mpsc::unbounded_channel();
     thread::spawn(move || {
@@ -77,7 +77,7 @@ pub fn run() -> Result<()> {
 #[derive(Default)]
 struct Party {
     node: Option<Exchange>,
-    /// The objects that it has, and those that it hands on.
+    /// The objects that it owns, and those that it forwards.
     offered: Vec<taskwork::benching::Offered>,
     told_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! A plain stream of quinn with its default settings: what a fetch is measured against.
+//! A plain stream of quinn with its default settings, as the reference for a fetch.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 /// The buffer of the receiver, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Where the bytes are sent from.
+/// The sender of the bytes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Source {
     address: SocketAddr,
@@ -58,7 +58,7 @@ async fn send(incoming: quinn::Incoming, pieces: Vec<Bytes>) -> Result<()> {
     Ok(())
 }
 
-/// Connects to a source, in the current runtime. The endpoint is to be kept as long as the connection.
+/// Connects to a source, in the current runtime. Keep the endpoint as long as the connection.
 pub(super) async fn connect(source: &Source) -> Result<(Connection, Endpoint)> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(source.certificate.clone()))?;

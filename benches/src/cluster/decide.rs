@@ -23,7 +23,7 @@ const NODES: usize = 8;
 pub fn run(rounds: usize) -> Result<Vec<Row>> {
     let folder = data::folder().context("no published instances")?;
     let graph = folder.join("clique/brock400_4.clq");
-    let graph = graph.to_str().context("a path that is no text")?;
+    let graph = graph.to_str().context("a path that is not UTF-8")?;
     let (mut late, mut stopped) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let mut cluster = Cluster::start(&Setup::standalone())?;
@@ -53,8 +53,8 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
             }
             nodes += u64::from(ends);
         }
-        let found: SystemTime = found.context("nobody says that it was found")?;
-        let last = last.context("nobody says that it stopped")?;
+        let found: SystemTime = found.context("no node logged that it was found")?;
+        let last = last.context("no node logged that it stopped")?;
         late.push(last.duration_since(found).unwrap_or_default().as_secs_f64() * 1e3);
         stopped.push(nodes as f64);
     }

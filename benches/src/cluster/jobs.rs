@@ -1,5 +1,5 @@
-//! Small jobs, one after another, on few nodes and on many: the overhead of a job. And beside a long one: the
-//! time until a job gets a worker.
+//! Small jobs, one after another, on few nodes and on many: the overhead of a job. And next to a long job:
+//! the time until a job gets a worker.
 
 use std::{
     thread,
@@ -54,7 +54,7 @@ fn beside_a_long_one() -> Result<[Row; 2]> {
         || Ok::<_, anyhow::Error>(cluster.json("taskwork", &["job", long])?["figures"]["worked"].as_u64());
     let deadline = Instant::now() + PATIENCE;
     while worked()?.is_none_or(|worked| worked == 0) {
-        ensure!(Instant::now() < deadline, "the long job does not begin");
+        ensure!(Instant::now() < deadline, "the long job does not start");
         thread::sleep(Duration::from_millis(100));
     }
     let mut times = Vec::new();

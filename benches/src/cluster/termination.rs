@@ -32,5 +32,5 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
 }
 
 fn late(said: &serde_json::Value) -> Result<f64> {
-    said["late_ms"].as_f64().context("it is not said how late it was")
+    said["late_ms"].as_f64().context("the delay is missing")
 }

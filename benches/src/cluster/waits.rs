@@ -27,7 +27,7 @@ const DEPTH: u32 = 8;
 /// # Errors
 /// If the count differs from that of the loop.
 pub fn run() -> Result<Vec<Row>> {
-    // A state takes as long as the operating system really sleeps, which may be longer than requested.
+    // A state takes as long as the operating system actually sleeps, which may be longer than requested.
     let started = Instant::now();
     for _ in 0..200 {
         thread::sleep(Duration::from_micros(STATE_US));

@@ -1,11 +1,12 @@
-//! The list schedule of the sparse LU factorisation: the time that it takes on so many processors if each call takes
-//! one unit, nothing else costs anything, and of the calls that could begin those with the longest way to the end do.
+//! The list schedule of the sparse LU factorisation: its duration on a number of processors if each call
+//! takes one unit and nothing else costs anything. Of the ready calls, those with the longest path to the end
+//! run first.
 
 use std::collections::BinaryHeap;
 
 use dataflow_examples::sparse_lu::is_empty;
 
-/// The calls of a program, by what each of them needs.
+/// The calls of a program, with the dependencies of each.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     needs: Vec<Vec<usize>>,
@@ -17,11 +18,11 @@ impl Calls {
         self.needs.len() - 1
     }
 
-    /// Returns those of the factorisation of a matrix of so many blocks in each direction.
+    /// Returns the calls of the factorisation of a matrix with this many blocks in each direction.
     #[allow(clippy::needless_range_loop, reason = "as in the books")]
     pub(crate) fn of_lu(blocks: usize) -> Self {
         let mut calls = Self::default();
-        // The call that has written each block last.
+        // The call that has last written each block.
         let mut last: Vec<Vec<Option<usize>>> = (0..blocks)
             .map(|row| (0..blocks).map(|column| (!is_empty(row, column)).then(|| calls.call([]))).collect())
             .collect();
@@ -43,12 +44,12 @@ impl Calls {
         calls
     }
 
-    /// Returns their number.
+    /// Returns the number of calls.
     pub(crate) fn len(&self) -> usize {
         self.needs.len()
     }
 
-    /// Returns the length of the list schedule on so many processors, in units.
+    /// Returns the length of the list schedule on this many processors, in units.
     pub(crate) fn schedule(&self, processors: usize) -> usize {
         let mut needed_by = vec![Vec::new(); self.len()];
         for (call, needs) in self.needs.iter().enumerate() {
@@ -56,7 +57,7 @@ impl Calls {
                 needed_by[*need].push(call);
             }
         }
-        // Calls come after what they need.
+        // Calls come after their dependencies.
         let mut level = vec![1; self.len()];
         for call in (0..self.len()).rev() {
             level[call] += needed_by[call].iter().map(|next| level[*next]).max().unwrap_or(0);
@@ -84,9 +85,9 @@ mod tests {
     use super::Calls;
 
     #[test]
-    fn the_schedules_are_no_shorter_than_the_longest_chain_or_the_work() {
+    fn schedules_are_at_least_longest_chain_and_work() {
         let calls = Calls::of_lu(64);
-        // The number of calls that Tejedor counts (2013, section 5.5).
+        // The number of calls according to Tejedor (2013, section 5.5).
         assert_eq!(calls.len(), 24_510);
         assert_eq!(calls.schedule(1), 24_510);
         assert_eq!(calls.schedule(usize::MAX), 191);

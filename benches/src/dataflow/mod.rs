@@ -1,4 +1,4 @@
-//! Workflows: what a call costs, and how near tasks that work or wait come to the ideal.
+//! Workflows: the cost of a call, and the efficiency of tasks that work or wait.
 
 mod again;
 mod list;
@@ -28,14 +28,14 @@ use crate::{
 
 /// The number of calls that do nothing.
 const CALLS: usize = 10_000;
-/// The number of processes of which each runs some waiting tasks at a time.
+/// The number of processes of the waiting tasks.
 const PROCESSES: usize = 16;
-/// The workers of each.
+/// The number of workers of each process.
 const WORKERS: usize = 4;
-/// The maximum number of times that the node of a program is lost, each of which takes a quarter of a minute.
+/// The maximum number of times that the node of a program is lost; each takes 15 s.
 const AGAIN_MAX: usize = 3;
 
-/// Runs all of them.
+/// Runs all workflow benchmarks.
 ///
 /// # Errors
 /// If a program gives a wrong answer, or none.
@@ -52,7 +52,7 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
     Ok(rows.0)
 }
 
-/// The figures so far. Each is printed as it comes, since all of them take some minutes.
+/// The figures so far. Each is printed as it is measured, since all of them take some minutes.
 #[derive(Default)]
 struct Rows(Vec<Row>);
 
@@ -195,7 +195,7 @@ fn by_hand(input: matmul::Input, rows: Range<usize>) -> Vec<f64> {
     sums
 }
 
-/// Returns how long it really takes to wait for so long, in seconds.
+/// Returns the actual duration of a wait of this length, in seconds.
 fn really(wait_us: u64) -> f64 {
     let started = Instant::now();
     for _ in 0..50 {

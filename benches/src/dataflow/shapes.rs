@@ -1,5 +1,5 @@
-//! The program `shapes`: workflows of tasks that do nothing, or wait, in the shapes of known programs. It says how long
-//! its calls took, without the start of anything.
+//! The program `shapes`: workflows of tasks that do nothing, or wait, in the shapes of known programs. It
+//! reports the duration of its calls, excluding any start-up.
 
 use std::{
     error::Error,
@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 /// A shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub enum Shape {
-    /// Calls that have nothing to do with each other.
+    /// Independent calls.
     Independent,
-    /// Calls each of which needs the one before.
+    /// Calls that each depend on the previous one.
     Chain,
     /// The product of two matrices of blocks.
     Product,
@@ -28,11 +28,11 @@ pub enum Shape {
     Lu,
     /// Rounds of calls that are reduced to one value, on which the next round depends.
     Rounds,
-    /// Calls that have nothing to do with each other; and when all have ended, one that waits.
+    /// Independent calls, and one that waits after all have completed.
     Again,
 }
 
-/// What is called.
+/// The calls to make.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, clap::Args)]
 pub struct Input {
     /// The shape.
@@ -48,12 +48,12 @@ pub struct Input {
     pub rounds: usize,
 }
 
-/// What is said of a run.
+/// The result of a run.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Ran {
-    /// From the first call to the last result, in seconds.
+    /// The time from the first call to the last result, in seconds.
     pub seconds: f64,
-    /// The number that the calls have added up to, which is known beforehand.
+    /// The sum computed by the calls, which is known in advance.
     pub sum: u64,
 }
 
@@ -63,8 +63,8 @@ fn wait(wait_us: u64) {
     }
 }
 
-/// Checks what a task reads: each value that a call has written is at least one.
-fn are_there<const N: usize>(read: [&u64; N]) {
+/// Checks the inputs of a task: each value that a call has written is at least one.
+fn assert_written<const N: usize>(read: [&u64; N]) {
     assert!(read.iter().all(|value| **value > 0), "a call was run before those that it needs");
 }
 
@@ -88,25 +88,25 @@ fn multiply(a: &u64, b: &u64, c: &mut u64, wait_us: u64) {
 
 #[task]
 fn from_one(pivot: &u64, of: &mut u64, wait_us: u64) {
-    are_there([pivot]);
+    assert_written([pivot]);
     count::now(of, wait_us);
 }
 
 #[task]
 fn from_two(left: &u64, above: &u64, of: &mut u64, wait_us: u64) {
-    are_there([left, above]);
+    assert_written([left, above]);
     count::now(of, wait_us);
 }
 
 #[task]
 fn new_from_two(left: &u64, above: &u64, wait_us: u64) -> u64 {
-    are_there([left, above]);
+    assert_written([left, above]);
     one::now(wait_us)
 }
 
 #[task]
 fn one_of(fragment: &u64, centres: &u64, wait_us: u64) -> u64 {
-    are_there([fragment, centres]);
+    assert_written([fragment, centres]);
     one::now(wait_us)
 }
 
@@ -129,7 +129,7 @@ fn sum(all: impl IntoIterator<Item = Data<u64>>) -> Ended<u64> {
 fn product(size: usize, wait_us: u64) -> Ended<(Instant, u64)> {
     let matrix = || -> Vec<Vec<_>> { (0..size).map(|_| (0..size).map(|_| one(0)).collect()).collect() };
     let (a, b, mut c) = (matrix(), matrix(), matrix());
-    // The blocks are there before the time counts.
+    // The blocks exist before the clock starts.
     sum(a.iter().chain(&b).flatten().cloned())?;
     let started = Instant::now();
     for i in 0..size {
@@ -183,7 +183,7 @@ fn in_rounds(size: usize, rounds: usize, wait_us: u64) -> Ended<(Instant, u64)> 
     Ok((started, centres))
 }
 
-/// What the program says in the log of its node, before the last call.
+/// The program's log message before the last call.
 pub(super) const HAVE_ENDED: &str = "all calls but one have ended";
 
 fn again(size: usize, wait_us: u64) -> Ended<u64> {

@@ -1,17 +1,17 @@
-//! The change in speedup as the paper defines it, that of an ideal runtime, and what separates the two.
+//! The change in speedup as defined in the paper, the change with an ideal runtime, and the difference.
 
-/// A job on nodes of which some were there only for a while.
+/// A job with nodes that take part only for a while.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Grown {
-    /// The nodes that were there all the time.
+    /// The number of permanent nodes.
     pub nodes: usize,
-    /// Those that were there for a while.
+    /// The number of added nodes.
     pub added: usize,
-    /// For how long, in seconds.
+    /// The time that they take part, in seconds.
     pub phase_s: f64,
-    /// The time that the job takes without them, in seconds.
+    /// The duration of the job without them, in seconds.
     pub alone_s: f64,
-    /// The time that it took with them.
+    /// The duration with them.
     pub seconds: f64,
 }
 
@@ -22,30 +22,30 @@ impl Grown {
         100.0 * (self.alone_s / self.seconds - 1.0)
     }
 
-    /// Returns the time that the job takes with a runtime whose added nodes work from the moment at which
-    /// they are started to the moment at which they are told to leave, and cost the others nothing.
+    /// Returns the duration of the job with an ideal runtime, whose added nodes work from their start until
+    /// they are asked to leave, and cost the others nothing.
     pub fn ideal_s(&self) -> f64 {
         self.alone_s - self.phase_s * self.added as f64 / self.nodes as f64
     }
 
-    /// Returns the change in speedup of such a runtime.
+    /// Returns the change in speedup of the ideal runtime.
     pub fn ideal_change(&self) -> f64 {
         Self { seconds: self.ideal_s(), ..*self }.change()
     }
 
-    /// Returns the share of that change that was reached.
+    /// Returns the achieved share of that change.
     pub fn reached(&self) -> f64 {
         self.change() / self.ideal_change()
     }
 
-    /// Returns the work that is missing compared with such a runtime, in seconds of each added node.
+    /// Returns the missing work compared with the ideal runtime, in seconds of each added node.
     pub fn missing_s(&self) -> f64 {
         (self.seconds - self.ideal_s()) * self.nodes as f64 / self.added as f64
     }
 }
 
-/// Returns the time within which this share of all nodes had done something, given the times of those that
-/// have done it. `None` if fewer have.
+/// Returns the time within which this share of all nodes had taken a step, given the times of those that did.
+/// `None` if fewer did.
 pub fn within(mut times: Vec<f64>, all: usize, share: f64) -> Option<f64> {
     times.sort_by(f64::total_cmp);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number of nodes")]
@@ -64,14 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn half_the_time_is_twice_the_speedup() {
+    fn halved_time_doubles_speedup() {
         is(Grown { seconds: 60.0, ..GROWN }.change(), 100.0);
         is(Grown { seconds: 160.0, ..GROWN }.change(), -25.0);
     }
 
     #[test]
     fn ideal_nodes_save_their_own_time() {
-        // 40 nodes in 15 s do what 10 do in 60.
+        // 40 nodes in 15 s do the work of 10 in 60.
         is(GROWN.ideal_s(), 60.0);
         is(GROWN.ideal_change(), 100.0);
         is(GROWN.reached(), 0.875);
@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_shared_by_those_that_were_added() {
-        // Ten nodes work for four seconds longer: one second of each of the forty.
+    fn missing_time_is_shared_by_added_nodes() {
+        // Ten nodes work four seconds longer: one second of each of the forty.
         is(GROWN.missing_s(), 1.0);
     }
 
     #[test]
-    fn a_share_counts_nodes_that_have_never_done_it() {
+    fn share_counts_nodes_without_the_step() {
         let times: Vec<f64> = (1..=9).rev().map(f64::from).collect();
         assert_eq!(within(times.clone(), 10, 0.9), Some(9.0));
         assert_eq!(within(times.clone(), 9, 0.9), Some(9.0));

@@ -1,5 +1,5 @@
-//! A job that is to be finished by a deadline: `taskwork scale` starts the processes for it on this machine, as few as
-//! are enough, and ends them again.
+//! A job with a deadline: `taskwork scale` starts as few processes as suffice on this machine, and ends them
+//! again.
 
 use std::{
     error::Error,
@@ -22,16 +22,16 @@ use super::{
 };
 use crate::{machine, measure::Sample, walk::parts};
 
-/// The deadlines, from the start of the controller on, in seconds.
+/// The deadlines, from the start of the controller, in seconds.
 const DEADLINES_S: [u32; 3] = [75, 120, 240];
-/// The most processes.
+/// The maximum number of processes.
 const NODES_MAX: usize = 12;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 const COLOURS: [RGBColor; DEADLINES_S.len()] =
     [RGBColor(213, 94, 0), RGBColor(0, 114, 178), RGBColor(0, 158, 115)];
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug)]
 pub struct Measured(Vec<Run>);
 
@@ -39,15 +39,15 @@ pub struct Measured(Vec<Run>);
 #[derive(Debug)]
 struct Run {
     deadline_s: u32,
-    /// From the start of the controller to the result.
+    /// The time from the start of the controller to the result.
     seconds: f64,
-    /// The time from the first to the last state of each process, together.
+    /// The sum over all processes of the time from the first to the last state.
     nodes_s: f64,
-    /// From the result until all processes have ended.
+    /// The time from the result until all processes have exited.
     gone_s: f64,
     /// The number of states that were visited more than once.
     again: u64,
-    /// How many nodes were at work, from each moment on.
+    /// The number of nodes at work, from each moment on.
     at_work: Vec<(f64, usize)>,
 }
 
@@ -57,7 +57,7 @@ impl Run {
     }
 }
 
-/// A cluster without nodes, for one run after another.
+/// A cluster without nodes, for several consecutive runs.
 struct Stage {
     cluster: Cluster,
     connector: PathBuf,
@@ -68,10 +68,10 @@ impl Stage {
     fn new() -> Result<Self> {
         let cluster = Cluster::start(&Setup::standalone())?;
         let connector = cluster.folder().join("connector.json");
-        // Processes are not the controller's: they end by themselves if a measurement is given up.
+        // The controller does not own the processes: they exit by themselves if a measurement is aborted.
         let node = ["node", "--workers", "1", "--any-build", "--max-lifetime", "15m"];
         let path = program("walk")?;
-        let path = path.to_str().context("a path that is no text")?;
+        let path = path.to_str().context("a path that is not UTF-8")?;
         let content = json!({
             "kind": "local",
             "currency": "EUR",
@@ -89,7 +89,7 @@ impl Stage {
     fn run(&mut self, deadline_s: u32) -> Result<Run> {
         self.jobs += 1;
         let (deadline, most) = (format!("{deadline_s}s"), NODES_MAX.to_string());
-        let file = self.connector.to_str().context("a path that is no text")?;
+        let file = self.connector.to_str().context("a path that is not UTF-8")?;
         let began = Instant::now();
         let scale = ["scale", "--connector", file, "--min", "0", "--max", &most, "--deadline", &deadline];
         let controller = self
@@ -102,7 +102,7 @@ impl Stage {
         let parts = parts(&folder)?;
         let nodes_s = parts.values().map(|part| (part.last_us - part.first_us) as f64 / 1e6).sum();
         while !self.nodes()?.is_empty() {
-            ensure!(over.elapsed() < SOON, "nodes are left:\n{}", controller.errors());
+            ensure!(over.elapsed() < SOON, "nodes remain:\n{}", controller.errors());
             thread::sleep(LOOK_EVERY);
         }
         Ok(Run {
@@ -121,7 +121,7 @@ impl Stage {
     }
 }
 
-/// Runs the job with each deadline, on clusters side by side.
+/// Runs the job with each deadline, on concurrent clusters.
 ///
 /// # Errors
 /// If a count is wrong, or a step takes too long.

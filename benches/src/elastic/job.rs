@@ -1,4 +1,4 @@
-//! A job whose states only wait, and the check of its answer.
+//! A job whose states only wait, and the check of its result.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How much a job waits.
+/// The amount of waiting in a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     depth: u32,
@@ -26,8 +26,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// 78,801 states of 14.8 ms: with what it takes to wake up, about 1,170 s, as long as the paper's job
-    /// on one node.
+    /// 78,801 states of 14.8 ms: with the wake-up time about 1,170 s, as long as the paper's job on one node.
     pub(super) const LONG: Self = Self { depth: 13, state_us: 14_750 };
     /// 31,672 states, about 470 s on one node.
     pub(super) const SHORT: Self = Self { depth: 12, state_us: 14_750 };
@@ -38,20 +37,20 @@ impl Size {
     }
 }
 
-/// A job that runs.
+/// A running job.
 pub(super) struct Job {
     running: Running,
-    /// Where each process says what it has done.
+    /// The folder in which each process records its work.
     pub(super) folder: PathBuf,
-    /// When the command was started that submits it, in microseconds of the machine's clock.
+    /// The start time of the submitting command, in microseconds of the machine's clock.
     pub(super) submitted_us: u64,
     submitted: Instant,
     states: u64,
 }
 
-/// What became of it.
+/// The result of a job.
 pub(super) struct Ended {
-    /// From the submission to the result.
+    /// The time from the submission to the result.
     pub(super) seconds: f64,
     /// The number of states that were visited more than once.
     pub(super) again: u64,
@@ -63,7 +62,7 @@ impl Job {
         let folder = cluster.folder().join(format!("visits-{number}"));
         fs::create_dir(&folder).context("no folder for the visits")?;
         let (depth, state_us) = (size.depth.to_string(), size.state_us.to_string());
-        let visited = folder.to_str().context("a path that is no text")?;
+        let visited = folder.to_str().context("a path that is not UTF-8")?;
         let job = ["submit", "--any-build", "--depth", &depth, "--state-us", &state_us, "--visits", visited];
         let (submitted, submitted_us) = (Instant::now(), now_us());
         let running = cluster.begin("walk", &[&job[..], &["--wait", "--quiet", "--json"]].concat())?;
@@ -74,13 +73,13 @@ impl Job {
         Ok(job)
     }
 
-    /// Waits until a moment at which the job must not have ended.
+    /// Waits until a moment, before which the job must not end.
     pub(super) fn wait_until(&mut self, moment: Instant) -> Result<()> {
-        ensure!(!self.has_ended_by(moment)?, "the job has ended too early: {}", self.running.errors());
+        ensure!(!self.has_ended_by(moment)?, "the job ended too early: {}", self.running.errors());
         Ok(())
     }
 
-    /// Waits until it has ended, or until a moment. Returns whether it has ended.
+    /// Waits until the job has ended, or until a moment. Returns whether it has ended.
     pub(super) fn has_ended_by(&mut self, moment: Instant) -> Result<bool> {
         while Instant::now() < moment && !self.has_ended()? {
             ensure!(self.submitted.elapsed() < PATIENCE, "the job takes too long");
@@ -93,7 +92,7 @@ impl Job {
         self.running.has_ended()
     }
 
-    /// Waits for its end, and checks the number of states.
+    /// Waits for the end of the job, and checks the number of states.
     pub(super) fn end(self, cluster: &Cluster) -> Result<Ended> {
         let said = self.running.end_within(PATIENCE)?;
         ensure!(said.code == 0, "walk has failed: {said:?}\n{}", cluster.logs());

@@ -1,4 +1,4 @@
-//! Work that several threads share, each with a cluster of its own.
+//! Work that is shared by several threads, each with its own cluster.
 
 use std::{
     sync::{
@@ -10,11 +10,11 @@ use std::{
 
 use anyhow::{Context as _, Error, Result};
 
-/// Does all of the work in this many threads, each of which creates something to do it with. Returns the
-/// results in the order of the work.
+/// Does all of the work in this many threads, each of which creates a context for it. Returns the results in
+/// the order of the work.
 ///
 /// # Errors
-/// The first error. What was begun by then is ended first.
+/// The first error. Work in progress is finished first.
 pub(super) fn run<W: Sync, S, R: Send>(
     lanes: usize,
     work: &[W],
@@ -55,14 +55,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_in_the_order_of_the_work() {
+    fn results_keep_the_order_of_the_work() {
         let work: Vec<u32> = (0..100).collect();
         let doubled = run(3, &work, || Ok(2), |factor, number| Ok(*factor * number)).unwrap();
         assert_eq!(doubled, (0..100).map(|number| 2 * number).collect::<Vec<_>>());
     }
 
     #[test]
-    fn an_error_ends_all() {
+    fn error_stops_all_lanes() {
         let failed = run(
             2,
             &[1, 2, 3],

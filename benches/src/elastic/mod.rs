@@ -1,12 +1,12 @@
 //! Nodes that join a job and leave it again: the experiment of the paper's figures 6 and 7 (Kehrer and
 //! Blochinger, "TASKWORK", CLOSER 2019), on node processes of one machine.
 //!
-//! Ten nodes work on a job. At t1 others are started, at t2 they are told to leave, and the ten end the
-//! job. It takes as long as the paper's job on ten nodes, so that the changes in speedup can be compared.
-//! Its states only wait, so that two processors suffice for fifty nodes.
+//! Ten nodes work on a job. At t1 others are started, at t2 they are asked to leave, and the ten complete the
+//! job. It takes as long as the paper's job on ten nodes, so that the changes in speedup can be compared. Its
+//! states only wait, so that two processors suffice for fifty nodes.
 //!
-//! Several clusters run side by side, each with a ZooKeeper of its own, since otherwise a round would take
-//! half an hour. Only one of them at a time has more than its ten nodes.
+//! Several clusters run concurrently, each with its own ZooKeeper, since otherwise a round would take half an
+//! hour. Only one of them at a time has more than its ten nodes.
 
 pub mod change;
 pub mod deadline;
@@ -29,21 +29,21 @@ use self::{
     stage::{Growth, Run, Stage},
 };
 
-/// The nodes that are there from the beginning to the end.
+/// The number of permanent nodes.
 const NODES: usize = 10;
 /// The numbers of nodes that are added.
 const ADDED: [usize; 4] = [10, 20, 30, 40];
-/// For how long, in seconds.
+/// The times for which they are added, in seconds.
 const PHASES_S: [u32; 4] = [2, 5, 10, 15];
 /// The number of runs with nodes that join and are lost at random.
 const RANDOM_RUNS: u64 = 4;
-/// The number of clusters that are there at the same time.
+/// The number of concurrent clusters.
 const LANES: usize = 6;
 
-/// What to measure.
+/// The settings to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// How often each setting is measured.
+    /// The number of measurements of each setting.
     pub rounds: usize,
     /// Whether to measure only the smallest and the largest growth, for the longest time.
     pub quick: bool,
@@ -71,7 +71,7 @@ pub fn run(plan: Plan) -> Result<Measured> {
     let mut work: Vec<(String, Option<Growth>)> = Vec::new();
     for round in 1..=plan.rounds {
         let name = |what: String| format!("round {round} of {}: {what}", plan.rounds);
-        // What takes longest comes first, so that all clusters end a round at about the same time.
+        // The longest work is first, so that all clusters end a round at about the same time.
         work.push((name(format!("{NODES} nodes")), None));
         work.extend(growths.iter().map(|&growth| (name(growth.to_string()), Some(growth))));
     }

@@ -1,4 +1,4 @@
-//! The two figures of the paper with what was measured here, as one picture.
+//! The paper's two figures with these measurements, as one picture.
 
 use std::{error::Error, path::Path};
 
@@ -18,7 +18,7 @@ const COLOURS: [RGBColor; 4] =
 /// The lengths of the dashes of an ideal runtime's lines, and of the gaps, in pixels.
 const DASHES: (i32, i32) = (4, 4);
 
-/// Draws the change in speedup by the time for which nodes are added, and the numbers of nodes at work.
+/// Draws the change in speedup over the time for which nodes are added, and the numbers of nodes at work.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -38,7 +38,7 @@ pub(super) fn end_of_axis(values: impl IntoIterator<Item = f64>, step: f64) -> f
     (most / step).ceil().max(1.0) * step
 }
 
-/// Turns the moments at which a value changes into the corners of a line.
+/// Converts the moments at which a value changes into the corners of a line.
 pub(super) fn corners(steps: &[(f64, usize)]) -> Vec<(f64, f64)> {
     let mut line = Vec::new();
     let mut last = None;
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_axis_contains_all_values() {
+    fn axis_contains_all_values() {
         let is = |values: &[f64], step, end: f64| {
             let found = end_of_axis(values.iter().copied(), step);
             assert!((found - end).abs() < 1e-9, "{found}, not {end}");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_holds_until_the_next() {
+    fn value_holds_until_the_next() {
         assert_eq!(corners(&[(0.0, 0), (1.0, 5)]), [(0.0, 0.0), (1.0, 0.0), (1.0, 5.0)]);
     }
 }

@@ -1,4 +1,4 @@
-//! A job whose nodes join, leave and are killed at random; the seed decides what happens and when.
+//! A job whose nodes join, leave and are killed at random, determined by a seed.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use super::{
 
 /// The arguments of a node. The work of a lost one is continued after the session timeout.
 const NODE: [&str; 5] = ["--workers", "1", "--any-build", "--zk-session-timeout", "2"];
-/// The numbers of nodes that are there.
+/// The minimum and maximum number of nodes.
 const LEAST: usize = 4;
 const MOST: usize = 20;
 /// The time between two changes, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 200..1_500;
 
-/// What a job has survived.
+/// The events of a job.
 pub(super) struct Survived {
     pub(super) seed: u64,
     pub(super) seconds: f64,
@@ -28,21 +28,21 @@ pub(super) struct Survived {
     pub(super) states: u64,
     /// The nodes that joined after the submission.
     pub(super) joined: usize,
-    /// Those that left because they were told to.
+    /// The nodes that left when asked to.
     pub(super) left: usize,
-    /// Those that were killed.
+    /// The nodes that were killed.
     pub(super) killed: usize,
     /// The number of states that were visited more than once.
     pub(super) again: u64,
-    /// How long nodes were there during the job, all together.
+    /// The sum of the nodes' time in the job.
     pub(super) nodes_s: f64,
 }
 
-/// The nodes of a cluster, and since when each is there.
+/// The nodes of a cluster, and the start time of each.
 struct Crowd {
     cluster: Cluster,
     here: Vec<(usize, Instant)>,
-    /// How long those that are gone were there.
+    /// The sum of the time of departed nodes.
     gone: Duration,
 }
 
@@ -56,7 +56,7 @@ impl Crowd {
     /// Sends one of the nodes a signal that ends it.
     fn end(&mut self, place: usize, signal: &str) -> Result<()> {
         let (node, since) = self.here.swap_remove(place);
-        // One that is still starting has no handler for the signal yet.
+        // A node that is still starting has no signal handler yet.
         self.cluster.wait_for_log(node, "the node is ready")?;
         self.cluster.nodes[node].signal(signal)?;
         self.gone += since.elapsed();

@@ -1,4 +1,4 @@
-//! What was measured, for people and as JSON.
+//! The measurements as tables and as JSON.
 
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use serde_json::{Value, json};
@@ -17,16 +17,16 @@ use crate::{
 
 /// The share of the added nodes that must be at work.
 const MOST_NODES: f64 = 0.9;
-/// The least share of the change that an ideal runtime would have.
+/// The minimum share of an ideal runtime's change.
 const REACHED_MIN: f64 = 0.9;
-/// The most time until most of the added nodes are at work, in seconds.
+/// The maximum time until most of the added nodes are at work, in seconds.
 const AT_WORK_S: f64 = 1.0;
 
-/// All that was measured.
+/// All measurements.
 pub struct Measured {
     /// The job without added nodes.
     pub(super) alone: Vec<Run>,
-    /// The same with nodes that were added for a while.
+    /// The job with nodes that were added for a while.
     pub(super) grown: Vec<(Growth, Vec<Run>)>,
     pub(super) random: Vec<Survived>,
     /// The number of states of the job.
@@ -47,14 +47,14 @@ pub(super) struct Cell {
     pub(super) ideal: Sample,
     reached: Sample,
     missing_s: Sample,
-    /// Since the start of each process, until so many of them are members, and at work.
+    /// The time from the start of each process until this share of them are members, and at work.
     member_s: Sample,
     at_work_s: Sample,
-    /// From membership to work.
+    /// The time from membership to work.
     idle_s: Sample,
-    /// Since the start of the first process.
+    /// The time since the start of the first process.
     all_at_work_s: Sample,
-    /// From the signal to leave until the node is no longer a member.
+    /// The time from the signal to leave until the node is no longer a member.
     left_s: Sample,
     /// The share of the processors' time that was used in the first second.
     busy: Sample,
@@ -68,7 +68,7 @@ impl Cell {
             let Run { phase_s, seconds, .. } = *run;
             Grown { nodes: NODES, added: growth.added, phase_s, alone_s, seconds }
         };
-        // A node that has not done it before it was told to leave counts as if it had done it then.
+        // A node that never did it counts as if it did it when it was asked to leave.
         let most = |run: &Run, time: &dyn Fn(&Joined) -> Option<f64>| {
             let times = run.joined.iter().filter_map(time).collect();
             within(times, growth.added, MOST_NODES).unwrap_or(run.phase_s)
@@ -125,7 +125,7 @@ impl Measured {
         self.grown.iter().map(|(growth, runs)| Cell::new(*growth, alone_s, runs)).collect()
     }
 
-    /// Returns the figures that have targets, and what explains them.
+    /// Returns the figures that have targets, and related figures.
     fn rows(&self) -> Vec<Row> {
         let largest = |cell: &&Cell| cell.growth == Growth { added: ADDED[3], phase_s: PHASES_S[3] };
         let mut rows = vec![Row::new(format!("{NODES} nodes, the job"), "s", Target::Told, self.alone_s())];
@@ -133,7 +133,7 @@ impl Measured {
         rows
     }
 
-    /// Returns the share of the nodes' time in which ten undisturbed nodes would have done the same.
+    /// Returns the share of the nodes' time in which ten undisturbed nodes would have done the same work.
     fn used(&self, run: &Survived) -> f64 {
         let state_s = self.alone_s().median * NODES as f64 / self.states as f64;
         run.states as f64 * state_s / run.nodes_s
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_was_never_at_work_counts() {
+    fn node_that_never_worked_counts() {
         let growth = Growth { added: 2, phase_s: 10 };
         let joined =
             |first: Option<f64>| Joined { started: 0.5, member: Some(1.0), first, left: Some(10.25) };

@@ -1,4 +1,4 @@
-//! A cluster of ten nodes on which the job runs again and again, each time with others that join and leave.
+//! A cluster of ten nodes on which the job runs repeatedly, each time with other nodes that join and leave.
 
 use std::{
     fmt, fs,
@@ -19,11 +19,11 @@ use super::{
 use crate::walk::{now_us, parts};
 
 /// The arguments of a node. With `--any-build` it does not read its whole program file at the start, which
-/// costs more processor time than all else if the file has debug information: some 80 ms for 144 MB.
+/// takes most of the processor time if the file has debug information: 80 ms for 144 MB.
 const NODE: [&str; 5] = ["--workers", "1", "--any-build", "--log-format", "json"];
 /// The time from the submission to the moment at which nodes are added.
 const BEFORE: Duration = Duration::from_secs(5);
-/// The time in which the processors are watched when nodes are added.
+/// The time for which the load of the processors is measured when nodes are added.
 const WATCHED: Duration = Duration::from_secs(1);
 
 /// Nodes that are added for a while.
@@ -31,7 +31,7 @@ const WATCHED: Duration = Duration::from_secs(1);
 pub(super) struct Growth {
     /// Their number.
     pub(super) added: usize,
-    /// For how long, in seconds.
+    /// The time for which they take part, in seconds.
     pub(super) phase_s: u32,
 }
 
@@ -43,33 +43,33 @@ impl fmt::Display for Growth {
 
 /// One run of the job.
 pub(super) struct Run {
-    /// The job, from its submission to its end.
+    /// The time from the submission of the job to its end.
     pub(super) seconds: f64,
-    /// From the start of the first added process to the signal to leave, in seconds.
+    /// The time from the start of the first added process to the signal to leave, in seconds.
     pub(super) phase_s: f64,
     /// The nodes that were added.
     pub(super) joined: Vec<Joined>,
-    /// The share of the processors' time that was used, by anybody, in the first second of the growth.
+    /// The share of the processors' time that was used, by all processes, in the first second of the growth.
     pub(super) busy: f64,
     /// The number of states that were visited more than once.
     pub(super) again: u64,
-    /// How many nodes were at work, from each moment on.
+    /// The number of nodes at work, from each moment on.
     pub(super) at_work: Vec<(f64, usize)>,
 }
 
-/// What became of an added node. Times are in seconds since the first of them was started.
+/// The events of an added node. Times are in seconds since the first of them was started.
 pub(super) struct Joined {
     /// Its process was started.
     pub(super) started: f64,
     /// It was a member of the cluster.
     pub(super) member: Option<f64>,
-    /// It began its first task.
+    /// It started its first task.
     pub(super) first: Option<f64>,
     /// It was no longer a member.
     pub(super) left: Option<f64>,
 }
 
-/// A cluster for one run after another.
+/// A cluster for several consecutive runs.
 pub(super) struct Stage {
     cluster: Cluster,
     jobs: usize,
@@ -110,7 +110,7 @@ impl Stage {
         Ok(Run { seconds: ended.seconds, phase_s, joined, busy, again: ended.again, at_work })
     }
 
-    /// Starts nodes while a job runs, and lets them leave after a while.
+    /// Starts nodes while a job runs, and later asks them to leave.
     fn grow(&mut self, job: &mut Job, growth: Growth) -> Result<Grown> {
         job.wait_until(Instant::now() + BEFORE)?;
         let (began, began_us, before) = (Instant::now(), now_us(), processors()?);
@@ -134,7 +134,7 @@ impl Stage {
         Ok(Grown { nodes, began_us, phase_s, busy: used / all })
     }
 
-    /// Returns when a node has logged a message.
+    /// Returns the time when a node logged a message.
     fn logged(&self, node: usize, message: &str) -> Option<u64> {
         let log = self.cluster.log(node);
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -144,22 +144,22 @@ impl Stage {
     }
 }
 
-/// What was done to a cluster.
+/// The growth of a cluster.
 struct Grown {
-    /// The added nodes, and when each was started.
+    /// The added nodes, and the start time of each.
     nodes: Vec<(usize, u64)>,
     began_us: u64,
     phase_s: f64,
     busy: f64,
 }
 
-/// Returns the time that the processors have worked, and all of their time, in the system's units.
+/// Returns the busy time of the processors, and their total time, in the system's units.
 fn processors() -> Result<(f64, f64)> {
-    let stat = fs::read_to_string("/proc/stat").context("nobody knows what the processors do")?;
+    let stat = fs::read_to_string("/proc/stat").context("the load of the processors is unknown")?;
     let line = stat.lines().next().unwrap_or_default();
-    // user nice system idle iowait irq softirq steal; what follows is contained in these.
+    // user nice system idle iowait irq softirq steal; the following columns are contained in these.
     let times: Vec<f64> = line.split_whitespace().skip(1).take(8).filter_map(|it| it.parse().ok()).collect();
-    ensure!(times.len() == 8, "/proc/stat begins with {line:?}");
+    ensure!(times.len() == 8, "/proc/stat starts with {line:?}");
     let all: f64 = times.iter().sum();
     Ok((all - times[3] - times[4], all))
 }

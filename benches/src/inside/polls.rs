@@ -1,4 +1,4 @@
-//! The cost for a task to ask whether there is a request to it, while there is none.
+//! The cost of a task's check for requests, while there are none.
 
 use std::{
     hint,
@@ -55,7 +55,7 @@ impl Task for Asks {
                 return Outcome::Migrate;
             }
             cx.potential_split(self);
-            // Like a search: nothing better can be found if the incumbent is already optimal.
+            // As in a search: nothing better can be found if the incumbent is already optimal.
             if cx.get_var::<Best>().is_some_and(|best| *best == 0) {
                 return Outcome::Complete;
             }

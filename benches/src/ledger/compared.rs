@@ -1,4 +1,4 @@
-//! The same jobs on nodes that write what they hold, and on nodes that do not: in turn, on the same
+//! The same jobs on nodes that write their holdings, and on nodes that do not: alternately, on the same
 //! ZooKeeper, by the same program.
 
 use std::{fs, thread};
@@ -15,14 +15,14 @@ use crate::{
     row::{Row, Target},
 };
 
-/// The number of pairs in each round: jobs of some seconds need many to tell a percent.
+/// The number of pairs in each round: jobs of a few seconds need many to resolve one percent.
 const PAIRS: usize = 2;
 /// The size of the cluster for which writes are extrapolated, and their bound.
 const MANY: (f64, f64) = (100.0, 1_000.0);
 /// The operating system's unit of processor time.
 const TICKS_BY_S: f64 = 100.0;
 
-/// How the nodes of one cluster write what they hold.
+/// The write intervals of the nodes of one cluster.
 #[derive(Clone, Copy)]
 struct Writing {
     /// The name of their cluster.
@@ -35,15 +35,15 @@ struct Writing {
 
 const WITH: Writing = Writing { name: "with", place: 0, interval_ms: 1_000, pause_ms: 1 };
 const WITHOUT: Writing = Writing { name: "without", place: 1, interval_ms: 0, pause_ms: 1 };
-/// Four nodes that pause between two writes as long as each of 100 does.
+/// Four nodes with the pause between two writes of a cluster of 100.
 const AS_OF_MANY: Writing = Writing { name: "as-of-many", place: 2, interval_ms: 1_000, pause_ms: 33 };
 
-/// A job with its answer.
+/// A job with its result.
 struct Measured {
     program: &'static str,
     /// The argument of `submit`, a file if there is one of that name.
     instance: &'static str,
-    /// The name and value of what it finds.
+    /// The name and value of its result.
     answer: (&'static str, u64),
     /// The name of the number of states that were visited.
     states: &'static str,
@@ -75,7 +75,7 @@ const JOBS: [Measured; 3] = [
     },
 ];
 
-/// What one job took.
+/// The measurements of one job.
 struct Took {
     /// States by second.
     rate: f64,
@@ -83,14 +83,14 @@ struct Took {
     economy: f64,
     /// The median duration of a steal, in microseconds.
     steal_us: f64,
-    /// What ZooKeeper has written, by node and second.
+    /// ZooKeeper's writes, per node and second.
     writes: f64,
     /// ZooKeeper's share of all processors.
     server: f64,
 }
 
 /// Runs the comparison on two and on four processes with one worker each.
-///
+/// If a result is wrong.
 /// # Errors
 /// If an answer is wrong.
 pub fn run(rounds: usize) -> Result<Vec<Row>> {
@@ -122,7 +122,7 @@ fn compare(job: &Measured, nodes: usize, rounds: usize) -> Result<Vec<Row>> {
     // The first pair does not count.
     for pair in 0..=pairs {
         let measure = |writing| job.run(&cluster, nodes, writing);
-        // Whatever is second finds warmer caches.
+        // The second of a pair finds warmer caches.
         let (with, without) = if pair % 2 == 0 {
             let with = measure(WITH)?;
             (with, measure(WITHOUT)?)
@@ -151,7 +151,7 @@ fn compare(job: &Measured, nodes: usize, rounds: usize) -> Result<Vec<Row>> {
         let (with, without) = of(&steals);
         rows.push(told("median steal, with", "µs", with));
         rows.push(told("median steal, without", "µs", without));
-        // As before, as far as that can be told: the classes of the histogram are 1.4 wide.
+        // The same as before, within the resolution of the histogram, whose classes are 1.4 wide.
         rows.push(row("median steal, with ÷ without", "", Target::AtMost(1.1), ratio));
     }
     let (with, without) = of(&writes);
@@ -168,7 +168,7 @@ fn compare(job: &Measured, nodes: usize, rounds: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Extrapolates the writes by node and second to all nodes of a large cluster.
+/// Extrapolates the writes per node and second to all nodes of a large cluster.
 pub(super) fn many(what: &str, by_node: Sample) -> Row {
     let (nodes, most) = MANY;
     let what = format!("{what}, ZooKeeper's writes, extrapolated to {nodes:.0} nodes");
@@ -179,7 +179,7 @@ impl Measured {
     fn run(&self, cluster: &Cluster, nodes: usize, writing: Writing) -> Result<Took> {
         let file = data::folder().map(|folder| folder.join(self.instance)).filter(|file| file.is_file());
         let instance = file.as_deref().map_or(Some(self.instance), |file| file.to_str());
-        let instance = instance.context("a path that is no text")?;
+        let instance = instance.context("a path that is not UTF-8")?;
         let (name, first) = (writing.name, writing.place * nodes);
         let nodes_s = || {
             let own = cluster.nodes[first..first + nodes].iter();
@@ -226,7 +226,7 @@ fn processor_s(process: u32) -> Result<f64> {
 /// as long.
 const FIRST_CLASS_US: f64 = 7.812;
 
-/// Returns the median of a histogram of durations, between the ends of its class by the place in it.
+/// Returns the median of a histogram of durations, interpolated within its class.
 fn median_us(histogram: &Value) -> Result<f64> {
     let classes: Vec<f64> = serde_json::from_value(histogram.clone()).context("no durations of steals")?;
     let half = classes.iter().sum::<f64>() / 2.0;
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_lies_within_its_class() {
+    fn median_lies_within_its_class() {
         let median = |classes: &[u32]| median_us(&serde_json::json!(classes)).unwrap();
         assert!((median(&[0, 2, 0]) - FIRST_CLASS_US * 2.0_f64.powf(0.25)).abs() < 1e-9);
         assert!((median(&[1, 1, 0]) - FIRST_CLASS_US).abs() < 1e-9);

@@ -12,7 +12,7 @@ use crate::{
     row::{Row, Target},
 };
 
-/// A program, its instance, the name of the number of states in its answer, and further arguments.
+/// A program, its instance, the name of the number of states in its result, and further arguments.
 type Given = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 /// The last one takes four times as long as the first: creating the files takes the same time for all.
@@ -22,7 +22,7 @@ const INSTANCES: [Given; 3] = [
     ("uts", "T1L", "nodes", &["--spin", "3"]),
 ];
 
-/// What a run took.
+/// The measurements of a run.
 struct Took {
     /// Its states. A single worker always visits the same.
     states: f64,

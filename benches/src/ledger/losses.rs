@@ -1,7 +1,8 @@
-//! Nodes that are killed in the middle of a job: how much later it ends, and how much is done twice.
+//! Nodes that are killed in the middle of a job: the delay of its end, and the amount of repeated work.
 //!
-//! The states of the job only take time, so that four processes have the speed of four machines. Each says in
-//! a file how many states it has visited, so that what is done twice is known exactly, whoever is killed.
+//! The states of the job only take time, so that four processes have the speed of four machines. Each process
+//! counts its visited states in a file, so that repeated work is known exactly, regardless of which is
+//! killed.
 
 use std::{
     fs, thread,
@@ -36,11 +37,12 @@ const SESSION_S: f64 = 2.0;
 const NODE: [&str; 4] = ["--workers", "1", "--zk-session-timeout", "2"];
 /// When nodes are killed, as shares of the undisturbed job.
 const MOMENTS: [f64; 3] = [0.2, 0.5, 0.8];
-/// How much later than in the round before a node is killed, in seconds: sooner or later after it has written.
+/// The increase of the kill time from round to round, in seconds, to hit different times since the last
+/// write.
 const LATER_S: f64 = 0.35;
-/// What a lost node may have done since it last wrote: the interval, and 0.1 s for a write.
+/// The maximum work of a lost node since its last write: the interval, and 0.1 s for a write.
 const REDONE_S: f64 = 1.1;
-/// The same where all are lost, with what they have given to each other.
+/// The same if all are lost, including tasks given to each other.
 const REDONE_BY_ALL_S: f64 = 2.0;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -49,10 +51,10 @@ pub fn job_s() -> f64 {
     if is_long() { 60.0 } else { 20.0 }
 }
 
-/// A cluster, on which the job runs again and again.
+/// A cluster, on which the job runs repeatedly.
 struct Stage {
     cluster: Cluster,
-    /// The nodes that are there.
+    /// The running nodes.
     here: Vec<usize>,
     /// The number of jobs so far.
     jobs: usize,
@@ -61,26 +63,26 @@ struct Stage {
 
 /// One run of the job.
 struct Done {
-    /// The job, from its submission to its end.
+    /// The time from the submission of the job to its end.
     seconds: f64,
     /// The time from its submission to the kill. The start of the command that submits it counts as well.
     killed_at: f64,
-    /// What else the command took that submits the job and prints its result.
+    /// The time of the submitting command in addition to the job.
     besides: f64,
     /// The number of states that were visited more than once.
     again: f64,
-    /// What ZooKeeper has written, by node and second.
+    /// ZooKeeper's writes, per node and second.
     writes: f64,
 }
 
-/// What is measured when nodes are killed.
+/// The measurements when nodes are killed.
 #[derive(Default)]
 struct Killed {
     /// (Time − session timeout) ÷ undisturbed on those that remain.
     ratios: Vec<f64>,
     /// Time ÷ undisturbed on those that remain.
     whole: Vec<f64>,
-    /// What the command took besides the job, in seconds.
+    /// The time of the command in addition to the job, in seconds.
     besides: Vec<f64>,
     /// The work done again, in seconds of each lost node.
     again: Vec<f64>,
@@ -102,8 +104,8 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
         besides.push(alone.besides);
         written.push(alone.writes);
         progress("undisturbed, seconds", round, rounds, alone.seconds);
-        // States by second of each node. At the beginning and the end nodes are without work, so a second of
-        // work is rather more.
+        // States per second of each node. At the beginning and the end nodes are idle, so the actual rate is
+        // higher.
         let rate = stage.states as f64 / (NODES as f64 * alone.seconds);
         let later_s = LATER_S * round as f64;
         let left = |at: f64, nodes: usize| (alone.seconds - at) * NODES as f64 / nodes as f64;
@@ -134,7 +136,7 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
 }
 
 impl Killed {
-    /// Notes a run, given its duration if nothing had to be done again, and the rate of all lost nodes.
+    /// Records a run, given its duration if no work had to be repeated, and the rate of all lost nodes.
     fn note(&mut self, done: &Done, expected_s: f64, lost_rate: f64) {
         self.ratios.push((done.seconds - SESSION_S) / expected_s);
         self.whole.push(done.seconds / expected_s);
@@ -163,14 +165,14 @@ impl Stage {
         Ok(Self { cluster, here: (0..NODES).collect(), jobs: 0, states: Walk::states(DEPTH) })
     }
 
-    /// Runs the job. After so many seconds so many nodes are killed at the same moment; if none remain, as
-    /// many are started.
+    /// Runs the job. After this many seconds, this many nodes are killed at the same moment; if none remain,
+    /// as many are started.
     fn run(&mut self, kill: Option<(f64, usize)>) -> Result<Done> {
         let folder = self.cluster.folder().join(format!("visits-{}", self.jobs));
         fs::create_dir(&folder).context("no folder for the visits")?;
         self.jobs += 1;
         let (depth, state_us) = (DEPTH.to_string(), self.state_us().to_string());
-        let visited = folder.to_str().context("a path that is no text")?;
+        let visited = folder.to_str().context("a path that is not UTF-8")?;
         let job = ["--depth", &depth, "--state-us", &state_us, "--visits", visited];
         let before = writes(&self.cluster)?;
         let started = Instant::now();
@@ -179,7 +181,7 @@ impl Stage {
         let mut killed_at = 0.0;
         if let Some((after_s, nodes)) = kill {
             wait_until(&mut job, started + Duration::from_secs_f64(after_s))?;
-            // Whoever is killed, it is the turn of each, the leader included.
+            // Rotate through the nodes, including the leader.
             let mut lost: Vec<usize> = self.here.clone();
             lost.rotate_left(self.jobs % NODES);
             lost.truncate(nodes);
@@ -208,7 +210,7 @@ impl Stage {
         Ok(Done { seconds, killed_at, besides: command_s - seconds, again, writes })
     }
 
-    /// Returns how long a state takes.
+    /// Returns the duration of a state.
     fn state_us(&self) -> u64 {
         let us = 1e6 * job_s() * NODES as f64 / self.states as f64;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousands")]

@@ -1,15 +1,15 @@
-//! What the ledger costs: while nothing is lost, and when nodes are killed.
+//! The cost of the ledger: without losses, and when nodes are killed.
 //!
-//! How often each line is measured, for a given number of rounds:
+//! The number of measurements of each line, for a given number of rounds:
 //!
-//! | line | how often |
+//! | line | measurements |
 //! |---|---|
 //! | with ÷ without, and steals | twice in each round |
 //! | one worker with `--state` ÷ without | once in each round |
 //! | nodes killed ([`losses`]) | once in each round |
 //!
-//! The job in which nodes are killed takes about [`losses::job_s`]. How a cluster of hundreds of nodes fares
-//! is measured by the simulator, with `cargo xtask bench ledger` as well.
+//! The job in which nodes are killed takes about [`losses::job_s`]. Clusters of hundreds of nodes are
+//! measured by the simulator, also with `cargo xtask bench ledger`.
 
 pub mod compared;
 pub mod kept;
@@ -19,18 +19,18 @@ use anyhow::Result;
 
 use crate::row::Row;
 
-/// Runs the measurements in which nothing is lost.
+/// Runs the measurements without losses.
 ///
 /// # Errors
-/// If an answer is wrong.
+/// If a result is wrong.
 pub fn run(rounds: usize) -> Result<Vec<Row>> {
     let mut rows = compared::run(rounds)?;
     rows.extend(kept::run(rounds)?);
     Ok(rows)
 }
 
-/// Says how far a long measurement has come, and the figure of this round, so that one in which the machine was
-/// busy with something else can be told.
+/// Prints the progress of a long measurement, and the figure of this round, so that rounds with other load on
+/// the machine can be recognised.
 fn progress(what: &str, round: usize, rounds: usize, figure: f64) {
     eprintln!("  {what}: {} of {rounds}: {figure:.3}", round + 1);
 }

@@ -1,7 +1,8 @@
-//! What the example programs reach in a limited time on two workers: which published instances they prove, what is
-//! known of the others, and how soon solutions are good. The programs may be of another build.
+//! The results of the example programs in a limited time on two workers: which published instances they
+//! prove, the bounds of the others, and the time until solutions are good. The programs may be of another
+//! build.
 //!
-//! Times are those of whole processes, so that what a program does before its search counts, too.
+//! Times are those of whole processes, including the time before the search.
 
 mod solve;
 mod table;
@@ -15,7 +16,7 @@ use taskwork_tests::{data, published};
 use self::solve::Programs;
 pub use self::table::{heading, line, summary};
 
-/// What to measure.
+/// The settings to measure.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The time for each instance, in seconds.
@@ -26,7 +27,7 @@ pub struct Plan {
     pub only: Option<String>,
 }
 
-/// What was reached on an instance.
+/// The result for an instance.
 #[derive(Debug, Clone, Serialize)]
 pub struct Reached {
     /// Its name.
@@ -49,14 +50,14 @@ pub struct Reached {
     pub near_s: Option<f64>,
 }
 
-/// The time after which the gap is of interest, in seconds.
+/// The time after which the gap is measured, in seconds.
 pub const GAP_AFTER_S: u64 = 10;
 
-/// Solves each instance, and tells what was reached as soon as it is known.
+/// Solves each instance, and passes each result to `report` as soon as it is known.
 ///
 /// # Errors
-/// If the instances or the programs are missing, or an answer that is said to be proven is wrong.
-pub fn run(plan: &Plan, mut tell: impl FnMut(&Reached)) -> Result<Vec<Reached>> {
+/// If the instances or the programs are missing, or a result that is reported as proven is wrong.
+pub fn run(plan: &Plan, mut report: impl FnMut(&Reached)) -> Result<Vec<Reached>> {
     let folder = data::folder().context("no published instances")?;
     let programs = Programs::of(plan.programs.as_deref());
     let mut all = Vec::new();
@@ -66,7 +67,7 @@ pub fn run(plan: &Plan, mut tell: impl FnMut(&Reached)) -> Result<Vec<Reached>> 
             continue;
         }
         let reached = programs.reach(&case, plan.limit_s).with_context(|| format!("{name} failed"))?;
-        tell(&reached);
+        report(&reached);
         all.push(reached);
     }
     ensure!(!all.is_empty(), "no instance has such a name");

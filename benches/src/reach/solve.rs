@@ -13,15 +13,16 @@ use taskwork_tests::{cluster::program, published::Case};
 
 use super::{GAP_AFTER_S, Reached};
 
-/// The time that a program may take beyond its limit before it is killed: older ones do not heed it at every stage.
+/// The time that a program may exceed its limit before it is killed: older programs do not check it at every
+/// stage.
 const GRACE: Duration = Duration::from_secs(20);
-/// The interval at which it is examined whether a program has ended.
+/// The interval at which a program is checked for its exit.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Where the programs are.
+/// The folder of the programs.
 pub(super) struct Programs<'a>(Option<&'a Path>);
 
-/// What a program has said.
+/// The output of a program.
 struct Said {
     answer: Value,
     seconds: f64,
@@ -38,7 +39,7 @@ impl<'a> Programs<'a> {
         Self(folder)
     }
 
-    /// Measures what is reached on an instance.
+    /// Measures the result for an instance.
     pub(super) fn reach(&self, case: &Case, limit_s: u64) -> Result<Reached> {
         let whole = self.solve(case, limit_s, None)?;
         let said = whole.as_ref().map(|said| &said.answer);
@@ -47,7 +48,7 @@ impl<'a> Programs<'a> {
         if let Some(said) = said.filter(|_| proven) {
             case.check(said, "as proven")?;
         }
-        // A program that was killed has taken at least that long, and has said nothing.
+        // A program that was killed has taken at least that long, and has no output.
         let seconds = whole.as_ref().map_or_else(|| seconds(limit_s).as_secs_f64(), |said| said.seconds);
         let (best, bound) = (number(case.field), number("bound"));
         let gap_after = if proven && seconds <= GAP_AFTER_S as f64 {
@@ -84,8 +85,8 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// Solves an instance, or looks for a solution that is as good as the target. Returns `None` if the program had
-    /// to be killed.
+    /// Solves an instance, or searches for a solution that is as good as the target. Returns `None` if the
+    /// program had to be killed.
     fn solve(&self, case: &Case, limit_s: u64, target: Option<u64>) -> Result<Option<Said>> {
         let limit = limit_s.to_string();
         let mut more = vec!["--workers".to_owned(), "2".to_owned(), "--time-limit".to_owned(), limit];
@@ -96,7 +97,7 @@ impl<'a> Programs<'a> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let began = Instant::now();
         let mut process = command.spawn().context("it cannot be started")?;
-        // What it says is a few lines, which its pipe can hold.
+        // The output is a few lines, which fit into the pipe.
         while process.try_wait()?.is_none() {
             if began.elapsed() > seconds(limit_s) {
                 process.kill()?;
@@ -108,7 +109,7 @@ impl<'a> Programs<'a> {
         let taken = began.elapsed().as_secs_f64();
         let said = process.wait_with_output()?;
         let (code, error) = (said.status.code(), String::from_utf8_lossy(&said.stderr));
-        // 1 says that a limit has stopped the search.
+        // The exit code 1 means that a limit has stopped the search.
         ensure!(matches!(code, Some(0 | 1)), "it has ended with {}: {error}", said.status);
         let answer = serde_json::from_slice(&said.stdout).with_context(|| format!("no JSON: {error}"))?;
         Ok(Some(Said { answer, seconds: taken }))
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_is_on_the_side_of_worse_costs() {
+    fn near_cost_is_worse_than_the_best() {
         let case =
             |field, answer| Case { program: "p", arguments: vec!["a/b.dat".to_owned()], field, answer };
         assert_eq!([near(&case("length", 1250)), near(&case("value", 1250))], [1262, 1238]);
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_a_share_of_the_best() {
+    fn gap_is_a_share_of_the_best() {
         assert_eq!(gap(Some(200.0), Some(150.0)), Some(0.25));
         assert_eq!([gap(Some(0.0), Some(1.0)), gap(None, Some(1.0)), gap(Some(1.0), None)], [None; 3]);
         let said = serde_json::json!({ "length": 7, "bound": 7, "proven": true });

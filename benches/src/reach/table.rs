@@ -1,4 +1,4 @@
-//! What was reached, as the rows of a table.
+//! The results as the rows of a table.
 
 use super::{GAP_AFTER_S, Reached};
 
@@ -33,7 +33,7 @@ pub fn line(reached: &Reached) -> String {
     )
 }
 
-/// Returns how many instances each program has proven.
+/// Returns the number of instances that each program has proven.
 pub fn summary(all: &[Reached]) -> String {
     let mut programs: Vec<&str> = all.iter().map(|reached| reached.program.as_str()).collect();
     let of = |program: &&str| {
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_a_cell_for_each_column() {
+    fn line_has_a_cell_for_each_column() {
         let line = line(&reached("tsp", false));
         assert_eq!(line, "| gr17 | tsp | 2085 | NO | 0.01 | 2085 | – | 1.25 | – |");
         let columns = |line: &str| line.matches('|').count();
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_proven_is_counted_by_program() {
+    fn proven_instances_are_counted_by_program() {
         let all = [reached("tsp", true), reached("qap", false), reached("tsp", true), reached("tsp", false)];
         assert_eq!(summary(&all), "proven: qap 0 of 1, tsp 2 of 3");
     }

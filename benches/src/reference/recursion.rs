@@ -1,4 +1,4 @@
-//! A plain recursion over the operations of a problem: what a search costs without any runtime.
+//! A plain recursion over the operations of a problem: the cost of a search without any runtime.
 
 use bnb_framework::{Children as _, Problem};
 
@@ -19,7 +19,7 @@ pub(crate) fn in_place<P: Problem>(problem: &P) -> Found<P::Cost> {
     search.found
 }
 
-/// Whether the later siblings of a state are of interest.
+/// Whether the later siblings of a state are still relevant.
 #[derive(PartialEq, Eq)]
 enum Siblings {
     Open,

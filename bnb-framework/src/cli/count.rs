@@ -25,7 +25,7 @@ pub trait Counts: Enumerate {
     const NAME: &'static str;
     /// Its version. See [`Program::VERSION`].
     const VERSION: &'static str;
-    /// What it does, in one line.
+    /// A one-line description.
     const ABOUT: &'static str;
     /// The arguments that define the tree.
     type Arguments: Args;
@@ -36,7 +36,7 @@ pub trait Counts: Enumerate {
     /// Fails if the arguments are invalid.
     fn from_arguments(arguments: Self::Arguments) -> Result<Self, Failure>;
 
-    /// Formats what was counted, as text and as a JSON object.
+    /// Formats the output, as text and as a JSON object.
     fn show(counted: &Self::Output) -> (String, Value);
 }
 
@@ -79,7 +79,7 @@ pub fn main_counting<E: Counts>() -> ExitCode {
     taskwork_cli::main::<Counting<E>>()
 }
 
-/// How the tree is to be visited.
+/// The options for visiting a tree.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub struct CountArguments {
@@ -88,7 +88,7 @@ pub struct CountArguments {
     sequential: bool,
 }
 
-/// Makes a job that visits a whole tree. `show` formats what was counted, as text and as a JSON object.
+/// Makes a job that visits a whole tree. `show` formats the output, as text and as a JSON object.
 pub fn prepare_count<E: Enumerate>(
     kind: &'static str,
     tree: E,

@@ -1,11 +1,11 @@
-//! How a problem's solutions and costs are displayed, and how a cost is parsed.
+//! Displaying solutions and costs, and parsing costs.
 
 use serde_json::{Value, json};
 
 use crate::problem::Problem;
 
-/// A problem whose solutions can be displayed. It must compute what a solution [costs](Problem::cost_of),
-/// since solutions are verified before they are displayed.
+/// A problem with displayable solutions. It must compute the [cost](Problem::cost_of) of a solution, since
+/// solutions are verified before they are displayed.
 pub trait DisplaySolution: Problem + Clone {
     /// The name of the cost, such as `length` or `profit`: one word, also used as a key in JSON.
     const COST: &'static str;

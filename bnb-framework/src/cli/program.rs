@@ -28,7 +28,7 @@ pub trait BuildProblem: DisplaySolution {
     const NAME: &'static str;
     /// Its version. See [`Program::VERSION`].
     const VERSION: &'static str;
-    /// What it does, in one line.
+    /// A one-line description.
     const ABOUT: &'static str;
     /// The arguments that define the problem; those of the search are added to them.
     type Arguments: Args;
@@ -52,7 +52,7 @@ pub trait ParseProblem: DisplaySolution {
     const NAME: &'static str;
     /// Its version. See [`Program::VERSION`].
     const VERSION: &'static str;
-    /// What it does, in one line.
+    /// A one-line description.
     const ABOUT: &'static str;
     /// The maximum size of a file, in bytes.
     const FILE_BYTES_MAX: u64 = FILE_BYTES_MAX;

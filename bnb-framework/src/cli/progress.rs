@@ -9,10 +9,10 @@ use taskwork_cli::{Quality, Telling};
 use super::DisplaySolution;
 use crate::{cost::Cost, problem::Problem, solver::Progress};
 
-/// What the units of work of a search are.
+/// The unit of work of a search.
 const UNIT: &str = "states";
 
-/// Returns how a search is told of whose costs are displayed as they are.
+/// Returns the progress display of a search, with unformatted costs.
 pub(super) fn telling<P: Problem>() -> Telling {
     Telling::new(line::<P>).unit(UNIT).search(|progress| {
         let progress = Progress::<P>::from_progress(progress);
@@ -20,7 +20,7 @@ pub(super) fn telling<P: Problem>() -> Telling {
     })
 }
 
-/// Returns how a search is told of whose costs the problem displays.
+/// Returns the progress display of a search, with costs as the problem displays them.
 pub(super) fn telling_of<P: DisplaySolution>(problem: P) -> Telling {
     let unit = problem.unit();
     Telling::new(line::<P>).unit(UNIT).search(move |progress| {
@@ -30,7 +30,7 @@ pub(super) fn telling_of<P: DisplaySolution>(problem: P) -> Telling {
     })
 }
 
-/// Formats a cost as the problem displays it; where that is a number, without what stands around it.
+/// Formats a cost as the problem displays it; if that is a number, without the text around it.
 pub(super) fn displayed<P: DisplaySolution>(problem: &P, cost: P::Cost) -> String {
     match problem.show_cost(cost) {
         (_, Value::Number(number)) => number.to_string(),
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_are_numbers_where_they_can_be() {
+    fn displayed_cost_is_reduced_to_number_if_possible() {
         assert_eq!(plain(u64::MAX), "18446744073709551615", "no digit is lost");
         assert_eq!(plain(OrderedFloat(1.5)), "1.5");
         assert_eq!(plain(Reverse(7_u32)), "7");

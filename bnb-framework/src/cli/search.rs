@@ -20,7 +20,7 @@ use crate::{
     solver::{Solved, Solver},
 };
 
-/// How a problem is to be searched.
+/// The options of a search.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
@@ -32,11 +32,11 @@ pub struct SearchArguments {
     /// it searches depth first.
     #[arg(help_heading = "Search", long, value_name = "STATES", default_value_t = Strategy::OPEN_MAX)]
     open_max: usize,
-    /// What is split off when workers are hungry.
+    /// The part that is split off when workers are hungry.
     #[arg(help_heading = "Search", long, value_enum, default_value = "in-order")]
     split: SplitOff,
-    /// The share of the time for heuristics, at first and as long as they find better solutions, where the problem
-    /// has any. Workers that have no task make them, too. With 0 there are none, and the search begins without a
+    /// The share of the time for the problem's heuristics, if it has any, at first and while they find better
+    /// solutions. Workers without a task run them, too. With 0 they are not used, and the search starts without a
     /// solution.
     #[arg(help_heading = "Search", long, value_name = "SHARE", default_value_t = Options::<u64>::HEURISTICS, value_parser = share)]
     heuristics: f64,
@@ -58,12 +58,12 @@ pub struct SearchArguments {
     /// The same as a share of the cost: 0.01 is one per cent.
     #[arg(help_heading = "Search", long, value_name = "SHARE", default_value = "0", value_parser = not_negative)]
     relative_gap: f64,
-    /// Stop after this many seconds, with the best solution and what is proven about it. With --state,
-    /// continue from there the next time.
+    /// Stop after this many seconds, with the best solution and the bound proven so far. With --state,
+    /// the same command continues from there.
     #[arg(help_heading = "Search", long, value_name = "SECONDS", value_parser = seconds)]
     time_limit: Option<Duration>,
-    /// Stop after about this many states, with the best solution and what is proven about it. This ends the
-    /// search: with --state, the next time gives the same answer.
+    /// Stop after about this many states, with the best solution and the bound proven so far. This completes the
+    /// search: with --state, the same command gives the same answer again.
     #[arg(help_heading = "Search", long, value_name = "STATES", value_parser = clap::value_parser!(u64).range(1..))]
     state_limit: Option<u64>,
     /// Collect this many of the best solutions.
@@ -76,7 +76,7 @@ pub struct SearchArguments {
     /// The same as a share of the cost.
     #[arg(help_heading = "Search", long, value_name = "SHARE", value_parser = not_negative)]
     within_relative: Option<f64>,
-    /// Visit every state, whatever its bound.
+    /// Visit every state, regardless of its bound.
     #[arg(help_heading = "Search", long, conflicts_with_all = [
         "target", "cutoff", "gap", "relative_gap", "best", "within", "within_relative",
     ])]
@@ -113,8 +113,8 @@ enum SplitOff {
     Next,
     /// The next state of the shallowest level and half of that level, in turn.
     Alternating,
-    /// The next state of the shallowest level; of what was split off, what deviates least from the order of the
-    /// children begins first.
+    /// The next state of the shallowest level; the task that deviates least from the order of the children
+    /// starts first.
     Discrepancy,
 }
 
@@ -132,12 +132,12 @@ impl SearchArguments {
         self.time_limit
     }
 
-    /// Returns whether heuristics are wanted, among them the solution to begin with.
+    /// Returns whether heuristics are enabled, including the initial solution.
     pub fn has_heuristics(&self) -> bool {
         self.heuristics > 0.0
     }
 
-    /// Returns whether everything is to be visited.
+    /// Returns whether every state is visited.
     pub fn is_without_pruning(&self) -> bool {
         self.no_pruning
     }
@@ -260,10 +260,10 @@ pub fn prepare<P: DisplaySolution>(
     }))
 }
 
-/// Makes a job of a search whose result is shown in some way. `show` presents the report.
+/// Makes the job of a search with a custom presentation. `show` presents the report.
 ///
-/// A [time limit](Solver::time_limit) is the search's own, except where its state is kept (`solve --state`):
-/// there it only suspends the search.
+/// A [time limit](Solver::time_limit) completes the search, unless its state is kept (`solve --state`):
+/// then it only suspends the search.
 ///
 /// # Panics
 /// As for [`Solver::job`].

@@ -32,64 +32,64 @@ mod tests;
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Frontier<T: Tree> {
-    /// The states that the search begins with and that were not visited yet, in the order of visit: the root of the
-    /// tree, or siblings.
+    /// The unvisited states with which the search starts, in the order of visit: the root of the tree, or
+    /// siblings.
     roots: VecDeque<T::State>,
     /// The states that were branched, one for each level; in place only the deepest.
     states: Vec<T::State>,
-    /// What is left of their children.
+    /// The unvisited part of their children.
     children: Vec<T::Children>,
     /// The number of shallowest levels that are known to have no child left.
     spent: usize,
     /// The estimated share of the whole tree below each root, or below the state of the first level.
     share: f64,
-    /// The share of what was split off between the first root and the others.
+    /// The share of the tree that was split off between the first root and the others.
     gap: f64,
-    /// The level whose state was last returned to be bounded.
+    /// The level of the state that was last returned to be bounded.
     bounded: Option<usize>,
     /// The estimated share of each child of a level, for the shallowest levels, as far as requested.
     shares: Vec<f64>,
-    /// Where each of these levels ends in the order of the sequential search, and perhaps the next one.
+    /// The ends of these levels in the order of the sequential search, and perhaps that of the next one.
     ends: Vec<f64>,
-    /// Where the roots are, and the first level ends if there is no root any more.
+    /// The place of the roots; without roots, the end of the first level.
     place: Place,
 }
 
-/// What is to be done below a state that was visited.
+/// The action below a visited state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Below {
-    /// It is to be branched.
+    /// Branch it.
     Open,
     /// Nothing is left to do.
     Nothing,
     /// Nothing is left to do, nor at its later siblings.
     NothingNorAfter,
-    /// Nothing is left to do, and the search is to pause here: the levels of the frontier are then the path to the
+    /// Nothing is left to do, and the search pauses here: the levels of the frontier are then the path to the
     /// state.
     NothingAndPause,
 }
 
-/// Where something is in the tree.
+/// A position in the tree.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Place {
     /// The number of branchings above.
     pub(crate) depth: usize,
-    /// Where it ends in the order of the sequential search, of which 0 is the beginning and 1 the end.
+    /// Its end in the order of the sequential search, from 0 for the start to 1 for the end.
     pub(crate) end: f64,
 }
 
 impl Place {
-    /// That of something whose place does not matter.
+    /// The place of a part for which it does not matter.
     pub(crate) const UNKNOWN: Self = Self { depth: 0, end: 1.0 };
 }
 
 /// Visits the states of a search.
 pub trait Visitor<T: Tree> {
-    /// Visits a state, and returns what is to be done below it.
+    /// Visits a state, and returns the action below it.
     fn visit(&mut self, tree: &T, state: &mut T::State) -> Below;
 
-    /// Visits a state that the search of a task begins with: the root of the tree, or one whose parent was branched
-    /// elsewhere. By default as any other.
+    /// Visits a state with which the search of a task starts: the root of the tree, or a state with a parent that was
+    /// branched elsewhere. The default is to visit it like any other.
     fn visit_root(&mut self, tree: &T, state: &mut T::State) -> Below {
         self.visit(tree, state)
     }
@@ -100,7 +100,7 @@ pub trait Visitor<T: Tree> {
         tree.branch(state)
     }
 
-    /// Returns whether the search is to pause. Called after each state; `opened` is true if its children are
+    /// Returns whether the search pauses. Called after each state; `opened` is true if its children are
     /// open.
     fn pauses(&mut self, opened: bool) -> bool;
 }
@@ -116,22 +116,22 @@ pub enum Searched {
 }
 
 impl<T: Tree> Frontier<T> {
-    /// Creates the frontier of a search that has not begun: the root alone.
+    /// Creates the frontier of a new search: the root alone.
     pub fn new(tree: &T) -> Self {
         Self::at(tree.root(), 1.0, Place::UNKNOWN)
     }
 
-    /// Creates a search that begins at a state whose estimated share of the whole tree is given, and its place.
+    /// Creates a search that starts at a state, from its estimated share of the whole tree and its place.
     pub(crate) fn at(root: T::State, share: f64, place: Place) -> Self {
         Self { roots: [root].into(), share, place, ..Self::nothing() }
     }
 
-    /// Creates a search below a branched state whose estimated share of the whole tree is given, and its place.
+    /// Creates a search below a branched state, from its estimated share of the whole tree and its place.
     pub(crate) fn below(state: T::State, children: T::Children, share: f64, place: Place) -> Self {
         Self { states: vec![state], children: vec![children], share, place, ..Self::nothing() }
     }
 
-    /// Takes back the root of a search that has not begun, with its share of the whole tree.
+    /// Removes the root of a search that has not started, with its share of the whole tree.
     pub(crate) fn take_root(&mut self) -> Option<(T::State, f64)> {
         debug_assert!(self.roots.len() <= 1, "no more would be left behind");
         self.roots.pop_front().map(|root| (root, self.share))
@@ -152,7 +152,7 @@ impl<T: Tree> Frontier<T> {
         }
     }
 
-    /// Forgets what was known of a level, and of those below it, because the level is done.
+    /// Clears the data of a completed level, and of the levels below it.
     fn forget(&mut self, level: usize) {
         self.spent = self.spent.min(level);
         self.shares.truncate(level);
@@ -165,7 +165,7 @@ impl<T: Tree> Frontier<T> {
         self.children.len()
     }
 
-    /// Returns the state whose children form a level. Returns `None` if there is no such level.
+    /// Returns the parent state of a level. Returns `None` if there is no such level.
     pub fn state_at(&self, tree: &T, level: usize) -> Option<T::State> {
         if level >= self.children.len() {
             return None;

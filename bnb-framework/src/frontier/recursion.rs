@@ -3,11 +3,11 @@
 use super::{Below, Frontier, Searched, Visitor};
 use crate::tree::{Children, Tree};
 
-/// The maximum number of levels that the recursion descends before its frames are put on the stack: few
-/// enough for any thread, whatever the size of a state.
+/// The maximum depth of the recursion before its frames are moved to the stack: small enough for any thread,
+/// regardless of the size of a state.
 pub(super) const RECURSION_MAX: u32 = if cfg!(test) { 3 } else { 64 };
 
-/// How a recursion has returned.
+/// The reason why a recursion has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Back {
     /// Everything below is done.
@@ -57,7 +57,7 @@ impl<T: Tree> Frontier<T> {
         }
     }
 
-    /// Visits a root that begins there in the order of the search.
+    /// Visits a root that starts at a position in the order of the search.
     fn begin(&mut self, tree: &T, visitor: &mut impl Visitor<T>, mut root: T::State, begin: f64) {
         match visitor.visit_root(tree, &mut root) {
             Below::Open => {
@@ -100,7 +100,7 @@ impl<T: Tree> Frontier<T> {
     }
 }
 
-/// A running search, whose frames are levels. Those that return before they are done put what is left of them on the
+/// A running search with levels as frames. A frame that returns early puts its unvisited part on the
 /// frontier, the deepest first.
 struct Recursion<'a, T: Tree, V> {
     frontier: &'a mut Frontier<T>,
@@ -140,7 +140,7 @@ impl<T: Tree, V: Visitor<T>> Recursion<'_, T, V> {
         Back::Done
     }
 
-    /// Returns how to go on after a state without children.
+    /// Returns how to continue after a state without children.
     #[inline]
     fn after_childless(&mut self) -> Back {
         if self.visitor.pauses(false) { Back::Paused } else { Back::Done }

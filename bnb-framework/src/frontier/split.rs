@@ -1,5 +1,5 @@
-//! Splitting off open states of a task. The part split off and the rest are disjoint, and together they are what
-//! was there before.
+//! Splitting off open states of a task. The part split off and the rest are disjoint, and together they equal
+//! the part before the split.
 
 use std::collections::VecDeque;
 
@@ -87,8 +87,8 @@ impl<T: Tree> Frontier<T> {
     }
 
     /// Splits off the next states of the deepest level that has any left, is not below `depth_max`, and is large
-    /// enough. `wanted` says how many states of a level are wanted, or that it is too small. It gets one at least, and
-    /// half of what is left at most.
+    /// enough. `wanted` returns the number of states to take from a level, or that the level is too small. At least
+    /// one is taken, and at most half of the rest.
     pub(crate) fn split_next(
         &mut self,
         tree: &T,
@@ -189,7 +189,7 @@ impl<T: Tree> Frontier<T> {
         Some((children, share, end))
     }
 
-    /// Takes the next states of a level, whose state is given.
+    /// Removes the next states of a level, given its parent state.
     fn take_next(&mut self, tree: &T, level: usize, parent: &T::State, count: u64) -> Option<Self> {
         let share = self.share_of_child(tree, level);
         self.know_next_end(tree, level);
@@ -204,7 +204,7 @@ impl<T: Tree> Frontier<T> {
         (!roots.is_empty()).then(|| Self { roots, share, place, ..Self::nothing() })
     }
 
-    /// Returns whether a level has one state left, with none below it or beside it: giving it away would only move
+    /// Returns whether a level has one state left, with nothing below or next to it: giving it away would only move
     /// the work.
     fn is_last(&self, tree: &T, level: usize, state: &T::State) -> bool {
         self.roots.is_empty()

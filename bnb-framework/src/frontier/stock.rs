@@ -1,4 +1,4 @@
-//! What is still open: its share of the whole tree, a bound on it, and all of its states.
+//! The open part: its share of the whole tree, a bound on it, and all of its states.
 
 use super::Frontier;
 use crate::{
@@ -6,12 +6,12 @@ use crate::{
     tree::{COUNT_MAX, Children, Tree},
 };
 
-/// What was not visited when a search was given up.
+/// An unvisited part of an abandoned search.
 #[derive(Debug)]
 pub(crate) enum Unvisited<S> {
     /// A state.
     State(S),
-    /// A visited state with so many children that they were not enumerated.
+    /// A visited state with too many children to enumerate.
     Below(S),
 }
 
@@ -47,7 +47,7 @@ impl<T: Tree> Frontier<T> {
         self.shares[level]
     }
 
-    /// Returns where what is left of a level ends in the order of the sequential search.
+    /// Returns the end of the rest of a level in the order of the sequential search.
     pub(super) fn end_of(&mut self, tree: &T, level: usize) -> f64 {
         while self.ends.len() <= level {
             let end = match self.ends.len().checked_sub(1) {
@@ -61,19 +61,19 @@ impl<T: Tree> Frontier<T> {
         self.ends[level]
     }
 
-    /// Returns where the roots begin that were not visited yet.
+    /// Returns the start of the unvisited roots.
     pub(super) fn roots_begin(&self) -> f64 {
         self.place.end - self.share * self.roots.len() as f64 - self.gap
     }
 
-    /// Determines where the level below ends before this one begins later.
+    /// Determines the end of the level below before the start of this one moves.
     pub(super) fn know_next_end(&mut self, tree: &T, level: usize) {
         if level + 1 < self.children.len() {
             self.end_of(tree, level + 1);
         }
     }
 
-    /// Returns where what is left of a level, whose state is given, begins in the order of the sequential search.
+    /// Returns the start of the rest of a level in the order of the sequential search, given its parent state.
     pub(super) fn begins_at(&mut self, tree: &T, level: usize, state: &T::State) -> f64 {
         let (share, end) = (self.share_of_child(tree, level), self.end_of(tree, level));
         end - share * self.children[level].count(tree, state) as f64
@@ -119,7 +119,7 @@ impl<T: Tree> Frontier<T> {
     /// Estimates the share of the whole tree that is open here; each child of a state has the same weight
     /// (after P. Kilby, J. Slaney, S. Thiébaux and T. Walsh, Estimating search tree size, 2006).
     pub(crate) fn share_left(&mut self, tree: &T) -> f64 {
-        /// The share of what was counted below which deeper levels are ignored.
+        /// The share of the counted part below which deeper levels are ignored.
         const NEGLIGIBLE: f64 = 1e-3;
         let mut left = self.share * self.roots.len() as f64;
         for level in 0..self.children.len() {

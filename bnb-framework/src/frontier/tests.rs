@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{recursion::RECURSION_MAX, *};
 use crate::testing::{Paths, Steps};
 
-/// Records the states in the order of their visit, and pauses when told to.
+/// Records the states in the order of their visit, and pauses on demand.
 struct Notes<'a> {
     visited: Vec<Vec<u8>>,
     pauses: &'a mut dyn Iterator<Item = bool>,
@@ -28,10 +28,10 @@ impl<T: Tree<State = Vec<u8>>> Visitor<T> for Notes<'_> {
     }
 }
 
-/// What is split off.
+/// The kind of split.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// Half of so many levels.
+    /// Half of a number of levels.
     Levels(usize),
     State,
     /// So many of the next states.
@@ -50,7 +50,7 @@ fn split<T: Tree>(frontier: &mut Frontier<T>, tree: &T, part: Part) -> Option<Fr
     }
 }
 
-/// Visits what is open, splitting at the given moments, and returns the states in the order of their visit.
+/// Visits the open part with splits at the given times, and returns the states in the order of their visit.
 fn visit<T: Tree<State = Vec<u8>>>(
     tree: &T,
     frontier: Frontier<T>,
@@ -62,7 +62,7 @@ fn visit<T: Tree<State = Vec<u8>>>(
         .collect()
 }
 
-/// Visits like [`visit`], and returns the states of each part with the place where it begins.
+/// Visits like [`visit`], and returns the states of each part with the place of its start.
 fn visit_splitting<T: Tree<State = Vec<u8>>>(
     tree: &T,
     mut frontier: Frontier<T>,
@@ -85,7 +85,7 @@ fn whole<T: Tree<State = Vec<u8>>>(tree: &T) -> Vec<Vec<u8>> {
     visit(tree, Frontier::new(tree), &mut std::iter::empty())
 }
 
-/// Returns what is open after so many polls, in any order.
+/// Returns the open states after a number of polls, in any order.
 fn open_after<T: Tree<State = Vec<u8>>>(tree: &T, polls: usize) -> Vec<Vec<u8>> {
     let mut frontier = Frontier::new(tree);
     let mut pauses = std::iter::repeat_n(false, polls).chain([true]);
@@ -100,7 +100,7 @@ fn open_after<T: Tree<State = Vec<u8>>>(tree: &T, polls: usize) -> Vec<Vec<u8>> 
 }
 
 #[test]
-fn what_is_open_is_the_same_in_place() {
+fn open_states_are_the_same_in_place() {
     let tree = Paths { depth: 4, breadth: 3 };
     let in_place = Steps(tree.clone());
     assert_eq!(open_after(&tree, 0), [[0], [1], [2]], "the root was visited");
@@ -187,7 +187,7 @@ impl Visitor<Large> for Visits {
 
 /// A state may take a megabyte, and there may be hundreds of thousands that are open.
 #[test]
-fn what_is_open_in_place_is_passed_on_without_a_copy_of_each() {
+fn open_states_in_place_are_passed_on_without_copies() {
     let mut frontier = Frontier::new(&Large);
     assert_eq!(frontier.search(&Large, &mut Visits(20)), Searched::Paused);
     CLONES.set(0);
@@ -197,7 +197,7 @@ fn what_is_open_in_place_is_passed_on_without_a_copy_of_each() {
 }
 
 #[test]
-fn without_splits_the_visit_is_depth_first_in_the_order_of_the_children() {
+fn visit_without_splits_is_depth_first_in_child_order() {
     let visited = whole(&Paths { depth: 3, breadth: 3 });
     let mut sorted = visited.clone();
     sorted.sort();
@@ -217,21 +217,21 @@ fn gives_nothing_away<T: Tree<State = Vec<u8>>>(chain: &T) {
 }
 
 #[test]
-fn the_last_state_of_all_is_not_given_away() {
+fn last_state_is_not_given_away() {
     let chain = Paths { depth: 200, breadth: 1 };
     gives_nothing_away(&chain);
     gives_nothing_away(&Steps(chain));
 }
 
 #[test]
-fn a_tree_deeper_than_the_recursion_is_visited_whole() {
+fn tree_deeper_than_recursion_is_visited_completely() {
     let chain = Paths { depth: 250, breadth: 1 };
     const { assert!(250 > 3 * RECURSION_MAX) };
     assert_eq!((whole(&chain).len(), whole(&Steps(chain)).len()), (251, 251));
 }
 
 #[test]
-fn the_shallowest_level_is_split_first() {
+fn shallowest_level_is_split_first() {
     let tree = Paths { depth: 4, breadth: 2 };
     let mut frontier = Frontier::new(&tree);
     let mut pauses = (0..).map(|state| state == 2);
@@ -244,7 +244,7 @@ fn the_shallowest_level_is_split_first() {
 }
 
 #[test]
-fn nothing_after_a_state_means_its_siblings_alone() {
+fn pruned_state_leaves_its_siblings_open() {
     fn cut<T: Tree<State = Vec<u8>>>(tree: &T, paused: bool) -> Vec<Vec<u8>> {
         let mut pauses = std::iter::repeat(paused);
         let mut notes = Notes { visited: Vec::new(), pauses: &mut pauses, last: Some(1) };
@@ -260,7 +260,7 @@ fn nothing_after_a_state_means_its_siblings_alone() {
     }
 }
 
-/// Returns all states, sorted, and checks that parts whose first states are in order have places in order.
+/// Returns all states, sorted, and checks that parts ordered by their first states are also ordered by place.
 fn sorted(mut parts: Vec<(f64, Vec<Vec<u8>>)>) -> Vec<Vec<u8>> {
     parts.retain(|(_, states)| !states.is_empty());
     parts.sort_by(|(_, a), (_, b)| a[0].cmp(&b[0]));
@@ -290,7 +290,7 @@ proptest! {
 }
 
 #[test]
-fn the_deepest_level_that_is_large_enough_is_split() {
+fn deepest_level_of_sufficient_size_is_split() {
     let tree = Paths { depth: 3, breadth: 3 };
     let mut frontier = Frontier::new(&tree);
     let mut pauses = (0..).map(|state| state == 2);
@@ -307,7 +307,7 @@ fn the_deepest_level_that_is_large_enough_is_split() {
 
 #[test]
 #[allow(clippy::float_cmp, reason = "eighths are exact")]
-fn roots_keep_their_places_when_others_are_given_away() {
+fn roots_keep_places_when_others_are_given_away() {
     let tree = Paths { depth: 2, breadth: 8 };
     let mut frontier = Frontier::new(&tree);
     let mut pauses = std::iter::once(true);

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
     use crate::{solver::Solver, tree::Tree};
 
-    /// A problem whose root takes until a heuristic has begun.
+    /// A problem with a root that waits for the start of a heuristic.
     #[derive(Debug, Clone, Serialize, Deserialize)]
     struct Slow;
 
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_without_a_task_improves_solutions_while_another_is_at_the_root() {
+    fn idle_worker_improves_solutions_during_visit_of_root() {
         let solved = Solver::new(Slow).workers(2).run().unwrap();
         assert!(BEGUN.load(Relaxed) && solved.proven);
         assert_eq!(solved.best.map(|best| best.cost), Some(COST));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn no_solution_one_solution_and_thousands_have_a_picture() {
+    fn picture_exists_for_any_number_of_solutions() {
         let mut improvements = Improvements::default();
         assert!(improvements.picture("length", at(1), 300.0).svg().contains("No solution was found."));
         improvements.note(at(0), 7.0);

@@ -1,5 +1,5 @@
-//! Pictures of solutions, as SVG: bounded in size, readable on light and dark ground, with a title and a description for
-//! those who cannot see them.
+//! Pictures of solutions, as SVG: bounded in size, readable on light and dark backgrounds, with a title and a
+//! description for screen readers.
 
 mod chart;
 mod markup;
@@ -12,21 +12,21 @@ use self::markup::{STYLE, escaped, number};
 /// The maximum number of points of one line or set of dots; of more, every second, third, … is drawn.
 pub const POINTS_MAX: usize = 20_000;
 
-/// The maximum size of what is drawn, in bytes; what would exceed it is left out.
+/// The maximum size of the drawn elements, in bytes; further elements are omitted.
 pub const BYTES_MAX: usize = 2 << 20;
 
 /// The maximum number of characters of a text.
 const TEXT_CHARS_MAX: usize = 200;
 
-/// The space between two pictures beside each other.
+/// The space between two adjacent pictures.
 const BETWEEN: f64 = 24.0;
 
-/// What a line, a dot or a text stands for; the ground decides on the colour.
+/// The role of a line, a dot or a text; the background determines the colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
-    /// What the picture is about.
+    /// The subject of the picture.
     Main,
-    /// What stands out in it.
+    /// A highlight.
     Mark,
     /// Axes and grids.
     Faint,
@@ -45,8 +45,8 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Creates an empty picture of a size, from 1 to 10,000 pixels each way. The title says what it shows, the
-    /// description tells in words what can be seen.
+    /// Creates an empty picture of a size, from 1 to 10,000 pixels each way. The title names the subject, and the
+    /// description explains the content in words.
     pub fn new(width: f64, height: f64, title: &str, description: &str) -> Self {
         let size = |pixels: f64| if pixels.is_finite() { pixels.clamp(1.0, 10_000.0) } else { 1.0 };
         Self {
@@ -84,7 +84,7 @@ impl Picture {
         }
     }
 
-    /// Writes a text that begins at a point.
+    /// Writes a text that starts at a point.
     pub fn text(&mut self, ink: Ink, (x, y): (f64, f64), text: &str) {
         self.write(ink, (x, y), "start", text);
     }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_has_a_title_and_a_description_and_both_grounds() {
+    fn picture_has_title_description_and_both_backgrounds() {
         let mut picture = Picture::new(100.0, 50.0, "A & B", "A line <from> A to B.");
         picture.line(Ink::Main, &[(0.0, 1.0), (2.25, 3.0)], true);
         picture.dots(Ink::Mark, &[(0.0, 1.0)]);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_stays_small_whatever_is_drawn() {
+    fn picture_size_is_bounded() {
         let many: Vec<(f64, f64)> = (0..1_000_000).map(|place| (f64::from(place), 1.0)).collect();
         let mut picture = Picture::new(f64::INFINITY, -3.0, "many", "Many points.");
         for _ in 0..20 {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn two_pictures_stand_beside_each_other() {
+    fn two_pictures_are_adjacent() {
         let mut left = Picture::new(100.0, 50.0, "left", "The left one.");
         left.line(Ink::Main, &[(0.0, 0.0), (1.0, 1.0)], false);
         let right = Picture::new(60.0, 80.0, "right", "The right one.");

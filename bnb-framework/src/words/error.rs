@@ -20,7 +20,7 @@ impl ReadError {
         Self { file: file.to_owned(), line: None, what: what.into() }
     }
 
-    /// Creates an error about a line, counted from 1, from what was found and what was expected.
+    /// Creates an error about a line, counted from 1, from the found and the expected text.
     pub fn at(file: &str, line: usize, found: &str, expected: &str) -> Self {
         let what = format!("found {found}; expected {expected}");
         Self { file: file.to_owned(), line: Some(line), what }

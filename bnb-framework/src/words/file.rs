@@ -83,7 +83,7 @@ pub fn text_from(file: &str, reader: impl Read, bytes_max: u64) -> Result<String
 
 /// Returns the number of the line at the end of a text, from 1.
 fn last_line(text: &str) -> usize {
-    // A line that begins has no character yet.
+    // An empty last line has no character yet.
     lines(&format!("{text}x")).count()
 }
 
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_read_no_further_than_it_is_judged() {
+    fn endless_file_is_read_only_until_judged() {
         let endless = io::repeat(0);
         let error = text_from("f", endless, u64::MAX).unwrap_err().to_string();
         assert_eq!(error, "f:1: found \"\\0\", which is no text; expected a text file");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_beyond_the_first_chunk_that_is_wrong() {
+    fn reading_stops_at_first_wrong_chunk() {
         let bytes = [&b"fine\nfine\n"[..], &[0xff], &vec![b'x'; 10 * CHUNK_BYTES]].concat();
         let mut pieces = Pieces { bytes: &bytes, piece: usize::MAX, given: 0 };
         let error = text_from("f", &mut pieces, u64::MAX).unwrap_err().to_string();

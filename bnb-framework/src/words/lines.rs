@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_of_every_system_are_accepted() {
+    fn line_ends_of_all_systems_are_accepted() {
         for text in ["a\n\nb\n", "a\r\n\r\nb\r\n", "a\r\rb\r", "a\n\nb", "\u{feff}a\n\nb"] {
             assert_eq!(all(text), ["a", "", "b"], "{text:?}");
         }

@@ -1,7 +1,7 @@
-//! Reading instance files: words and numbers, with precise messages about whatever is not as expected.
+//! Reading instance files: words and numbers, with precise messages about unexpected input.
 //!
 //! Most instance formats are numbers in a certain order, separated by white space. [`Words`] returns them one
-//! by one; its errors name the file, the line, what was found, and what was expected.
+//! by one; its errors contain the file, the line, the found and the expected text.
 //!
 //! ```
 //! use bnb_framework::words::{ReadError, Words};
@@ -68,7 +68,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Returns the next word, whatever it is.
+    /// Returns the next word.
     ///
     /// # Errors
     /// Fails if there is none.
@@ -171,7 +171,7 @@ impl<'a> Words<'a> {
     }
 
     /// Checks that no words are left on the line of the last word. `expected` continues the error message
-    /// with what should follow on lines of its own.
+    /// with the content expected on separate lines.
     ///
     /// # Errors
     /// Fails if there are any.
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn error_has_line_of_wrong_word() {
         let mut words = Words::new("f", "\u{feff}1 2\r\n\n\tthree");
         assert_eq!(words.number::<u8>("a number"), Ok(1));
         assert_eq!(words.number_in("a number", 2..=3), Ok(2));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_ends_where_it_is_to_end() {
+    fn line_with_surplus_words_is_refused() {
         let mut words = Words::new("f", "1\n2 3 4\n\n");
         assert_eq!((words.line(), words.number::<u8>("one"), words.end_here("")), (0, Ok(1), Ok(())));
         assert_eq!(

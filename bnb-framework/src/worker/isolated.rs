@@ -1,4 +1,4 @@
-//! The worker of a replicable search, which prunes by what is passed to it only.
+//! The worker of a replicable search, which prunes only by explicitly passed limits.
 
 use super::Worker;
 use crate::{incumbent::Incumbent, parts::IsolatedVisitor, problem::Problem};

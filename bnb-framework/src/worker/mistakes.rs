@@ -8,17 +8,17 @@ use crate::{
 };
 
 impl<P: Problem, const KIND: u8> Worker<'_, '_, P, KIND> {
-    /// Begins with the root of the tree, or somewhere below it, whose bound is known or not.
+    /// Starts with the root of the tree, or with a state below it, with a known or unknown bound.
     pub(crate) fn begin_below(&mut self, top: Option<P::Cost>, is_at_top: bool) {
         (self.top, self.is_at_top) = (top, is_at_top);
     }
 
-    /// Returns the bound of the root of the tree, as far as it is known.
+    /// Returns the bound of the root of the tree, if it is known.
     pub(crate) fn top(&self) -> Option<P::Cost> {
         self.top
     }
 
-    /// Compares what was found with the bounds above it. Returns the mistake of the problem that has shown itself, if
+    /// Compares new solutions with the bounds above them. Returns the detected mistake of the problem, if
     /// any.
     pub(crate) fn look_for_mistakes(&mut self, problem: &P, path: Option<&Frontier<P>>) -> Option<String> {
         if let (Some(cost), Some(path)) = (self.new.take(), path) {
@@ -56,7 +56,7 @@ impl<P: Problem, const KIND: u8> Worker<'_, '_, P, KIND> {
         }
     }
 
-    /// Takes in the bound of a state that the search begins with.
+    /// Records the bound of a state with which the search starts.
     pub(super) fn begin_at(&mut self, bound: P::Cost) {
         self.above = Some(bound);
         if std::mem::take(&mut self.is_at_top) {

@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Wrong {
     Nothing,
-    /// Each bound is below what there is.
+    /// Each bound is below the best value.
     Bound,
     /// The same, only where two items are decided.
     InnerBound,
-    /// There is said to be no solution where three items are decided.
+    /// The bound excludes solutions where three items are decided.
     NoSolution,
     NanLeaf,
     NanBound,

@@ -1,12 +1,12 @@
 //! The lower bounds of all children of a partial order, at both ends at once.
 //!
-//! Each machine alone: the time at which it is done with the front, its work for the remaining jobs, and
-//! the time that is needed after the last of them. The end that the next job is not put at is known better
-//! than by the jobs that are there: some remaining job has to meet it, so the least that any of them leads
-//! to counts. Only where that does not prune, and where they are worth their time, pairs of machines are considered
+//! The bound of a single machine consists of the time at which it is done with the front, its work for the remaining
+//! jobs, and the time that is needed after the last of them. At the end where the next job is not put, the jobs
+//! already placed give a weak bound: some remaining job must come next there, so the minimum over the remaining jobs
+//! counts. Pairs of machines are considered only if that does not prune, and if they are worth their time
 //! (see [`Pairs`]).
 //!
-//! The loops are over blocks of jobs, without branches, so that the compiler makes vector instructions of them.
+//! The loops run over blocks of jobs, without branches, so that the compiler vectorizes them.
 
 use std::array;
 
@@ -16,11 +16,11 @@ use super::{
     time::{Block, LANES, Time},
 };
 
-/// The number of further machines that may be considered with those before without pruning anything, except at the
-/// root, whose bound is that of the whole search.
+/// The number of further machines that may be combined with those before without pruning anything, except at the
+/// root, where the bound is that of the whole search.
 const PATIENCE: usize = 3;
 
-/// What is known of a shop before any order is, for the bounds.
+/// The data of a shop that the bounds need, independent of any order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tables<T> {
     /// The time of each job on each machine, machine by machine.
@@ -107,7 +107,7 @@ impl<T: Time> Ends<T> {
         self.each_machine();
     }
 
-    /// Computes what each job leads to at one end, machine by machine.
+    /// Computes the times after each possible next job at one end, machine by machine.
     fn look_from(&mut self, order: impl Iterator<Item = usize>, limits: &[u32], at_front: bool) {
         let (blocks, others) = (self.jobs.len().div_ceil(LANES), self.jobs.len() > 1);
         let (table, least) =
@@ -160,7 +160,7 @@ impl<T: Time> Ends<T> {
         [true, false].map(|at_front| self.lows(at_front).iter().filter(|&&low| low < best).count())
     }
 
-    /// Raises the bounds by pairs of machines, as long as that prunes, and there is something left to prune at
+    /// Raises the bounds by pairs of machines while that prunes, and children are left to prune at
     /// both ends.
     pub(super) fn each_pair(&mut self, pairs: &Pairs<T>, best: u32) {
         if self.jobs.len() < 2 || best == u32::MAX {

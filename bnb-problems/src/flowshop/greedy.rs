@@ -61,8 +61,8 @@ impl<'a> Inserter<'a> {
         Self { shop, stops, random: Random::new(seed), steps_left, done, needed, makespans }
     }
 
-    /// Inserts the jobs one by one, the longest first; for a seed other than 0, only roughly so. Once it is
-    /// stopped, what is left is put at the end.
+    /// Inserts the jobs one by one, the longest first; for a seed other than 0, only approximately so. If it is
+    /// stopped, the remaining jobs are appended.
     fn build(&mut self, seed: u64) -> Vec<u16> {
         let length = |job: u16| self.shop.job(job).iter().map(|time| u64::from(*time)).sum::<u64>();
         let mut jobs: Vec<(u64, u16)> =
@@ -97,8 +97,8 @@ impl<'a> Inserter<'a> {
             if reached < least {
                 (best, least) = (next.clone(), reached);
             }
-            // What is worse is accepted as by annealing at a temperature of a 25th of the mean time: powers
-            // of two are as likely as those of e, the exponent being smaller by ln 2, about 7 / 10.
+            // Worse orders are accepted as by annealing at a temperature of a 25th of the mean time: powers
+            // of two are as likely as those of e if the exponent is smaller by ln 2, about 7 / 10.
             let worse = u64::from(reached.saturating_sub(makespan));
             let luck = u64::from(self.random.next().trailing_zeros());
             if worse * 250 * self.shop.times.len() as u64 <= luck * 7 * all {
@@ -107,8 +107,8 @@ impl<'a> Inserter<'a> {
         }
     }
 
-    /// Takes some jobs out of an order, inserts them again, and then each job as long as that helps.
-    /// Returns the makespan, or `None` if the work is done before.
+    /// Removes some jobs from an order, inserts them again, and then reinserts each job while that helps.
+    /// Returns the makespan, or `None` if the work budget is exhausted before.
     fn renew(&mut self, order: &mut Vec<u16>) -> Option<u32> {
         let taken = TAKEN_OUT.min(order.len() - 1);
         let out: Vec<u16> = (0..taken).map(|_| order.remove(self.random.below(order.len()))).collect();
@@ -132,7 +132,7 @@ impl<'a> Inserter<'a> {
         }
     }
 
-    /// Inserts a job where the makespan is least, at any of these places. Returns the makespan, or `None`
+    /// Inserts a job at the position with the lowest makespan. Returns the makespan, or `None`
     /// if it was stopped.
     fn insert(&mut self, order: &mut Vec<u16>, job: u16) -> Option<u32> {
         let steps = 3 * (order.len() as u64 + 1) * self.shop.machines as u64;

@@ -4,8 +4,8 @@
 //! back, whichever leaves less to search (J. Gmys, M. Mezmaz, N. Melab and D. Tuyttens, A computationally
 //! efficient branch-and-bound algorithm for the permutation flow-shop scheduling problem, 2020). The bound
 //! considers each machine alone: its time for the front, all remaining jobs one after another, and the time
-//! for the back. Where that does not prune, two machines at a time are considered as well, as long as that prunes; if
-//! there are few jobs for the machines, only near the root.
+//! for the back. If that does not prune, pairs of machines are considered as well, while that prunes; with
+//! few jobs relative to the machines, only near the root.
 
 mod bound;
 mod greedy;
@@ -47,7 +47,7 @@ pub struct FlowShop {
     nothing: Vec<u32>,
 }
 
-/// What defines a flow shop.
+/// The instance data of a flow shop.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "FlowShop")]
 struct Given {
@@ -68,7 +68,7 @@ impl From<FlowShop> for Given {
     }
 }
 
-/// What the bounds are computed from, in numbers as narrow as they can be.
+/// The input of the bounds, in the narrowest number type that fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Bounds {
     Narrow(Tables<i16>),
@@ -99,14 +99,14 @@ pub struct Order {
     room: Option<Box<Room>>,
 }
 
-/// Room for the bounds of the children, of which only one is used.
+/// Buffers for the bounds of the children; only one is in use.
 #[derive(Debug, Default)]
 struct Room {
     narrow: Ends<i16>,
     wide: Ends<u32>,
 }
 
-/// What is kept is room only.
+/// Clones are empty: only capacity is kept.
 impl Clone for Room {
     fn clone(&self) -> Self {
         Self::default()
@@ -127,7 +127,7 @@ const PAIRS_FROM: usize = 8;
 const SEED_END: u32 = i32::MAX as u32;
 
 impl FlowShop {
-    /// Creates an instance whose times are given machine by machine.
+    /// Creates an instance from the times of each machine.
     pub fn new(jobs: usize, machines: usize, by_machine: Vec<u32>) -> Self {
         let times: Vec<u32> = (0..jobs)
             .flat_map(|job| (0..machines).map(move |m| (job, m)))
@@ -137,7 +137,7 @@ impl FlowShop {
         Self::by_job(machines, times)
     }
 
-    /// Creates an instance whose times are given job by job.
+    /// Creates an instance from the times of each job.
     fn by_job(machines: usize, times: Vec<u32>) -> Self {
         let jobs = times.len() / machines.max(1);
         let least = |sum: &dyn Fn(&[u32], usize) -> u32| -> Vec<u32> {

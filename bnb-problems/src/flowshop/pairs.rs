@@ -1,14 +1,14 @@
 //! Two machines at a time (B. Lageweg, J. Lenstra and A. Rinnooy Kan, A general bounding scheme for the
 //! permutation flow-shop problem, 1978).
 //!
-//! Of the remaining jobs only their times on two machines count, and what each needs between these at
-//! least: a time lag, during which jobs may overtake each other. The order that is best for two machines
+//! Of the remaining jobs, only their times on two machines count, and the minimum time that each needs between
+//! these: a time lag, during which jobs may overtake each other. The best order for two machines
 //! with time lags is that of S. Johnson (1954), with the lag added to both times (L. Mitten, 1959). It is
 //! the same for all sets of jobs, so it is sorted only once for each pair.
 //!
-//! The span is the longest way through an order: over some jobs on the first machine, one job with its lag,
-//! and the jobs from there on the second machine. So the spans of a set without each of its jobs all come
-//! from one pass from either side.
+//! The span is the longest path through an order: over some jobs on the first machine, one job with its lag,
+//! and the jobs from there on the second machine. So the spans of a set without each of its jobs can be computed
+//! in one pass from either side.
 
 use super::time::{Block, LANES, Time};
 
@@ -16,7 +16,7 @@ use super::time::{Block, LANES, Time};
 /// worth.
 const ENTRIES_MAX: usize = 1 << 20;
 
-/// What is known of all pairs of machines.
+/// The orders and lags of all pairs of machines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Pairs<T> {
     jobs: usize,
@@ -115,8 +115,8 @@ pub(super) struct Spans<T> {
     pub(super) without: Vec<Block<T>>,
 }
 
-/// A job that is left, by its index in an order, with the work on the first machine and the span of those left before
-/// it.
+/// A remaining job, by its index in an order, with the work on the first machine and the span of the remaining jobs
+/// before it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Way<T> {
     index: u16,
@@ -133,7 +133,7 @@ impl<T: Time> Spans<T> {
             self.columns[usize::from(job)] = column;
         }
         self.line.resize(jobs.len() + 1, Way::default());
-        // What fills up the last block must not be larger than what is considered now.
+        // The padding of the last block must not exceed the values considered now.
         self.without.clear();
         self.without.resize(jobs.len().div_ceil(LANES), Block::default());
     }

@@ -21,7 +21,7 @@ impl DisplaySolution for FlowShop {
     }
 }
 
-/// Which instance to solve.
+/// The choice of the instance.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The instance, in Taillard's format: the numbers of jobs and machines, then the times of all jobs, a

@@ -25,7 +25,7 @@ const TIME_MAX: u32 = 8_000;
 /// look the same, and the lines are taken as machines.
 ///
 /// # Errors
-/// Fails with the file, the line, what was found and what was expected.
+/// Fails with the file, the line, the found and the expected text.
 pub fn parse(file: &str, text: &str, instance: u32) -> Result<FlowShop, ReadError> {
     let mut words = Words::new(file, text);
     let (mut wanted, mut count) = (None, 0);

@@ -1,4 +1,4 @@
-//! Bounds and searches against all orders, and heuristics against what they promise.
+//! Bounds and searches compared with all orders, and tests of the heuristics' contracts.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "small numbers in tests")]
 
@@ -150,7 +150,7 @@ proptest! {
         prop_assert!(found.is_ok(), "{}", found.unwrap_err());
     }
 
-    /// The span is what the best order of two machines with time lags takes.
+    /// The span equals the time of the best order of two machines with time lags.
     #[test]
     fn spans_are_those_of_the_best_order(shop in shops(2..6)) {
         let all: Vec<u16> = (0..shop.jobs as u16).collect();
@@ -183,7 +183,7 @@ proptest! {
         let order = shop.construct(seed, &|| false).unwrap();
         let makespan = shop.cost_of(&order).unwrap();
         prop_assert_eq!(shop.construct(seed, &|| false), Some(order.clone()));
-        // What is stopped at once is still a solution.
+        // A heuristic that is stopped at once still returns a solution.
         prop_assert!(shop.construct(seed, &|| true).is_some_and(|order| shop.cost_of(&order).is_some()));
         prop_assert_eq!(shop.improve(&order, seed, &|| true), None);
         prop_assert!(makespan >= least_possible(&shop));
@@ -195,7 +195,7 @@ fn least_possible(shop: &FlowShop) -> u32 {
 }
 
 #[test]
-fn a_round_improves_a_poor_order_and_so_does_its_repetition() {
+fn round_improves_poor_order_reproducibly() {
     let shop = FlowShop::generate(20, 5, 873_654_221);
     let poor: Vec<u16> = (0..20).collect();
     let better = shop.improve(&poor, 7, &|| false).unwrap();
@@ -205,7 +205,7 @@ fn a_round_improves_a_poor_order_and_so_does_its_repetition() {
 }
 
 #[test]
-fn large_instances_have_a_start() {
+fn large_instances_have_start_solution() {
     for (jobs, machines) in [(1, 1), (2, 256), (120, 20)] {
         let shop = FlowShop::generate(jobs, machines, 5);
         let (makespan, order) = shop.start_order();

@@ -3,17 +3,17 @@
 use super::{Item, Knapsack};
 use crate::random::Random;
 
-/// How many items a round looks at, roughly: some 10 ms.
+/// The approximate number of items examined in a round: about 10 ms.
 const LOOKS_OF_ROUND: usize = 1 << 21;
-/// What a step costs besides, in such looks: it keeps the rounds of few items short.
+/// The fixed cost of a step, in examined items: it keeps rounds with few items short.
 const LOOKS_OF_STEP: usize = 1 << 6;
-/// How many it looks at before it asks whether to stop.
+/// The number of items examined between two checks whether to stop.
 const LOOKS_UNASKED: usize = 1 << 13;
 /// One of this many items is left out at random.
 const LEAVES_ONE_OF: usize = 16;
 /// Up to this many items are changed at random before a set is improved again.
 const CHANGES_MAX: usize = 4;
-/// How far from each other in the order such items are.
+/// The maximum distance of such items in the order.
 const CORE: usize = 100;
 
 /// A set of items that fits.
@@ -36,7 +36,7 @@ impl Filling<'_> {
         }
     }
 
-    /// Adds what fits, in order, except some.
+    /// Adds the items that fit, in order, except for some.
     fn fill(&mut self, mut leaves: impl FnMut() -> bool, stops: &dyn Fn() -> bool) {
         for item in 0..self.items.len() {
             if item % LOOKS_UNASKED == LOOKS_UNASKED - 1 && stops() {
@@ -48,8 +48,8 @@ impl Filling<'_> {
         }
     }
 
-    /// Exchanges an item for another, or for none, as long as that pays, always where it pays most. Returns
-    /// how many items were looked at, or `None` if it was stopped.
+    /// Exchanges an item for another, or for none, while that pays, always with the largest gain. Returns
+    /// the number of examined items, or `None` if it was stopped.
     fn exchange(&mut self, by_weight: &[usize], most: usize, stops: &dyn Fn() -> bool) -> Option<usize> {
         let mut looks = 0;
         while looks <= most {
@@ -72,7 +72,7 @@ impl Filling<'_> {
         by_weight: &[usize],
         stops: &dyn Fn() -> bool,
     ) -> Option<Option<(u64, usize, Option<usize>)>> {
-        // The most valuable item outside, of those up to each weight.
+        // For each weight, the most valuable item outside up to that weight.
         let mut outside: Vec<(u64, u64, usize)> = Vec::new();
         for (look, &item) in by_weight.iter().enumerate() {
             if look % LOOKS_UNASKED == LOOKS_UNASKED - 1 && stops() {
@@ -141,7 +141,7 @@ impl Knapsack {
         filling.fill(|| seed != 0 && random.below(LEAVES_ONE_OF) == 0, stops);
         if !stops() {
             filling.fill(|| false, stops);
-            // If it is stopped, the set is what it was before the last exchange.
+            // If it is stopped, the set is that before the last exchange.
             let _ = filling.exchange(&self.by_weight(), LOOKS_OF_ROUND, stops);
         }
         self.places_of(&filling.taken)

@@ -34,7 +34,7 @@ pub struct Knapsack {
     all: Vec<(u64, u64)>,
     /// The items that fit alone, those that are worth the most for their weight first.
     items: Vec<Item>,
-    /// What an item costs, for bounds.
+    /// The price of an item, for bounds.
     price: Price,
     value_of_all: u64,
     /// The number of decimals of values.
@@ -50,7 +50,7 @@ struct Item {
     place: u32,
 }
 
-/// What defines a knapsack.
+/// The instance data of a knapsack.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Knapsack")]
 struct Given {

@@ -16,10 +16,10 @@ pub(super) const ITEMS_MAX: usize = 100_000;
 /// A price on each item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Price {
-    /// What each item costs: positive if many items are too good to be true, negative if few are.
+    /// The price of each item: positive if packings with many items are overestimated, negative for those with few.
     pub(super) each: i64,
-    /// For how many items it is refunded: at most so many are in a packing if the price is positive; at least
-    /// so many if it is negative and the packing is worth more than `above`.
+    /// The number of items for which it is refunded: the maximum in a packing if the price is positive; if it is
+    /// negative, the minimum in a packing worth more than `above`.
     pub(super) items: u32,
     /// The bound holds for packings that are worth more.
     pub(super) above: u64,
@@ -55,13 +55,13 @@ impl Price {
         candidates.into_iter().min_by_key(bound).unwrap_or(Self::NONE)
     }
 
-    /// Returns what an item is worth.
+    /// Returns the value of an item.
     #[inline]
     pub(super) fn worth(self, item: Item) -> i64 {
         signed(item.value) - self.each
     }
 
-    /// Returns what is refunded for the items that are missing from the number.
+    /// Returns the refund for the items that are missing from the number.
     #[inline]
     pub(super) fn refund(self, count: u32) -> i128 {
         i128::from(self.each) * (i128::from(self.items) - i128::from(count))

@@ -134,8 +134,8 @@ fn counted(words: &mut Words<'_>) -> Result<Given, ReadError> {
     Ok(Given { capacity, items, solution })
 }
 
-/// Reads the capacity alone, and the name, the weight and the value of each item. That is the order in which
-/// PEBBL's example reads them (`binaryKnapsack::setupProblem`), whatever the order of the other format is.
+/// Reads the capacity, and the name, the weight and the value of each item: the order of
+/// PEBBL's example (`binaryKnapsack::setupProblem`), which may differ from that of the other format.
 fn named(words: &mut Words<'_>) -> Result<Given, ReadError> {
     let capacity = decimal(words, "the capacity", false)?;
     let (mut items, mut are_numbers) = (Vec::new(), true);
@@ -148,8 +148,8 @@ fn named(words: &mut Words<'_>) -> Result<Given, ReadError> {
         items.push((decimal(words, "the value of an item", true)?, weight));
         words.end_here(FORMATS)?;
     }
-    // Some files have the number of items here, and number the items: it is impossible to tell which is
-    // meant.
+    // Some files have the number of items here, and number the items: the two cases cannot be
+    // distinguished.
     if are_numbers && capacity.in_units(0) == u64::try_from(items.len()).ok() {
         let found = "a first line that may be the capacity, or the number of items";
         return Err(words.at(1, found, &format!("one that can be told apart{FORMATS}")));

@@ -1,11 +1,11 @@
 //! The tree of packings: changes of the break solution, from the core outwards, and their bounds.
 //!
-//! Items are ordered by worth per weight, and the first ones fill the knapsack: the break solution. Any other
-//! packing adds some of the later items and removes some of the earlier ones, mostly such that are close to
-//! the break item: the core (D. Pisinger, EXPKNAP, 1995). As long as there is room, the next item to add is
-//! chosen; as long as there is too little, the next one to remove. What is gained by room, or lost by a lack
-//! of it, is at most, or at least, that of the next item in part (R. Dembo and P. Hammer, 1980), so a state
-//! is bounded in constant time, and children are only created as far as their bounds permit.
+//! Items are ordered by value per weight, and the first ones fill the knapsack: the break solution. Any other
+//! packing adds some of the later items and removes some of the earlier ones, mostly from the core, near
+//! the break item (D. Pisinger, EXPKNAP, 1995). While there is room, the next item to add is
+//! chosen; while the set is too heavy, the next one to remove. The gain from the room left, or the loss from a lack
+//! of room, is bounded by a fraction of the next item (R. Dembo and P. Hammer, 1980), so a state
+//! is bounded in constant time, and only children that their bounds permit are created.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use super::{Item, Knapsack, price::signed};
 /// The number of children after which the remaining ones are put below a common one.
 const CHILDREN_MAX: usize = 32;
 
-/// A set of items, not all of which may be changed further.
+/// A set of items, of which some are fixed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Packing {
     set: Set,
@@ -27,8 +27,8 @@ pub struct Packing {
     changed: Vec<u32>,
 }
 
-/// What matters of a set of items for its bound. It may be too heavy, but then some of its items must still
-/// be removed.
+/// The properties of a set of items that determine its bound. It may be too heavy, but then some of its items must
+/// still be removed.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Set {
     value: u64,
@@ -85,7 +85,7 @@ impl Knapsack {
         u32::try_from(self.items.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns a bound on what sets can be worth after further changes.
+    /// Returns a bound on the value of sets after further changes.
     fn bound_at(&self, set: Set) -> Option<u64> {
         let Set { value, room, count, low, high, must_change } = set;
         let change = if room < 0 {
@@ -160,8 +160,8 @@ impl Knapsack {
     }
 }
 
-/// Returns what a part of an item is worth, as large as some of its weight; at most if it is rounded down. It
-/// may be more than the whole.
+/// Returns the value of a fraction of an item with a given weight; an upper bound if it is rounded up. It
+/// may exceed the value of the whole item.
 fn part(of_weight: u64, worth: i64, weight: u64, rounds_up: bool) -> i128 {
     let Ok(worth) = u64::try_from(worth) else { return 0 };
     if worth == 0 {

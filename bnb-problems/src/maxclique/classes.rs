@@ -1,35 +1,35 @@
-//! Colour classes with weights, and what no clique can use of them: the bounds beyond colours.
+//! Colour classes with weights, and their conflicts: bounds stronger than colours.
 //!
-//! Every clique has at most one vertex of each class, so it weighs no more than the classes together. A
-//! vertex that is in no class costs nothing either if it **conflicts** with some classes: no clique has that
-//! vertex and one of each of them. Then the clique goes without the vertex, or without one of these classes,
+//! Every clique has at most one vertex of each class, so its weight is at most the sum of the classes' weights. A
+//! vertex in no class is also free if it **conflicts** with some classes: no clique has that
+//! vertex and one of each of them. Then a clique lacks the vertex, or a vertex of one of these classes,
 //! and the smallest of their weights is counted once too often. Conflicts are found by unit propagation, as
-//! in `MaxSAT`: the vertex leaves its neighbours of each class; a class of which one vertex is left leaves
-//! the neighbours of that one, and so on, until nothing is left of a class (C. Li and Z. Quan, 2010; with
+//! in `MaxSAT`: the vertex leaves its neighbours in each class; a class with one vertex left leaves
+//! the neighbours of that one, and so on, until a class is empty (C. Li and Z. Quan, 2010; with
 //! one step of propagation it is the infra-chromatic bound of P. San Segundo and others, BBMCX, 2015).
 
 use super::set::{Set, Shared};
 
-/// The classes of a state, and what finding conflicts needs: kept only to save allocations.
+/// The classes of a state, and the buffers for finding conflicts: kept only to save allocations.
 #[derive(Debug, Default)]
 pub(super) struct Classes<const W: usize> {
     sets: Vec<Set<W>>,
-    /// What is left of the weight of each vertex while weight is distributed, and vertices by that.
+    /// The undistributed weight of each vertex, and the vertices ordered by it.
     pub(super) rest: Vec<u32>,
     pub(super) by_rest: Vec<usize>,
-    /// What is left of the weight of each class.
+    /// The remaining weight of each class.
     left: Vec<u32>,
-    /// What was propagated: vertices with their classes; the first one is in none.
+    /// The propagated vertices with their classes; the first one is in none.
     trail: Vec<(usize, usize)>,
     /// Whether a class was propagated.
     is_used: Vec<bool>,
-    /// Which entries of the trail the conflict needs.
+    /// The entries of the trail that the conflict needs.
     is_needed: Vec<bool>,
     /// The classes of the conflict.
     conflict: Vec<usize>,
-    /// What was taken from classes for the vertex that is being absorbed.
+    /// The weight taken from each class for the vertex that is being absorbed.
     taken: Vec<(usize, u32)>,
-    /// How many classes may still be looked at for this state.
+    /// The remaining budget of classes to examine for this state.
     looks: usize,
 }
 
@@ -40,7 +40,7 @@ impl<const W: usize> Clone for Classes<W> {
     }
 }
 
-/// The entry of the trail whose vertex is in no class.
+/// The marker for the entry of the trail with the vertex that is in no class.
 const NO_CLASS: usize = usize::MAX;
 
 impl<const W: usize> Classes<W> {
@@ -155,7 +155,7 @@ impl<const W: usize> Classes<W> {
         }
     }
 
-    /// Finds the classes because of which nothing is left of a class.
+    /// Finds the classes that made a class empty.
     fn explain(&mut self, empty: usize, near: &[Set<W>]) {
         self.is_needed.clear();
         self.is_needed.resize(self.trail.len(), false);

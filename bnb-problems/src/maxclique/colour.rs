@@ -1,4 +1,4 @@
-//! Which vertices to branch on, and the bounds of what they lead to: by colours, and by conflicts of colours.
+//! The vertices to branch on, with bounds by colours and by conflicts of colours.
 
 use super::{Clique, MaxClique, classes::Classes, set::Set, short};
 
@@ -7,7 +7,7 @@ impl<const W: usize, const WEIGHTED: bool> MaxClique<W, WEIGHTED> {
     /// one of them. A vertex's bound holds for the cliques of itself, those listed before it, and those that
     /// are not listed.
     pub(super) fn list(&self, clique: &mut Clique<W>) {
-        // What the rest may weigh without being of interest.
+        // The weight that the rest may have without improving on the best.
         let quota = u32::try_from(clique.best - i64::from(clique.weight)).ok();
         let Clique { classes, listed, open, weight, .. } = clique;
         let mut lister = Lister { problem: self, classes, listed, weight: *weight };
@@ -121,7 +121,7 @@ fn least<const W: usize>(class: &Set<W>, rest: &[u32]) -> u32 {
     class.iter().map(|vertex| rest[vertex]).min().unwrap_or(0)
 }
 
-/// Takes weight from each vertex of a class, and removes those of which nothing is left.
+/// Takes weight from each vertex of a class, and removes vertices without remaining weight.
 fn take<const W: usize>(class: &Set<W>, part: u32, rest: &mut [u32], left: &mut Set<W>) {
     for vertex in class.iter() {
         rest[vertex] -= part;

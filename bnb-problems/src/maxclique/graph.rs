@@ -3,7 +3,7 @@
 use bnb_framework::words::{ReadError, Words};
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of vertices of a graph, which is what the search has room for.
+/// The maximum number of vertices of a graph, limited by the bit sets of the search.
 pub const VERTICES_MAX: usize = 4096;
 
 /// The maximum size of a file, in bytes: enough for all possible edges, each in both directions.
@@ -67,7 +67,7 @@ impl Graph {
         self.row(vertex).iter().enumerate().flat_map(ones)
     }
 
-    /// Returns whether every two of these vertices are connected.
+    /// Returns whether all pairs of these vertices are connected.
     pub fn is_clique(&self, vertices: &[usize]) -> bool {
         let pairs = vertices.iter().enumerate();
         pairs.into_iter().all(|(i, &a)| vertices[i + 1..].iter().all(|&b| self.has_edge(a, b)))
@@ -81,20 +81,20 @@ const WEIGHT_MAX: u32 = 1_000_000;
 const HEADER: &str = "p edge VERTICES EDGES (or p col …)";
 
 /// Reads a graph in DIMACS format: `p edge VERTICES EDGES` (or `p col`), then `e A B` for each edge and `n A
-/// WEIGHT` for vertices whose weight is not 1; vertices count from 1. Comments (`c`) and other descriptions
+/// WEIGHT` for vertices with a weight other than 1; vertices count from 1. Comments (`c`) and other descriptions
 /// of the graph (`d`, `v`, `x`) are skipped.
 ///
-/// The number of edges must match the first line; otherwise the file was cut. EDGES is the number of
-/// different edges, in whichever directions and however often they are listed, or the number of lines with
+/// The number of edges must match the first line; otherwise the file was truncated. EDGES is the number of
+/// different edges, independent of their directions and repetitions, or the number of lines with
 /// edges. A loop (`e A A`) is never part of a clique: it is skipped, whether or not EDGES includes it.
 ///
-/// Half of a file that lists each edge in both directions, and counts edges, may have as many lines as EDGES
-/// says. So the number of lines is not accepted where the lines may be such a half: each edge is directly
+/// The first half of a file that lists each edge in both directions, and counts edges, may have EDGES
+/// lines. So the number of lines is not accepted if the lines may be such a half: each edge is directly
 /// followed by the same one reversed, or the lines are the neighbours of each vertex, and the last vertices
 /// are missing.
 ///
 /// # Errors
-/// Fails with the file, the line, what was found and what was expected.
+/// Fails with the file, the line, the found and the expected text.
 pub fn parse(file: &str, text: &str) -> Result<Graph, ReadError> {
     const LINES: &str = "e VERTEX VERTEX, n VERTEX WEIGHT, or a comment: c …";
     let mut words = Words::new(file, text);
@@ -134,7 +134,7 @@ struct Reading {
     listed: Vec<u64>,
     /// Whether an edge was listed twice in the same direction.
     is_repeated: bool,
-    /// How often an edge was directly followed by the same one reversed.
+    /// The number of edges directly followed by the same edge reversed.
     turned: usize,
     last: Option<(usize, usize)>,
     /// The vertices that have been the first one of a line.
@@ -222,8 +222,8 @@ impl Reading {
             || (!self.is_repeated && self.is_grouped && self.lines < 2 * self.edges && self.begins_lists())
     }
 
-    /// Returns whether the lines may be the beginning of the lists of all neighbours: each edge between two
-    /// vertices whose lists are complete is listed from either end. The last list may be cut.
+    /// Returns whether the lines may be the start of the lists of all neighbours: each edge between two
+    /// vertices with complete lists is listed from either end. The last list may be incomplete.
     fn begins_lists(&self) -> bool {
         let is_complete =
             |vertex: usize| self.has_begun[vertex] && self.last.is_none_or(|(last, _)| last != vertex);

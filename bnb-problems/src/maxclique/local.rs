@@ -4,15 +4,15 @@
 use super::{MaxClique, set::Set};
 use crate::random::Random;
 
-/// How many vertices a round looks at, roughly: some 10 ms.
+/// The approximate number of vertices examined in a round: about 10 ms.
 pub(super) const LOOKS_OF_ROUND: usize = 1 << 22;
-/// What a step costs besides, in such looks: it keeps the rounds of small graphs short.
+/// The fixed cost of a step, in examined vertices: it keeps the rounds of small graphs short.
 pub(super) const LOOKS_OF_STEP: usize = 1 << 4;
-/// How many it looks at before it asks whether to stop: much less than 1 ms.
+/// The number of vertices examined between two checks whether to stop: much less than 1 ms.
 pub(super) const LOOKS_UNASKED: usize = 1 << 16;
-/// The number of greedy starts of which the best is returned.
+/// The number of greedy starts; the best one is returned.
 const STARTS: usize = 8;
-/// How many candidates are compared when a vertex is added.
+/// The maximum number of candidates compared when a vertex is added.
 const CANDIDATES_MAX: usize = 16;
 /// After this many moves without a better clique, the search starts again elsewhere.
 const PATIENCE: usize = 4000;
@@ -35,7 +35,7 @@ pub(super) struct Walk<'a, const W: usize, const WEIGHTED: bool> {
     pub(super) weight: i64,
     /// The number of members that each vertex is not connected to, itself not counted.
     pub(super) missing: Vec<u16>,
-    /// How many vertices were looked at, roughly.
+    /// The approximate number of examined vertices.
     looks: usize,
     /// The move from which on each vertex may be added again.
     out_until: Vec<usize>,

@@ -4,11 +4,11 @@
 //! A **colouring** gives neighbours different colours, so all vertices of a clique have different colours: it
 //! has at most as many vertices as there are colours. If vertices have weights, each colour counts as much as
 //! its lightest vertex, and the rest of the others' weight goes to further colours (S. Held, W. Cook and E.
-//! Sewell, 2012). What colours alone do not cover is compared with them by propagation: a vertex that no
+//! Sewell, 2012). Vertices not covered by colours alone are compared with them by propagation: a vertex that no
 //! clique can have together with one vertex of each of some colours costs nothing (C. Li and Z. Quan, 2010).
 //!
-//! Only vertices that none of this covers are tried, those with the highest bounds first; one whose bound is
-//! too low to improve on the best clique known ends its level, since those after it have no higher bounds.
+//! Only uncovered vertices are tried, those with the highest bounds first; the first bound that is
+//! too low to improve on the best clique known ends the level, since the later ones are no higher.
 
 mod classes;
 mod colour;
@@ -56,8 +56,8 @@ pub struct Clique<const W: usize> {
     best: i64,
     /// The vertices that may extend it: those connected to all its vertices.
     open: Set<W>,
-    /// The vertices to branch on, with the bounds of what they lead to, the worst first; all levels are
-    /// stacked one upon the other.
+    /// The vertices to branch on, with the bounds of their subtrees, the worst first; all levels are
+    /// stacked on each other.
     listed: Vec<(u16, u32)>,
     /// Used while vertices are listed.
     #[serde(skip)]

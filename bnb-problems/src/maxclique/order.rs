@@ -2,8 +2,8 @@
 
 use super::Graph;
 
-/// Returns the vertices in an order in which each has as few neighbours as possible among those before it,
-/// the degeneracy order; of equal ones, those whose neighbours have few neighbours are last (E. Tomita and
+/// Returns the vertices in degeneracy order: each has as few neighbours as possible among those before it.
+/// Ties are broken by the degrees of neighbours, the lowest last (E. Tomita and
 /// others, MCS, 2010).
 pub fn order(graph: &Graph) -> Vec<usize> {
     let mut left: Vec<usize> = (0..graph.vertices()).collect();
@@ -15,7 +15,7 @@ pub fn order(graph: &Graph) -> Vec<usize> {
     while let Some(place) = (0..left.len()).min_by_key(|&place| key(left[place], &degree)) {
         let vertex = left.swap_remove(place);
         for other in graph.neighbours(vertex) {
-            // What was removed before does not count any more, so its degree may become anything.
+            // The degree of a removed vertex no longer matters, so it may wrap.
             degree[other] = degree[other].wrapping_sub(1);
         }
         order.push(vertex);

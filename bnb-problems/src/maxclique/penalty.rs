@@ -7,10 +7,10 @@ use super::{
     set::Set,
 };
 
-/// After how many times being stuck penalties fall by one; which of these is best depends on the graph.
+/// The numbers of dead ends after which penalties decrease by one; the best one depends on the graph.
 const DELAYS: [usize; 5] = [15, 2, 45, 1, 5];
 
-/// A walk with what it has learned.
+/// A walk with its learned penalties.
 struct Learner<'w, 'a, const W: usize, const WEIGHTED: bool> {
     walk: &'w mut Walk<'a, W, WEIGHTED>,
     penalties: Vec<usize>,
@@ -109,7 +109,7 @@ impl<const W: usize, const WEIGHTED: bool> Learner<'_, '_, W, WEIGHTED> {
         self.was_in = Set::EMPTY;
     }
 
-    /// Leaves the clique: keeps only its last vertex, or, if penalties do not last, what is connected to a
+    /// Leaves the clique: keeps only its last vertex, or, if penalties are short-lived, the neighbours of a
     /// random vertex.
     fn leave(&mut self, delay: usize) {
         let vertices = self.walk.vertices();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Set<const W: usize>([u64; W]);
 
-/// What two sets have in common.
+/// The intersection of two sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shared {
     Nothing,
@@ -88,7 +88,7 @@ impl<const W: usize> Set<W> {
         self.0.iter().zip(other.0).all(|(&word, bits)| word & bits == 0)
     }
 
-    /// Returns what is in both sets: the number, if it is only one.
+    /// Returns the intersection: the element, if there is exactly one.
     #[inline]
     pub(super) fn shared(&self, other: &Self) -> Shared {
         let mut found = Shared::Nothing;

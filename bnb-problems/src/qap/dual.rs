@@ -2,18 +2,18 @@
 //! formulation, 1998): a dual ascent on the linearisation of the first level (W. Adams and T. Johnson,
 //! 1994), in whole numbers.
 //!
-//! Each choice of a facility and a place has a cost of its own, and one with each other choice. In any
-//! solution the other choices beside a choice make up an assignment. So a choice's own cost can be spread
-//! over the rows of its table of pairs, and the cost of the cheapest assignment of what it takes of the costs of
-//! its pairs can be taken as its own: no solution's cost changes by any of this. The cost of the cheapest
-//! assignment of the choices' own costs is then a bound, and what remains is as well a problem, in which no cost is
-//! negative: the next round starts from it, and so do the children.
+//! Each choice of a facility and a place has its own cost, and a cost with each other choice. In any
+//! solution, the other choices of the solution form an assignment. So a choice's own cost can be spread
+//! over the rows of its table of pairs, and the cost of the cheapest assignment of its pairs can be moved to
+//! its own cost: neither changes the cost of any solution. The cost of the cheapest
+//! assignment of the choices' own costs is then a bound, and the remainder is a problem without negative
+//! costs: the next round starts from it, and so do the children.
 //!
-//! A choice takes half of the cost of a pair whose other choice has its turn later in the same round, and all that
-//! is left otherwise. So the first round gives about the bound of Gilmore and Lawler already.
+//! A choice takes half of the cost of a pair if the other choice comes later in the same round, and all of the
+//! rest otherwise. So the first round already gives about the bound of Gilmore and Lawler.
 //!
-//! If only solutions better than a given one are sought, choices and pairs that cost as much are not
-//! allowed any more; that makes the bounds higher, and tables without a choice need not be looked at.
+//! If only solutions better than a given one are sought, choices and pairs that cost as much are
+//! forbidden; that raises the bounds, and tables without a choice can be skipped.
 
 use std::array;
 
@@ -23,11 +23,11 @@ use super::lap::{Block, FORBIDDEN, LANES, NOTHING, Table, WIDTH_MAX, plus, width
 
 /// The maximum number of rounds for a state.
 const ROUNDS_MAX: usize = 12;
-/// The ascent ends if so many rounds like the last would not be enough.
+/// The ascent ends if this many rounds like the last would not suffice.
 const PATIENCE: i64 = 20;
 
-/// The problem that remains in a state. Costs of choices are in rows, one for each facility, of blocks with a column
-/// for each place; what fills up the last block is not allowed.
+/// The remaining problem of a state. Costs of choices are in rows, one for each facility, of blocks with a column
+/// for each place; the padding of the last block is forbidden.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Dual {
     /// The remaining facilities and places, each in ascending order.
@@ -37,8 +37,8 @@ pub(super) struct Dual {
     pub(super) bound: i64,
     /// The cost of each choice.
     own: Vec<Block>,
-    /// For each choice, the costs of the pairs with each other choice; each pair is found at both. What is in the
-    /// rows and columns of the choice itself has no meaning.
+    /// For each choice, the costs of the pairs with each other choice; each pair is stored at both. The
+    /// rows and columns of the choice itself are unused.
     pairs: Vec<Block>,
     /// Whether no cost is negative.
     is_reduced: bool,
@@ -50,9 +50,9 @@ pub(super) struct Dual {
 #[derive(Debug, Default)]
 struct Room {
     table: Table,
-    /// What each choice spreads over each row of its table.
+    /// The cost that each choice spreads over each row of its table.
     shares: Vec<Block>,
-    /// What a choice leaves to each other one.
+    /// The cost that a choice leaves to each other one.
     left: Vec<Block>,
 }
 
@@ -219,7 +219,7 @@ impl Dual {
         best.filter(|_| self.is_reduced).map(|best| best - self.bound)
     }
 
-    /// Takes from each choice's own cost what it spreads over each row of its table, where others can take it.
+    /// Spreads the own cost of each choice over the rows of its table, if others can take it.
     fn spread(&mut self, room: &mut Room) {
         let rows = i32::try_from(self.size() - 1).unwrap_or(1);
         room.shares.clear();

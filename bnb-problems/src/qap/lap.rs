@@ -1,8 +1,8 @@
-//! Small assignment problems, of which very many are solved: in place, in one table, by shortest augmenting
-//! paths from what is already cheapest (R. Jonker and A. Volgenant, 1987).
+//! Small assignment problems, solved in very large numbers: in place, in one table, by shortest augmenting
+//! paths from the cheapest entries (R. Jonker and A. Volgenant, 1987).
 //!
-//! The costs of a row are in blocks; what fills up the last one is not allowed. The loops are over blocks, without
-//! branches, so that the compiler makes vector instructions of them.
+//! The costs of a row are in blocks; the padding of the last one is forbidden. The loops run over blocks, without
+//! branches, so that the compiler vectorizes them.
 
 use std::array;
 
@@ -15,7 +15,7 @@ const FAR: i32 = i32::MAX;
 pub(super) const LANES: usize = 4;
 /// Costs that are computed at once.
 pub(super) type Block = [i32; LANES];
-/// A block of what is not allowed.
+/// A block of forbidden entries.
 pub(super) const NOTHING: Block = [FORBIDDEN; LANES];
 
 /// The maximum number of blocks in a row.
@@ -24,7 +24,7 @@ pub(super) const WIDTH_MAX: usize = 5;
 pub(super) const SIZE_MAX: usize = WIDTH_MAX * LANES;
 const NONE: u8 = u8::MAX;
 
-/// Returns the number of blocks in a row of so many costs.
+/// Returns the number of blocks in a row of this many costs.
 pub(super) fn width(size: usize) -> usize {
     size.div_ceil(LANES).max(1)
 }
@@ -51,7 +51,7 @@ fn least(costs: &[Block]) -> i32 {
     costs.iter().fold([FAR; LANES], |least, &costs| min(costs, least)).into_iter().fold(FAR, i32::min)
 }
 
-/// Returns a bit for each of these costs that is the given one.
+/// Returns a bit mask of the costs equal to the given one.
 fn equal(costs: &[Block], cost: i32) -> u32 {
     let mut found = [0; LANES];
     for (number, &block) in costs.iter().enumerate() {
@@ -75,17 +75,17 @@ pub(super) struct Table {
     column_of: [u8; SIZE_MAX],
 }
 
-/// What the costs in a table were reduced by since all rows and columns were.
+/// The reductions of a table since all rows and columns were reduced.
 struct Potentials<const W: usize> {
     rows: [i32; SIZE_MAX],
     columns: [Block; W],
 }
 
 impl Table {
-    /// Starts a problem of this size, with so many blocks in a row, whose costs are then all to be set.
+    /// Starts a problem of this size, with `width` blocks in a row. All costs must then be set.
     ///
     /// # Panics
-    /// If there are more rows than blocks are for.
+    /// If there are too many rows for the blocks.
     pub(super) fn reset(&mut self, size: usize, width: usize) {
         assert!(size <= width * LANES && width <= WIDTH_MAX, "{size} rows are too many");
         (self.size, self.width) = (size, width);
@@ -97,7 +97,7 @@ impl Table {
         self.costs.as_chunks().0
     }
 
-    /// Returns the costs of each row, to be changed; what fills up the last block is not to be allowed.
+    /// Returns the costs of each row for changes; the padding of the last block must stay forbidden.
     pub(super) fn lines_mut<const W: usize>(&mut self) -> &mut [[Block; W]] {
         self.costs.as_chunks_mut().0
     }
@@ -138,8 +138,8 @@ impl Table {
         Some(reduced + more)
     }
 
-    /// Takes the least cost of each row, then of each column, and assigns what costs no more. Returns the sum of what
-    /// was taken.
+    /// Subtracts the minimum of each row, then of each column, and assigns entries of cost 0. Returns the sum of the
+    /// subtracted costs.
     fn reduce<const W: usize>(&mut self) -> Option<i64> {
         let mut columns = [NOTHING; W];
         let mut taken = 0;
@@ -181,7 +181,7 @@ impl Table {
         let lines = self.lines::<W>();
         let mut distances = [[FAR; LANES]; W];
         let mut before = [[i32::from(NONE); LANES]; W];
-        // All bits of the distances of these columns, which do not change any more.
+        // A mask of all bits for the distances of these columns, which are final.
         let mut done = [[0; LANES]; W];
         let (mut here, mut reached, mut from) = (row, 0, NONE);
         let end = loop {

@@ -1,10 +1,10 @@
 //! The quadratic assignment problem: facilities are placed so that the sum of flows times distances is
 //! minimal.
 //!
-//! The bound is a dual ascent that goes on where that of the state before has ended (P. Hahn and T. Grant
-//! 1998); while more facilities are left than that is feasible for, it is that of P. Gilmore (1962) and E.
-//! Lawler (1963). Next comes the facility, or the place, with the least to search by the bounds of its
-//! choices; of choices that are symmetric only one is tried.
+//! The bound is a dual ascent that continues from that of the parent state (P. Hahn and T. Grant
+//! 1998); if too many facilities are left for that, it is the bound of P. Gilmore (1962) and E.
+//! Lawler (1963). The next decision is the facility, or the place, with the least to search by the bounds of its
+//! choices; only one of symmetric choices is tried.
 
 mod dual;
 mod lap;
@@ -45,7 +45,7 @@ pub struct Qap {
     distances: Vec<i64>,
     /// All costs are multiples of this.
     unit: i64,
-    /// What costs are multiplied by for the better bound, so that little is lost where they are divided. 0
+    /// The factor of costs for the better bound, to reduce the loss from divisions. 0
     /// if they are too large for it.
     scale: i64,
     facility_symmetry: Symmetry,
@@ -101,7 +101,7 @@ impl Qap {
         pairs.map(|(from, to)| self.flow(from, to) * self.distance(places[from], places[to])).sum()
     }
 
-    /// Returns what remains in a state, unless it is too large.
+    /// Returns the remaining problem of a state, unless it is too large.
     fn dual(&self, placing: &Placing) -> Option<Dual> {
         let left = self.size - placing.placed;
         if self.scale == 0 || left > DUAL_MAX {
@@ -134,7 +134,7 @@ impl Problem for Qap {
     type Cost = i64;
     /// The place of each facility, from 0.
     type Solution = Vec<usize>;
-    /// Of symmetric solutions only one is visited.
+    /// Only one of symmetric solutions is visited.
     const EVERY_SOLUTION: bool = false;
 
     fn with_every_solution(self) -> Option<Self> {
@@ -182,7 +182,7 @@ impl Problem for Qap {
         Some(bound)
     }
 
-    /// Returns what was known when the state was created. Only the root's bound has to be computed.
+    /// Returns the bound known when the state was created. Only the root's bound has to be computed.
     fn quick_bound(&self, placing: &mut Placing, best: Option<i64>) -> Option<i64> {
         if placing.low > i64::MIN { Some(placing.low) } else { self.bound(placing, best) }
     }

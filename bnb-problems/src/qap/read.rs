@@ -15,11 +15,11 @@ pub(super) const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Reads the number of facilities and the two matrices, row by row, regardless of line breaks.
 ///
 /// If the first line has two numbers, the second one is the best known cost, as in Taillard's files. It is
-/// skipped. If the entries are one fewer, the file was cut, or the second number is an entry: that is ambiguous
+/// skipped. If there is one entry too few, the file was truncated, or the second number is an entry: that is ambiguous
 /// and refused.
 ///
 /// # Errors
-/// Fails with the file, the line, what was found and what was expected.
+/// Fails with the file, the line, the found and the expected text.
 pub(super) fn parse(file: &str, text: &str) -> Result<Qap, ReadError> {
     let mut words = Words::new(file, text);
     let size = words.number_in("a number of facilities", 1..=FACILITIES_MAX)?;

@@ -1,13 +1,13 @@
 //! Symmetry: permutations of the places that keep all distances, or of the facilities that keep all flows.
 //!
-//! If such a permutation leaves everything in place that is taken already, it turns the completions of a
-//! state into completions of the same costs. So among the places that it takes to each other, one is enough
+//! If such a permutation fixes all used places, it maps the completions of a
+//! state to completions of the same costs. So of the places that it maps to each other, one suffices
 //! for the next facility: the best solution with another is as good as the best with that one. The same is
 //! true of the facilities for the next place.
 //!
-//! Whatever is left out is a whole set of completions, and another with the same costs remains, below which
-//! the same is true again: by induction an optimum remains, however few of the permutations are known. So
-//! they are sought only as far as that is cheap.
+//! Each omitted set of completions has an equivalent that remains, below which
+//! the same is true again: by induction an optimum remains, even if few of the permutations are known. So
+//! they are searched for only while that is cheap.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,22 +1,22 @@
 //! Good solutions without the tree, by robust tabu search (E. Taillard, Robust taboo search for the
 //! quadratic assignment problem, 1991): in each step the best swap of two facilities' places, unless it
-//! brings both back to where they were not long ago; for how long that is forbidden is drawn.
+//! returns both to recent places. The length of that ban is random.
 //!
-//! What a swap would change is kept for all pairs. After a swap it takes a few operations to renew it for
-//! each pair that was not part of it.
+//! The cost change of each swap is stored for all pairs. After a swap, each pair that was not part of it is
+//! updated in a few operations.
 
 use super::Qap;
 use crate::random::Random;
 
-/// The work of a round, in steps of about a nanosecond: one for each pair that is looked at, and more for
-/// those that are computed anew.
+/// The work of a round, in steps of about a nanosecond: one for each examined pair, and more for
+/// recomputed ones.
 const ROUND_STEPS: usize = 20_000_000;
 
 struct Tabu<'a> {
     qap: &'a Qap,
     places: Vec<usize>,
     cost: i64,
-    /// What swapping each pair would add to the cost: a row for each facility, up to the facility itself.
+    /// The cost change of swapping each pair: a row for each facility, up to the facility itself.
     deltas: Vec<i64>,
     /// The step until which each facility is not to come back to each place.
     until: Vec<usize>,
@@ -53,7 +53,7 @@ impl Qap {
         (tabu.cost, tabu.places)
     }
 
-    /// Returns what swapping the places of two facilities adds to the cost.
+    /// Returns the cost change of swapping the places of two facilities.
     pub(super) fn swapped(&self, places: &[usize], first: usize, second: usize) -> i64 {
         let (here, there) = (places[first], places[second]);
         let flow = |from: usize, to: usize| self.flow(from, to);
@@ -138,7 +138,7 @@ impl<'a> Tabu<'a> {
         chosen
     }
 
-    /// Swaps the places of two facilities, and renews what other swaps would change.
+    /// Swaps the places of two facilities, and updates the cost changes of other swaps.
     fn swap(&mut self, first: usize, second: usize) {
         let (qap, size) = (self.qap, self.qap.size);
         self.cost += self.deltas[first * size + second];

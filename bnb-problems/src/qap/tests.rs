@@ -1,5 +1,5 @@
-//! Bounds and searches against all solutions, with symmetry and without, and heuristics against what they
-//! promise.
+//! Bounds and searches compared with all solutions, with and without symmetry, and tests of the heuristics'
+//! contracts.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ fn least(qap: &Qap, places: &mut Vec<Option<u8>>) -> i64 {
     best
 }
 
-/// Adds the costs of all solutions that begin with these places.
+/// Adds the costs of all solutions that start with these places.
 fn each_cost(qap: &Qap, places: &mut Vec<usize>, costs: &mut Vec<i64>) {
     if places.len() == qap.size {
         costs.push(qap.cost(places));
@@ -71,7 +71,7 @@ fn instances(sizes: std::ops::Range<usize>) -> impl Strategy<Value = Qap> {
 }
 
 #[test]
-fn a_limit_far_from_all_costs_changes_nothing() {
+fn limit_far_above_all_costs_has_no_effect() {
     let around = |a: usize, b: usize| a.abs_diff(b).min(6 - a.abs_diff(b)) as i64;
     let distances = (0..36).map(|one| around(one / 6, one % 6)).collect();
     let flows = (0..36_i64).map(|one| if one / 6 == one % 6 { 0 } else { one / 6 * (one % 6) % 5 });
@@ -123,7 +123,7 @@ proptest! {
         let mut state = qap.root();
         let holds = |bound: i64, state: &Placing| {
             let least = least(&qap, &mut state.places.clone());
-            // Only what is better than the limit has to be bounded.
+            // Only solutions better than the limit need to be bounded.
             bound <= least || limit.is_some_and(|limit| limit <= least && bound <= limit)
         };
         for step in steps {
@@ -162,7 +162,7 @@ proptest! {
         let allowed = |one: usize| costs[one] < lap::FORBIDDEN;
         prop_assert_eq!(total, cheapest(costs, size, 0, 0));
         if total.is_some() {
-            // Without negative costs, the cheapest assignment of what is left costs nothing.
+            // Without negative costs, the cheapest assignment of the remaining costs is free.
             prop_assert!((0..size * size).all(|one| allowed(one) == (reduced[one] < lap::FORBIDDEN)));
             prop_assert!(reduced.iter().all(|&cost| cost >= 0));
             prop_assert_eq!(cheapest(&reduced, size, 0, 0), Some(0));
@@ -170,7 +170,7 @@ proptest! {
         }
     }
 
-    /// Of all sizes, with costs of all that are possible.
+    /// All sizes, with the full range of costs.
     #[test]
     fn large_assignments_cost_what_another_algorithm_finds(
         size in 1_usize..=lap::SIZE_MAX,
@@ -189,7 +189,7 @@ proptest! {
             })
         };
         let expected = least(costs);
-        // What adds up to as much as what is not allowed may be found not to be allowed.
+        // A sum as large as a forbidden cost may be treated as forbidden.
         if total.is_some() || expected.is_some_and(|cost| cost < i64::from(lap::FORBIDDEN)) {
             prop_assert_eq!(total, expected);
             let (reduced, _) = reduced(&table, size);
@@ -220,7 +220,7 @@ proptest! {
         }
     }
 
-    /// What is kept up to date is what would be computed anew.
+    /// Incrementally updated changes equal recomputed ones.
     #[test]
     fn the_cost_is_known_after_any_number_of_swaps(qap in instances(2..9), seed: u64, steps in 1_u32..40) {
         let calls = std::cell::Cell::new(0);
@@ -278,7 +278,7 @@ fn table_of(costs: &[i32], size: usize) -> lap::Table {
     table
 }
 
-/// Returns the costs in a table, and what fills up its rows.
+/// Returns the costs in a table, and the padding of its rows.
 fn reduced(table: &lap::Table, size: usize) -> (Vec<i32>, Vec<i32>) {
     let width = lap::width(size) * lap::LANES;
     let rows = table.lines::<1>().as_flattened().as_flattened().chunks_exact(width);
@@ -298,7 +298,7 @@ fn cheapest(costs: &[i32], size: usize, row: usize, taken: u32) -> Option<i64> {
 }
 
 #[test]
-fn places_of_a_ring_can_be_turned_and_mirrored() {
+fn ring_places_can_be_rotated_and_mirrored() {
     let distances: Vec<i64> =
         (0..36_i64).map(|one| (one / 6 - one % 6).abs()).map(|apart| apart.min(6 - apart)).collect();
     let symmetry = Symmetry::of(6, &distances);
@@ -308,7 +308,7 @@ fn places_of_a_ring_can_be_turned_and_mirrored() {
 }
 
 #[test]
-fn those_without_flows_can_be_exchanged() {
+fn facilities_without_flows_can_be_exchanged() {
     let mut flows = vec![0; 25];
     (flows[1], flows[5]) = (3, 4);
     let symmetry = Symmetry::of(5, &flows);
@@ -316,7 +316,7 @@ fn those_without_flows_can_be_exchanged() {
     assert_eq!(symmetry.orbits(5, |facility| facility == 3), [0, 1, 2, 3, 2]);
 }
 
-/// A search that looks at one of each kind of place visits fewer states, and finds what the other finds.
+/// A search that tries one of each kind of place visits fewer states, and has the same result.
 #[test]
 fn symmetry_saves_states() {
     let apart = |a: i64, b: i64| (a / 3 - b / 3).abs() + (a % 3 - b % 3).abs();

@@ -16,10 +16,10 @@ pub struct Placing {
     pub(super) cost: i64,
     /// A lower bound on the cost of all completions, known before the state's own bound.
     pub(super) low: i64,
-    /// What remains, with all that is known of the costs. Known once the state or one before it is bounded,
+    /// The remaining problem with its reduced costs. Known once the state or its parent is bounded,
     /// if it is not too large.
     pub(super) dual: Option<Box<Dual>>,
-    /// What to do next. Known once the state is bounded.
+    /// The next decision. Known once the state is bounded.
     pub(super) next: Option<Next>,
 }
 
@@ -56,7 +56,7 @@ impl Placing {
         taken
     }
 
-    /// Chooses what comes next: a facility or a place with as little as possible to search. `lows` are
+    /// Chooses the next decision: a facility or a place with as little as possible to search. `lows` are
     /// lower bounds for all choices, a row for each facility and a column for each place.
     pub(super) fn choose(
         &self,

@@ -51,8 +51,8 @@ fn best_below<P: Problem<Cost = u32>>(problem: &P, state: &P::State) -> u32 {
     below.map(|child| best_below(problem, &child)).max().unwrap_or(0)
 }
 
-/// Checks the states on a random way down: no bound is below what there is, none is above that of the child
-/// before it, and what is better than the best known is below some child.
+/// Checks the states on a random path: no bound is below the best value, none is above that of the previous child,
+/// and cliques better than the best known are below some child.
 fn check_way_down<P: Problem<Cost = u32>>(problem: &P, turns: &[prop::sample::Index], beside: u32) {
     let mut state = problem.root();
     for turn in turns {
@@ -119,9 +119,9 @@ proptest! {
     }
 }
 
-/// A clique to start with decides what is pruned, but not what is found.
+/// An initial clique affects pruning, but not the result.
 #[test]
-fn a_start_is_a_clique_and_none_is_heavier_than_the_heaviest() {
+fn start_is_a_clique_no_heavier_than_the_heaviest() {
     let graph = planted(14);
     let (weight, size) = brute_force(&graph);
     let problem = MaxClique::<1, true>::new(graph.clone()).unwrap();
@@ -134,7 +134,7 @@ fn a_start_is_a_clique_and_none_is_heavier_than_the_heaviest() {
     assert_eq!((problem.cost_of(&clique), cost as usize), (Some(cost), size));
 }
 
-/// A graph of which a quarter of the vertices, at random places, is a clique.
+/// A graph with a random quarter of the vertices as a clique.
 fn planted(vertices: usize) -> Graph {
     let weights: Vec<u32> = (0_u32..).take(vertices).map(|vertex| 1 + (vertex * 7) % 50).collect();
     let in_clique = |vertex: usize| (vertex * 7 + 3).is_multiple_of(4);
@@ -145,7 +145,7 @@ fn planted(vertices: usize) -> Graph {
 }
 
 #[test]
-fn heuristics_depend_on_the_seed_alone() {
+fn heuristics_depend_on_seed_alone() {
     let problem = MaxClique::<2, true>::new(planted(100)).unwrap();
     let never = || false;
     let built: Vec<_> = (0..8).map(|seed| problem.construct(seed, &never).unwrap()).collect();
@@ -158,7 +158,7 @@ fn heuristics_depend_on_the_seed_alone() {
 }
 
 #[test]
-fn local_search_finds_what_greedy_starts_miss_and_returns_only_what_is_better() {
+fn local_search_improves_on_greedy_starts() {
     let problem = MaxClique::<2, true>::new(planted(100)).unwrap();
     let optimum = sequential::solve(&problem, true, None).best.unwrap();
     let from_one = problem.improve(&vec![0], 1, &|| false).unwrap();
@@ -168,7 +168,7 @@ fn local_search_finds_what_greedy_starts_miss_and_returns_only_what_is_better() 
 }
 
 #[test]
-fn heuristics_ask_often_and_stop_when_they_are_told_to() {
+fn heuristics_poll_often_and_stop_on_request() {
     let problem = MaxClique::<2, false>::new(planted(100)).unwrap();
     for allowed in [0, 3, 10] {
         let asked = Cell::new(0);
@@ -187,14 +187,14 @@ fn heuristics_ask_often_and_stop_when_they_are_told_to() {
 }
 
 #[test]
-fn a_graph_without_vertices_has_the_empty_clique() {
+fn graph_without_vertices_has_empty_clique() {
     let problem = MaxClique::<1, true>::new(Graph::new(0)).unwrap();
     assert_eq!(problem.start(), Some((0, vec![])));
     assert_eq!(sequential::solve(&problem, true, None).best.unwrap().cost, 0);
 }
 
 #[test]
-fn a_start_that_is_of_no_interest_changes_no_replicable_search() {
+fn useless_start_does_not_change_replicable_search() {
     const VERTICES: usize = 64;
     let mut graph = Graph::new(VERTICES);
     // Three of four edges, without an order that a bound could use.

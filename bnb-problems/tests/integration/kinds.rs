@@ -1,4 +1,4 @@
-//! Every kind of search against brute force: whatever is chosen, and however many nodes there are.
+//! Every kind of search compared with brute force, for all options and numbers of nodes.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use taskwork::Report;
 
-/// What there is to pack: the problem, and everything that fits.
+/// A problem with all its feasible packings.
 #[derive(Debug, Clone)]
 struct Packings {
     knapsack: Knapsack,
@@ -33,7 +33,7 @@ impl Packings {
             (weight <= capacity).then_some((value, taken))
         };
         let mut all: Vec<_> = (0..1_u32 << items.len()).filter_map(packing).collect();
-        // Solutions are told apart by their encoding, which begins with how many items there are.
+        // Solutions are ordered by their encoding, which starts with the number of items.
         all.sort_by(|(a, with), (b, other)| {
             b.cmp(a).then(with.len().cmp(&other.len())).then(with.cmp(other))
         });
@@ -219,7 +219,7 @@ proptest! {
         let solver = || Solver::new(knapsack.clone()).replicable(Replicable { first_states, parts, batch });
         let first = solver().job().run().unwrap();
         let best = first.var::<Incumbent<Knapsack>>().unwrap();
-        // Variables outlive an attempt, and with them what was found late in it.
+        // Variables outlive an attempt, including solutions found late in it.
         let again = solver().job().start_value::<Incumbent<Knapsack>>(&best).run().unwrap();
         let seen = |report: &Report<SearchTask<Knapsack>>| {
             let best = report.var::<Incumbent<Knapsack>>().map(|best| (best.cost, best.solution.clone()));
@@ -305,7 +305,7 @@ proptest! {
         prop_assert!(solved.end == End::StateLimit || found == best && bound == best);
     }
 
-    /// Between two floats there is always another, so limits include what is only as good.
+    /// Between two floats there is always another, so limits include equally good solutions.
     #[test]
     fn costs_may_be_floats(
         Packings { knapsack, all } in packings(),
@@ -332,7 +332,7 @@ proptest! {
 }
 
 #[test]
-fn a_start_that_cannot_be_bettered_is_the_answer_of_a_replicable_search() {
+fn optimal_start_is_answer_of_replicable_search() {
     let knapsack = Knapsack::new(50, &[(60, 10), (100, 20), (120, 30)], 0);
     let solver = Solver::new(knapsack.clone()).replicable(Replicable::default());
     let solved = solver.start(220, vec![1, 2]).run().unwrap();
@@ -341,8 +341,8 @@ fn a_start_that_cannot_be_bettered_is_the_answer_of_a_replicable_search() {
     assert_eq!((best.cost, best.solution), (220, vec![1, 2]));
 }
 
-/// Items of even weights, each worth as much as it weighs, and an odd room: no bound is ever low enough, so
-/// nobody searches it whole.
+/// Items of even weights, each worth as much as it weighs, and an odd capacity: no bound is ever low enough, so
+/// a complete search is not feasible.
 fn hard() -> (Knapsack, u64) {
     let weights = (1..=40_u64).map(|item| 2 * (1_000 + item * item * 7 % 911 + 3 * item));
     let items: Vec<(u64, u64)> = weights.map(|weight| (weight, weight)).collect();
@@ -351,7 +351,7 @@ fn hard() -> (Knapsack, u64) {
 }
 
 #[test]
-fn when_the_time_is_up_everybody_stops_and_the_bound_holds() {
+fn time_limit_stops_all_workers_and_bound_holds() {
     for (nodes, pruning) in [(1, true), (3, true), (2, false)] {
         let (knapsack, room) = hard();
         let solver = Solver::new(knapsack).pruning(pruning).nodes(nodes);
@@ -364,7 +364,7 @@ fn when_the_time_is_up_everybody_stops_and_the_bound_holds() {
 }
 
 #[test]
-fn the_bound_that_is_told_meanwhile_holds() {
+fn reported_bound_holds_during_search() {
     let (_, room) = hard();
     for (nodes, order) in
         [(1, Order::DepthFirst), (3, Order::DepthFirst), (2, Order::BestFirst { open_max: 50 })]

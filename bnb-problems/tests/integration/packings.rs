@@ -6,7 +6,7 @@ use bnb_framework::{Problem, Tree, check, cli::ParseProblem, sequential};
 use bnb_problems::knapsack::{Knapsack, Packing};
 use proptest::prelude::*;
 
-/// How values depend on weights.
+/// The dependence of values on weights.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Uncorrelated,
@@ -111,7 +111,7 @@ proptest! {
         prop_assert_eq!(found, all);
     }
 
-    /// No bound is below what there is, and what is better than the best known is below some child.
+    /// No bound is below the best value, and packings better than the best known are below some child.
     #[test]
     fn bounds_hold_at_every_state(
         (capacity, items) in instances(9),
@@ -159,7 +159,7 @@ proptest! {
     }
 }
 
-/// A thousand items whose values all exceed their weights by the same.
+/// A thousand items with values that exceed their weights by a constant.
 fn strongly_correlated(count: u64) -> Knapsack {
     let weights: Vec<u64> = (0..count).map(|item| 1 + (item * 7919 + item * item / 3) % 1000).collect();
     let items: Vec<(u64, u64)> = weights.iter().map(|weight| (weight + 100, *weight)).collect();
@@ -167,7 +167,7 @@ fn strongly_correlated(count: u64) -> Knapsack {
 }
 
 #[test]
-fn the_number_of_items_bounds_what_strongly_correlated_ones_are_worth() {
+fn item_count_bounds_strongly_correlated_values() {
     let knapsack = strongly_correlated(1000);
     let (value, packing) = knapsack.start().unwrap();
     assert_eq!(knapsack.bound(&mut knapsack.root(), None), Some(value));
@@ -175,7 +175,7 @@ fn the_number_of_items_bounds_what_strongly_correlated_ones_are_worth() {
 }
 
 #[test]
-fn sums_close_to_2_to_the_63_are_exact() {
+fn sums_near_two_to_the_63_are_exact() {
     let large = (1_u64 << 61) - 1;
     let items = [(large, large), (large - 1, large), (large - 3, large - 2), (5, 3)];
     let knapsack = Knapsack::new(2 * large + 1, &items, 0);
@@ -185,7 +185,7 @@ fn sums_close_to_2_to_the_63_are_exact() {
 }
 
 #[test]
-fn heuristics_depend_on_the_seed_alone() {
+fn heuristics_depend_on_seed_alone() {
     let items: Vec<(u64, u64)> =
         (0..200_u64).map(|item| (1 + item * item * 31 % 997, 1 + item * 7919 % 1009)).collect();
     let knapsack = Knapsack::new(40_000, &items, 0);
@@ -206,7 +206,7 @@ fn heuristics_depend_on_the_seed_alone() {
 }
 
 #[test]
-fn heuristics_stop_when_they_are_told_to() {
+fn heuristics_stop_on_request() {
     let knapsack = strongly_correlated(30_000);
     for allowed in [0, 3] {
         let asked = Cell::new(0);

@@ -1,4 +1,4 @@
-//! The readers: what is written reads back, what is cut is refused, and anything at all makes none of them
+//! The readers: written files read back, truncated files are refused, and no input makes a reader
 //! panic.
 
 use bnb_framework::cli::ParseProblem as _;
@@ -58,7 +58,7 @@ fn spellings(text: &str) -> [String; 5] {
 }
 
 #[test]
-fn line_ends_and_end_marks_of_other_systems_change_nothing() {
+fn foreign_line_ends_and_end_marks_have_no_effect() {
     let graph = "p edge 3 2\ne 1 2\ne 2 3\n";
     let items = "3 50\n60 10\n100 20\n120 30\n";
     let matrices = "2\n0 3\n5 0\n0 1\n1 0\n";

@@ -10,7 +10,7 @@ use std::{
 };
 
 use dataflow_view::Observation;
-use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned, ser::Error as _};
 use taskwork::{Companion, Context, Job, Outcome, Output, Report, Task};
 
 use super::{
@@ -97,29 +97,51 @@ pub struct Main<P> {
     program: PhantomData<fn() -> P>,
 }
 
-/// What a program has returned, encoded.
-#[derive(Debug, Default, Serialize, Deserialize)]
+/// The maximum size of an answer that is kept in JSON as well, in bytes.
+const SHOWN_BYTES_MAX: usize = 64 << 10;
+
+/// The output of a program, encoded, or its failure. Its form in JSON is the output alone, for users who do not have
+/// the program.
+#[derive(Debug, Default, Deserialize)]
 pub struct Returned {
-    result: Option<Result<Vec<u8>, String>>,
-    /// What was observed of it, encoded.
-    #[serde(serialize_with = "if_binary")]
+    result: Option<Result<ProgramOutput, String>>,
+    /// The encoded [`Observation`].
     observation: Option<Vec<u8>>,
 }
 
-impl Returned {
-    /// Returns what the program has returned, encoded.
-    pub(crate) fn into_result(self) -> Option<Result<Vec<u8>, String>> {
-        self.result
+/// The output of a program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct ProgramOutput {
+    encoded: Vec<u8>,
+    /// The same in JSON; `None` if it has no such form, or one that is too large.
+    shown: Option<String>,
+}
+
+impl ProgramOutput {
+    pub(super) fn new<O: Serialize>(output: &O) -> Result<Self, String> {
+        let encoded = encode(output).map_err(|Failed { reason, .. }| reason)?;
+        // The JSON of a large output would be larger still.
+        let shown = (encoded.len() <= SHOWN_BYTES_MAX).then(|| serde_json::to_string(output).ok()).flatten();
+        Ok(Self { encoded, shown: shown.filter(|shown| shown.len() <= SHOWN_BYTES_MAX) })
     }
 }
 
-/// Leaves out what nobody could read, where the result is shown to people.
-#[allow(clippy::ref_option, reason = "serde passes it like this")]
-fn if_binary<S: Serializer>(observation: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
-    if serializer.is_human_readable() {
-        serializer.serialize_none()
-    } else {
-        observation.serialize(serializer)
+impl Returned {
+    /// Returns the encoded output of the program, or its failure.
+    pub(crate) fn into_result(self) -> Option<Result<Vec<u8>, String>> {
+        Some(self.result?.map(|answer| answer.encoded))
+    }
+}
+
+impl Serialize for Returned {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !serializer.is_human_readable() {
+            return (&self.result, &self.observation).serialize(serializer);
+        }
+        let Some(Ok(answer)) = &self.result else { return serializer.serialize_none() };
+        let shown =
+            answer.shown.as_ref().and_then(|shown| serde_json::from_str::<serde_json::Value>(shown).ok());
+        shown.ok_or_else(|| S::Error::custom("the output has no form in JSON"))?.serialize(serializer)
     }
 }
 
@@ -129,6 +151,10 @@ impl Output for Returned {
         if other.result.is_some() {
             *self = other;
         }
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.result.as_ref()?.as_ref().err().cloned()
     }
 }
 
@@ -169,7 +195,7 @@ impl<P: Program> Main<P> {
     /// If the program has failed.
     pub fn returned(report: &Report<Self>) -> Result<P::Output, Box<dyn Error + Send + Sync>> {
         match &report.output.result {
-            Some(Ok(bytes)) => decode(bytes).map_err(|Failed { reason, .. }| reason.into()),
+            Some(Ok(answer)) => decode(&answer.encoded).map_err(|Failed { reason, .. }| reason.into()),
             Some(Err(reason)) => Err(reason.clone().into()),
             None => Err(match report.cancelled.as_deref() {
                 None => "the program was not run to its end".to_owned(),
@@ -263,7 +289,7 @@ fn program<P: Program>(
     station: &Station,
     leading: &Leading,
     arguments: &P::Arguments,
-) -> Result<Vec<u8>, String> {
+) -> Result<ProgramOutput, String> {
     leading.wait_until_taken();
     leading.wait_until_told();
     let flow = Flow::new(Arc::clone(&leading.engine), Some(Arc::clone(&station.tasks)));
@@ -272,7 +298,7 @@ fn program<P: Program>(
         P::run(arguments).map_err(|error| error.to_string())?
     };
     leading.engine.settle().map_err(|failure| failure.to_string())?;
-    encode(&returned).map_err(|Failed { reason, .. }| reason)
+    ProgramOutput::new(&returned)
 }
 
 /// Says in which call a program that was started again differs from its earlier run.

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use super::{
     following::{Following, Memory, lock},
     leading::Leading,
+    main_task::ProgramOutput,
     message::{Content, Message, Run},
     witness,
 };
@@ -91,7 +92,7 @@ enum Progress {
         waker: Waker,
         since_ms: u64,
     },
-    Returned(Result<Vec<u8>, String>),
+    Returned(Result<ProgramOutput, String>),
     /// It would begin if the companion did run, or the node were not on its way.
     Awaits(Waker),
 }
@@ -102,7 +103,7 @@ pub(super) enum Told {
     Begin,
     /// It goes on.
     Waits,
-    Returned(Result<Vec<u8>, String>),
+    Returned(Result<ProgramOutput, String>),
 }
 
 impl Station {

@@ -1,10 +1,10 @@
 //! What a node tells the task of a program.
 
-use super::{Progress, Station, Told};
+use super::{super::main_task::ProgramOutput, Progress, Station, Told};
 use crate::task::Tasks;
 
 /// Returns a station on which the program has returned this.
-fn returned(result: Result<Vec<u8>, String>) -> Station {
+fn returned(result: Result<ProgramOutput, String>) -> Station {
     let station = Station::new(Tasks::default());
     station.lock().program = Progress::Returned(result);
     station
@@ -16,9 +16,10 @@ fn tell(station: &Station) -> Told {
 
 #[test]
 fn a_result_is_told_to_each_of_two_tasks_of_which_one_counts() {
-    let station = returned(Ok(vec![1]));
+    let output = ProgramOutput::new(&1).unwrap();
+    let station = returned(Ok(output.clone()));
     for _ in 0..2 {
-        assert!(matches!(tell(&station), Told::Returned(Ok(result)) if result == [1]));
+        assert!(matches!(tell(&station), Told::Returned(Ok(result)) if result == output));
     }
 }
 

@@ -9,10 +9,10 @@ use super::{
     telling::{Calls, Own},
 };
 
-/// The columns of a kind of job: names with their widths.
+/// The columns of a kind of job: names and widths.
 pub(super) struct Columns(Vec<(&'static str, usize)>);
 
-/// What a line is made from.
+/// The values for a line.
 pub(super) struct Moment {
     pub(super) elapsed: Duration,
     figures: Figures,
@@ -26,7 +26,7 @@ impl Moment {
         Self { elapsed, figures: *figures, nodes, share: figures.share(), own }
     }
 
-    /// Sets the share that is done, where the figures do not say it.
+    /// Sets the share that is done, for jobs that do not report it in their figures.
     pub(super) fn with_share(self, share: Option<f64>) -> Self {
         Self { share, ..self }
     }
@@ -44,7 +44,7 @@ impl Moment {
         }
     }
 
-    /// Returns the value of each column; `None` is unknown.
+    /// Returns the value of each column; `None` if it is unknown.
     fn values(&self, improved: bool) -> Vec<Option<String>> {
         let figures = &self.figures;
         let time = Some(seconds(self.elapsed));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_and_what_is_unknown_is_a_dash() {
+    fn columns_are_aligned_and_unknown_values_are_dashes() {
         let search = Columns::search("states");
         let quality = Quality::new(Some("18707"), Some(18_600.0), Some(0.00572));
         let at = |s, own| Moment::new(Duration::from_secs(s), &figures(), Some(4), own);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_has_no_costs_and_workflows_have_calls() {
+    fn counting_has_no_cost_columns_and_workflow_has_calls() {
         let work = Columns::work("states");
         let line = work.line(&Moment::new(Duration::from_secs(2), &figures(), None, Own::Nothing), false);
         assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["2.0", "1234567", "3", "-", "-", "12"]);

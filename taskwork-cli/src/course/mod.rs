@@ -1,5 +1,5 @@
-//! The log of a running job on standard error, as solvers have it: a line at every improvement, and one every few
-//! seconds.
+//! The log of a running job on standard error, in the style of solvers: a line at every improvement, and one every
+//! few seconds.
 
 mod columns;
 mod numbers;
@@ -21,8 +21,8 @@ use crate::{Shown, failure::tell, interrupts::Notes, watch};
 #[derive(Debug, Clone, Copy, Default, Args)]
 #[group(skip)]
 pub(crate) struct CourseArguments {
-    /// Log a line to standard error every so many seconds, and at every improvement; with 0 only at improvements.
-    /// [default: 5, or 30 beside a progress line; none with --json]
+    /// The interval of log lines on standard error, in seconds; improvements are always logged. With 0 only
+    /// improvements. [default: 5, or 30 with a progress line; none with --json]
     #[arg(long, value_name = "SECONDS", value_parser = interval, conflicts_with = "quiet")]
     log_every: Option<Duration>,
     /// Do not show progress.
@@ -30,11 +30,11 @@ pub(crate) struct CourseArguments {
     quiet: bool,
 }
 
-/// The interval of the lines without a terminal, and beside a progress line.
+/// The interval of the lines without a terminal, and with a progress line.
 const EVERY: Duration = Duration::from_secs(5);
 const EVERY_BESIDE_A_LINE: Duration = Duration::from_secs(30);
 
-/// The header is repeated after so many lines.
+/// The number of lines after which the header is repeated.
 const HEADER_EVERY: usize = 20;
 
 /// Parses an interval up to a day; 0 is none.
@@ -48,7 +48,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 }
 
 impl CourseArguments {
-    /// Returns what is shown of a job. `json` says that the result is for scripts.
+    /// Returns the display settings of a job. `json` means that the output is for scripts.
     pub(crate) fn viewing(self, json: bool) -> Viewing {
         let quiet = self.quiet || json;
         let line = !quiet && std::io::stderr().is_terminal();
@@ -58,14 +58,14 @@ impl CourseArguments {
     }
 }
 
-/// What is shown of a job while it runs.
+/// The display settings of a running job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Viewing {
     /// Whether there is a progress line.
     line: bool,
     /// The interval of the log; zero means only at improvements, and `None` means that there is no log.
     every: Option<Duration>,
-    /// Whether nothing is said besides.
+    /// Whether other messages are suppressed.
     pub(crate) quiet: bool,
 }
 
@@ -76,19 +76,19 @@ impl Viewing {
     }
 }
 
-/// The course of one job.
+/// The display of one job.
 pub(crate) struct Course {
     telling: Telling,
     bar: Option<ProgressBar>,
     log: Option<Log>,
 }
 
-/// The lines so far.
+/// The state of the log.
 struct Log {
     every: Duration,
     columns: Columns,
     lines: usize,
-    /// When the last line was due, since the start.
+    /// The time of the last regular line, since the start.
     told_at: Duration,
     best: Option<String>,
     /// The last known number of nodes.
@@ -110,7 +110,7 @@ impl Course {
         self.bar.is_some() || self.log.is_some() || self.telling.observe.is_some()
     }
 
-    /// Shows the progress.
+    /// Displays the progress.
     pub(crate) fn show(&mut self, progress: &Progress) {
         if let Some(observe) = &mut self.telling.observe {
             observe(progress);
@@ -136,7 +136,7 @@ impl Course {
         }
     }
 
-    /// Writes the last line, and where the time went.
+    /// Writes the last line, and the times of the workers.
     pub(crate) fn end(&mut self, elapsed: Duration, figures: &Figures, shown: &Shown) {
         self.finish_line();
         if let Some(log) = &mut self.log {
@@ -162,26 +162,26 @@ impl Log {
         Self { every, columns, lines: 0, told_at: Duration::ZERO, best: None, nodes: None, share: None }
     }
 
-    /// Returns the lines that are due, if any are.
+    /// Returns the lines that are due.
     fn note(&mut self, moment: &Moment) -> Option<String> {
         self.share = moment.share();
         let improved = self.improves(moment);
         let is_due = !self.every.is_zero() && moment.elapsed.saturating_sub(self.told_at) >= self.every;
         if is_due {
-            // An interval that was missed is not made up for.
+            // Missed intervals are skipped.
             self.told_at = moment.elapsed;
         }
         (improved || is_due).then(|| self.line(moment, improved))
     }
 
-    /// Returns the line of the end. At a limit, tasks end that are not done: what was known before counts.
+    /// Returns the last line. At a limit unfinished tasks end, so the share is the last one known before.
     fn last(&mut self, moment: Moment, complete: bool) -> String {
         let moment = if complete { moment } else { moment.with_share(self.share) };
         let improved = self.improves(&moment);
         self.line(&moment, improved)
     }
 
-    /// Returns whether there is a solution that was not there before, and notes it.
+    /// Updates the best solution. Returns whether it has improved.
     fn improves(&mut self, moment: &Moment) -> bool {
         let best = moment.best();
         let improved = best.is_some() && best != self.best.as_deref();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_due_at_every_improvement_and_at_every_interval() {
+    fn line_is_due_at_improvements_and_intervals() {
         let run = [
             (0, None),
             (100, Some("9")),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_is_repeated_and_every_line_has_all_columns() {
+    fn header_is_repeated_and_lines_have_all_columns() {
         let mut log = log(1);
         let lines: String =
             (1..=2 * HEADER_EVERY as u64).filter_map(|ms| log.note(&moment(ms, None))).collect();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_always_told_and_an_improvement_that_nobody_saw_counts() {
+    fn last_line_is_always_written_and_marks_unseen_improvement() {
         let mut log = log(1_000);
         let end = log.last(moment(20, Some("7")), true);
         assert!(end.trim_end().ends_with('*'), "{end}");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_ended_at_a_limit_is_not_done() {
+    fn search_stopped_at_limit_is_not_shown_as_done() {
         let mut log = log(0);
         let done = |share| moment(20, None).with_share(share);
         assert_eq!(log.note(&done(Some(0.25))), None);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_that_want_json_get_no_log_unless_they_ask_for_it() {
+    fn json_output_has_log_only_on_request() {
         let asked = CourseArguments { log_every: Some(Duration::ZERO), quiet: false };
         assert_eq!(CourseArguments::default().viewing(true).every, None);
         assert_eq!(asked.viewing(true), Viewing { line: false, every: Some(Duration::ZERO), quiet: true });
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_up_to_a_day() {
+    fn interval_over_a_day_is_refused() {
         assert_eq!(interval("0"), Ok(Duration::ZERO));
         assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
         for bad in ["-1", "NaN", "86401", "5s", ""] {

@@ -1,8 +1,8 @@
-//! Numbers in the columns of the log: one word each, and `-` for what is not known.
+//! Formatting of numbers for the log: one word each.
 
 use std::time::Duration;
 
-/// What is shown for something that is not known, or does not apply.
+/// The text for an unknown value, or one that does not apply.
 pub(super) const UNKNOWN: &str = "-";
 
 /// Formats a time in seconds.
@@ -38,7 +38,7 @@ pub(super) fn number(number: f64) -> String {
     }
 }
 
-/// Makes one word of a text, which a column can show.
+/// Joins the words of a text, to fit into a column.
 pub(super) fn word(text: &str) -> String {
     let word: String = text.split_whitespace().collect::<Vec<_>>().join("_");
     if word.is_empty() { UNKNOWN.to_owned() } else { word }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_of_several_words_is_one_column() {
+    fn cost_of_several_words_is_one_column() {
         assert_eq!(word("12 EUR\n"), "12_EUR");
         assert_eq!(word(" "), "-");
     }

@@ -1,4 +1,4 @@
-//! Where the time of the workers went, told at the end of the log.
+//! The times of the workers by activity, at the end of the log.
 
 use std::fmt::Write as _;
 
@@ -31,8 +31,8 @@ fn seconds(ns: u64) -> String {
     format!("{:.2}", ns as f64 * 1e-9)
 }
 
-/// Returns the share of each part in tenths of a per cent, rounded so that they are [`WHOLE`] together: those with the
-/// largest remainders are rounded up.
+/// Returns the share of each part in tenths of a per cent. They are rounded so that they add up to [`WHOLE`]: those
+/// with the largest remainders are rounded up.
 fn shares<const N: usize>(parts: [u64; N]) -> [u64; N] {
     let total: u128 = parts.iter().copied().map(u128::from).sum();
     if total == 0 {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_is_told_with_its_share() {
+    fn each_activity_has_time_and_share() {
         let mut times = WorkerTimes::default();
         assert_eq!(text(times), "", "nothing was measured");
         (times.searching_ns, times.looking_ns) = (9_000_000_000, 900_000_000);

@@ -1,4 +1,4 @@
-//! What a program tells of its jobs while they run.
+//! The progress display that a program defines for its jobs.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use taskwork::Progress;
 use super::{columns::Columns, numbers};
 use crate::{prepared::Observe, watch};
 
-/// How people are told of a program's job while it runs: in one line that changes, and in the columns of the log.
+/// The display of a running job: the progress line, and the columns of the log.
 pub struct Telling {
     pub(crate) line: Read<String>,
     /// Also called with the progress.
@@ -16,17 +16,17 @@ pub struct Telling {
     reader: Reader,
 }
 
-/// How the columns of its own are read.
+/// The source of the program's own columns.
 enum Reader {
     Nothing,
     Search(Read<Quality>),
     Calls(Read<Option<Calls>>),
 }
 
-/// Reads something from the progress.
+/// Derives a value from the progress.
 type Read<T> = Box<dyn Fn(&Progress) -> T + Send>;
 
-/// How good the best solution of a search is.
+/// The quality of the best solution of a search.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Quality {
     /// The cost of the best solution so far.
@@ -38,7 +38,7 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// Creates it from the text of a cost and a bound in the same unit.
+    /// Creates it from the text of the cost, and a bound in the same unit.
     pub fn new(best: Option<&str>, bound: Option<f64>, gap: Option<f64>) -> Self {
         let best = best.map(numbers::word);
         let bound = bound.filter(|bound| bound.is_finite()).map(numbers::number);
@@ -46,22 +46,22 @@ impl Quality {
     }
 }
 
-/// What has become of the calls of a workflow.
+/// The numbers of a workflow's calls by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// All that the program has made.
+    /// All calls made by the program.
     pub made: u64,
-    /// Those that have ended.
+    /// The completed calls.
     pub ended: u64,
-    /// Those that run.
+    /// The running calls.
     pub running: u64,
-    /// Those that wait for data, or for a worker.
+    /// The calls that wait for data or for a worker.
     pub waiting: u64,
-    /// Those that have failed.
+    /// The failed calls.
     pub failed: u64,
 }
 
-/// What is in the columns of its own.
+/// The values of the program's own columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum Own {
     #[default]
@@ -71,12 +71,12 @@ pub(crate) enum Own {
 }
 
 impl Telling {
-    /// Creates one whose columns are those of every job. `line` formats the progress line.
+    /// Creates a display with the columns common to all jobs. `line` formats the progress line.
     pub fn new(line: impl Fn(&Progress) -> String + Send + 'static) -> Self {
         Self { line: Box::new(line), observe: None, unit: "units", reader: Reader::Nothing }
     }
 
-    /// Sets what the units of work are: one word, such as `states`.
+    /// Sets the name of the unit of work: one word, such as `states`.
     #[must_use]
     pub fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
@@ -90,7 +90,7 @@ impl Telling {
         self
     }
 
-    /// Adds the columns of a workflow; `calls` returns `None` as long as nothing is known.
+    /// Adds the columns of a workflow; `calls` returns `None` until its state is known.
     #[must_use]
     pub fn calls(mut self, calls: impl Fn(&Progress) -> Option<Calls> + Send + 'static) -> Self {
         self.reader = Reader::Calls(Box::new(calls));
@@ -113,7 +113,7 @@ impl Telling {
         }
     }
 
-    /// Returns what is in its columns if that is known, and that nothing is otherwise.
+    /// Returns the values if they belong to its columns, or else empty ones.
     pub(super) fn fitting(&self, known: Own) -> Own {
         match (&self.reader, known) {
             (Reader::Nothing, _) => Own::Nothing,
@@ -126,7 +126,7 @@ impl Telling {
 }
 
 impl Default for Telling {
-    /// Returns one that tells of any job what the runtime knows.
+    /// Returns the display of a job without columns of its own.
     fn default() -> Self {
         Self::new(watch::line_of)
     }

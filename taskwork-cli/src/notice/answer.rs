@@ -1,4 +1,4 @@
-//! What the sources of notices say, read from what they answer. Pure: nothing that others send makes it panic.
+//! Parses the answers of the sources of notices. Pure; invalid input never causes a panic.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,28 +7,28 @@ use thiserror::Error;
 
 use super::policy::When;
 
-/// The variable in which Slurm says when a job will end at the latest, in seconds since 1970.
+/// The variable in which Slurm announces the latest end of a job, in seconds since 1970.
 pub(super) const SLURM_END: &str = "SLURM_JOB_END_TIME";
 
-/// A machine is to go.
+/// The announcement that a machine will be taken away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Going {
     pub(super) when: When,
     pub(super) why: String,
 }
 
-/// An answer that says nothing that is known here.
+/// The error of an answer that cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the answer is not {0}")]
 pub(crate) struct Garbled(&'static str);
 
-/// The kinds of Azure's events after which the machine has gone, or been started anew.
+/// The kinds of Azure's events after which the machine has gone or restarted.
 const AZURE_ENDS: [&str; 4] = ["Preempt", "Terminate", "Redeploy", "Reboot"];
 
-/// The maximum length of words of others that are repeated in the log.
+/// The maximum length of words from answers in the log.
 const WORD_MAX: usize = 40;
 
-/// Reads AWS's `spot/instance-action`, as it is when there is one.
+/// Parses AWS's `spot/instance-action`, which exists only after a notice.
 pub(super) fn aws(body: &str) -> Result<Going, Garbled> {
     #[derive(Deserialize)]
     struct Action {
@@ -42,7 +42,7 @@ pub(super) fn aws(body: &str) -> Result<Going, Garbled> {
     Ok(Going { when, why: format!("AWS takes the machine back ({})", word(&action)) })
 }
 
-/// Reads Google's `instance/preempted`.
+/// Parses Google's `instance/preempted`.
 pub(super) fn gcp(body: &str) -> Result<Option<Going>, Garbled> {
     match body.trim() {
         "FALSE" => Ok(None),
@@ -53,7 +53,7 @@ pub(super) fn gcp(body: &str) -> Result<Option<Going>, Garbled> {
     }
 }
 
-/// Reads Azure's scheduled events, of which those count that concern this machine. The soonest one counts.
+/// Parses Azure's scheduled events. Returns the earliest event that concerns this machine.
 pub(super) fn azure(body: &str, machine: &str) -> Result<Option<Going>, Garbled> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
@@ -80,28 +80,28 @@ pub(super) fn azure(body: &str, machine: &str) -> Result<Option<Going>, Garbled>
         let when = httpdate::parse_http_date(event.not_before.trim()).map_or(When::Unsaid, When::At);
         Going { when, why: format!("Azure has announced a {} of the machine", word(&event.kind)) }
     });
-    // One without a time has begun.
+    // An event without a time has started.
     Ok(going.min_by_key(|going| match going.when {
         When::At(at) => at,
         When::In(_) | When::Unsaid => SystemTime::UNIX_EPOCH,
     }))
 }
 
-/// Reads the name of a machine of Azure.
+/// Parses the name of a machine of Azure.
 pub(super) fn azure_name(body: &str) -> Result<String, Garbled> {
     let name = body.trim();
     let is_name = !name.is_empty() && name.len() <= 80 && name.chars().all(|c| c.is_ascii_graphic());
     if is_name { Ok(name.to_owned()) } else { Err(Garbled("the name of a machine")) }
 }
 
-/// Reads a token of AWS.
+/// Parses a token of AWS.
 pub(super) fn aws_token(body: &str) -> Result<String, Garbled> {
     let token = body.trim();
     let is_token = !token.is_empty() && token.len() <= 1024 && token.chars().all(|c| c.is_ascii_graphic());
     if is_token { Ok(token.to_owned()) } else { Err(Garbled("a token")) }
 }
 
-/// Reads the content of a file that is a notice: a number of seconds, a time, or nothing known.
+/// Parses the content of a notice file: a number of seconds, a time, or other text.
 pub(super) fn file(content: &str) -> When {
     let content = content.trim();
     if let Some(seconds) = content.parse::<f64>().ok().filter(|seconds| (0.0..1e9).contains(seconds)) {
@@ -110,7 +110,7 @@ pub(super) fn file(content: &str) -> When {
     humantime::parse_rfc3339_weak(content).map_or(When::Unsaid, When::At)
 }
 
-/// Reads the end of a job of Slurm.
+/// Parses the end of a job of Slurm.
 pub(super) fn slurm(end: &str) -> Result<SystemTime, Garbled> {
     let seconds = end.trim().parse().map_err(|_| Garbled("a time in seconds since 1970"))?;
     SystemTime::UNIX_EPOCH
@@ -118,12 +118,12 @@ pub(super) fn slurm(end: &str) -> Result<SystemTime, Garbled> {
         .ok_or(Garbled("a time in seconds since 1970"))
 }
 
-/// Returns a word that others have sent, fit for a log.
+/// Sanitizes a word for the log.
 fn word(text: &str) -> String {
     text.chars().filter(char::is_ascii_graphic).take(WORD_MAX).collect()
 }
 
-/// Reads a text as everything. For the fuzzer.
+/// Parses a text in all formats, for the fuzzer.
 pub(super) fn check(text: &str) {
     let _ = (aws(text), gcp(text), azure(text, "vm"), azure_name(text), aws_token(text), slurm(text));
     let _ = file(text);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn aws_says_what_and_when() {
+    fn aws_action_and_time_are_parsed() {
         let going = aws(r#"{"action": "terminate", "time": "2017-09-18T08:22:00Z"}"#).unwrap();
         assert_eq!(going.when, at("2017-09-18T08:22:00Z"));
         assert!(going.why.contains("terminate"), "{going:?}");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn google_says_yes_or_no() {
+    fn google_answer_is_true_or_false() {
         assert_eq!(gcp("FALSE\n"), Ok(None));
         assert_eq!(gcp("TRUE").unwrap().unwrap().when, When::Unsaid);
         for garbage in ["", "true?", "<html>", "1"] {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn only_events_of_this_machine_count_and_the_soonest_first() {
+    fn azure_earliest_event_of_this_machine_counts() {
         let event = |kind: &str, machine: &str, at: &str| {
             format!(
                 r#"{{"EventId": "E", "EventType": "{kind}", "ResourceType": "VirtualMachine",
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_tokens_fit_into_a_request() {
+    fn names_and_tokens_are_valid_in_requests() {
         assert_eq!(aws_token("AQAEAF==\n"), Ok("AQAEAF==".to_owned()));
         assert_eq!(azure_name("vm-3"), Ok("vm-3".to_owned()));
         let long = "x".repeat(2000);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_say_how_long() {
+    fn file_may_contain_time_left() {
         assert_eq!(file("45\n"), When::In(Duration::from_secs(45)));
         assert_eq!(file("2026-11-21T03:11:54Z"), at("2026-11-21T03:11:54Z"));
         for unsaid in ["", "leave!", "-3", "nan", "1e300", "inf"] {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn slurm_counts_from_1970() {
+    fn slurm_end_is_in_seconds_since_1970() {
         assert_eq!(slurm("1800000000"), Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)));
         for garbage in ["", "Unknown", "-1", "18446744073709551615", "1.5"] {
             assert!(slurm(garbage).is_err(), "{garbage:?}");

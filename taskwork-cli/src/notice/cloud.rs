@@ -1,10 +1,10 @@
-//! The metadata services of three clouds, which say that a machine will be taken back:
+//! The metadata services of three clouds, which announce that a machine will be taken away:
 //!
 //! - AWS: <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html>
 //! - Google: <https://cloud.google.com/compute/docs/instances/create-use-preemptible>
 //! - Azure: <https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events>
 //!
-//! They are asked at intervals; a request that hangs until something changes could not be told from a service that does
+//! They are polled: a request that blocks until something changes could not be distinguished from a service that does
 //! not answer.
 
 use std::{env, time::Duration};
@@ -18,7 +18,7 @@ use super::{
     policy::Clock,
 };
 
-/// A cloud, and what of its service is known.
+/// A cloud, and the cached state of its service.
 #[derive(Debug)]
 pub(super) struct Cloud {
     kind: Kind,
@@ -32,10 +32,10 @@ enum Kind {
     Azure { machine: Option<String> },
 }
 
-/// The address of the metadata service at all three.
+/// The address of the metadata service of all three clouds.
 const LINK_LOCAL: &str = "169.254.169.254";
 
-/// How long a token of AWS is to be valid, in seconds.
+/// The requested lifetime of an AWS token, in seconds.
 const TOKEN_TTL_S: &str = "21600";
 
 const AWS_TOKEN: &str = "/latest/api/token";
@@ -62,7 +62,7 @@ impl Cloud {
         Self { every, ..self }
     }
 
-    /// Returns the host and port of the service, which may be set by the same variables as for the clouds' own programs.
+    /// Returns the host and port of the service. It can be set by the same variables as for the clouds' own programs.
     pub(super) fn host(&self) -> Result<String, String> {
         let variable = match self.kind {
             Kind::Aws { .. } => "AWS_EC2_METADATA_SERVICE_ENDPOINT",
@@ -77,7 +77,7 @@ impl Cloud {
         }
     }
 
-    /// Asks the service until it says that the machine goes.
+    /// Polls the service until it announces the end of the machine.
     pub(super) async fn watch(mut self, service: Service) -> Notice {
         let (name, mut works) = (self.name(), true);
         loop {
@@ -103,7 +103,7 @@ impl Cloud {
         }
     }
 
-    /// Asks once.
+    /// Queries the service once.
     pub(super) async fn look(&mut self, service: &Service) -> Result<Option<(Clock, Going)>, Trouble> {
         match &mut self.kind {
             Kind::Aws { token } => aws(service, token).await,
@@ -122,7 +122,7 @@ impl Cloud {
 }
 
 async fn aws(service: &Service, known: &mut Option<String>) -> Result<Option<(Clock, Going)>, Trouble> {
-    // The second time with a new token, if the first was too old.
+    // Repeated with a new token, if the first one has expired.
     for is_last in [false, true] {
         let token = if let Some(token) = known.take() {
             token
@@ -167,7 +167,7 @@ fn clock(answer: &Answer) -> Clock {
     answer.date.map_or_else(Clock::ours, Clock::Theirs)
 }
 
-/// Returns the host and the port of a URL, or of a host with or without a port.
+/// Returns the host and port of a URL, or of a host with or without a port.
 fn host_of(endpoint: &str) -> Option<String> {
     let host = endpoint.strip_prefix("http://").unwrap_or(endpoint);
     let host = host.strip_suffix('/').unwrap_or(host);
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_of_a_service_is_a_url_or_a_host() {
+    fn service_address_is_url_or_host() {
         for (endpoint, host) in [
             ("http://127.0.0.1:8080/", "127.0.0.1:8080"),
             ("http://[fd00:ec2::254]", "[fd00:ec2::254]:80"),

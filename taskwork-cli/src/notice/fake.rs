@@ -1,4 +1,4 @@
-//! A metadata service on loopback that answers as a test wants it to, also with what no service should.
+//! A metadata service on loopback with answers defined by a test, including invalid ones.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,15 +8,15 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What the service does with a request.
+/// The reaction of the service to a request.
 pub(super) enum Reply {
     /// Sends these bytes, and closes the connection.
     Send(Vec<u8>),
-    /// Says nothing, and keeps the connection.
+    /// Sends nothing, and keeps the connection open.
     Hang,
 }
 
-/// A request: its number from 0, its first line without the version, and its headers in small letters.
+/// A request: its number from 0, its first line without the version, and its headers in lower case.
 pub(super) struct Asked<'a> {
     pub(super) number: usize,
     pub(super) line: &'a str,
@@ -73,7 +73,7 @@ async fn serve(
     };
     match reply(&Asked { number, line, headers: &headers.to_lowercase() }) {
         Reply::Send(bytes) => {
-            // Who has asked may not want all of it.
+            // The client may not read all of it.
             let _ = stream.write_all(&bytes).await;
             let _ = stream.shutdown().await;
         }
@@ -81,7 +81,7 @@ async fn serve(
     }
 }
 
-/// An answer with this status, these further headers, each with its line end, and this body.
+/// Returns an answer with a status, further headers, each with its line end, and a body.
 pub(super) fn answer(status: u16, headers: &str, body: &str) -> Reply {
     let length = body.len();
     Reply::Send(

@@ -1,4 +1,4 @@
-//! A file that is a notice as soon as it is there: for whatever else knows that a machine will go.
+//! A notice file, for other sources: its existence is the notice.
 
 use std::{
     io::{self, Read as _},
@@ -13,10 +13,10 @@ use tokio::{
 
 use super::{Notice, answer, policy::Clock};
 
-/// The interval at which the file is looked for.
+/// The polling interval of the file.
 pub(super) const EVERY: Duration = Duration::from_millis(500);
 
-/// The number of bytes of it that are read.
+/// The maximum number of bytes read from it.
 const READ_MAX: u64 = 256;
 
 /// Waits for the file.
@@ -24,8 +24,8 @@ pub(super) async fn watch(path: PathBuf, every: Duration) -> Notice {
     watch_by(read, path, every).await
 }
 
-/// Waits for the file, which is read by `read` on a thread of its own, once at a time: a file system that hangs must
-/// not keep the node from its session.
+/// Waits for the file. `read` is called on a separate thread, once at a time: a file system that hangs must not block
+/// the node's session.
 pub(super) async fn watch_by(
     read: impl Fn(&Path) -> io::Result<Option<String>> + Clone + Send + 'static,
     path: PathBuf,
@@ -36,7 +36,7 @@ pub(super) async fn watch_by(
         let (read, its) = (read.clone(), path.clone());
         let found = task::spawn_blocking(move || read(&its)).await.unwrap_or_else(|error| Err(error.into()));
         match found {
-            // Whoever writes into it may have created it just now.
+            // The writer may have created it just now.
             Ok(Some(content)) if content.trim().is_empty() && !was_empty => was_empty = true,
             Ok(Some(content)) => {
                 let left = Clock::ours().left(answer::file(&content));
@@ -53,8 +53,8 @@ pub(super) async fn watch_by(
     }
 }
 
-/// Reads the beginning of the file, if it is there. One that is no regular file is there, and says nothing: reading it
-/// could take for ever.
+/// Reads the start of the file, if it exists. Of a file that is not regular, only the existence counts: reading it
+/// could block forever.
 fn read(path: &Path) -> io::Result<Option<String>> {
     let opened = std::fs::metadata(path)
         .and_then(|meta| meta.is_file().then(|| std::fs::File::open(path)).transpose());

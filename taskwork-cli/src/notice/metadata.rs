@@ -1,5 +1,5 @@
-//! Requests to the metadata service of a cloud, and to a node of this machine: HTTP/1.1 in the clear to an address of the
-//! machine's own link, never through a proxy. Everything that it does has a bound, whatever it answers.
+//! Requests to the metadata service of a cloud, and to a node of this machine: unencrypted HTTP/1.1 to an address on
+//! the machine's own link, never through a proxy. The time and size of an answer are bounded.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use tokio::{net::TcpStream, pin, time};
 
 use super::answer::Garbled;
 
-/// A metadata service, or what a node serves.
+/// A metadata service, or the endpoint of a node.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     /// Its host and port.
@@ -29,12 +29,12 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     /// The time by the clock of the service.
     pub(super) date: Option<SystemTime>,
-    /// The header by which Google's service tells itself from others.
+    /// The header that identifies Google's service.
     pub(super) flavor: Option<String>,
     pub(crate) body: String,
 }
 
-/// Why there is no answer that can be used.
+/// The reason why there is no usable answer.
 #[derive(Debug, Error)]
 pub(crate) enum Trouble {
     #[error("it does not answer within {} ms", .0.as_millis())]
@@ -61,7 +61,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum size of an answer.
 const BODY_BYTES_MAX: usize = 256 << 10;
 
-/// The maximum size of what is read at a time, and so of an answer's headers.
+/// The size of the read buffer, which also limits the headers of an answer.
 const BUFFER_BYTES: usize = 16 << 10;
 
 impl Service {
@@ -94,7 +94,7 @@ impl Service {
         }
     }
 
-    /// Each request has a connection of its own: there is one a second, and a connection that lasts may break.
+    /// Each request uses a new connection: there is one per second, and a long-lived connection may break.
     async fn exchange(&self, request: Request<String>) -> Result<Answer, Trouble> {
         let stream = TcpStream::connect(&self.host).await.map_err(Trouble::Unreached)?;
         let mut builder = http1::Builder::new();
@@ -113,14 +113,15 @@ impl Service {
         pin!(talk, connection);
         tokio::select! {
             answer = &mut talk => answer,
-            // What has arrived is still to be read; what has not is missed by it.
+            // The connection may be closed after data has arrived, which must still be read; missing data is an error
+            // there.
             _ = &mut connection => talk.await,
         }
     }
 }
 
 impl Answer {
-    /// Checks that there is what was asked for.
+    /// Checks that the status is 200.
     pub(super) fn found(self) -> Result<Self, Trouble> {
         if self.status == 200 { Ok(self) } else { Err(Trouble::Status(self.status)) }
     }

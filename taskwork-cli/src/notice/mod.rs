@@ -1,13 +1,13 @@
-//! Notices: how a node learns that its machine will be taken away, and how much time is left then.
+//! Preemption notices: announcements that the machine of a node will be taken away, and the time left.
 //!
 //! ```text
-//!   metadata of a cloud ─▶ answer.rs: what does it say? ─▶ policy.rs: how long is that? ─▶ the node leaves
-//!   a file              ─▶            (pure)                         (pure)
-//!   a planned end       ───────────────────────────────▶ when does the node have to begin?
+//!   metadata of a cloud ─▶ answer.rs: parse the answer ─▶ policy.rs: the time left ─▶ the node leaves
+//!   a file              ─▶           (pure)                         (pure)
+//!   a planned end       ───────────────────────────────▶ the time at which the node must start to leave
 //! ```
 //!
-//! Whatever a source answers, or does not, the node works on: without a notice, a signal still lets it leave, and
-//! without one of those it is lost, which costs about a second of its work.
+//! A source that fails does not affect the node. Without a notice, a signal still makes the node leave, and without a
+//! signal it is lost, which costs about a second of its work.
 
 #[cfg_attr(
     not(feature = "cloud"),
@@ -43,26 +43,26 @@ pub(crate) use self::{
 };
 use crate::Failure;
 
-/// What a node is told once by each of its sources.
+/// A notice of a source. Each source has at most one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
-    /// Why the machine goes, or the node is to.
+    /// The reason.
     pub(crate) why: String,
-    /// The time at which it is gone.
+    /// The time at which the machine is gone.
     pub(crate) gone_at: Instant,
 }
 
-/// The sources of a node's notices, each with a task of its own.
+/// The sources of a node's notices, each watched by a task.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     watching: JoinSet<Notice>,
 }
 
 impl Notices {
-    /// Begins to watch these sources. `lead` is the time that a node wants to have for leaving a planned end.
+    /// Starts to watch sources. `lead` is the time that a node needs to leave before a planned end.
     ///
     /// # Errors
-    /// If a source cannot be there, such as Slurm outside of a Slurm job.
+    /// If a source is not available, such as Slurm outside of a Slurm job.
     pub(crate) fn watch(sources: &[Source], lead: Duration) -> Result<Self, Failure> {
         let mut notices = Self::default();
         for source in sources {
@@ -87,7 +87,7 @@ impl Notices {
         Ok(notices)
     }
 
-    /// Also watches for the end of the node's own time.
+    /// Also watches for the end of the node's maximum lifetime.
     pub(crate) fn end_after(&mut self, lifetime: Duration, lead: Duration) {
         let why = format!("it has lived for its {}", humantime::format_duration(lifetime));
         self.planned(why, lifetime, lead);
@@ -134,7 +134,7 @@ impl Notices {
         });
     }
 
-    /// Waits for the next notice; for ever if there is no further source.
+    /// Waits for the next notice; without further sources, forever.
     ///
     /// # Cancellation safety
     /// Dropping the future loses no notice.
@@ -149,7 +149,7 @@ impl Notices {
     }
 }
 
-/// Reads a text as everything that a source may say. For the fuzzer: it must not panic.
+/// Parses a text in all formats of sources, for the fuzzer: it must not panic.
 pub(crate) fn check(text: &str) {
     let _ = text.parse::<Source>();
     answer::check(text);

@@ -1,50 +1,50 @@
-//! How much time a notice leaves, and what follows from it. Pure.
+//! The time left after a notice, and the start of the drain. Pure.
 //!
-//! A notice without a plan, such as that of a cloud, lets the node leave at once: such notices are best effort, and
-//! machines have gone long before the time that was said. A planned end is known for hours, so the node works until
-//! just before it.
+//! After a notice without a plan, such as that of a cloud, the node leaves at once: such notices are best effort, and
+//! machines have gone long before the announced time. A planned end is known hours before, so the node works until
+//! shortly before it.
 
 use std::time::{Duration, SystemTime};
 
-/// When a machine goes, as its source says it.
+/// The announced end of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
     /// At a time.
     At(SystemTime),
-    /// After a time, counted from when it was read.
+    /// After a duration, from the time of reading.
     In(Duration),
-    /// It does not say.
+    /// Not specified.
     Unsaid,
 }
 
-/// When something planned ends.
+/// The time of a planned end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
     In(Duration),
     Never,
-    /// It has ended already, by a clock that cannot be right.
+    /// In the past, by a clock that must be wrong.
     Unclear,
 }
 
-/// The present time by a clock.
+/// The present time, with the clock that it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Clock {
-    /// That of the source, by which it also says when the machine goes.
+    /// The clock of the source, which the announced time refers to.
     Theirs(SystemTime),
-    /// That of this machine, which may be wrong.
+    /// The clock of this machine, which may be wrong.
     Ours(SystemTime),
 }
 
-/// The time that is taken to be left if it is not known: the least that a cloud promises.
+/// The assumed time left if it is not specified: the minimum that clouds promise.
 pub(super) const UNSAID: Duration = Duration::from_secs(30);
 
-/// The time after a drain until the process has ended: to give up its session, and to be noticed by who waits for it.
+/// The time between the drain and the exit of the process: to close its session, and for its supervisor to notice.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// The least time for a drain, even if no time is left: the machine may go later than was said.
+/// The minimum time for a drain, even if no time is left: the machine may go later than announced.
 const DRAIN_MIN: Duration = Duration::from_secs(1);
 
-/// The time from which on something planned counts as having no end.
+/// The time above which a planned end is ignored.
 const NEVER: Duration = Duration::from_secs(366 * 86_400);
 
 impl Clock {
@@ -52,18 +52,18 @@ impl Clock {
         Self::Ours(SystemTime::now())
     }
 
-    /// Returns the time that is left.
+    /// Returns the time left.
     pub(super) fn left(self, when: When) -> Duration {
         match (when, self) {
             (When::In(left), _) => left,
             (When::Unsaid, _) => UNSAID,
             (When::At(at), Self::Theirs(now)) => at.duration_since(now).unwrap_or_default(),
-            // In the past: this machine's clock is ahead, since nobody gives a notice of what has been.
+            // In the past: notices are always for the future, so this machine's clock is ahead.
             (When::At(at), Self::Ours(now)) => at.duration_since(now).unwrap_or(UNSAID),
         }
     }
 
-    /// Returns when something ends that is planned for a time.
+    /// Returns the time until a planned end.
     pub(super) fn planned(self, at: SystemTime) -> Ends {
         let (Self::Theirs(now) | Self::Ours(now)) = self;
         match at.duration_since(now) {
@@ -74,19 +74,18 @@ impl Clock {
     }
 }
 
-/// Returns the deadline of a drain for which this time is left, and never more than `most`. It is at least half of
-/// what is left.
+/// Returns the deadline of a drain from the time left: at most `most`, and at least half of the time left.
 pub(crate) fn deadline(left: Duration, most: Duration) -> Duration {
     let until_farewell = left.saturating_sub(FAREWELL).max(left / 2);
     until_farewell.max(DRAIN_MIN).min(most)
 }
 
-/// Returns the time that a node wants to have before a planned end, if its drain may take so long.
+/// Returns the time that a node needs before a planned end, from its drain deadline.
 pub(crate) fn lead(most: Duration) -> Duration {
     most + FAREWELL
 }
 
-/// Returns after which time a node begins to leave that has a planned end. It works for at least half of the time.
+/// Returns the time after which a node with a planned end starts to leave: at least half of the time left.
 pub(super) fn begins_in(left: Duration, lead: Duration) -> Duration {
     left.saturating_sub(lead).max(left / 2)
 }
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_is_before_the_end_and_at_most_as_configured() {
+    fn deadline_is_before_end_and_at_most_as_configured() {
         for (left, expected) in [(120, 30), (33, 30), (30, 27), (15, 12), (6, 3), (4, 2), (2, 1), (0, 1)] {
             assert_eq!(deadline(s(left), MOST), s(expected), "{left} s left");
         }
@@ -117,26 +116,26 @@ mod tests {
     }
 
     #[test]
-    fn the_source_tells_the_time_by_its_own_clock() {
+    fn time_left_is_measured_by_source_clock() {
         let when = When::At(noon() + s(90));
         assert_eq!(Clock::Theirs(noon()).left(when), s(90));
         assert_eq!(Clock::Theirs(noon() + s(80)).left(when), s(10));
-        assert_eq!(Clock::Theirs(noon() + HOUR).left(when), s(0), "it goes at this moment");
+        assert_eq!(Clock::Theirs(noon() + HOUR).left(when), s(0), "it goes now");
     }
 
     #[test]
-    fn a_clock_an_hour_off_does_not_end_a_node_in_a_hurry() {
+    fn clock_off_by_an_hour_does_not_shorten_deadline() {
         let when = When::At(noon() + s(90));
         assert_eq!(Clock::Ours(noon() + HOUR).left(when), UNSAID);
-        // An hour behind: more seems to be left than is, but the configured deadline is the most.
+        // An hour behind: the time left seems longer, but the configured deadline is the maximum.
         assert_eq!(deadline(Clock::Ours(noon() - HOUR).left(when), MOST), MOST);
         assert_eq!(Clock::Ours(noon()).left(When::Unsaid), UNSAID);
     }
 
     #[test]
-    fn a_planned_end_is_met_just_in_time() {
+    fn drain_before_planned_end_starts_at_lead_time() {
         assert_eq!(begins_in(HOUR, lead(MOST)), s(3600 - 33));
-        assert_eq!(begins_in(s(40), lead(MOST)), s(20), "otherwise it would hardly work at all");
+        assert_eq!(begins_in(s(40), lead(MOST)), s(20), "at least half of the time is for work");
         assert_eq!(Clock::Ours(noon()).planned(noon() + HOUR), Ends::In(HOUR));
         assert_eq!(Clock::Ours(noon()).planned(noon() + 400 * 24 * HOUR), Ends::Never);
         assert_eq!(Clock::Ours(noon()).planned(noon() - HOUR), Ends::Unclear);

@@ -1,4 +1,4 @@
-//! The option `--notice`: where a node learns that its machine will be taken away.
+//! The option `--notice`: the source of preemption notices.
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -37,7 +37,7 @@ impl FromStr for Source {
     }
 }
 
-/// Parses a source of an option or a variable. A variable that is set to nothing is as good as unset.
+/// Parses a source from an option or a variable. An empty variable counts as unset.
 pub(crate) fn source(text: &str) -> Result<Source, String> {
     if text.is_empty() { Ok(Source::None) } else { text.parse() }
 }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_named() {
+    fn sources_are_parsed_by_name() {
         assert_eq!("aws".parse(), Ok(Source::Aws));
         assert_eq!("file:/run/leave:1".parse(), Ok(Source::File("/run/leave:1".into())));
         for wrong in ["", "AWS", "file:", "ftp:x", "file"] {

@@ -1,4 +1,4 @@
-//! Notices from metadata services that answer, hang, lie and send garbage, and from files.
+//! Notices from files, and from metadata services that answer, hang or send invalid data.
 
 use std::{
     future::Future,
@@ -22,7 +22,7 @@ use super::{
     policy::UNSAID,
 };
 
-/// The maximum duration of any step before a test fails.
+/// The maximum duration of a step.
 const SOON: Duration = Duration::from_secs(30);
 /// The interval of requests in tests.
 const EVERY: Duration = Duration::from_millis(1);
@@ -39,13 +39,13 @@ fn service(fake: &Fake) -> Service {
     Service::with_timeout(fake.host.clone(), SOON)
 }
 
-/// Returns the time that is left, once the service says that the machine goes.
+/// Returns the time left, if the service announces the end of the machine.
 async fn left(cloud: &mut Cloud, fake: &Fake) -> Option<Duration> {
     let said = soon(cloud.look(&service(fake))).await.unwrap();
     said.map(|(clock, going)| clock.left(going.when))
 }
 
-/// AWS: answers with tokens t0, t1 and so on, of which the first `expired` are not accepted.
+/// AWS: answers with tokens t0, t1 and so on; the first `expired` ones are refused.
 fn aws(asked: &Asked<'_>, expired: usize, action: impl Fn() -> Reply) -> Reply {
     match asked.line {
         "PUT /latest/api/token" if asked.headers.contains("token-ttl-seconds: ") => {
@@ -61,7 +61,7 @@ fn aws(asked: &Asked<'_>, expired: usize, action: impl Fn() -> Reply) -> Reply {
 }
 
 #[tokio::test]
-async fn aws_says_by_its_own_clock_how_long_the_machine_has() {
+async fn aws_time_left_is_by_its_own_clock() {
     let fake = Fake::start(|asked| {
         aws(asked, 0, || if asked.number < 3 { answer(404, "", "<html>") } else { answer(200, DATE, GOING) })
     })
@@ -71,11 +71,11 @@ async fn aws_says_by_its_own_clock_how_long_the_machine_has() {
     assert_eq!(left(&mut cloud, &fake).await, None);
     assert_eq!(left(&mut cloud, &fake).await, Some(Duration::from_secs(90)));
     let tokens = fake.asked().iter().filter(|line| line.starts_with("PUT")).count();
-    assert_eq!(tokens, 1, "one token does for all: {:?}", fake.asked());
+    assert_eq!(tokens, 1, "the token is reused: {:?}", fake.asked());
 }
 
 #[tokio::test]
-async fn a_token_of_aws_that_is_too_old_is_replaced() {
+async fn expired_aws_token_is_replaced() {
     let fake = Fake::start(|asked| aws(asked, 1, || answer(404, "", ""))).await;
     let mut cloud = Cloud::aws();
     assert_eq!(left(&mut cloud, &fake).await, None);
@@ -83,11 +83,11 @@ async fn a_token_of_aws_that_is_too_old_is_replaced() {
     let never = Fake::start(|asked| aws(asked, 100, || answer(404, "", ""))).await;
     let refused = soon(cloud.look(&service(&never))).await;
     assert!(matches!(refused, Err(Trouble::Status(401))), "{refused:?}");
-    assert!(never.asked().len() <= 4, "it does not ask for ever: {:?}", never.asked());
+    assert!(never.asked().len() <= 4, "the retries are bounded: {:?}", never.asked());
 }
 
 #[tokio::test]
-async fn google_is_asked_until_it_says_yes() {
+async fn google_is_polled_until_preempted() {
     let fake = Fake::start(|asked| {
         let asks = asked.line == "GET /computeMetadata/v1/instance/preempted";
         match asked.number {
@@ -104,14 +104,14 @@ async fn google_is_asked_until_it_says_yes() {
 }
 
 #[tokio::test]
-async fn another_server_at_the_address_of_google_is_not_believed() {
+async fn foreign_server_at_google_address_is_ignored() {
     let fake = Fake::start(|_| answer(200, "", "TRUE")).await;
     let said = soon(Cloud::gcp().look(&service(&fake))).await;
     assert!(matches!(said, Err(Trouble::Foreign(_))), "{said:?}");
 }
 
 #[tokio::test]
-async fn azure_speaks_of_several_machines() {
+async fn azure_event_of_other_machine_is_ignored() {
     const EVENTS: &str = r#"{"DocumentIncarnation": 1, "Events": [
         {"EventType": "Preempt", "Resources": ["vm-1"], "NotBefore": "Mon, 18 Sep 2017 08:20:31 GMT"},
         {"EventType": "Preempt", "Resources": ["vm-0", "vm-2"], "NotBefore": "Mon, 18 Sep 2017 08:21:00 GMT"}]}"#;
@@ -127,10 +127,10 @@ async fn azure_speaks_of_several_machines() {
     let mut cloud = Cloud::azure();
     assert_eq!(left(&mut cloud, &fake).await, None);
     assert_eq!(left(&mut cloud, &fake).await, Some(Duration::from_secs(30)));
-    assert_eq!(fake.asked().len(), 3, "it asks for its name once: {:?}", fake.asked());
+    assert_eq!(fake.asked().len(), 3, "the name is requested once: {:?}", fake.asked());
 }
 
-/// What a service should not answer.
+/// Invalid answers of a service.
 const WRONG: [fn() -> Reply; 8] = [
     || answer(500, "", "internal error"),
     || answer(302, "location: http://192.0.2.1/\r\n", ""),
@@ -143,7 +143,7 @@ const WRONG: [fn() -> Reply; 8] = [
 ];
 
 #[tokio::test]
-async fn what_a_service_should_not_answer_is_an_error_each_time() {
+async fn invalid_answer_is_an_error() {
     let fake = Fake::start(|asked| WRONG[asked.number]()).await;
     let mut cloud = Cloud::gcp();
     for number in 0..WRONG.len() {
@@ -154,7 +154,7 @@ async fn what_a_service_should_not_answer_is_an_error_each_time() {
 }
 
 #[tokio::test]
-async fn a_service_that_hangs_is_given_up_and_asked_again() {
+async fn hanging_service_times_out_and_is_polled_again() {
     let fake = Fake::start(|asked| match asked.number {
         0 => Reply::Hang,
         number => WRONG.get(number - 1).map_or_else(|| answer(200, GOOGLE, "TRUE"), |wrong| wrong()),
@@ -167,8 +167,8 @@ async fn a_service_that_hangs_is_given_up_and_asked_again() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_there_is_no_notice() {
-    // A port that nobody listens at, held so that nobody will.
+async fn missing_service_gives_no_notice() {
+    // Bound without listening, so that no other process gets the port.
     let nobody = tokio::net::TcpSocket::new_v4().unwrap();
     nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let host = nobody.local_addr().unwrap().to_string();
@@ -179,7 +179,7 @@ async fn a_service_that_is_not_there_is_no_notice() {
 }
 
 #[tokio::test]
-async fn a_file_is_a_notice_once_it_is_there() {
+async fn file_is_a_notice_once_it_exists() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leave");
     let mut watching = tokio::spawn(file::watch(path.clone(), EVERY));
@@ -190,11 +190,11 @@ async fn a_file_is_a_notice_once_it_is_there() {
     assert!(why.contains("leave"), "{why}");
     assert!(gone_at <= time::Instant::now() + UNSAID);
     let folder = soon(file::watch(folder.path().to_owned(), EVERY)).await;
-    assert!(folder.gone_at > gone_at, "a folder is there, and says nothing");
+    assert!(folder.gone_at > gone_at, "the content of a folder is unspecified");
 }
 
 #[tokio::test]
-async fn a_file_that_is_empty_at_first_is_looked_at_again() {
+async fn initially_empty_file_is_read_again() {
     let looks = Arc::new(AtomicUsize::new(0));
     let read = move |_: &Path| match looks.fetch_add(1, Relaxed) {
         0 => Ok(None),
@@ -203,13 +203,13 @@ async fn a_file_that_is_empty_at_first_is_looked_at_again() {
     };
     let early = time::Instant::now() + UNSAID;
     let notice = soon(file::watch_by(read, "leave".into(), EVERY)).await;
-    assert!(notice.gone_at > early + UNSAID, "it has a day, and not what is assumed of an empty file");
+    assert!(notice.gone_at > early + UNSAID, "a day, instead of the default for an empty file");
     let empty = soon(file::watch_by(|_: &Path| Ok(Some("\n".to_owned())), "leave".into(), EVERY)).await;
-    assert!(empty.gone_at <= time::Instant::now() + UNSAID, "nothing more came");
+    assert!(empty.gone_at <= time::Instant::now() + UNSAID, "it stayed empty");
 }
 
 #[tokio::test]
-async fn a_file_system_that_hangs_does_not_stop_the_node() {
+async fn hanging_file_system_does_not_block_node() {
     let (release, held) = mpsc::channel();
     let held = Arc::new(Mutex::new(held));
     let read = move |_: &Path| {
@@ -217,7 +217,7 @@ async fn a_file_system_that_hangs_does_not_stop_the_node() {
         Ok(Some(if released.is_ok() { "7" } else { "86400" }.to_owned()))
     };
     let watching = tokio::spawn(file::watch_by(read, "leave".into(), EVERY));
-    // There is one thread for both: this goes on only if the file is read on another one.
+    // The runtime has one thread: this continues only if the file is read on another one.
     tokio::task::yield_now().await;
     release.send(()).unwrap();
     let notice = soon(watching).await.unwrap();
@@ -225,7 +225,7 @@ async fn a_file_system_that_hangs_does_not_stop_the_node() {
 }
 
 #[tokio::test]
-async fn all_sources_are_heard() {
+async fn all_sources_are_watched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leave");
     std::fs::write(&path, "").unwrap();

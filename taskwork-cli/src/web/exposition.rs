@@ -1,7 +1,8 @@
-//! Metrics as text, in the format that is asked for: that of `OpenMetrics`, or the older one of Prometheus.
+//! Metrics as text, in the requested format: `OpenMetrics`, or the older one of Prometheus.
 //!
-//! Both have the same samples. Prometheus asks for `OpenMetrics` and takes either; what reads only the older one, such as
-//! `promtool check metrics`, asks for nothing, so that is what is served then, as the libraries of Prometheus do.
+//! Both have the same samples. Prometheus requests `OpenMetrics` and accepts either. Clients that only support the
+//! older one, such as `promtool check metrics`, request nothing, so it is the default, as in the libraries of
+//! Prometheus.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,7 +20,7 @@ use taskwork::Histogram;
 
 use super::family::{Family, Kind, Value};
 
-/// What all names begin with.
+/// The prefix of all names.
 pub const PREFIX: &str = "taskwork";
 
 /// A format of metrics.
@@ -37,7 +38,7 @@ impl Format {
         let ranges = accept.into_iter().flat_map(|ranges| ranges.split(','));
         let mut wanted = (0.0, Self::Prometheus);
         for (weight, format) in ranges.filter_map(Self::of_range) {
-            // Of those that are wanted alike it is the first.
+            // If several have the same weight, the first one is chosen.
             if weight > wanted.0 {
                 wanted = (weight, format);
             }
@@ -45,7 +46,7 @@ impl Format {
         wanted.1
     }
 
-    /// Returns the format of one media range, and how much it is wanted; `None` if it is neither.
+    /// Returns the format of a media range, with its weight; `None` for others.
     fn of_range(range: &str) -> Option<(f32, Self)> {
         let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
         let (format, version) = match parts.next()?.as_str() {
@@ -75,7 +76,7 @@ impl Format {
     }
 }
 
-/// Families that were gathered for one scrape.
+/// The metric families of one scrape.
 #[derive(Debug)]
 struct Gathered(Vec<Family>);
 
@@ -114,7 +115,7 @@ fn encode(value: &Value, kind: MetricType, encoder: &mut MetricEncoder<'_>) -> f
     }
 }
 
-/// Returns an estimate of the sum of durations, and the number of them in each class.
+/// Returns an estimate of the sum of durations, and the number of durations in each class.
 fn classes(times: &Histogram) -> (f64, Vec<(f64, u64)>) {
     let (mut sum, mut seen, mut begin, mut buckets) = (0.0, 0, Duration::ZERO, Vec::new());
     for (end, below) in times.cumulative() {
@@ -129,7 +130,7 @@ fn classes(times: &Histogram) -> (f64, Vec<(f64, u64)>) {
     (sum, buckets)
 }
 
-/// Returns the metrics as text.
+/// Formats the metrics.
 pub fn text(families: Vec<Family>, format: Format) -> String {
     let is_counter = |family: &&Family| family.kind == Kind::Counter;
     let counters: BTreeSet<String> =
@@ -145,8 +146,8 @@ pub fn text(families: Vec<Family>, format: Format) -> String {
     }
 }
 
-/// Returns a line of `OpenMetrics` as the older format has it: what is said of a counter is said of its samples, whose
-/// names end with `_total`, and the text has no end of its own.
+/// Converts a line of `OpenMetrics` to the older format: the description of a counter has the name of its samples, with
+/// the suffix `_total`, and the text has no end marker.
 fn as_prometheus(line: &str, counters: &BTreeSet<String>) -> Option<String> {
     if line == "# EOF" {
         return None;
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_written_as_the_format_wants_them() {
+    fn metrics_follow_requested_format() {
         let text = text(families(), Format::OpenMetrics);
         for line in [
             "# HELP taskwork_members Some help.",
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_format_differs_in_what_is_said_of_counters_only() {
+    fn older_format_differs_only_in_counter_descriptions() {
         let of = |format| text(families(), format);
         let (new, old) = (of(Format::OpenMetrics), of(Format::Prometheus));
         for line in ["# HELP taskwork_tasks_total Some help.", "# TYPE taskwork_tasks_total counter"] {
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_the_one_that_is_asked_for() {
+    fn format_is_negotiated_by_accept_header() {
         let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
                           text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         let newer = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_classes_of_durations_add_up() {
+    fn histogram_classes_sum_to_count() {
         let mut times = Histogram::default();
         for ms in [1, 2, 2, 4_000] {
             times.note(Duration::from_millis(ms));

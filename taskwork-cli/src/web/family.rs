@@ -1,35 +1,35 @@
-//! Metrics before they are written as text.
+//! Metrics before formatting.
 
 use taskwork::Histogram;
 
-/// Metrics of one name.
+/// The metrics of one name.
 #[derive(Debug)]
 pub struct Family {
     /// Without the prefix, and without the suffix of counters.
     pub name: &'static str,
-    /// A sentence for people.
+    /// A one-sentence description.
     pub help: &'static str,
-    /// How its numbers change.
+    /// The type of the metric.
     pub kind: Kind,
-    /// The values, by their labels. What is not known has none.
+    /// The values with their labels. Unknown values are omitted.
     pub samples: Vec<(Labels, Value)>,
 }
 
-/// How the numbers of a metric change.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A number that goes up and down.
+    /// A number that increases and decreases.
     Gauge,
-    /// A number that only grows.
+    /// A number that only increases.
     Counter,
-    /// Durations by classes.
+    /// Durations in classes.
     Histogram,
 }
 
 /// The label with the id of a job. Prometheus gives each target a label `job`, and would rename ours.
 pub const JOB: &str = "job_id";
 
-/// What `handling_seconds` are.
+/// The description of `handling_seconds`.
 pub const HANDLING: &str =
     "Time in which workers had a task and ran the runtime's code: it had ended, or was written.";
 

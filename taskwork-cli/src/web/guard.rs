@@ -1,5 +1,4 @@
-//! What holds for all requests, whatever they ask for: by which name they may come, by which method, and what a browser
-//! may do with the answer.
+//! Checks of all requests, by host name and method, and the headers that restrict browsers.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -11,18 +10,18 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-/// Where a browser sends a token. Only this and actions are not read.
+/// The path of the sign-in. Only this and actions accept a method other than GET and HEAD.
 pub const SIGN_IN: &str = "/sign-in";
 
-/// Below this, actions are taken. Each looks at what it is sent, and by whom.
+/// The prefix of actions, which authenticate their requests.
 pub const ACTIONS: &str = "/api/operator";
 
-/// What a page may load and do: only what is served here. The pages have no script and no style of their own.
+/// The content security policy: pages load only files of this server, and have no inline script or style.
 const POLICY: &str =
     "default-src 'self'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'";
 
-/// The names by which requests may come. Others are refused: a page of somebody else, whose name leads to this machine
-/// for a moment, could read everything otherwise ("DNS rebinding").
+/// The accepted host names. Other names are refused, since a foreign page with a name that temporarily resolves to this
+/// machine could read everything ("DNS rebinding").
 #[derive(Debug, Clone)]
 pub struct Names {
     listens: Option<IpAddr>,
@@ -30,22 +29,22 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns those of a server that only this machine reaches.
+    /// Returns the names of a server that only this machine can reach.
     pub fn of_this_machine() -> Self {
         Self { listens: None, others: Vec::new() }
     }
 
-    /// Returns those of a server that listens on an address, and may be called by other names.
+    /// Returns the names of a server with a listening address and further names.
     pub fn of(listens: IpAddr, others: &[String]) -> Self {
         let others = others.iter().map(|name| name.to_ascii_lowercase()).collect();
         Self { listens: Some(listens), others }
     }
 
-    /// Returns whether a host with its port, or without, is one of them.
+    /// Returns whether a host, with or without a port, is accepted.
     pub fn contain(&self, host: &str) -> bool {
         let name = name_of(host);
         match name.parse::<IpAddr>() {
-            // Who has typed an address was not led astray by a name.
+            // An address, unlike a name, cannot be made to resolve to this machine.
             Ok(address) => {
                 address.is_loopback()
                     || self.listens.is_some_and(|at| at == address || at.is_unspecified())
@@ -55,7 +54,7 @@ impl Names {
         }
     }
 
-    /// Returns whether a host with its port, or without, is one of those that were given as others.
+    /// Returns whether a host, with or without a port, is one of the further names.
     pub fn were_given(&self, host: &str) -> bool {
         let name = name_of(host);
         let name = name.parse::<IpAddr>().map_or(name, |address| address.to_string());
@@ -91,10 +90,10 @@ fn name_of(host: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Parses a name, or an address, by which requests may come: as [`Names`] compare them.
+/// Parses a host name or an address, in the form that [`Names`] compares.
 ///
 /// # Errors
-/// If it could never be that of a request.
+/// If it cannot be the host of a request.
 pub fn host_name(text: &str) -> Result<String, String> {
     let address = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     if let Ok(address) = address.parse::<IpAddr>() {
@@ -110,7 +109,7 @@ pub fn host_name(text: &str) -> Result<String, String> {
     Ok(name.to_ascii_lowercase())
 }
 
-/// Why a request is refused.
+/// The refusal of a request.
 #[derive(Debug)]
 pub struct Refusal(pub StatusCode, pub String);
 
@@ -120,21 +119,21 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// Passes on requests that may be answered, and says to browsers what they may do with the answers.
+/// Middleware that checks requests, and adds headers for browsers to the answers.
 pub async fn guard(State(names): State<Arc<Names>>, request: Request, next: Next) -> Response {
     let mut response = match check(&names, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
     if response.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        // The rest of the body would be taken for the next request.
+        // The unread rest of the body would be taken for the next request.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Without any, forms would come without their origin.
+        // Required so that forms are sent with their origin.
         (header::REFERRER_POLICY, "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
@@ -144,7 +143,7 @@ pub async fn guard(State(names): State<Arc<Names>>, request: Request, next: Next
     response
 }
 
-#[expect(clippy::result_large_err, reason = "a request is answered with it at once")]
+#[expect(clippy::result_large_err, reason = "the answer is sent at once")]
 fn check(names: &Names, request: &Request<Body>) -> Result<(), Response> {
     names.check(request.uri(), request.headers()).map_err(IntoResponse::into_response)?;
     let path = request.uri().path();
@@ -168,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_its_own_names_are_answered() {
+    fn own_host_names_are_accepted_only() {
         let here = Names::of_this_machine();
         for host in [
             "localhost",
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_addresses_that_are_given_count() {
+    fn further_names_and_addresses_are_accepted() {
         let given =
             ["Board.example.", "192.0.2.9", "[2001:DB8::1]", "2001:db8:0::2", "xn--bcher-kva.example"];
         let given: Vec<String> = given.into_iter().map(|name| host_name(name).unwrap()).collect();
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_one_host() {
+    fn request_with_several_hosts_is_refused() {
         let check = |hosts: &[&'static str], uri: &'static str| {
             let mut headers = HeaderMap::new();
             for host in hosts {

@@ -1,17 +1,17 @@
-//! What is served over HTTP: the metrics of a cluster or a node, and whether it is alive and ready.
+//! The HTTP endpoints of a cluster or a node: metrics, liveness and readiness.
 //!
 //! | path | answer |
 //! |---|---|
 //! | `/metrics` | metrics in the format of `OpenMetrics`, or the older one of Prometheus |
 //! | `/livez` | 200 as long as the process answers |
-//! | `/readyz` | 200 if what is shown is up to date, or the node is a member; otherwise 503 and why not |
+//! | `/readyz` | 200 if the data is up to date, or the node is a member; otherwise 503 with the reason |
 //!
 //! ```text
 //! connection ─▶ server ─▶ guard ─▶ metrics, livez, readyz
 //!              TLS, sizes, times   names
 //! ```
 //!
-//! The operator's dashboard serves more, by the same server.
+//! The operator's dashboard adds more endpoints to the same server.
 
 pub mod exposition;
 pub mod family;
@@ -36,7 +36,7 @@ use tokio::net::TcpListener;
 use self::{exposition::Format, family::Family, guard::Names};
 use crate::Failure;
 
-/// What is served.
+/// The endpoints of a server.
 #[derive(Clone)]
 pub struct Pages {
     metrics: Arc<dyn Fn(Format) -> String + Send + Sync>,
@@ -44,7 +44,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Returns pages with these metrics. They are ready unless there is a reason why not.
+    /// Returns endpoints with these metrics. The server is ready unless `ready` returns a reason.
     pub fn new(
         metrics: impl Fn() -> Vec<Family> + Send + Sync + 'static,
         ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
@@ -60,7 +60,7 @@ impl Pages {
         Self::new(move || node::of_node(&its()), move || health().ready().map_err(str::to_owned))
     }
 
-    /// Returns the routes of these pages.
+    /// Returns the routes of the endpoints.
     pub fn routes(self) -> Router {
         Router::new()
             .route("/metrics", get(metrics))
@@ -70,7 +70,7 @@ impl Pages {
     }
 }
 
-/// Listens on an address of this machine alone, which `option` has named.
+/// Listens on an address that only this machine can reach; `option` is the option for it.
 ///
 /// # Errors
 /// If other machines could reach the address, or it cannot be listened on.
@@ -78,7 +78,7 @@ pub fn listen(option: &str, address: SocketAddr) -> Result<TcpListener, Failure>
     server::listen_here(option, address)
 }
 
-/// Serves pages on this machine for ever.
+/// Serves the endpoints on this machine until the process exits.
 pub async fn serve(listener: TcpListener, pages: Pages) -> Infallible {
     let names = Arc::new(Names::of_this_machine());
     let router = pages.routes().layer(middleware::from_fn_with_state(names, guard::guard));

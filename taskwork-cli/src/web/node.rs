@@ -1,4 +1,4 @@
-//! The metrics of one node, from what it would report now.
+//! The metrics of one node.
 
 use taskwork::{Figures, Health, JobId, client::NodeFigures};
 
@@ -15,7 +15,7 @@ pub fn of_node(health: &Health) -> Vec<Family> {
     add(Kind::Gauge, "node_is_connected", "Whether ZooKeeper answers the node.", is_so(health.is_connected));
     let process = health.jobs.values().next().and_then(|report| report.process);
     let number = |number: Option<f64>| number.map(|n| (Vec::new(), Value::Number(n))).into_iter().collect();
-    #[allow(clippy::cast_precision_loss, reason = "for people")]
+    #[allow(clippy::cast_precision_loss, reason = "the precision suffices for display")]
     let resident = process.and_then(|process| process.resident_bytes).map(|bytes| bytes as f64);
     add(Kind::Gauge, "node_resident_bytes", "Memory of the node's process.", number(resident));
     let each = |value: &dyn Fn(&NodeFigures<Figures>) -> Option<Value>| {

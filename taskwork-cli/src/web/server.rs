@@ -1,5 +1,4 @@
-//! A small HTTP server, for those who look at a cluster or a node: bounded in everything that others can send, and in
-//! how long they take.
+//! A small HTTP server for dashboards and health endpoints. Sizes, times and numbers of connections are bounded.
 
 use std::{
     collections::HashMap,
@@ -27,34 +26,34 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::Failure;
 
-/// The maximum number of connections; further ones wait. More than there are streams of events, so that those who
-/// follow something do not keep others from looking.
+/// The maximum number of connections; further ones wait. It exceeds the number of event streams, so that streams do not
+/// block other requests.
 const CONNECTIONS_MAX: usize = 256;
-/// The maximum number of connections from one address, so that one machine does not keep all others from looking.
-/// Those from this machine are not limited: they are a proxy's, which is for many.
+/// The maximum number of connections from one address, so that one machine cannot block all others. Connections from
+/// this machine are not limited: a proxy serves many clients.
 const CONNECTIONS_OF_ADDRESS_MAX: usize = 32;
 /// The maximum size of the head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
-/// The time in which the head of a request must have come, also of the next one on the same connection; and the
-/// handshake of TLS before it.
+/// The maximum time to receive the head of a request, also of the next one on the same connection, and for the TLS
+/// handshake before it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time after which a connection ends, unless it follows events.
+/// The time after which a connection is closed, unless it is an event stream.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
-/// The pause after a connection could not be accepted, such as for want of files.
+/// The pause after a failed accept, such as for lack of file descriptors.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
-/// What the system may keep for a browser that does not read, in bytes.
+/// The send buffer for a browser that does not read, in bytes.
 const SEND_BUFFER_BYTES: u32 = 128 << 10;
-/// The number of connections that may wait to be accepted.
+/// The maximum number of connections in the accept queue.
 const BACKLOG: u32 = 256;
 
-/// When a connection ends whatever it does. Each request has that of its connection as an extension.
+/// The deadline of a connection. Each request has that of its connection as an extension.
 #[derive(Debug, Clone)]
 pub struct Deadline(Arc<watch::Sender<Option<Instant>>>);
 
 impl Deadline {
-    /// Returns the time limit of any connection, from now on.
+    /// Returns the default deadline, from now.
     pub fn new() -> Self {
         Self(Arc::new(watch::Sender::new(Some(Instant::now() + CONNECTION_TIMEOUT))))
     }
@@ -71,7 +70,7 @@ impl Deadline {
             };
             tokio::select! {
                 () = passed => return,
-                // The sender is here: it does not go.
+                // The sender is a field of this value, so it cannot be dropped here.
                 _ = changes.changed() => {}
             }
         }
@@ -85,14 +84,14 @@ impl Default for Deadline {
 }
 
 impl Deadline {
-    /// Lets the connection go on as long as both sides want.
+    /// Removes the deadline, for an event stream.
     pub fn lift(&self) {
         self.0.send_replace(None);
     }
 
-    /// Lets the connection go on as long as any other.
+    /// Restores the default deadline.
     pub fn restore(&self) {
-        // One that was ended stays so.
+        // A connection that was closed stays closed.
         let set = |at: &mut Option<Instant>| {
             let is_lifted = at.is_none();
             at.get_or_insert_with(|| Instant::now() + CONNECTION_TIMEOUT);
@@ -101,17 +100,17 @@ impl Deadline {
         self.0.send_if_modified(set);
     }
 
-    /// Ends the connection.
+    /// Closes the connection.
     pub fn end(&self) {
         self.0.send_replace(Some(Instant::now()));
     }
 }
 
-/// The address of whoever has connected. Each request has it as an extension.
+/// The address of the client. Each request has it as an extension.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub IpAddr);
 
-/// Listens on an address of this machine alone.
+/// Listens on an address that only this machine can reach.
 ///
 /// # Errors
 /// If other machines could reach it, or it cannot be listened on.
@@ -143,7 +142,7 @@ pub fn listen(option: &str, address: SocketAddr) -> Result<TcpListener, Failure>
     open().map_err(|error| Failure::failed(format!("{option} {address} cannot be listened on: {error}")))
 }
 
-/// Serves requests for ever.
+/// Serves requests until the process exits.
 pub async fn serve<S, B>(listener: TcpListener, tls: Option<TlsAcceptor>, service: S) -> Infallible
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
@@ -168,7 +167,7 @@ where
             tracing::debug!(%peer, "a connection was refused: there are too many from its address");
             continue;
         };
-        // The last part of an answer does not wait until the part before it is acknowledged.
+        // Sends the last part of an answer without waiting for an acknowledgement of the part before.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection waits before it sends little");
         }
@@ -185,11 +184,11 @@ where
     }
 }
 
-/// The numbers of connections from other machines, by their addresses.
+/// The numbers of connections from other machines, by address.
 #[derive(Debug, Clone, Default)]
 struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// A connection that is counted until this is dropped.
+/// A counted connection, until it is dropped.
 #[derive(Debug)]
 struct OfPeer {
     peers: Peers,
@@ -201,7 +200,7 @@ impl Peers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a connection; `None` if there are too many from its address.
+    /// Counts a connection; `None` if its address has too many.
     fn enter(&self, address: IpAddr) -> Option<OfPeer> {
         let address = address.to_canonical();
         if !address.is_loopback() {
@@ -228,7 +227,7 @@ impl Drop for OfPeer {
     }
 }
 
-/// Answers the requests of one connection.
+/// Serves the requests of one connection.
 async fn converse<S, B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: IpAddr,
@@ -264,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_does_not_get_all_connections() {
+    fn connections_per_address_are_limited() {
         let peers = Peers::default();
         let enter = |address: &str| peers.enter(address.parse().unwrap());
         let mut all: Vec<_> = (0..CONNECTIONS_OF_ADDRESS_MAX).map(|_| enter("192.0.2.1").unwrap()).collect();

@@ -1,4 +1,4 @@
-// The page of two jobs on one axis: the time since each began.
+// The page of two jobs on one axis: the time since each was started.
 
 import { chart } from "./charts.js";
 import { data } from "./data.js";
@@ -7,7 +7,7 @@ import { rates } from "./model.js";
 import { muted, nothing, panel } from "./parts.js";
 import { duration, exact, known, number, percent, state, whole } from "./text.js";
 
-// The first job is drawn by whole lines, the second one by dashed lines of another colour.
+// The first job has solid lines, the second one dashed lines of another colour.
 const COMPARED = [{ label: "A", cls: "c1" }, { label: "B", cls: "c2 dashed" }];
 
 data.pages.compare = () => {
@@ -26,7 +26,7 @@ data.pages.compare = () => {
         compareBy(both, { id: "done", title: "Work done", format: number, of: "worked", from: 0 }),
         compareBy(both, { id: "share", title: "Share done", format: percent, of: "share", from: 0 }),
         compareBy(both, { id: "workers", title: "Workers", format: whole, isStep: true, of: "workers", from: 0 }),
-      ] : nothing("Neither job was seen over time."),
+      ] : nothing("Neither job was observed over time."),
       panel("Figures", h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Figures" }, h("table", { class: "values" },
         h("caption", { class: "hidden" }, "Figures of both jobs"),
         h("thead", null, h("tr", null, ["", "A", "B", "B / A"].map((name) => h("th", { scope: "col" }, name)))),
@@ -46,13 +46,13 @@ function seriesOf({ points, from_ms: from }) {
   };
 }
 
-// What a job has at a time: what it had at the last point before; null before the first one, and after the last one.
+// The value of a job at a time: that of the last point before; null before the first and after the last point.
 function valueAt({ times: own }, values, time) {
   if (!(time >= own[0] && time <= own.at(-1))) return null;
   return values[own.findLastIndex((one) => one <= time)];
 }
 
-// A chart of something of both jobs; nothing if neither has it.
+// A chart of one quantity of both jobs; null if neither has it.
 function compareBy(both, { id, title, format, of, bound, from, unit = "", isStep }) {
   const having = both.filter((job) => job.values[of].some(known));
   if (having.length === 0) return null;

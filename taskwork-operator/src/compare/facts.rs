@@ -1,4 +1,4 @@
-//! A job in numbers, as it is compared with another one. What is not known is absent.
+//! The numbers of a job for a comparison with another one. Unknown numbers are absent.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,13 +11,13 @@ use taskwork::{
 
 use crate::report::seen::Seen;
 
-/// The time over which the rate of work is told, in milliseconds: nodes report every two seconds, and points are of
-/// one, so that work would seem to come in bursts otherwise.
+/// The window for the rate of work, in milliseconds. Nodes report every two seconds and points are one second apart,
+/// so shorter windows would show bursts.
 const RATE_MS: u64 = 6_000;
-/// How near to the best a solution is as good as it, for most purposes.
+/// The relative distance from the best value up to which a solution counts as nearly best.
 const NEAR: f64 = 0.01;
 
-/// A job in numbers.
+/// The numbers of a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Facts {
     pub(super) id: String,
@@ -27,30 +27,30 @@ pub(super) struct Facts {
     pub(super) program: Option<String>,
     pub(super) state: &'static str,
     pub(super) attempt: Option<u32>,
-    /// From the submission to the end, or as long as it was seen.
+    /// From the submission to the end, or to the last observation.
     pub(super) took_s: Option<f64>,
-    /// The same from when nodes began to work on it.
+    /// Like `took_s`, but from the time at which nodes started to work on the job.
     pub(super) ran_s: Option<f64>,
     pub(super) worked: Option<u64>,
-    /// Units a second: while it ran, and at most.
+    /// The average rate while it ran, and the highest rate, in units per second.
     pub(super) rate: Option<f64>,
     pub(super) rate_most: Option<f64>,
-    /// The number of nodes that have worked on it, and of workers at a time, at most.
+    /// The number of nodes that have worked on it; below, the maximum number of workers at a time.
     pub(super) nodes: Option<usize>,
     pub(super) workers_most: Option<u32>,
     pub(super) nodes_lost: Option<usize>,
-    /// The time of those of its nodes that were seen together, and what they have cost, by currencies, without those that
-    /// have no price.
+    /// The total time of its nodes that were seen as members; below, their cost by currency, without nodes that have
+    /// no price.
     pub(super) node_time_s: Option<f64>,
     pub(super) cost: Option<Money>,
     pub(super) share: Option<f64>,
     pub(super) best: Option<f64>,
     pub(super) bound: Option<f64>,
     pub(super) gap: Option<f64>,
-    /// From when nodes began to work on it.
+    /// From the time at which nodes started to work on the job.
     pub(super) first_solution_s: Option<f64>,
     pub(super) near_its_best_s: Option<f64>,
-    /// The same for the better one of the best solutions of both jobs.
+    /// Time to come near the better of both jobs' best solutions.
     pub(super) near_best_of_both_s: Option<f64>,
     pub(super) tasks: Option<u64>,
     pub(super) steal_requests: Option<u64>,
@@ -63,7 +63,7 @@ pub(super) struct Facts {
     pub(super) transactions_per_thousand_tasks: Option<f64>,
     pub(super) write_median_s: Option<f64>,
     pub(super) write_p99_s: Option<f64>,
-    /// Where the time of the workers went, in shares of it.
+    /// The shares of the workers' time by activity.
     pub(super) searching: Option<f64>,
     pub(super) handling: Option<f64>,
     pub(super) looking: Option<f64>,
@@ -71,7 +71,6 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Returns the numbers of both jobs.
     pub(super) fn of(both: [&Seen; 2]) -> [Self; 2] {
         let job = |seen: &Seen| seen.job().cloned().unwrap_or_default();
         let jobs = both.map(job);
@@ -80,7 +79,7 @@ impl Facts {
         [Self::one(a, job_a, best), Self::one(b, job_b, best)]
     }
 
-    #[expect(clippy::too_many_lines, reason = "a number after the other, each once")]
+    #[expect(clippy::too_many_lines, reason = "one line for each number")]
     fn one(seen: &Seen, job: &JobNow, best_of_both: Option<f64>) -> Self {
         let about = &job.about;
         let record = about.record.as_deref();
@@ -163,7 +162,7 @@ impl Facts {
     }
 }
 
-/// Returns the seconds between two times, as far as their clocks agree.
+/// Returns the seconds between two times; `None` if the clocks disagree about their order.
 fn since(from_ms: Option<u64>, to_ms: Option<u64>) -> Option<f64> {
     Some(to_ms?.checked_sub(from_ms?)? as f64 / 1e3)
 }
@@ -172,18 +171,19 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The time from the beginning to the first point after which it is unknown what was before it, in milliseconds.
+/// The maximum age of a job at its first point for which nothing important can have happened before, in
+/// milliseconds.
 const BEGINNING_MS: u64 = 5_000;
 
-/// Returns when something was so for the first time; `None` if it never was, or was so when the job was first seen, long
-/// after it had begun.
+/// Returns the time of the first point that satisfies a condition. `None` if no point does, or if the first point
+/// already does and lies more than [`BEGINNING_MS`] after the start.
 fn first(points: &[Point], began_ms: Option<u64>, is_so: impl Fn(&Point) -> bool) -> Option<u64> {
     let at = points.iter().position(is_so)?;
     let is_seen = at > 0 || points[0].at_ms <= began_ms?.saturating_add(BEGINNING_MS);
     is_seen.then_some(points[at].at_ms)
 }
 
-/// Returns whether small or large numbers are better in a job.
+/// Returns whether small or large values are better in a job.
 fn sense(job: &JobNow) -> Option<Sense> {
     job.nodes.values().find_map(|node| node.report.best.as_ref()).map(|best| best.sense)
 }
@@ -196,7 +196,7 @@ fn is_near(value: f64, best: f64, sense: Sense) -> bool {
     apart <= best.abs() * NEAR
 }
 
-/// Returns the better one of the best solutions of two jobs of one program; `None` if they cannot be compared.
+/// Returns the better of the best solutions of two jobs; `None` if the jobs cannot be compared.
 fn best_of(jobs: &[JobNow; 2]) -> Option<f64> {
     let [a, b] = jobs;
     let kind = |job: &JobNow| {
@@ -212,7 +212,7 @@ fn best_of(jobs: &[JobNow; 2]) -> Option<f64> {
     })
 }
 
-/// Returns the highest rate of work, in units a second.
+/// Returns the highest rate of work, in units per second.
 fn rate_most(points: &[Point]) -> Option<f64> {
     let mut from = 0;
     let mut most: Option<f64> = None;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_rate_is_that_of_six_seconds() {
+    fn highest_rate_is_averaged_over_six_seconds() {
         let points: Vec<Point> = (0..20).map(|s| point(s, if s < 10 { 0 } else { 600 }, None)).collect();
         assert_eq!(rate_most(&points), Some(100.0));
         assert_eq!((rate_most(&points[..1]), rate_most(&[])), (None, None));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_so_before_the_job_was_seen_has_no_time() {
+    fn condition_true_at_late_first_point_has_no_time() {
         let points = [point(10, 0, Some(9.0)), point(11, 0, Some(8.0))];
         let first = |began_ms, best| first(&points, began_ms, |point| point.best == Some(best));
         assert_eq!(first(Some(9_000), 9.0), Some(10_000));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn nearness_has_a_side() {
+    fn nearness_respects_sense() {
         assert!(is_near(101.0, 100.0, Sense::Min) && is_near(99.0, 100.0, Sense::Max));
         assert!(!is_near(101.1, 100.0, Sense::Min) && !is_near(98.9, 100.0, Sense::Max));
         assert!(is_near(-99.0, -100.0, Sense::Min) && is_near(0.0, 0.0, Sense::Min));

@@ -1,4 +1,4 @@
-//! `taskwork compare`: two jobs side by side, as a table or on one axis of a page.
+//! `taskwork compare`: two jobs side by side, as a table or as a page with one axis.
 
 mod facts;
 mod rows;
@@ -24,33 +24,32 @@ use super::{
 };
 use crate::web::Single;
 
-/// The page that shows two jobs: a module beside those of the dashboard.
+/// The module of the comparison page, in addition to those of the dashboard.
 const PAGE: (&str, &str) = ("compare.js", include_str!("compare.js"));
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// A job, as `taskwork jobs` lists it; the number alone suffices. Or one of a record, as `FILE:ID`.
+    /// A job, as `taskwork jobs` lists it; the number alone suffices. For a job of a record: `FILE:ID`.
     #[arg(value_name = "A", value_parser = which)]
     a: Which,
-    /// The job to compare it with, likewise.
+    /// The job to compare it with, in the same form.
     #[arg(value_name = "B", value_parser = which)]
     b: Which,
     #[command(flatten)]
     output: Output,
-    /// Take jobs that are given by their ids alone from a record instead of a cluster: a file that `taskwork dashboard
-    /// --record` has written, or its folder.
+    /// Read jobs that are given by id alone from a record instead of a cluster: a file written by `taskwork dashboard
+    /// --record`, or its folder.
     #[arg(long, value_name = "FILE|DIR")]
     record: Option<PathBuf>,
 }
 
-/// A job, and where it is.
+/// A job, and the record that has it, if any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Which {
     record: Option<PathBuf>,
     job: JobId,
 }
 
-/// Parses a job, or one of a record.
 fn which(text: &str) -> Result<Which, String> {
     if let Ok(job) = job_id(text) {
         return Ok(Which { record: None, job });
@@ -66,12 +65,12 @@ fn which(text: &str) -> Result<Which, String> {
 }
 
 impl Arguments {
-    /// Checks what can be checked before a cluster is asked, or a long record read.
+    /// Checks the arguments before a cluster is contacted or a long record is read.
     pub(super) fn check(&self, json: bool) -> Result<(), Failure> {
         self.output.check(json)
     }
 
-    /// Returns whether a cluster is to be asked.
+    /// Returns whether a job is given that is in no record.
     pub(super) fn needs_cluster(&self) -> bool {
         [&self.a, &self.b].into_iter().any(|which| self.record_of(which).is_none())
     }
@@ -80,7 +79,7 @@ impl Arguments {
         which.record.as_deref().or(self.record.as_deref())
     }
 
-    /// Compares two jobs that were recorded.
+    /// Compares two recorded jobs.
     pub(super) fn of_records(&self, json: bool) -> Result<ExitCode, Failure> {
         let seen = |which| {
             let record = self.record_of(which).unwrap_or(Path::new(""));
@@ -92,7 +91,7 @@ impl Arguments {
     fn write(&self, both: &[Seen; 2], json: bool) -> Result<ExitCode, Failure> {
         let facts = Facts::of(both.each_ref());
         let rows = rows::of(&facts);
-        // Where the page goes to standard output, nothing else does.
+        // The page has standard output to itself.
         let is_page_only = self.output.file.as_deref() == Some(Path::new("-"));
         if json {
             let [a, b] = both.each_ref().map(|seen| &seen.remarks);
@@ -113,7 +112,7 @@ impl Arguments {
     }
 }
 
-/// Compares two jobs of which at least one is in a cluster.
+/// Compares two jobs, at least one of which is in a cluster.
 pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<ExitCode, Failure> {
     let seen = async |which| match arguments.record_of(which) {
         Some(record) => record::read(record, which.job.as_str()),
@@ -123,13 +122,12 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<ExitCode, 
     arguments.write(&both, desk.json)
 }
 
-/// Returns the page of two jobs.
 fn page(both: &[Seen; 2], facts: &[Facts; 2], rows: &[Row]) -> String {
     let title = format!("{} and {}", both[0].name(), both[1].name());
     Single { title: &title, first: "Comparison", more: Some(PAGE), data: &content(both, facts, rows) }.html()
 }
 
-/// Returns what the page shows, in the form that `data.js` and `compare.js` read.
+/// Returns the data of the page, in the form that `data.js` and `compare.js` read.
 fn content(both: &[Seen; 2], facts: &[Facts; 2], rows: &[Row]) -> Value {
     let job = |(seen, facts): (&Seen, &Facts)| {
         let series = seen.job().map(|job| &job.series);
@@ -139,7 +137,7 @@ fn content(both: &[Seen; 2], facts: &[Facts; 2], rows: &[Row]) -> Value {
             "name": facts.name,
             "source": facts.source,
             "state": seen.job().map(|job| job.about.stage),
-            // Without its beginning, it is shown from where it was first seen.
+            // If its start was not observed, it is shown from its first point.
             "from_ms": seen.began_ms().or(first_ms),
             "points": series.map(|series| &series.points),
             "remarks": seen.remarks,

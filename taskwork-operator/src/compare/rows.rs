@@ -1,14 +1,14 @@
-//! The numbers of two jobs side by side, as texts.
+//! The numbers of two jobs side by side, formatted.
 
 use std::time::Duration;
 
 use super::facts::Facts;
 use crate::table::{self, count};
 
-/// What is shown of something that is not known.
+/// The text for an unknown number.
 const UNKNOWN: &str = "-";
 
-/// A row: what is compared, both values, and how many times the first the second is.
+/// A row: a name, both values, and the second divided by the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) name: &'static str,
@@ -32,8 +32,8 @@ pub(super) fn of(both: &[Facts; 2]) -> Vec<Row> {
     rows.number("highest rate", |of| of.rate_most, number);
     rows.number("nodes", |of| of.nodes.map(|n| n as f64), whole);
     rows.number("lost nodes", |of| of.nodes_lost.map(|n| n as f64), whole);
-    rows.number("workers at most", |of| of.workers_most.map(f64::from), whole);
-    rows.number("time of its nodes together", |of| of.node_time_s, seconds);
+    rows.number("maximum workers", |of| of.workers_most.map(f64::from), whole);
+    rows.number("total time of its nodes", |of| of.node_time_s, seconds);
     rows.text_if_known("cost", cost);
     rows.number("share done", |of| of.share, per_cent);
     rows.number("best", |of| of.best, number);
@@ -50,11 +50,11 @@ pub(super) fn of(both: &[Facts; 2]) -> Vec<Row> {
     rows.number("requests to ZooKeeper", |of| of.zookeeper_requests.map(|n| n as f64), whole);
     rows.number("transactions", |of| of.transactions.map(|n| n as f64), whole);
     rows.number("  repeated", |of| of.transactions_retried.map(|n| n as f64), whole);
-    rows.number("  in a thousand tasks", |of| of.transactions_per_thousand_tasks, number);
+    rows.number("  per thousand tasks", |of| of.transactions_per_thousand_tasks, number);
     rows.number("a write takes (median)", |of| of.write_median_s, seconds);
-    rows.number("  99 of 100 up to", |of| of.write_p99_s, seconds);
+    rows.number("  99th percentile", |of| of.write_p99_s, seconds);
     rows.number("time spent searching", |of| of.searching, per_cent);
-    rows.number("  beginning and ending tasks", |of| of.handling, per_cent);
+    rows.number("  starting and completing tasks", |of| of.handling, per_cent);
     rows.number("  looking for work", |of| of.looking, per_cent);
     rows.number("  starting", |of| of.starting, per_cent);
     rows.rows
@@ -80,14 +80,14 @@ impl Rows<'_> {
         self.rows.push(Row { name, values, times: String::new() });
     }
 
-    /// Adds a text that one of them has.
+    /// Adds a text that at least one job has.
     fn text_if_known(&mut self, name: &'static str, of: impl Fn(&Facts) -> Option<String>) {
         if self.both.iter().any(|facts| of(facts).is_some()) {
             self.text(name, of);
         }
     }
 
-    /// Adds a number that one of them has.
+    /// Adds a number that at least one job has.
     fn number(
         &mut self,
         name: &'static str,
@@ -106,7 +106,7 @@ impl Rows<'_> {
     }
 }
 
-/// Returns the beginning of a text, for a table.
+/// Truncates a text for a table.
 fn short(text: &str) -> String {
     const CHARS_MAX: usize = 40;
     let mut shown: String = text.chars().take(CHARS_MAX).collect();
@@ -116,13 +116,13 @@ fn short(text: &str) -> String {
     shown
 }
 
-/// Returns what a job has cost, in each currency.
+/// Returns the cost of a job in each currency.
 fn cost(of: &Facts) -> Option<String> {
     let amounts = of.cost.as_ref()?.iter().map(|(currency, amount)| format!("{amount:.4} {currency}"));
     Some(amounts.collect::<Vec<_>>().join(" + "))
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is the number of something")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count is a whole number")]
 fn whole(number: f64) -> String {
     count(number as u64)
 }
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_as_people_read_them() {
+    fn numbers_are_formatted_for_readers() {
         for (given, shown) in [
             (0.0, "0"),
             (-3.0, "-3"),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_control_a_terminal() {
+    fn control_characters_in_name_are_replaced() {
         let row = |name: &str| {
             let values = [name.to_owned(), String::new()];
             text(&[Row { name: "name", values, times: String::new() }])

@@ -1,4 +1,4 @@
-//! Comparing jobs of records, without a cluster.
+//! Comparisons of recorded jobs, without a cluster.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::report::tests::{JOB, Recorded, SUBMITTED_MS, held};
 
 const OTHER: &str = "j-0000000002";
 
-/// Returns a job that was recorded in a minute, and another one of which half of the beginning is missing.
+/// Returns a job recorded for a minute, and a job recorded without its start.
 fn both() -> [Seen; 2] {
     let folder = tempfile::tempdir().unwrap();
     let mut recorded = Recorded::new();
@@ -31,7 +31,7 @@ fn both() -> [Seen; 2] {
 }
 
 #[test]
-fn a_job_is_named_by_its_id_or_with_its_record() {
+fn job_argument_is_id_or_record_and_id() {
     let of = |record: Option<&str>, job: &str| -> Result<Which, String> {
         Ok(Which { record: record.map(PathBuf::from), job: job.parse().unwrap() })
     };
@@ -45,7 +45,7 @@ fn a_job_is_named_by_its_id_or_with_its_record() {
 }
 
 #[test]
-fn jobs_are_compared_in_numbers() {
+fn facts_match_recorded_jobs() {
     let both = both();
     let [a, b] = Facts::of(both.each_ref());
     assert_eq!(
@@ -64,15 +64,15 @@ fn jobs_are_compared_in_numbers() {
     assert_eq!(
         (b.first_solution_s, b.near_its_best_s, b.near_best_of_both_s),
         (None, None, None),
-        "of a job whose beginning was not seen"
+        "the start of this job was not observed"
     );
 }
 
 #[test]
-fn what_nodes_cost_that_were_never_seen_is_not_known() {
+fn cost_of_nodes_never_seen_as_members_is_unknown() {
     let [mut a, mut b] = both();
     assert!(Facts::of([&a, &b]).iter().all(|of| of.node_time_s.is_some()));
-    // Those that a cluster is asked for: only present members are seen.
+    // As in a query of a cluster: only present members are seen.
     let without = |seen: &mut Seen, names: &[&str]| {
         let folder = tempfile::tempdir().unwrap();
         let mut recorded = Recorded::new();
@@ -91,7 +91,7 @@ fn what_nodes_cost_that_were_never_seen_is_not_known() {
 }
 
 #[test]
-fn sums_of_what_nodes_report_do_not_overflow() {
+fn request_sums_saturate() {
     let folder = tempfile::tempdir().unwrap();
     let mut recorded = Recorded::new();
     recorded.run(JOB);
@@ -109,7 +109,7 @@ fn sums_of_what_nodes_report_do_not_overflow() {
 }
 
 #[test]
-fn the_table_has_both_side_by_side() {
+fn table_shows_both_jobs_in_columns() {
     let both = both();
     let rows = rows::of(&Facts::of(both.each_ref()));
     let text = rows::text(&rows);
@@ -128,12 +128,12 @@ fn the_table_has_both_side_by_side() {
     }
     assert!(
         !text.contains("NaN") && line("a write takes").is_empty(),
-        "what neither knows is left out:\n{text}"
+        "rows without any value are omitted:\n{text}"
     );
 }
 
 #[test]
-fn the_page_has_both_on_one_axis() {
+fn page_shows_both_jobs_on_one_axis() {
     let both = both();
     let facts = Facts::of(both.each_ref());
     let rows = rows::of(&facts);
@@ -142,7 +142,7 @@ fn the_page_has_both_on_one_axis() {
     assert_eq!(data["first"], json!(["compare", ""]));
     let [a, b] = &data["compared"]["jobs"].as_array().unwrap()[..] else { panic!("{data}") };
     assert_eq!((&a["from_ms"], &a["name"]), (&json!(SUBMITTED_MS + 1_000), &json!("a job")));
-    assert_eq!(b["from_ms"], b["points"][0]["at_ms"], "from where it was first seen");
+    assert_eq!(b["from_ms"], b["points"][0]["at_ms"], "from its first point");
     assert_eq!(data["compared"]["rows"].as_array().unwrap().len(), rows.len());
     assert!(page.contains("data.pages.compare ="));
     let of_page = Single { title: "", first: "", more: Some(PAGE), data: &json!({}) }.names_twice();
@@ -150,7 +150,7 @@ fn the_page_has_both_on_one_axis() {
 }
 
 #[test]
-fn a_record_is_needed_only_for_jobs_of_records() {
+fn cluster_is_needed_only_for_jobs_without_record() {
     use clap::Parser as _;
     #[derive(clap::Parser)]
     struct Line {

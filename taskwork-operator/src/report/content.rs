@@ -1,4 +1,4 @@
-//! What a report's page holds: the data of one job, in a bounded size.
+//! The data of a report's page: one job, in a bounded size.
 
 use std::{cmp::Reverse, mem};
 
@@ -8,16 +8,16 @@ use super::seen::Seen;
 
 /// The maximum size of the data of a job, in bytes. With it a page has at most 2 MiB.
 const BYTES_MAX: usize = 1_800 << 10;
-/// The maximum size of what a companion shows, in bytes. Of more, only the summary of a workflow is kept.
+/// The maximum size of a companion's data, in bytes. If it is exceeded, only the summary of a workflow is kept.
 const SIGHT_BYTES_MAX: usize = 256 << 10;
-/// The number of events of a node that are kept if those of all are too many: its first, and its last ones.
+/// The number of events kept of each node if there are too many: its first one, and its last ones.
 const EVENTS_KEPT: usize = 8;
-/// The figures of a node that are kept if everything would be too much.
+/// The figures of a node that are kept if the page would become too large.
 const FIGURES_KEPT: [&str; 5] = ["worked", "tasks", "retries", "stolen_tasks", "times"];
-/// The maximum length of a text that stands in a page, in characters.
+/// The maximum length of a text in a page, in characters.
 const TEXT_CHARS_MAX: usize = 1_000;
 
-/// Returns what the page of a report shows, in the form that `data.js` reads.
+/// Returns the data of a report's page, in the form that `data.js` reads.
 pub(super) fn of(seen: &Seen) -> Value {
     let mut remarks = seen.remarks.clone();
     let snapshot = bounded(snapshot(seen), &seen.id, &mut remarks);
@@ -37,7 +37,7 @@ pub(super) fn of(seen: &Seen) -> Value {
     })
 }
 
-/// Returns the snapshot without what its page does not show.
+/// Returns the snapshot without the parts that the page does not show.
 fn snapshot(seen: &Seen) -> Value {
     let mut snapshot = json!(seen.snapshot);
     if let (Some(job), Some(members)) = (seen.job(), snapshot["members"].as_object_mut()) {
@@ -52,7 +52,7 @@ fn snapshot(seen: &Seen) -> Value {
         }
     }
     snapshot["warnings"] = json!({});
-    // These are of all jobs; the job has its own.
+    // These are the costs of all jobs; the job has its own.
     remove(&mut snapshot, |name| name == "costs");
     let job = &mut snapshot["jobs"][&seen.id];
     remove(&mut job["about"]["record"], |name| ["key", "root", "shared_name", "shared_from"].contains(&name));
@@ -66,7 +66,7 @@ fn snapshot(seen: &Seen) -> Value {
     snapshot
 }
 
-/// Leaves out details of nodes, and at last nodes, until it is not too large, and says so.
+/// Removes details of nodes, and then nodes, until the snapshot is small enough; adds a remark about it.
 fn bounded(mut snapshot: Value, id: &str, remarks: &mut Vec<String>) -> Value {
     if size(&snapshot) <= BYTES_MAX {
         return snapshot;
@@ -79,7 +79,7 @@ fn bounded(mut snapshot: Value, id: &str, remarks: &mut Vec<String>) -> Value {
         .collect();
     let room = BYTES_MAX.saturating_sub(size(&snapshot));
     let fits = |nodes: &[Node]| nodes.iter().map(Node::size).sum::<usize>() <= room;
-    // The page shows the rest of them for the job as a whole.
+    // The page shows their sums for the job.
     for Node { report: node, .. } in &mut nodes {
         let report = &mut node["report"];
         remove(report, |name| ["latencies", "requests", "members_known", "ledger", "best"].contains(&name));
@@ -90,12 +90,12 @@ fn bounded(mut snapshot: Value, id: &str, remarks: &mut Vec<String>) -> Value {
             cut(&mut node["report"]["timeline"]);
         }
         remarks.push(format!(
-            "So that this file does not become too large, it has at most {EVENTS_KEPT} events of each node."
+            "To limit the size of this file, at most {EVENTS_KEPT} events of each node were kept."
         ));
     }
     if !fits(&nodes) {
         let there = nodes.len();
-        // Those that did the most tell the most.
+        // The nodes that did the most work are the most informative.
         nodes.sort_by_key(|Node { report: node, .. }| Reverse(node["report"]["figures"]["worked"].as_u64()));
         let mut left = room;
         let kept = nodes.iter().take_while(|node| {
@@ -106,7 +106,7 @@ fn bounded(mut snapshot: Value, id: &str, remarks: &mut Vec<String>) -> Value {
         });
         nodes.truncate(kept.count());
         remarks.push(format!(
-            "So that this file does not become too large, of {there} nodes it has the {} that did the most work.",
+            "To limit the size of this file, only the {} of {there} nodes that did the most work were kept.",
             nodes.len()
         ));
     }
@@ -120,7 +120,7 @@ fn bounded(mut snapshot: Value, id: &str, remarks: &mut Vec<String>) -> Value {
     snapshot
 }
 
-/// A node, and what it says of itself as a member.
+/// A node, and its membership record.
 struct Node {
     name: String,
     report: Value,
@@ -128,14 +128,14 @@ struct Node {
 }
 
 impl Node {
-    /// Returns its size with what stands around it.
+    /// Returns its size in the page, with its name and separators.
     fn size(&self) -> usize {
         let member = self.member.as_ref().map_or(0, |member| self.name.len() + size(member) + 4);
         self.name.len() + size(&self.report) + 4 + member
     }
 }
 
-/// Leaves only the first and the last events.
+/// Keeps only the first and the last events.
 fn cut(timeline: &mut Value) {
     if let Some(events) = timeline.as_array_mut() {
         let surplus = events.len().saturating_sub(EVENTS_KEPT);
@@ -166,7 +166,7 @@ fn shorten(value: &mut Value) {
     }
 }
 
-/// Returns the size of a value as it stands in a page, where some characters are longer.
+/// Returns the size of a value in a page, where some characters are escaped.
 fn size(value: &Value) -> usize {
     let text = value.to_string();
     let longer = text.bytes().filter(|byte| matches!(byte, b'<' | b'>' | b'&')).count();

@@ -1,4 +1,4 @@
-//! Several records of a cluster as one: what each start of an observer has seen, one after the other.
+//! Joins several records of a cluster, one for each start of an observer, to one history.
 
 use std::{collections::BTreeSet, mem};
 
@@ -7,46 +7,46 @@ use taskwork::view::{Content, Event, Moment, Snapshot, View};
 
 /// The maximum number of events of the cluster that are kept.
 const MOMENTS_MAX: usize = 5_000;
-/// How long after the end of the job events of the cluster are still taken, in milliseconds: that a node was lost is
-/// known some ticks later.
+/// The time after the end of the job for which events of the cluster are kept, in milliseconds: a lost node is detected
+/// some ticks later.
 const AFTER_MS: u64 = 30_000;
 
-/// A time in which nothing was seen of the cluster.
+/// A period in which the cluster was not observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pause {
     pub(super) from_ms: u64,
     pub(super) to_ms: u64,
-    /// Whether there was an observer, which ZooKeeper did not answer.
+    /// Whether an observer ran, but ZooKeeper did not answer it.
     pub(super) was_observed: bool,
 }
 
-/// How a job was observed.
+/// The periods in which a job was observed.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
-    /// Since when the whole cluster was known.
+    /// The time from which the whole cluster was known.
     pub(super) from_ms: Option<u64>,
     /// The last tick.
     pub(super) to_ms: Option<u64>,
     pub(super) pauses: Vec<Pause>,
-    /// The records whose last line was cut off.
+    /// The records with an incomplete last line.
     pub(super) cut: Vec<String>,
 }
 
-/// What several records have seen together.
+/// The history of several records.
 pub(super) struct Joined {
     pub(super) snapshot: Snapshot,
     pub(super) observed: Observed,
 }
 
-/// Records that are joined, for the sake of one job.
+/// Joins the records of one job.
 pub(super) struct Joining {
     job: String,
-    /// The znode of the job, and the folder of what its nodes have reported.
+    /// The path of the job, and the folder of its nodes' reports.
     kept: [String; 2],
     view: View,
-    /// The znodes that are there.
+    /// The znodes that exist.
     there: BTreeSet<String>,
-    /// Those that the present start has seen, as long as it has not read everything.
+    /// The znodes seen by the present run of the observer, until it has read everything.
     seen: Option<BTreeSet<String>>,
     silent_since_ms: Option<u64>,
     over_since_ms: Option<u64>,
@@ -69,16 +69,16 @@ impl Joining {
         }
     }
 
-    /// Begins the record of a further start.
+    /// Starts the record of another run of the observer.
     pub(super) fn begin_run(&mut self) {
         if let Some(at_ms) = self.observed.to_ms {
-            // Until it has read everything, nothing is known for sure.
+            // The state is uncertain until the run has read everything.
             self.view.apply(&Event::of(at_ms, "", Content::Lost));
             self.seen = Some(BTreeSet::new());
         }
     }
 
-    /// Takes an event.
+    /// Applies an event.
     pub(super) fn take(&mut self, event: &Event) {
         match &event.content {
             Content::Data(content) => {
@@ -113,13 +113,13 @@ impl Joining {
         }
     }
 
-    /// Returns whether a znode is remembered although it is gone: the job was removed, when it was over.
+    /// Returns whether a znode is kept after its removal: finished jobs are removed from a cluster.
     fn is_kept(&self, path: &str) -> bool {
         path == self.kept[0] || path.starts_with(&self.kept[1])
     }
 
     fn found(&mut self, at_ms: u64) {
-        // Nobody has seen when these went.
+        // Znodes that this run has not seen were removed in between.
         if let Some(seen) = self.seen.take() {
             let before = mem::take(&mut self.there);
             let gone: Vec<&String> = before.difference(&seen).filter(|path| !self.is_kept(path)).collect();
@@ -138,11 +138,11 @@ impl Joining {
     }
 
     fn tick(&mut self, event: &Event) {
-        // Two observers have recorded at the same time: what was shown once is not shown again.
+        // Two observers recorded at the same time: a period is shown once.
         if self.observed.to_ms.is_some_and(|shown| event.at_ms < shown) {
             return;
         }
-        // What the end of one record and the beginning of the next know is no state that ever was.
+        // A mixture of the end of one record and the start of the next is no state that ever existed.
         if self.seen.is_some() {
             return;
         }
@@ -156,18 +156,18 @@ impl Joining {
         }
     }
 
-    /// Ends the record of a start; `cut` is its name if its last line was cut off.
+    /// Completes the record of a run; `cut` is its name if its last line is incomplete.
     pub(super) fn end_run(&mut self, cut: Option<String>) {
         self.observed.cut.extend(cut);
-        // It had not read the cluster before it ended: what is known is what was known before.
+        // The run ended before it had read the cluster: the state before it stays.
         self.seen = None;
     }
 
-    /// Returns what was seen of the cluster at last, with the events of the time of the job.
+    /// Returns the last state of the cluster, with the events during the job.
     pub(super) fn end(self) -> Joined {
         let Self { job, view, moments, mut observed, silent_since_ms, .. } = self;
         let mut snapshot = view.snapshot();
-        // Of other jobs nothing is to be told.
+        // The report must not reveal other jobs.
         snapshot.jobs.retain(|id, _| *id == job);
         snapshot.moments = moments;
         if let Some((from_ms, to_ms)) = silent_since_ms.zip(observed.to_ms) {
@@ -177,7 +177,7 @@ impl Joining {
     }
 }
 
-/// Returns whether the record of a job says that it is over.
+/// Returns whether a job's record is in a final state.
 fn is_over(content: &[u8]) -> bool {
     let record: Value = serde_json::from_slice(content).unwrap_or_default();
     matches!(record["state"].as_str(), Some("done" | "incomplete" | "failed" | "cancelled"))
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_between_two_starts_is_gone() {
+    fn znodes_missing_after_restart_are_removed() {
         let mut joining = Joining::of("j");
         joining.begin_run();
         for event in [
@@ -218,18 +218,14 @@ mod tests {
         joining.end_run(Some("b.jsonl".to_owned()));
         assert_eq!(joining.there.iter().collect::<Vec<_>>(), ["jobs/k"]);
         let Joined { snapshot, observed } = joining.end();
-        assert_eq!(
-            snapshot.jobs.keys().collect::<Vec<_>>(),
-            ["j"],
-            "a job that was removed is still told of"
-        );
+        assert_eq!(snapshot.jobs.keys().collect::<Vec<_>>(), ["j"], "a removed job is still reported");
         let pause = Pause { from_ms: 2, to_ms: 950, was_observed: false };
         assert_eq!((observed.pauses, observed.cut), (vec![pause], vec!["b.jsonl".to_owned()]));
         assert_eq!((observed.from_ms, observed.to_ms), (Some(2), Some(1_000)));
     }
 
     #[test]
-    fn times_without_an_answer_are_told() {
+    fn periods_without_answer_are_reported() {
         let mut joining = Joining::of("j");
         joining.begin_run();
         for event in [

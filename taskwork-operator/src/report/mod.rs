@@ -1,4 +1,4 @@
-//! `taskwork report`: the page of a job as one file, which opens without a server.
+//! `taskwork report`: the page of a job as one file that opens without a server.
 //!
 //! ```text
 //! cluster ──look──▶ Seen ──▶ content ──▶ one page (web::Single) ──▶ output
@@ -34,24 +34,24 @@ pub(super) struct Arguments {
     job: JobId,
     #[command(flatten)]
     output: Output,
-    /// Take the job from a record instead of a cluster: a file that `taskwork dashboard --record` has written, or its
-    /// folder. No servers are needed.
+    /// Read the job from a record instead of a cluster: a file written by `taskwork dashboard --record`, or its folder.
+    /// No servers are needed.
     #[arg(long, value_name = "FILE|DIR")]
     record: Option<PathBuf>,
 }
 
 impl Arguments {
-    /// Checks what can be checked before a cluster is asked, or a long record read.
+    /// Checks the arguments before a cluster is contacted or a long record is read.
     pub(super) fn check(&self, json: bool) -> Result<(), Failure> {
         if self.output.file.is_none() && !json {
             return Err(Failure::usage(
-                "say where the report goes: -o FILE.html, or - for standard output; or --json",
+                "choose the output: -o FILE.html, -o - for standard output, or --json",
             ));
         }
         self.output.check(json)
     }
 
-    /// Writes the report of a job that was recorded; `None` if a cluster is to be asked.
+    /// Writes the report of a recorded job; `None` if the job is in a cluster.
     pub(super) fn of_record(&self, json: bool) -> Option<Result<ExitCode, Failure>> {
         let record = self.record.as_deref()?;
         Some(record::read(record, self.job.as_str()).and_then(|seen| self.write(&seen, json)))
@@ -82,7 +82,7 @@ fn page(seen: &Seen) -> String {
     Single { title: &title, first: "Job", more: None, data: &content::of(seen) }.html()
 }
 
-/// Returns everything that is known of a job, for scripts.
+/// Returns all data of a job as JSON, for scripts.
 fn object(seen: &Seen) -> Value {
     let Some(job) = seen.job() else { return Value::Null };
     let snapshot = &seen.snapshot;

@@ -1,4 +1,4 @@
-//! Where a page is written.
+//! The output file of a page.
 
 use std::{
     fs::{self, OpenOptions},
@@ -9,28 +9,27 @@ use std::{
 use taskwork::OutputFile;
 use taskwork_cli::{Failure, command::print};
 
-/// Where a page is written.
+/// The options for the output file of a page.
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub(crate) struct Output {
-    /// The file to write, such as run.html; - is standard output.
+    /// The file to write, such as run.html; - for standard output.
     #[arg(short = 'o', long = "out", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Replace the file if there is one already.
+    /// Replace the file if it exists.
     #[arg(long, requires = "file")]
     force: bool,
 }
 
 impl Output {
-    /// Checks what can be checked before there is anything to write, since that may take long.
+    /// Checks the options before the page is made, which may take long.
     ///
     /// # Errors
-    /// If the file is there and must not be replaced, or standard output would have two things.
+    /// If the file exists and must not be replaced, or both the page and JSON go to standard output.
     pub(crate) fn check(&self, json: bool) -> Result<(), Failure> {
         let Some(file) = &self.file else { return Ok(()) };
         if is_standard(file) {
-            let refused =
-                "--json prints to standard output, and -o - would, too: name a file, or take one of them";
+            let refused = "--json and -o - both write to standard output: choose a file, or only one of them";
             return if json { Err(Failure::usage(refused)) } else { Ok(()) };
         }
         match fs::metadata(file) {
@@ -42,7 +41,7 @@ impl Output {
         }
     }
 
-    /// Writes a page, if one is wanted, and says where.
+    /// Writes the page if a file is given, and reports its name and size.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -52,7 +51,7 @@ impl Output {
         if is_standard(file) {
             let mut out = io::stdout().lock();
             return match out.write_all(page.as_bytes()).and_then(|()| out.flush()) {
-                // Whoever has read enough is not in error.
+                // A reader that closes the pipe early is no error.
                 Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                     Err(Failure::failed(format!("the page cannot be written to standard output: {error}")))
                 }
@@ -87,10 +86,10 @@ fn write(file: &Path, page: &str, force: bool) -> Result<(), Failure> {
     if force || is_special() {
         return OutputFile::new(file).write(|to| to.write_all(page.as_bytes())).map_err(refused);
     }
-    // A file that was created since the check is kept.
+    // A file created since the check is kept.
     let mut to = OpenOptions::new().create_new(true).write(true).open(file).map_err(refused)?;
     to.write_all(page.as_bytes()).map_err(|error| {
-        // A part of a page is of no use.
+        // An incomplete page is useless.
         let _ = fs::remove_file(file);
         refused(error)
     })
@@ -113,19 +112,19 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_only_if_that_is_wanted() {
+    fn existing_file_is_replaced_only_with_force() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("run.html");
         write(&file, "one", false).unwrap();
         let refused = write(&file, "two", false).unwrap_err();
         assert!(refused.contains("run.html is there already") && refused.contains("--force"), "{refused}");
-        // It may also have come while the page was made.
+        // The file may also appear after the check.
         let refused = output(&file, false).write(|| "two".to_owned(), true).unwrap_err().to_string();
         assert!(refused.contains("is there already"), "{refused}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "one");
         write(&file, "three", true).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "three");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
     }
 
     #[test]
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_said() {
+    fn write_errors_are_reported_with_path() {
         let folder = tempfile::tempdir().unwrap();
         let refused = write(folder.path(), "", true).unwrap_err();
         assert!(refused.contains("is a folder"), "{refused}");

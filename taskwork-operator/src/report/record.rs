@@ -1,4 +1,4 @@
-//! A job as records have seen it: the files that `taskwork dashboard --record` has written, one for each of its starts.
+//! Reads a job from the files that `taskwork dashboard --record` wrote, one for each of its starts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,14 +23,14 @@ use crate::table;
 /// The maximum number of names in a message.
 const NAMED_MAX: usize = 8;
 
-/// Reads what was recorded of a job, in a file or in all files of a folder.
+/// Reads a job from a record, or from all records in a folder.
 ///
 /// # Errors
-/// If there is no record, none that has the job, or if the records are of different jobs of this id.
+/// If there is no record, none has the job, or the records have different jobs of this id.
 pub(crate) fn read(at: &Path, id: &str) -> Result<Seen, Failure> {
     let mut surveys =
         files(at)?.into_iter().map(|file| Survey::of(file, id)).collect::<Result<Vec<_>, _>>()?;
-    // Whatever the files are called, they are read in the order in which they were begun.
+    // By time: the names of the files need not be in order.
     surveys.sort_by_key(|survey| survey.first_ms);
     if surveys.iter().all(|survey| survey.ticks == 0) {
         return Err(Failure::usage(format!(
@@ -89,7 +89,7 @@ fn name(file: &Path) -> String {
     file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// What tells two jobs of the same id apart: clusters count from 0, each for itself.
+/// Distinguishes jobs of the same id: each cluster counts from 0.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 struct Submission {
     submitted_ms: u64,
@@ -97,13 +97,13 @@ struct Submission {
     key: String,
 }
 
-/// What a record is about.
+/// The jobs and times of a record.
 struct Survey {
     file: PathBuf,
     first_ms: Option<u64>,
     ticks: u64,
     jobs: BTreeSet<String>,
-    /// The jobs that had the id, each with when it was first seen.
+    /// The submissions with the wanted id, each with the time at which it was first seen.
     submissions: BTreeMap<Submission, u64>,
 }
 
@@ -111,7 +111,7 @@ impl Survey {
     fn of(file: PathBuf, id: &str) -> Result<Self, Failure> {
         let (mut first_ms, mut ticks) = (None, 0);
         let (mut jobs, mut submissions) = (BTreeSet::new(), BTreeMap::new());
-        // How it ends is said when it is read for good.
+        // An incomplete last line is reported by the second pass.
         let _ = read_events(&file, |event| {
             first_ms.get_or_insert(event.at_ms);
             ticks += u64::from(event.content == Content::Tick);
@@ -130,9 +130,9 @@ impl Survey {
     }
 }
 
-/// Says that no record has a job, and which there are.
+/// Returns the error that no record has a job, with the jobs that they have.
 fn without(at: &Path, id: &str, surveys: &[Survey]) -> Failure {
-    // What else stands in the place of an id is nothing that anybody could ask for.
+    // Only valid ids are listed: a name in a record may contain anything.
     let all = surveys.iter().flat_map(|survey| &survey.jobs).map(String::as_str);
     let jobs: BTreeSet<&str> = all.filter(|job| job.parse::<JobId>().is_ok()).collect();
     let named: Vec<&str> = jobs.iter().rev().take(NAMED_MAX).copied().collect();
@@ -158,14 +158,14 @@ fn one_submission(at: &Path, id: &str, with: &[&Survey]) -> Result<(), Failure> 
             format!("\n  {}: submitted at {}", name(file), table::time(submission.submitted_ms))
         })
         .collect();
-    let what_to_do = if with.len() > 1 {
-        "Name the record of the one that is meant: --record FILE"
+    let remedy = if with.len() > 1 {
+        "Choose the record of one of them: --record FILE"
     } else {
-        "The record was put together from those of several clusters, or its cluster was set up anew: take the part \
-         that is meant into a file of its own"
+        "The record was merged from those of several clusters, or its cluster was set up again: copy the part of one \
+         job to its own file"
     };
     Err(Failure::usage(format!(
-        "{} has {} different jobs of the id {id}:{}\n  {what_to_do}",
+        "{} has {} different jobs of the id {id}:{}\n  {remedy}",
         at.display(),
         all.len(),
         told.concat()

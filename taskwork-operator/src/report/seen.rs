@@ -1,4 +1,4 @@
-//! A job as somebody has seen it: a cluster that is asked now, or records of one that was observed.
+//! A job as observed: from a query of a cluster, or from records.
 
 use serde_json::{Value, json};
 use taskwork::{
@@ -17,25 +17,25 @@ use crate::{
 /// The maximum number of events of the cluster that are shown.
 const MOMENTS_MAX: usize = 1_000;
 
-/// A job as somebody has seen it.
+/// A job as observed.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) id: String,
-    /// Who has seen it: the name of the cluster, or of its records.
+    /// The name of the cluster, or of the records.
     pub(crate) source: String,
-    /// The cluster at last. Its events are those that concern the job.
+    /// The last state of the cluster, with the events that concern the job.
     pub(crate) snapshot: Snapshot,
-    /// What is not known, or may be misunderstood, in sentences.
+    /// Sentences about missing or misleading data.
     pub(crate) remarks: Vec<String>,
-    /// Better solutions: when, their values, and who has found them, as far as these are known.
+    /// Better solutions: time, value and node, as far as they are known.
     pub(crate) improvements: Vec<Value>,
 }
 
 impl Seen {
-    /// Returns what a cluster still knows of a job.
+    /// Queries a cluster for a job.
     ///
     /// # Errors
-    /// If there is no such job, or ZooKeeper was unavailable for too long.
+    /// If the job does not exist, or ZooKeeper was unavailable for too long.
     pub(crate) async fn in_cluster(desk: &Desk, id: &JobId) -> Result<Self, Failure> {
         let mut snapshot = desk.client.look_at(id).await?;
         let id = id.as_str().to_owned();
@@ -43,7 +43,7 @@ impl Seen {
         let told =
             snapshot.jobs.get(&id).map(|job| (told(&id, job), improved(job), remarks::of_cluster(job)));
         let (moments, improvements, remarks) = told.unwrap_or_default();
-        // What was seen at one moment is no history.
+        // A query sees one moment: the history is that of the nodes' events.
         snapshot.moments = moments;
         Ok(Self {
             id,
@@ -54,7 +54,7 @@ impl Seen {
         })
     }
 
-    /// Returns what was recorded of a job.
+    /// Returns a recorded job.
     pub(super) fn recorded(id: &str, source: String, mut snapshot: Snapshot, observed: &Observed) -> Self {
         let (mut improvements, mut remarks) = (Vec::new(), Vec::new());
         if let Some(job) = snapshot.jobs.get(id) {
@@ -67,33 +67,31 @@ impl Seen {
         Self { id: id.to_owned(), source, snapshot, remarks, improvements }
     }
 
-    /// Returns the job.
     pub(crate) fn job(&self) -> Option<&JobNow> {
         self.snapshot.jobs.get(&self.id)
     }
 
-    /// Returns the name that people know it by.
+    /// Returns the name of the job, or its id if it has none.
     pub(crate) fn name(&self) -> &str {
         let record = self.job().and_then(|job| job.about.record.as_deref());
         record.map(|record| record.name.as_str()).filter(|name| !name.is_empty()).unwrap_or(&self.id)
     }
 
-    /// Returns the names of nodes that were seen to be lost. Once a job is over, its znodes do not tell any more which of
-    /// its nodes were.
+    /// Returns the names of nodes that were seen to be lost. The znodes of a finished job no longer have them.
     pub(crate) fn lost_nodes(&self) -> impl Iterator<Item = &str> {
         let lost = self.snapshot.moments.iter().filter(|moment| moment.what == MomentKind::Lost);
         lost.map(|moment| moment.name.as_str())
     }
 
-    /// Returns when nodes began to work on it, by the observer's clock, or by their own if it was not observed. `None`
-    /// if nobody has seen that.
+    /// Returns when nodes started to work on the job, by the observer's clock, or by their own if it was not observed.
+    /// `None` if the start was not observed.
     pub(crate) fn began_ms(&self) -> Option<u64> {
         let runs = |moment: &&Moment| moment.what == MomentKind::JobRuns && moment.name == self.id;
         self.snapshot.moments.iter().find(runs).map(|moment| moment.at_ms)
     }
 }
 
-/// Returns events as nodes tell them, by their own clocks.
+/// Returns the events that nodes report, by their own clocks.
 fn told(id: &str, job: &JobNow) -> Vec<Moment> {
     let mut told: Vec<(u64, &str, &str)> = Vec::new();
     let lost = job.about.record.iter().flat_map(|record| &record.lost);
@@ -116,7 +114,7 @@ fn told(id: &str, job: &JobNow) -> Vec<Moment> {
         told.extend(of(&[EventKind::Left, EventKind::Abandoned]).map(|at_ms| (at_ms, "left", name.as_str())));
         let is_named = || lost.clone().any(|lost| lost.node == *name);
         if node.state == NodeState::Lost && !is_named() {
-            // When it was last heard.
+            // The time of its last report.
             told.push((node.report.at_ms, "lost", name));
         }
     }
@@ -129,7 +127,7 @@ fn told(id: &str, job: &JobNow) -> Vec<Moment> {
     serde_json::from_value(told.into()).unwrap_or_default()
 }
 
-/// Returns when nodes have found something better, as they tell it: they do not say how good it was.
+/// Returns the times at which nodes report a better solution; they do not report its value.
 fn improved(job: &JobNow) -> Vec<Value> {
     let mut found: Vec<(u64, &str)> = Vec::new();
     for (name, node) in &job.nodes {

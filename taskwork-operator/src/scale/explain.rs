@@ -1,4 +1,4 @@
-//! What a controller has decided, and why, for people.
+//! The decisions of a controller and their reasons, formatted.
 
 use serde_json::json;
 use taskwork::Client;
@@ -10,7 +10,7 @@ use super::{super::table, memory::Said};
 /// The number of decisions that are shown.
 const SHOWN_MAX: usize = 20;
 
-/// Prints what the controller of a cluster has decided lately.
+/// Prints the recent decisions of the cluster's controller.
 pub(super) async fn run(client: &Client, json: bool) -> Result<(), Failure> {
     client.check_cluster().await?;
     let Some(told) = client.scaling_said().await?.filter(|told| !told.said.is_empty()) else {
@@ -35,10 +35,7 @@ fn text(said: &Said, holder: Option<&str>) -> String {
     let machines: Vec<String> =
         said.machines.iter().map(|(standing, count)| format!("{count} {standing}")).collect();
     let mut rows = vec![
-        (
-            "controller",
-            holder.unwrap_or("none runs now; what follows is what the last one has said").to_owned(),
-        ),
+        ("controller", holder.unwrap_or("none runs now; this is the report of the last one").to_owned()),
         ("decided", table::time(said.at_ms)),
         ("machines", if machines.is_empty() { "none".to_owned() } else { machines.join(", ") }),
         ("wanted", said.wanted.to_string()),
@@ -69,7 +66,7 @@ fn goals(said: &Said) -> String {
     words.extend(
         goals.budget.map(|budget| format!("at most {}", money(Some(budget), said.currency.as_deref()))),
     );
-    words.extend(goals.efficiency.map(|share| format!("each worker counts for {share} at least")));
+    words.extend(goals.efficiency.map(|share| format!("an efficiency of at least {share} per worker")));
     words.extend(
         goals
             .delay_price
@@ -79,7 +76,7 @@ fn goals(said: &Said) -> String {
     words.join(", ")
 }
 
-/// What was spent, and since when that is counted.
+/// Formats the cost so far, and its start time.
 fn spent(said: &Said) -> String {
     let amount = money(said.spent, said.currency.as_deref());
     match said.spent_since_ms {
@@ -119,7 +116,7 @@ pub(crate) fn candidates(unit: &str, sizes: &[Candidate], currency: Option<&str>
     table::table(&[unit, "#WORKERS", "FINISH (8 OF 10)", "#COST", "#EFFICIENCY", "NOTE"], rows)
 }
 
-/// Formats two times, UTC, the date once if it is the same.
+/// Formats a range of times in UTC; the date is repeated only if it differs.
 fn span(early: u64, late: u64) -> String {
     let (early, late) = (table::time(early), table::time(late));
     match (early.split_once('T'), late.split_once('T')) {
@@ -137,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_decided_is_shown_with_its_reasons() {
+    fn report_shows_decision_with_reasons() {
         let mut said = Said {
             currency: Some("EUR".to_owned()),
             machines: BTreeMap::from([("working".to_owned(), 3), ("booting".to_owned(), 2)]),
@@ -171,11 +168,11 @@ mod tests {
             "EUR 1.50",
             "0.96",
             "now; best",
-            "too early to say",
+            "unknown as yet",
         ] {
             assert!(shown.contains(part), "no {part:?} in\n{shown}");
         }
-        assert!(!shown.contains("EUR 0.00"), "what is unknown is not 0:\n{shown}");
+        assert!(!shown.contains("EUR 0.00"), "an unknown cost is not 0:\n{shown}");
         assert!(text(&said, Some("host process 7")).contains("host process 7"));
         said.spent_since_ms = Some(0);
         assert!(text(&said, None).contains("unknown since 1970-01-01T00:00:00Z"));

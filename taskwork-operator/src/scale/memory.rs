@@ -1,4 +1,4 @@
-//! What a controller remembers, and what it says to people: two znodes.
+//! The state of a controller, and its report for operators: the content of two znodes.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use super::demand::Newest;
 
 /// The format that is written, and the newest that can be read.
 const FORMAT: u32 = 2;
-/// The number of decisions that are kept for people.
+/// The number of decisions kept in the report.
 pub(super) const DECISIONS_MAX: usize = 50;
-/// The number of machines up to which the last observation is kept for `taskwork whatif`.
+/// The maximum number of machines with which the last observation is kept for `taskwork whatif`.
 const MACHINES_SHOWN_MAX: usize = 500;
 /// The number of jobs without an offer that are named.
 pub(super) const UNSERVED_SHOWN_MAX: usize = 20;
@@ -22,7 +22,7 @@ pub(super) const UNSERVED_SHOWN_MAX: usize = 20;
 /// called and do.
 pub(super) const MACHINES_MAX: u32 = 2_000;
 
-/// What a controller goes on from.
+/// The state from which a controller continues.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Memory {
     format: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Memory {
     pub(super) newest: Newest,
 }
 
-/// The same as it is written, without a copy.
+/// Serializes a [`Memory`] without copying it.
 #[derive(Serialize)]
 struct MemoryRef<'a> {
     format: u32,
@@ -41,32 +41,32 @@ struct MemoryRef<'a> {
     newest: &'a Newest,
 }
 
-/// What a controller says to people.
+/// The report of a controller for operators.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Said {
-    /// When it was said, in milliseconds since 1970.
+    /// The time of the report, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     pub(super) goals: Goals,
     pub(crate) currency: Option<String>,
-    /// How many machines there are in each standing.
+    /// The number of machines by standing.
     pub(super) machines: BTreeMap<String, u32>,
     pub(super) wanted: u32,
     pub(super) reason: String,
     pub(crate) table: Vec<Candidate>,
     pub(super) spent: Option<f64>,
     pub(super) spent_since_ms: Option<u64>,
-    /// Offers that are left alone at present, with the reasons.
+    /// Offers that are suspended at present, with the reasons.
     pub(super) troubles: BTreeMap<String, String>,
     /// The first of the jobs that no offer can serve.
     pub(super) unserved: Vec<JobUnserved>,
     /// The last observation, unless that is too large.
     pub(crate) observation: Option<Observation>,
-    /// The last decisions that differed from those before, the newest first.
+    /// The last decisions that changed the number of machines, the newest first.
     pub(super) decisions: Vec<Past>,
 }
 
-/// A decision that was taken.
+/// A past decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Past {
     pub(super) at_ms: u64,
@@ -75,27 +75,27 @@ pub(super) struct Past {
 }
 
 impl Memory {
-    /// Creates the memory of a controller that has done nothing yet.
+    /// Creates the state of a new controller.
     pub(super) fn new(tag: &str, goals: Goals) -> Self {
         Self { format: FORMAT, fleet: State::new(tag), policy: Policy::new(goals), newest: Newest::new() }
     }
 
-    /// Reads what another controller has written.
+    /// Parses the state that another controller wrote.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the text is no such state, or its format is newer.
     pub(crate) fn read(text: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Format {
             format: u32,
         }
         let garbled = |error: serde_json::Error| {
-            format!("what the last controller has written cannot be read: {error}")
+            format!("the state written by the last controller cannot be read: {error}")
         };
         let Format { format } = serde_json::from_slice(text).map_err(garbled)?;
         if format > FORMAT {
             return Err(format!(
-                "what the last controller has written has format {format}; this one reads up to {FORMAT}: update it"
+                "the state written by the last controller has format {format}; this one reads up to {FORMAT}: update it"
             ));
         }
         serde_json::from_slice(text).map_err(garbled)
@@ -112,7 +112,7 @@ pub(super) fn written(fleet: &State, policy: &Policy, newest: &Newest) -> Vec<u8
 }
 
 impl Said {
-    /// Reads what a controller has said; empty if it has said nothing that can be read.
+    /// Parses the report of a controller; empty if it cannot be parsed.
     pub(crate) fn read(text: &[u8]) -> Self {
         serde_json::from_slice(text).unwrap_or_default()
     }
@@ -121,9 +121,7 @@ impl Said {
         serde_json::to_vec(self).expect("plain data")
     }
 
-    /// Adds a decision, if it is another one than the last.
-    ///
-    /// Returns whether it is.
+    /// Records a decision. Returns whether it changed the number of machines.
     pub(super) fn decided(&mut self, at_ms: u64, wanted: u32, reason: &str) -> bool {
         (self.at_ms, self.wanted) = (at_ms, wanted);
         reason.clone_into(&mut self.reason);
@@ -135,7 +133,7 @@ impl Said {
         is_new
     }
 
-    /// Leaves out what is not needed to know what was decided and why.
+    /// Keeps only the last decision and its reason.
     pub(super) fn shorten(&mut self) {
         self.observation = None;
         self.table.clear();
@@ -166,7 +164,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_written_is_read_and_what_is_newer_or_garbage_is_refused() {
+    fn newer_or_garbled_memory_is_refused() {
         let memory = Memory::new("abc", Goals { max: 7, ..Goals::default() });
         let read = Memory::read(&written(&memory.fleet, &memory.policy, &memory.newest)).unwrap();
         assert_eq!((read.fleet, read.policy), (memory.fleet, memory.policy));
@@ -176,9 +174,9 @@ mod tests {
         }
     }
 
-    /// All machines begin at once, with names as long as they may be.
+    /// All machines start at once, with names of the maximum length.
     #[test]
-    fn what_is_remembered_of_the_most_machines_fits() {
+    fn memory_of_maximum_machines_fits_into_request() {
         let offers: Vec<Offer> = serde_json::from_value(serde_json::json!(
             [{"name": "o".repeat(40), "workers": 64, "max": MACHINES_MAX, "price_per_hour": 1.5}]
         ))
@@ -202,7 +200,7 @@ mod tests {
         let Action::Create { key, .. } = &actions[0] else { panic!("{actions:?}") };
         let id = |number| format!("{number:063}").parse::<MachineId>().unwrap();
         fleet.created(now_ms, key, &Ok((0..MACHINES_MAX).map(id).collect()));
-        // All but one are listed, so that the request is open.
+        // One machine is not listed, so that the request stays open.
         let machine = |number| Machine {
             id: id(number),
             offer: offer.clone(),
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_are_kept_as_long_as_they_differ_and_not_for_ever() {
+    fn decisions_are_kept_if_they_differ_up_to_limit() {
         let mut said = Said::default();
         assert!(said.decided(1, 3, "a job runs"));
         assert!(!said.decided(2, 3, "still"));

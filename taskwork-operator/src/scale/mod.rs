@@ -1,4 +1,4 @@
-//! `taskwork scale`: starts machines for a cluster, and ends them again.
+//! `taskwork scale`: starts and terminates machines for a cluster.
 //!
 //! ```text
 //!   demand     the open jobs that an offer can serve
@@ -8,7 +8,7 @@
 //!   explain    how that is shown
 //! ```
 //!
-//! What decides is in `taskwork-scale`, which knows neither the cluster nor a clock.
+//! The decisions are made by `taskwork-scale`, which depends neither on a cluster nor on a clock.
 
 pub(super) mod demand;
 pub(super) mod explain;
@@ -49,54 +49,54 @@ use self::{
 };
 use super::Common;
 
-/// Where machines are had, and what they are to reach.
+/// The source of machines, and the goals.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// A file that says where machines are had, which ones, and at what price: see deploy/scale.
+    /// The file that describes the provider of machines, their types and prices: see deploy/scale.
     #[arg(long, value_name = "FILE", required_unless_present = "explain")]
     connector: Option<PathBuf>,
-    /// The least number of machines, also without a job.
+    /// The minimum number of machines, also without a job.
     #[arg(long, value_name = "N", default_value_t = 0)]
     min: u32,
-    /// The most machines.
+    /// The maximum number of machines.
     #[arg(long, value_name = "N", required_unless_present = "explain")]
     max: Option<u32>,
-    /// Only work for this job, as `taskwork jobs` lists it; the number alone suffices.
+    /// Scale for this job only, as `taskwork jobs` lists it; the number alone suffices.
     #[arg(long, value_name = "ID", value_parser = job_id, conflicts_with = "program")]
     job: Option<JobId>,
-    /// Only work for the jobs of this program. By default for all jobs of the cluster.
+    /// Scale for the jobs of this program only. The default is all jobs of the cluster.
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
-    /// When the jobs are to be finished: a time such as 2027-05-01T18:00:00Z, or one from now on such as 90m. For a
-    /// controller that may be started again, say a time of day.
+    /// When the jobs must be finished: a time such as 2027-05-01T18:00:00Z, or a duration from now such as 90m. Use a
+    /// time for a controller that may be restarted.
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     deadline: Option<u64>,
-    /// The most money to be spent on machines, in the currency of the connector's file. It counts from the first
-    /// time that a controller ran with this budget and for the same jobs (--job, --program), also across restarts.
+    /// The maximum cost of machines, in the currency of the connector's file. It counts from the first time that a
+    /// controller ran with this budget for the same jobs (--job, --program), also across restarts.
     #[arg(long, value_name = "MONEY")]
     budget: Option<f64>,
-    /// Let the budget count anew, unless it did so after this time already: a time such as 2027-05-01T18:00:00Z, or
-    /// `now`, which begins anew at each start.
+    /// Count the budget from 0 again, unless that was done after this time: a time such as 2027-05-01T18:00:00Z, or
+    /// `now` for every start.
     #[arg(long, value_name = "TIME", value_parser = past, requires = "budget")]
     budget_from: Option<u64>,
-    /// The least share of its work for which a further worker counts, such as 0.8.
+    /// The minimum efficiency: a worker is added only if it contributes at least this share of its time, such as 0.8.
     #[arg(long, value_name = "SHARE")]
     efficiency: Option<f64>,
-    /// What an hour costs in which the result is not there yet: as many machines are used as make the sum of that
-    /// and of their price least.
+    /// The cost of an hour of delay of the result: the number of machines is chosen to minimise the sum of this cost
+    /// and their price.
     #[arg(long, value_name = "MONEY")]
     delay_price: Option<f64>,
-    /// What to do when the budget is spent; otherwise the jobs wait for nodes.
+    /// The action when the budget is spent; by default the jobs wait for nodes.
     #[arg(long, value_enum, value_name = "WHAT")]
     then: Option<Then>,
-    /// Decide and tell, but start and end nothing, and change nothing anywhere.
+    /// Decide and report, but start, terminate and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Show what the running controller of the cluster has decided lately, and why.
+    /// Show the recent decisions of the cluster's active controller, and their reasons.
     #[arg(long)]
     explain: bool,
-    /// Decide and act once, instead of until Ctrl-C. Ends with an error if that cannot be done in the time for which
-    /// ZooKeeper is waited for.
+    /// Decide and act once instead of until Ctrl-C. Fails if that cannot be done within the maximum time to wait for
+    /// ZooKeeper.
     #[arg(long)]
     once: bool,
     /// The time between two decisions, in seconds.
@@ -110,7 +110,7 @@ enum Then {
     Suspend,
 }
 
-/// Parses a time that has passed, in milliseconds since 1970.
+/// Parses a past time, in milliseconds since 1970.
 fn past(text: &str) -> Result<u64, String> {
     let now = SystemTime::now();
     if text == "now" {
@@ -119,20 +119,20 @@ fn past(text: &str) -> Result<u64, String> {
     let at = humantime::parse_rfc3339_weak(text)
         .map_err(|_| "expected a time such as 2027-05-01T18:00:00Z, or now".to_owned())?;
     if at > now {
-        return Err("this time has not come yet".to_owned());
+        return Err("this time is in the future".to_owned());
     }
     Ok(unix_ms(at))
 }
 
-/// Parses a time at which something is to be finished, in milliseconds since 1970. It may have passed: a controller
-/// that is started again must go on, also if its jobs are late.
+/// Parses a deadline, in milliseconds since 1970. It may have passed: a restarted controller must continue even if its
+/// jobs are late.
 fn deadline(text: &str) -> Result<u64, String> {
     let now = SystemTime::now();
     let at = match humantime::parse_rfc3339_weak(text) {
         Ok(at) => at,
         Err(_) => {
             now + duration(text).map_err(|_| {
-                "expected a time such as 2027-05-01T18:00:00Z, or one from now on such as 90m or 2h"
+                "expected a time such as 2027-05-01T18:00:00Z, or a duration from now such as 90m or 2h"
                     .to_owned()
             })?
         }
@@ -158,7 +158,7 @@ impl Arguments {
         goals.check().map_err(|error| Failure::usage(error.to_string()))?;
         if goals.max > MACHINES_MAX {
             return Err(Failure::usage(format!(
-                "--max {}: a controller remembers up to {MACHINES_MAX} machines; take larger ones",
+                "--max {}: a controller can keep the state of up to {MACHINES_MAX} machines; use larger ones",
                 goals.max
             )));
         }
@@ -166,7 +166,7 @@ impl Arguments {
     }
 }
 
-/// Runs a controller until Ctrl-C or SIGTERM; or shows what the running one has decided.
+/// Runs a controller until Ctrl-C or SIGTERM, or shows the decisions of the active one.
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitCode, Failure> {
     common.log.start(if arguments.explain { Level::Warn } else { Level::Info });
     let client = common.cluster.client(&Notes::default())?.patience(Some(common.patience.of_a_step()));
@@ -184,7 +184,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitCode, Fa
         connector::open(file, common.cluster.name()).map_err(|error| Failure::usage(error.to_string()))?;
     if goals.deadline_ms.is_some_and(|at_ms| at_ms <= unix_ms(SystemTime::now())) {
         tracing::warn!(
-            "the deadline has passed: the jobs are late, and as many machines are started as help"
+            "the deadline has passed: the jobs are late, and as many machines are started as are useful"
         );
     }
     let patience = common.patience.of_a_step();
@@ -195,19 +195,19 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitCode, Fa
         client.close().await;
         ended
     });
-    // A connector's call that hangs must not keep this process.
+    // Does not wait for a call of the connector that hangs.
     runtime.shutdown_background();
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// Awaits a future until SIGTERM arrives.
+/// Runs a future until it completes or SIGTERM arrives.
 async fn until_told(doing: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let refused = |error| Failure::failed(format!("signals cannot be listened for: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     tokio::select! {
         done = doing => done,
         _ = terminate.recv() => {
-            tracing::info!("the controller ends; the machines stay");
+            tracing::info!("the controller exits; the machines stay");
             Ok(())
         }
     }
@@ -242,7 +242,7 @@ async fn control(
     }
 }
 
-/// Holds the office again and again, for as long as it can; or once, within a time.
+/// Holds the office repeatedly, each time for as long as possible; with `--once` for one round within a time limit.
 async fn terms(
     controller: &Controller<'_>,
     arguments: &Arguments,
@@ -250,7 +250,7 @@ async fn terms(
 ) -> Result<(), Failure> {
     let until = arguments.once.then(|| Instant::now() + patience);
     let name = format!("{} process {} {}", host(), std::process::id(), random());
-    // Between two terms ZooKeeper may be away for as long as during one.
+    // Between two terms ZooKeeper may be unavailable for as long as during one.
     let client = controller.client.with_patience(arguments.once.then_some(patience));
     loop {
         let (mut office, state) = if arguments.dry_run {
@@ -282,7 +282,7 @@ async fn terms(
                 }
                 return Ok(());
             }
-            // Until the cluster has been read, which takes a moment, there is nothing to do.
+            // The cluster is read within seconds after the start; until then there is nothing to do.
             let pause =
                 if outcome == Outcome::Hindered { arguments.every.min(LOOK_AGAIN) } else { arguments.every };
             time::sleep(pause).await;
@@ -290,10 +290,10 @@ async fn terms(
     }
 }
 
-/// The pause after a round in which something was not known.
+/// The pause after a round in which something was unknown.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Why a controller that was to decide once has not done so.
+/// Returns the reason why a controller with `--once` has not acted.
 fn not_once(controller: &Controller<'_>, hindrance: Option<&str>) -> Failure {
     let why = hindrance.unwrap_or("what is to be done could not be written").to_owned();
     if hindrance.is_none() || controller.sight.snapshot().is_none() {
@@ -303,7 +303,7 @@ fn not_once(controller: &Controller<'_>, hindrance: Option<&str>) -> Failure {
     }
 }
 
-/// Takes the office, however long ZooKeeper is away and others hold it, unless that is to have an end.
+/// Acquires the office. Without a time limit it waits for ZooKeeper and for other holders indefinitely.
 async fn take(
     controller: &Controller<'_>,
     name: &str,
@@ -344,7 +344,7 @@ async fn take(
     }
 }
 
-/// Eight letters and digits that no other controller has.
+/// Returns eight hexadecimal digits that distinguish this controller from others.
 fn random() -> String {
     use std::hash::{BuildHasher as _, RandomState};
     // Seeded by the operating system.
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_needs_a_connector_and_a_maximum() {
+    fn controller_requires_connector_and_maximum() {
         assert!(parsed(&["--explain"]).unwrap().explain);
         let said = parsed(&["--max", "3"]).unwrap_err();
         assert!(said.contains("--connector"), "{said}");
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_that_make_no_sense_are_refused() {
+    fn inconsistent_goals_are_refused() {
         let base = ["--connector", "x", "--max", "3"];
         let goals = |more: &[&str]| {
             parsed(&[&base, more].concat()).unwrap().goals().map_err(|error| error.to_string())
@@ -413,23 +413,23 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_counts_from_a_time_that_has_come() {
+    fn budget_start_in_future_is_refused() {
         let now = unix_ms(SystemTime::now());
         assert!((now..now + 60_000).contains(&past("now").unwrap()));
         assert_eq!(past("2020-01-01T00:00:00Z"), Ok(1_577_836_800_000));
-        assert!(past("2999-01-01T00:00:00Z").unwrap_err().contains("not come yet"));
+        assert!(past("2999-01-01T00:00:00Z").unwrap_err().contains("in the future"));
         assert!(past("90m").unwrap_err().contains("or now"));
         let base = ["--connector", "x", "--max", "3", "--budget-from", "now"];
         assert!(parsed(&base).unwrap_err().contains("--budget"));
     }
 
     #[test]
-    fn a_deadline_is_a_time_or_one_from_now_on() {
+    fn deadline_is_time_or_duration() {
         let now = unix_ms(SystemTime::now());
         let in_two_hours = deadline("2h").unwrap();
         assert!((now + 7_200_000..now + 7_260_000).contains(&in_two_hours));
         assert_eq!(deadline("2999-01-01T00:00:00Z"), Ok(32_472_144_000_000));
-        // The controller is started again, and its jobs are late.
+        // A restarted controller that is late.
         assert_eq!(deadline("2020-01-01T00:00:00Z"), Ok(1_577_836_800_000));
         for (text, part) in [("0", "90m"), ("six", "90m"), ("", "90m"), ("18:00", "90m")] {
             let said = deadline(text).unwrap_err();

@@ -1,4 +1,4 @@
-//! What is seen of a cluster, as the policy and the fleet are told it.
+//! The state of a cluster as input of the policy and the fleet.
 
 use std::collections::BTreeSet;
 
@@ -18,14 +18,14 @@ use super::demand::Demand;
 /// The jobs that a controller works for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
-    /// Only this one, if it is given.
+    /// If given, only this job.
     pub(crate) job: Option<JobId>,
-    /// Only those of this program, if it is given.
+    /// If given, only jobs of this program.
     pub(crate) program: Option<String>,
 }
 
 impl Scope {
-    /// Returns a word that differs for other jobs.
+    /// Returns a text that identifies the set of jobs.
     pub(super) fn purpose(&self) -> String {
         match (&self.job, &self.program) {
             (Some(job), _) => format!("job {job}"),
@@ -40,7 +40,7 @@ impl Scope {
             && self.program.as_deref().is_none_or(|only| program == Some(only))
     }
 
-    /// Returns whether a member may work on such jobs, as far as that can be told by its program.
+    /// Returns whether a member may work on these jobs, judging by its program.
     fn has_member(&self, member: &Member, snapshot: &Snapshot) -> bool {
         let of_job = self.job.as_ref().and_then(|job| snapshot.jobs.get(job.as_str()));
         let record = of_job.and_then(|job| job.about.record.as_deref());
@@ -75,13 +75,13 @@ pub(super) fn nodes(snapshot: &Snapshot) -> Vec<NodeSeen> {
     seen.collect()
 }
 
-/// Returns the names of the members that cannot be read: one of a newer version may be among them.
+/// Returns the names of the members that cannot be parsed: their version may be newer.
 pub(super) fn unread(snapshot: &Snapshot) -> Vec<String> {
     let unread = snapshot.members.iter().filter(|(_, now)| now.member.is_none());
     unread.map(|(name, _)| name.clone()).collect()
 }
 
-/// Returns what the policy is told.
+/// Returns the observation for the policy.
 pub(super) fn observation(
     snapshot: &Snapshot,
     scope: &Scope,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_a_newer_version_are_named() {
+    fn members_of_newer_version_are_listed_as_unread() {
         let (path, newer) = member("n02", "tsp", r#"{"machine": "k-0.2", "offer": "small"}"#);
         let newer = newer.replace(r#""format": 2"#, r#""format": 99"#);
         let other = member("n01", "tsp", r#"{"machine": "k-0.1", "offer": "small"}"#);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_apart() {
+    fn place_of_requested_machine_depends_on_listing() {
         let snapshot = snapshot(&[]);
         let place = |standing, is_listed| {
             let machine = MachineNow {

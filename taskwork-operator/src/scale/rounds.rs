@@ -1,4 +1,4 @@
-//! The rounds of a controller: look, decide, write, act.
+//! The rounds of a controller: observe, decide, write, act.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,16 +25,16 @@ use super::{
     observed::{self, Scope},
 };
 
-/// The longest time that a request to ZooKeeper may take in a round: the next round does it again.
+/// The maximum time of a request to ZooKeeper in a round; the next round repeats it.
 const ACT_MAX: Duration = Duration::from_secs(10);
-/// The time after which what is left to be done is left to the next round, which looks again first.
+/// The time after which the remaining actions are left to the next round, which observes the cluster again.
 const ACTING_MAX: Duration = Duration::from_secs(30);
-/// The time for which the office is taken to be held after it was written that it is, when machines are to be created.
+/// The time for which the office counts as held after a successful write, when machines are created.
 const HELD_FOR: Duration = Duration::from_secs(2);
-/// By how much the clock must be ahead of the time that has passed for that to be a leap, in milliseconds.
+/// The difference between the clock and the elapsed time that counts as a clock jump, in milliseconds.
 const LEAP_MS: u64 = 60_000;
 
-/// The cluster as it was seen last.
+/// The last observed state of the cluster.
 #[derive(Default)]
 pub(crate) struct Sight {
     seen: Mutex<Seen>,
@@ -51,7 +51,7 @@ impl Sight {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what was seen.
+    /// Applies an observed event.
     pub(crate) fn apply(&self, event: &Event) {
         let mut seen = self.seen();
         match event.content {
@@ -62,7 +62,7 @@ impl Sight {
         seen.view.apply(event);
     }
 
-    /// Returns the cluster, unless what is known of it is incomplete or out of date.
+    /// Returns the cluster, unless its state is incomplete or out of date.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let seen = self.seen();
         let is_current = seen.is_whole && seen.view.silent_since_ms().is_none() && seen.view.seq() > 0;
@@ -70,36 +70,36 @@ impl Sight {
     }
 }
 
-/// What a controller works with.
+/// The settings and clients of a controller.
 pub(super) struct Controller<'a> {
     pub(super) client: &'a Client,
     pub(super) connector: &'a dyn Connector,
     pub(super) currency: Option<String>,
     pub(super) goals: Goals,
-    /// From when on the budget is to count, if the user says it.
+    /// The time from which the budget counts, if the user specifies it.
     pub(super) budget_from_ms: Option<u64>,
     pub(super) scope: Scope,
     pub(super) sight: &'a Sight,
     pub(super) json: bool,
 }
 
-/// What a controller has in mind.
+/// The changing state of a controller.
 pub(super) struct Mind {
     fleet: Fleet,
     policy: Policy,
     newest: Newest,
     said: Said,
-    /// What stands in ZooKeeper of the two, as it was written last or found.
+    /// The serialized fleet and policy in ZooKeeper, as last written or read.
     written: Vec<u8>,
-    /// What was in the way at the last round, so that it is told once.
+    /// The reason why the last round did nothing; kept so that it is logged once.
     hindrance: Option<String>,
-    /// Warnings that hold since an earlier round, so that each is told once.
+    /// The warnings of the last round; kept so that each is logged once.
     warned: BTreeSet<String>,
-    /// When the last round was, by the time that passes and by the clock.
+    /// The time of the last round, by the monotonic clock and by the observer's clock.
     last: Option<(Instant, u64)>,
 }
 
-/// What a round goes by.
+/// The machines and nodes of a round.
 struct Lists {
     machines: Vec<Machine>,
     missed: Vec<Machine>,
@@ -119,29 +119,29 @@ impl Lists {
     }
 }
 
-/// What was written before anything is done.
+/// The result of the write before the actions of a round.
 enum Written {
-    /// All that is about to be done.
+    /// The write succeeded: all actions may be done.
     All,
-    /// Only that the office is held: what is remembered is too large. What does not need to be remembered may be done.
+    /// The state is too large; only the office was confirmed. Actions that need not be remembered may be done.
     OfficeOnly,
-    /// Nothing, and nobody knows who holds the office.
+    /// The write failed: another controller may hold the office.
     Nothing,
 }
 
-/// What has come of a round.
+/// The outcome of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// What was decided is done, as far as it could be.
+    /// The decision was carried out as far as possible.
     Done,
-    /// Something was not known, so nothing was done.
+    /// Something was unknown, so nothing was done.
     Hindered,
     /// Another controller may have taken over, so nothing was done.
     OfficeLost,
 }
 
 impl Mind {
-    /// Goes on from what was remembered, with the goals of a controller. What stands in ZooKeeper is given as it is.
+    /// Continues from the state of the last controller, with new goals. `written` is that state as it is in ZooKeeper.
     pub(super) fn new(controller: &Controller<'_>, memory: Memory, written: Vec<u8>, said: Said) -> Self {
         let Memory { fleet, mut policy, newest, .. } = memory;
         policy.pursue(controller.goals.clone(), &controller.scope.purpose(), controller.budget_from_ms);
@@ -152,7 +152,7 @@ impl Mind {
         Self { fleet, policy, newest, said, written, hindrance, warned, last }
     }
 
-    /// Returns what was in the way at the last round.
+    /// Returns the reason why the last round did nothing.
     pub(super) fn hindrance(&self) -> Option<&str> {
         self.hindrance.as_deref()
     }
@@ -165,7 +165,7 @@ impl Mind {
         Outcome::Hindered
     }
 
-    /// Tells warnings that did not hold at the last round.
+    /// Logs the warnings that are new since the last round.
     fn warn(&mut self, warnings: BTreeSet<String>) {
         for new in warnings.difference(&self.warned) {
             tracing::warn!("{new}");
@@ -187,21 +187,21 @@ impl Mind {
             let path = format!("members/{name}");
             let why = snapshot.warnings.get(&path).map_or("it may be of a newer version", String::as_str);
             warnings.insert(format!(
-                "{path} cannot be read: {why}. Update this program; no machine is ended for having no node meanwhile"
+                "{path} cannot be read: {why}. Update this program; until then no machine is terminated for lack of a node"
             ));
         }
         if !missed.is_empty() {
             let names: Vec<&str> = missed.iter().map(|machine| machine.id.as_str()).collect();
             warnings.insert(format!(
-                "the connector does not list the machines {}, whose nodes are members: they are taken to be there",
+                "the connector does not list the machines {}, whose nodes are members: they are assumed to exist",
                 names.join(" ")
             ));
         }
         Lists { machines, missed, nodes, knows_all_nodes: unread.is_empty() }
     }
 
-    /// Writes what is remembered and said. If it is too large, people are told less; and if that does not help, what
-    /// stands there is written again, which shows that the office is held.
+    /// Writes the state and the report. If they are too large, the report is shortened; if that does not suffice, the
+    /// previous state is written again, which confirms that the office is held.
     async fn write(&mut self, office: &mut ScalingOffice) -> Written {
         let state = memory::written(self.fleet.state(), &self.policy, &self.newest);
         let mut wrote = office.write(&state, &self.said.write()).await;
@@ -215,7 +215,7 @@ impl Mind {
                 return Written::All;
             }
             Err(NotWritten::TooLarge(why)) => {
-                tracing::warn!("{why}: machines are only drained and ended, and none is started");
+                tracing::warn!("{why}: machines are only drained and terminated, and none is started");
                 match office.write(&self.written, &self.said.write()).await {
                     Ok(()) => return Written::OfficeOnly,
                     Err(error) => error,
@@ -227,20 +227,20 @@ impl Mind {
         Written::Nothing
     }
 
-    /// Lets the fleet wait anew if the clock has leapt ahead, as after a suspension of the whole machine.
+    /// Extends the fleet's timeouts if the clock has jumped ahead, as after a suspension of the whole machine.
     fn mind_the_clock(&mut self, now: Instant, at_ms: u64) {
         let Some((then, before_ms)) = self.last.replace((now, at_ms)) else { return };
         let passed_ms = u64::try_from(now.saturating_duration_since(then).as_millis()).unwrap_or(u64::MAX);
         let ahead_ms = at_ms.saturating_sub(before_ms).saturating_sub(passed_ms);
         if ahead_ms > LEAP_MS {
-            tracing::warn!(seconds = ahead_ms / 1000, "the clock has leapt ahead");
+            tracing::warn!(seconds = ahead_ms / 1000, "the clock has jumped ahead");
             self.fleet.leapt(ahead_ms);
         }
     }
 }
 
 impl Controller<'_> {
-    /// Looks, decides and acts, once. Without an office nothing is written or done.
+    /// Observes, decides and acts once. Without an office nothing is written or done.
     pub(super) async fn round(&self, mind: &mut Mind, mut office: Option<&mut ScalingOffice>) -> Outcome {
         let Some(snapshot) = self.sight.snapshot() else {
             return mind
@@ -276,7 +276,7 @@ impl Controller<'_> {
         let at_ms = observation.at_ms;
         let running: Vec<String> = observation.jobs.iter().map(|job| job.id.clone()).collect();
         self.note(mind, observation, &round);
-        // What is about to be done is written first, so that whoever comes next knows of it.
+        // Actions are written before they are done, so that the next controller knows of them.
         match mind.write(office).await {
             Written::All => {}
             Written::OfficeOnly => {
@@ -298,8 +298,8 @@ impl Controller<'_> {
         Outcome::Done
     }
 
-    /// Does what was planned, for as long as that is what an office holder may do: somebody else may have taken over
-    /// meanwhile. What is left is left to the next round.
+    /// Performs the planned actions while the office is certainly held: another controller may take over at any time.
+    /// The remaining ones are left to the next round.
     async fn act_all(
         &self,
         mind: &mut Mind,
@@ -315,7 +315,7 @@ impl Controller<'_> {
                 goes_on = false;
                 continue;
             }
-            // A key that was used long ago may be forgotten by the connector, and would start machines again.
+            // The connector may have forgotten an old key, and would start the machines again.
             if matches!(action, Action::Create { .. }) && held.elapsed() > HELD_FOR {
                 if !matches!(mind.write(office).await, Written::All) {
                     return Outcome::OfficeLost;
@@ -339,7 +339,7 @@ impl Controller<'_> {
         (observation, decision)
     }
 
-    /// Tells people what was decided.
+    /// Logs the decision, and records it in the report.
     fn tell(&self, mind: &mut Mind, observation: &Observation, decision: &Decision) {
         let (wanted, now) = (decision.nodes(), there(observation));
         let is_new = mind.said.decided(observation.at_ms, wanted, &decision.reason);
@@ -361,7 +361,7 @@ impl Controller<'_> {
         }
     }
 
-    /// Notes for `taskwork scale --explain` what is so.
+    /// Updates the report for `taskwork scale --explain`.
     fn note(&self, mind: &mut Mind, observation: Observation, round: &Round<'_>) {
         let said = &mut mind.said;
         let now_ms = observation.at_ms;
@@ -376,11 +376,11 @@ impl Controller<'_> {
         said.observed(observation);
     }
 
-    /// Does one thing. Returns whether ZooKeeper has answered, as far as it was asked.
+    /// Performs one action. Returns false if ZooKeeper was asked and did not answer.
     async fn act(&self, fleet: &mut Fleet, now_ms: u64, action: Action) -> bool {
         match action {
             Action::Create { offer, count, key } => {
-                tracing::info!(offer, count, %key, "machines are asked for");
+                tracing::info!(offer, count, %key, "requesting machines");
                 let answer = in_time("create machines", self.connector.create(&offer, count, &key)).await;
                 match &answer {
                     Ok(machines) => {
@@ -393,10 +393,10 @@ impl Controller<'_> {
                 fleet.created(now_ms, &key, &answer);
             }
             Action::Drain { node, machine } => {
-                tracing::info!(node, %machine, "a node is asked to leave");
+                tracing::info!(node, %machine, "asking a node to leave");
                 let asked = match node.parse::<NodeId>() {
                     Ok(id) => {
-                        // Again after an answer that was lost, it would leave at once.
+                        // Not repeated if the answer is lost: a second request would make the node leave at once.
                         let asked = self.client.with_patience(Some(ACT_MAX)).drain_once(id).await;
                         asked
                             .map(drop)
@@ -412,9 +412,9 @@ impl Controller<'_> {
             }
             Action::Terminate { machines } => {
                 let names: Vec<&str> = machines.iter().map(MachineId::as_str).collect();
-                tracing::info!(machines = names.join(" "), "machines are ended");
+                tracing::info!(machines = names.join(" "), "terminating machines");
                 if let Err(refusal) = in_time("end machines", self.connector.terminate(&machines)).await {
-                    tracing::warn!("the machines may not have been ended: {refusal}");
+                    tracing::warn!("the machines may not have been terminated: {refusal}");
                     fleet.not_ended(&machines);
                 }
             }
@@ -435,7 +435,7 @@ impl Controller<'_> {
     }
 }
 
-/// Notes that something was not done after all. A request for machines is repeated by itself.
+/// Reports a skipped action to the fleet. A request for machines is repeated without that.
 fn leave_out(fleet: &mut Fleet, action: Action) {
     match action {
         Action::Create { .. } => {}
@@ -444,13 +444,13 @@ fn leave_out(fleet: &mut Fleet, action: Action) {
     }
 }
 
-/// The machines that do not leave.
+/// Returns the number of machines that are not leaving.
 fn there(observation: &Observation) -> usize {
     use taskwork_scale::policy::MachineState;
     observation.machines.iter().filter(|machine| machine.state != MachineState::Leaving).count()
 }
 
-/// Waits for a connector, but not for ever.
+/// Waits for a call of the connector, with a time limit.
 async fn in_time<T>(what: &str, call: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
     time::timeout(CALL_MAX, call).await.unwrap_or_else(|_| {
         let seconds = CALL_MAX.as_secs();
@@ -458,7 +458,7 @@ async fn in_time<T>(what: &str, call: impl Future<Output = Result<T, Refusal>>) 
     })
 }
 
-/// Reads what the last controller has left behind; what cannot be read is a reason to stop, since machines could be
+/// Reads the state of the last controller. A state that cannot be read is an error: without it, machines could be
 /// started twice.
 pub(super) fn recall(
     state: Option<&[u8]>,
@@ -470,7 +470,7 @@ pub(super) fn recall(
     };
     Memory::read(state).map_err(|error| {
         Failure::failed(format!(
-            "{error}. To begin anew, end the machines of this connector, and remove the znode scale of the cluster"
+            "{error}. To start over, terminate the machines of this connector, and remove the znode scale of the cluster"
         ))
     })
 }

@@ -1,21 +1,21 @@
-//! The list from which a job is chosen.
+//! The list of jobs for the selection.
 
 use taskwork::view::Snapshot;
 
 use super::{keys::Step, state::Window};
 
-/// A choice that is being made.
+/// The state of the selection.
 #[derive(Debug, Default)]
 pub(super) struct Chooser {
     /// A part of an id, a name, a program or a stage.
     pub(super) filter: String,
-    /// The id of the selected job; `None` is the first entry, by which the job is shown that runs.
+    /// The id of the selected job; `None` is the first entry, which stands for the running job.
     selected: Option<String>,
     pub(super) window: Window,
 }
 
-/// Returns the jobs to choose from: the open ones in the order of their submission, then those that are over, the latest
-/// first. The first entry, `None`, is whichever runs.
+/// Returns the entries of the list: the open jobs in the order of their submission, then the finished ones, the latest
+/// first. The first entry, `None`, stands for the running job.
 pub(super) fn jobs<'a>(snapshot: &'a Snapshot, filter: &str) -> Vec<Option<&'a str>> {
     let filter = filter.to_lowercase();
     let fits = |text: &str| text.to_lowercase().contains(&filter);
@@ -33,12 +33,12 @@ pub(super) fn jobs<'a>(snapshot: &'a Snapshot, filter: &str) -> Vec<Option<&'a s
 }
 
 impl Chooser {
-    /// Begins at a job.
+    /// Starts with a job selected.
     pub(super) fn at(job: Option<String>) -> Self {
         Self { selected: job, ..Self::default() }
     }
 
-    /// Returns the place of the selected job.
+    /// Returns the index of the selected job.
     pub(super) fn place(&self, snapshot: &Snapshot) -> usize {
         let jobs = jobs(snapshot, &self.filter);
         jobs.iter().position(|id| *id == self.selected.as_deref()).unwrap_or(0)

@@ -1,52 +1,52 @@
-//! What a key asks for, depending on what is shown.
+//! Maps keys to commands, depending on the focus.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// What keys mean at the moment.
+/// The element that receives the keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Focus {
-    /// The nodes: letters are commands.
+    /// The list of nodes: letters are commands.
     Nodes,
-    /// A text is typed by which nodes are chosen.
+    /// The filter of the nodes: letters are typed.
     Filter,
-    /// A job is chosen from a list; letters are typed.
+    /// The list of jobs: letters are typed.
     Jobs,
-    /// A question is to be answered.
+    /// A yes-or-no question.
     Question,
-    /// The help is read; any key ends that.
+    /// The help: any key closes it.
     Help,
 }
 
-/// What a user asks for.
+/// A command of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
-    /// End.
+    /// Exit.
     Quit,
-    /// Stop until the shell continues it.
+    /// Stop until the shell continues the process.
     Suspend,
-    /// Draw everything anew.
+    /// Redraw everything.
     Redraw,
     /// Move in a list.
     Move(Step),
-    /// Begin to type a filter.
+    /// Start to type a filter.
     Filter,
-    /// Sort by something else.
+    /// Sort by the next column.
     Sort,
     /// Show the list of jobs.
     Jobs,
-    /// Ask whether the selected node is to leave.
+    /// Ask whether the selected node should leave.
     Drain,
     /// Show the keys.
     Help,
-    /// A character of what is typed.
+    /// Type a character.
     Type(char),
-    /// Take back the last character.
+    /// Delete the last character.
     Erase,
-    /// Take back all that was typed.
+    /// Delete the typed text.
     Clear,
-    /// Accept what was typed, selected or asked.
+    /// Confirm the typed text, the selection or the question.
     Accept,
-    /// Go back without any effect.
+    /// Cancel.
     Back,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Step {
     Last,
 }
 
-/// Returns what a key asks for; `None` if nothing.
+/// Returns the command of a key; `None` if it has none.
 pub(super) fn command(focus: Focus, key: KeyEvent) -> Option<Command> {
     if key.kind == KeyEventKind::Release {
         return None;
@@ -75,7 +75,7 @@ pub(super) fn command(focus: Focus, key: KeyEvent) -> Option<Command> {
             _ => None,
         };
     }
-    // A terminal that sends Alt with a key means something else than the key.
+    // Keys with Alt have other meanings.
     if key.modifiers.contains(KeyModifiers::ALT) {
         return None;
     }
@@ -84,7 +84,7 @@ pub(super) fn command(focus: Focus, key: KeyEvent) -> Option<Command> {
         Focus::Filter | Focus::Jobs => step(key.code).map(Command::Move).or_else(|| of_typing(key.code)),
         Focus::Question => match key.code {
             KeyCode::Char('y' | 'Y') => Some(Command::Accept),
-            // Enter may have been pressed for something before.
+            // Enter is not a yes: it may have been pressed for the previous screen.
             KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc => Some(Command::Back),
             _ => None,
         },
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn one_can_always_leave() {
+    fn ctrl_c_quits_in_every_focus() {
         for focus in ALL {
             assert_eq!(control(focus, 'c'), Some(Command::Quit), "{focus:?}");
             assert_eq!(control(focus, 'z'), Some(Command::Suspend), "{focus:?}");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_commands_only_where_nothing_is_typed() {
+    fn letters_are_typed_only_in_text_fields() {
         for c in ['q', 's', 'j', 'd', '?', '/', 'h'] {
             assert!(!matches!(of(Focus::Nodes, KeyCode::Char(c)), None | Some(Command::Type(_))), "{c}");
             for focus in [Focus::Filter, Focus::Jobs] {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_clear_yes_is_one() {
+    fn question_is_confirmed_only_by_y() {
         for code in [KeyCode::Enter, KeyCode::Char(' '), KeyCode::Char('d'), KeyCode::Down] {
             assert_eq!(of(Focus::Question, code), None, "{code:?}");
         }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn other_keys_are_no_commands() {
+    fn other_keys_have_no_command() {
         let mut released = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
         released.kind = KeyEventKind::Release;
         assert_eq!(command(Focus::Nodes, released), None);

@@ -1,4 +1,4 @@
-//! Shows a cluster, or a record of one, on a terminal until the user ends that.
+//! Shows a cluster, or a record of one, on a terminal until the user quits.
 
 use std::{
     io,
@@ -23,28 +23,28 @@ use super::{
 
 /// The time between two pictures if no key is pressed.
 const EVERY: Duration = Duration::from_secs(1);
-/// A cluster ticks every second or so: a picture that is due this soon is drawn with the tick.
+/// A cluster ticks about once a second: a picture due within this time is drawn with the tick.
 const ABOUT: Duration = Duration::from_millis(100);
 
 /// Asks nodes to leave.
 pub(super) trait Ask {
-    /// Returns what the user is told.
+    /// Returns the message for the user.
     fn ask(&self, leave: Leave) -> Pin<Box<dyn Future<Output = Result<String, Failure>> + '_>>;
 }
 
-/// What is shown, and where it comes from.
+/// A terminal display and its inputs.
 pub(super) struct Live<'a, A: Ask> {
     pub(super) state: State,
     pub(super) look: Look,
-    /// What was seen of the cluster.
+    /// The observed events of the cluster.
     pub(super) events: mpsc::UnboundedReceiver<Event>,
     pub(super) ask: &'a A,
 }
 
-/// A node that is being asked to leave.
+/// A pending request to a node.
 type Asked<'a> = Pin<Box<dyn Future<Output = Result<String, Failure>> + 'a>>;
 
-/// What is to be done after something was seen.
+/// The next step after an input.
 #[derive(Debug)]
 enum Next {
     Go,
@@ -52,7 +52,7 @@ enum Next {
 }
 
 impl<A: Ask> Live<'_, A> {
-    /// Shows it until the user ends that. `follow` tells what is seen, and ends only by an error.
+    /// Runs until the user quits. `follow` observes the cluster, and completes only with an error.
     pub(super) async fn run(
         mut self,
         follow: impl Future<Output = ClientError>,
@@ -82,7 +82,7 @@ impl<A: Ask> Live<'_, A> {
                         self.state.tell(answer.unwrap_or_else(|failure| failure.to_string()));
                         break Next::Go;
                     }
-                    // Also of what does not change: so it is noticed if the terminal is gone.
+                    // Also without changes, so that a closed terminal is noticed.
                     () = time::sleep_until(due.into()) => break Next::Go,
                 }
             };
@@ -94,7 +94,7 @@ impl<A: Ask> Live<'_, A> {
         match asked {
             None => Ok(code),
             Some(asked) => {
-                tell(format_args!("a node is still being asked to leave; Ctrl-C ends that"));
+                tell(format_args!("a node is still being asked to leave; Ctrl-C cancels that"));
                 tell(format_args!("{}", interruptible(asked).await?));
                 Ok(code)
             }
@@ -112,7 +112,7 @@ impl<A: Ask> Live<'_, A> {
         }
     }
 
-    /// Takes what has come from the terminal: a picture is drawn only after all of it.
+    /// Handles all pending inputs of the terminal before the next picture is drawn.
     fn take_inputs<'b>(
         &mut self,
         first: Option<Input>,
@@ -144,7 +144,7 @@ impl<A: Ask> Live<'_, A> {
                 Some(Effect::Suspend) => screen.suspend().map_err(|error| no_terminal(&error))?,
                 Some(Effect::Redraw) => screen.clear().map_err(|error| no_terminal(&error))?,
                 Some(Effect::Drain(_)) if asked.is_some() => {
-                    self.state.tell("another node is still being asked: wait for that".to_owned());
+                    self.state.tell("a request to another node is still pending".to_owned());
                 }
                 Some(Effect::Drain(leave)) => *asked = Some(ask.ask(leave)),
             }
@@ -154,7 +154,7 @@ impl<A: Ask> Live<'_, A> {
     }
 }
 
-/// Waits for the answer of a node that is asked to leave, if one is.
+/// Waits for the pending request to a node; without one, forever.
 async fn answer(asked: &mut Option<Asked<'_>>) -> Result<String, Failure> {
     match asked {
         Some(asked) => asked.await,
@@ -168,7 +168,7 @@ fn no_terminal(error: &io::Error) -> Failure {
     ))
 }
 
-/// Returns the exit code of a process that a signal has ended.
+/// Returns the exit code of a process that was terminated by a signal.
 fn ended_by(signal: i32) -> ExitCode {
     ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
 }

@@ -1,8 +1,8 @@
 //! `taskwork top`: a cluster, or a record of one, on a terminal.
 //!
-//! What is shown is the same [view](taskwork::view) that the dashboard and the metrics have. [`state`](self::state)
-//! changes by what is seen and by what the user asks for, and knows no terminal; `draw` draws it; [`live`](self::live)
-//! brings both together, and `plain` prints it where there is no terminal.
+//! It shows the same [view](taskwork::view) as the dashboard and the metrics. [`state`](self::state) changes by events
+//! and commands, and does not depend on a terminal; `draw` draws it; [`live`](self::live) connects both; `plain` prints
+//! the state if there is no terminal.
 
 mod draw;
 mod jobs;
@@ -47,24 +47,24 @@ use self::{
 };
 use super::Common;
 
-/// What is shown, and how.
+/// The options for the displayed cluster and job.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The job to show, as `taskwork jobs` lists it; the number alone suffices. Otherwise whichever runs.
+    /// The job to show, as `taskwork jobs` lists it; the number alone suffices. The default is the running job.
     #[arg(long, value_name = "ID", value_parser = job_id)]
     job: Option<JobId>,
-    /// Draw with ASCII characters only, as it is done if the locale has no others.
+    /// Draw with ASCII characters only; the default if the locale has no others.
     #[arg(long)]
     ascii: bool,
-    /// Show a cluster as a record of `taskwork dashboard --record` has left it; no servers are needed.
+    /// Show the cluster at the end of a record of `taskwork dashboard --record`; no servers are needed.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
 }
 
-/// Shows a cluster, or a record of one: on a terminal until the user ends that, otherwise once.
+/// Shows a cluster, or a record of one: on a terminal until the user quits, otherwise once.
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitCode, Failure> {
     let is_live = !common.json && can_draw(io::stdout().is_terminal(), env::var_os("TERM"));
-    // Log lines on the terminal would be in the picture.
+    // Log lines on the terminal would disturb the picture.
     if !is_live || !io::stderr().is_terminal() {
         common.log.start(Level::Warn);
     }
@@ -79,7 +79,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitCode, Fa
         if !is_live {
             return once(&state, look, common.json);
         }
-        // Nobody sends anything.
+        // The sender is kept, but never used.
         let (_to, events) = mpsc::unbounded_channel();
         let live = Live { state, look, events, ask: &NoCluster };
         return runtime.block_on(live.run(std::future::pending()));
@@ -94,7 +94,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitCode, Fa
             }
             let ask = Cluster { cluster: &common.cluster, patience: common.patience.of_a_step() };
             let (to, events) = mpsc::unbounded_channel();
-            // The end of the process is the only time at which nobody receives.
+            // Sending fails only while the process exits.
             let mut tell = move |event: Event| drop(to.send(event));
             return Live { state, look, events, ask: &ask }.run(observer.follow(&mut tell)).await;
         }
@@ -107,8 +107,8 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitCode, Fa
     })
 }
 
-/// Returns what observes the cluster, after it was checked that servers can be reached, and that there is such a job. If
-/// there is no such cluster yet, its first node or job may be started after this.
+/// Returns the observer of the cluster, after checking that servers can be reached and that the job exists. A missing
+/// cluster is no error: its first node or job may be started later.
 async fn observer(common: &Common, job: Option<&JobId>) -> Result<(Observer, Option<ClientError>), Failure> {
     let patience = Some(common.patience.of_a_step());
     let client = common.cluster.client(&Notes::default())?.patience(patience).connect().await?;
@@ -121,7 +121,7 @@ async fn observer(common: &Common, job: Option<&JobId>) -> Result<(Observer, Opt
     };
     let checked = checked.await;
     let observer = client.observer();
-    // The observer has a session of its own.
+    // The observer has its own session.
     client.close().await;
     match checked {
         Err(error @ ClientError::NoCluster { .. }) if job.is_none() => Ok((observer, Some(error))),
@@ -152,7 +152,7 @@ async fn look_once(observer: Observer, state: State, patience: Duration) -> Resu
             _ => {}
         }
         state.take(&seen);
-        // What was read counts from a tick on.
+        // The state becomes visible with a tick.
         if state.is_whole && seen.content == Content::Tick {
             return Ok(state);
         }
@@ -166,7 +166,7 @@ async fn until(at: Option<time::Instant>) {
     }
 }
 
-/// Prints what is known once.
+/// Prints the state once.
 fn once(state: &State, look: Look, json: bool) -> Result<ExitCode, Failure> {
     if let Some((id, None)) = state.job() {
         return Err(Failure::usage(format!("there is no job {id}: see taskwork jobs")));
@@ -181,7 +181,7 @@ fn replayed(file: &Path, shown: Shown) -> Result<State, Failure> {
     let from = File::open(file).map_err(|error| refused(error.to_string()))?;
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut state = State::new(Source::Record(name), shown);
-    // A record that was cut off is shown as far as it goes.
+    // An incomplete record is shown as far as it goes.
     let _end = read_record(BufReader::new(from), |event| state.take(&event))
         .map_err(|error| refused(error.to_string()))?;
     if state.snapshot.seq == 0 {
@@ -202,7 +202,7 @@ fn can_draw(is_terminal: bool, kind: Option<OsString>) -> bool {
     is_terminal && kind.is_some_and(|kind| !kind.is_empty() && kind != "dumb")
 }
 
-/// Returns whether the locale has characters beyond ASCII. If nothing is said of it, it is assumed.
+/// Returns whether the locale has characters beyond ASCII; true if it is not specified.
 fn has_unicode(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let given =
         ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
@@ -212,7 +212,7 @@ fn has_unicode(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     })
 }
 
-/// A cluster whose nodes can be asked to leave.
+/// A live cluster: its nodes can be asked to leave.
 struct Cluster<'a> {
     cluster: &'a ClusterArguments,
     patience: Duration,
@@ -222,13 +222,13 @@ impl Ask for Cluster<'_> {
     fn ask(&self, leave: Leave) -> Pin<Box<dyn Future<Output = Result<String, Failure>> + '_>> {
         Box::pin(async move {
             let Leave { node, again } = leave;
-            // Without notes about an outage: they would be in the picture.
+            // Without notes about an outage: they would disturb the picture.
             let settings = Client::builder_of(self.cluster.connect()?).cluster(self.cluster.name());
-            // Whether credentials may be sent in the clear was checked just now.
+            // The check for unencrypted credentials was done at the start.
             let client = settings.insecure().patience(Some(self.patience)).connect().await?;
             let asked = async {
                 let id = client.member(&node).await?;
-                // It may have gone, and another one's name begin with its.
+                // The name is a prefix: the node may have left, and another one may match.
                 if id.to_string() != node {
                     return Err(Failure::usage(format!("{node} is gone already")));
                 }
@@ -248,7 +248,7 @@ impl Ask for Cluster<'_> {
     }
 }
 
-/// A record, in which nothing can be asked.
+/// A record: there are no nodes to ask.
 struct NoCluster;
 
 impl Ask for NoCluster {

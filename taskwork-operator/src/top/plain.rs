@@ -1,4 +1,4 @@
-//! What is shown without a terminal, once, as tables.
+//! The output of `taskwork top` without a terminal: tables, once.
 
 use taskwork::view::{Moment, Snapshot};
 
@@ -14,12 +14,12 @@ use super::{
 };
 use crate::table::{list, or_none, table};
 
-/// The number of the latest events that are told.
+/// The maximum number of recent events.
 const MOMENTS_MAX: usize = 10;
-/// The widest text of a name.
+/// The maximum width of a name.
 const NAME_MAX: usize = 60;
 
-/// Returns a cluster as tables.
+/// Formats a cluster as tables.
 pub(super) fn text(state: &State, is_ascii: bool) -> String {
     let (snapshot, now_ms) = (&state.snapshot, state.now_ms());
     let (what, name) = match &state.source {
@@ -64,16 +64,16 @@ pub(super) fn text(state: &State, is_ascii: bool) -> String {
     text
 }
 
-/// Returns what is known of a cluster, for scripts: all of it, or without the other jobs if one is chosen.
+/// Returns the state of a cluster as JSON, for scripts; if a job was chosen, without the other jobs.
 pub(super) fn json(state: &State) -> serde_json::Value {
     let only = state.chosen().map(str::to_owned);
     let mut snapshot: Snapshot = state.snapshot.clone();
     snapshot.jobs.retain(|id, _| only.as_ref().is_none_or(|only| only == id));
-    // It is plain data: names, numbers and texts.
+    // Plain data always serializes.
     serde_json::to_value(&snapshot).unwrap_or_default()
 }
 
-/// Returns the open jobs, or the chosen one, as rows.
+/// Returns the rows of the open jobs, or of the chosen one.
 fn jobs(state: &State, is_ascii: bool) -> Vec<Vec<String>> {
     let chosen = state.chosen();
     let is_told = |id: &str, is_open| chosen.map_or(is_open, |chosen| chosen == id);
@@ -114,7 +114,7 @@ fn cells(row: &Row, is_ascii: bool) -> Vec<String> {
     ]
 }
 
-/// Returns a text without anything that could control a terminal.
+/// Returns a text without characters that could control a terminal.
 fn safe(text: &str, is_ascii: bool) -> String {
     fit(text, usize::MAX, is_ascii)
 }
@@ -124,7 +124,7 @@ fn lined(lines: impl Iterator<Item = String>, is_ascii: bool) -> String {
 }
 
 impl State {
-    /// Returns the id of the job that was chosen by it, if one was.
+    /// Returns the id of the job that the user chose.
     fn chosen(&self) -> Option<&str> {
         match &self.shown {
             super::state::Shown::One(id) => Some(id),

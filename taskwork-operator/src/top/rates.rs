@@ -1,4 +1,4 @@
-//! How fast work is done: by each node now, and by a job over time.
+//! The rate of work: of each node now, and of a job over time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,21 +8,20 @@ use taskwork::{
     view::{JobNow, NodeNow, Point, Series},
 };
 
-/// The time over which a rate is taken, in milliseconds. Nodes report every two seconds: over a shorter time work would
-/// seem to come in bursts.
+/// The window for a rate, in milliseconds. Nodes report every two seconds, so shorter windows would show bursts.
 const RATE_MS: u64 = 6_000;
-/// The number of reports of a node that are kept.
+/// The number of reports kept of each node.
 const REPORTS_MAX: usize = 8;
 
-/// What the nodes of a job have last reported, from which follows how fast they are.
+/// The recent reports of a job's nodes, from which their rates follow.
 #[derive(Debug, Default)]
 pub(super) struct NodeRates {
-    /// Of each node, when it has reported by its own clock, in milliseconds, and the work done until then.
+    /// For each node, pairs of the report's time by the node's clock, in milliseconds, and the work done until then.
     reports: BTreeMap<String, VecDeque<(u64, u64)>>,
 }
 
 impl NodeRates {
-    /// Takes what the nodes of a job have reported.
+    /// Adds the latest reports of a job's nodes.
     pub(super) fn take(&mut self, job: &JobNow) {
         self.reports.retain(|node, _| job.nodes.contains_key(node));
         for (name, node) in &job.nodes {
@@ -30,7 +29,7 @@ impl NodeRates {
             let reports = self.reports.entry(name.clone()).or_default();
             match reports.back() {
                 Some(&(last_ms, _)) if last_ms == at_ms => continue,
-                // Its clock or its work has gone back: what was before says nothing of what is now.
+                // Its clock or its work went back: earlier reports are not comparable.
                 Some(&(last_ms, done)) if last_ms > at_ms || done > worked => reports.clear(),
                 _ => {}
             }
@@ -45,7 +44,7 @@ impl NodeRates {
         }
     }
 
-    /// Returns the units of work that a node does in a second: in its last reports, or else in all its time.
+    /// Returns the rate of a node in units per second: over its last reports, or else over its whole time.
     pub(super) fn of(&self, name: &str, node: &NodeNow) -> Option<f64> {
         let report = &*node.report;
         let first = self.reports.get(name).and_then(|reports| reports.front());
@@ -60,7 +59,7 @@ impl NodeRates {
     }
 }
 
-/// Returns when a node began to work on a job, by its own clock.
+/// Returns when a node started to work on a job, by its own clock.
 fn begin_ms(report: &NodeFigures<Figures>) -> Option<u64> {
     report.timeline.first().map(|event| event.at_ms)
 }
@@ -70,14 +69,14 @@ fn per_second(work: u64, from_ms: u64, to_ms: u64) -> Option<f64> {
     Some(work as f64 / ms as f64 * 1e3)
 }
 
-/// Returns the work done in the last seconds up to each point, in units a second.
+/// Returns the rate up to each point over the window, in units per second.
 pub(super) fn rates(points: &[Point]) -> Vec<Option<f64>> {
     let mut first = 0;
     let rate = |(at, point): (usize, &Point)| {
         while first + 1 < at && point.at_ms.saturating_sub(points[first + 1].at_ms) >= RATE_MS {
             first += 1;
         }
-        // The first point is the beginning of what follows.
+        // The first point has the rate of the interval that follows.
         let (from, to) = (&points[first], if at == 0 { points.get(1)? } else { point });
         let is_known = to.worked > 0 || to.nodes.most > 0;
         is_known.then(|| per_second(to.worked.saturating_sub(from.worked), from.at_ms, to.at_ms)).flatten()
@@ -85,21 +84,21 @@ pub(super) fn rates(points: &[Point]) -> Vec<Option<f64>> {
     points.iter().enumerate().map(rate).collect()
 }
 
-/// Returns how fast work is done at the end of a series.
+/// Returns the rate at the end of a series.
 pub(super) fn rate_now(series: &Series) -> Option<f64> {
     rates(&series.points).pop().flatten()
 }
 
-/// Returns the number of workers at a point; `None` if its nodes do not say.
+/// Returns the number of workers at a point; `None` if its nodes do not report it.
 pub(super) fn workers(point: &Point) -> Option<f64> {
     let is_known = point.workers.last > 0 || point.nodes.last == 0;
     is_known.then(|| f64::from(point.workers.last))
 }
 
-/// Returns values over time as so many columns of equal time: of each the mean of the points in it. Columns of which
-/// nothing is known, since nobody observed or the job did not run, are `None`. A short series takes only the first
-/// columns, one for each step. `values` are those of the points.
-#[allow(clippy::cast_possible_truncation, reason = "the number of a column is less than that of columns")]
+/// Resamples values over time to a number of columns of equal duration: each is the mean of the points in it. Columns
+/// without observation, or in which the job did not run, are `None`. A short series fills only the first columns, one
+/// for each step. `values` are those of the points.
+#[allow(clippy::cast_possible_truncation, reason = "the index of a column is less than their number")]
 pub(super) fn columns(series: &Series, values: &[Option<f64>], width: usize) -> Vec<Option<f64>> {
     let (Some(first), Some(last)) = (series.points.first(), series.points.last()) else {
         return vec![None; width];
@@ -112,7 +111,7 @@ pub(super) fn columns(series: &Series, values: &[Option<f64>], width: usize) -> 
         (passed * width as u128 / u128::from(span)) as usize
     };
     let mut found: Vec<(f64, u32)> = vec![(0.0, 0); width];
-    // A point stands for its step: where points are rarer than columns, the columns up to the next one are its, too.
+    // If points are sparser than columns, a point also fills the columns up to the next point.
     let mut ends = series.points.iter().skip(1).map(|point| point.at_ms).chain([last.at_ms]);
     for (point, value) in series.points.iter().zip(values) {
         let end_ms = ends.next().unwrap_or(point.at_ms);
@@ -126,14 +125,14 @@ pub(super) fn columns(series: &Series, values: &[Option<f64>], width: usize) -> 
     found.into_iter().map(|(sum, number)| (number > 0).then(|| sum / f64::from(number))).collect()
 }
 
-/// The number of steps between two points after which nothing is known of the time between them.
+/// The distance between two points, in steps, above which the time between them counts as unobserved.
 const STEPS_MAX: u64 = 5;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Returns a series with a point for each second, which counts the work.
+    /// Returns a series with one point per second, from pairs of second and work.
     fn series(points: &[(u64, u64)]) -> Series {
         let point =
             |&(second, worked): &(u64, u64)| Point { at_ms: second * 1_000, worked, ..Point::default() };
@@ -141,19 +140,19 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_taken_over_some_seconds() {
-        // The work comes in bursts, every two seconds.
+    fn rate_is_averaged_over_window() {
+        // The work arrives in bursts, every two seconds.
         let points: Vec<(u64, u64)> = (0..20).map(|second| (second, second / 2 * 2 * 10 + 1)).collect();
         let rates = rates(&series(&points).points);
         assert!(rates.iter().skip(6).all(|rate| (8.0..=12.0).contains(&rate.unwrap())), "{rates:?}");
         assert_eq!(rate_now(&series(&[])), None);
-        assert_eq!(rate_now(&series(&[(5, 7)])), None, "one point says nothing of what was before");
+        assert_eq!(rate_now(&series(&[(5, 7)])), None, "one point is no interval");
         assert_eq!(rate_now(&series(&[(5, 7), (5, 9)])), None, "no time has passed");
         assert_eq!(rate_now(&series(&[(0, 0), (1, 0)])), None, "no node has reported");
     }
 
     #[test]
-    fn a_short_series_takes_a_column_for_each_step_and_a_long_one_all() {
+    fn columns_cover_short_series_by_step_and_long_series_completely() {
         let short = series(&[(100, 1), (101, 2), (102, 3)]);
         let shown = columns(&short, &[Some(1.0), Some(2.0), Some(3.0)], 10);
         assert!(
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_time_between_two_runs_nothing_is_known() {
+    fn columns_between_two_observations_are_unknown() {
         let paused = series(&[(0, 1), (1, 2), (2, 3), (90, 4), (91, 5)]);
         let shown = columns(&paused, &[Some(1.0); 5], 10);
         assert!(shown[0].is_some() && shown[9].is_some(), "{shown:?}");
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_cannot_be_are_no_reason_to_break() {
+    fn columns_with_inconsistent_times_do_not_panic() {
         let odd = Series {
             step_ms: 0,
             points: vec![

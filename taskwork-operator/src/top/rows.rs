@@ -1,4 +1,4 @@
-//! The nodes of a cluster as rows: what they do for a job, in the order in which they are shown.
+//! The nodes of a cluster as sorted rows, with their work for a job.
 
 use std::cmp::Ordering;
 
@@ -9,12 +9,12 @@ use taskwork::{
 
 use super::rates::NodeRates;
 
-/// A node: a member of the cluster, or one that has worked on the job that is shown and is gone.
+/// A node: a member of the cluster, or a former member that worked on the displayed job.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) state: Standing,
-    /// Its pool for the job.
+    /// The state of its workers for the job.
     pub(super) pool: Option<PoolNow>,
     /// The share of its workers' time in which they did not search.
     pub(super) idle: Option<f64>,
@@ -26,29 +26,29 @@ pub(super) struct Row {
     /// The memory of its process, in bytes, and the load of its machine.
     pub(super) memory: Option<u64>,
     pub(super) load: Option<f64>,
-    /// What it runs, and its labels.
+    /// Its program, and its labels.
     pub(super) program: Option<String>,
     pub(super) labels: String,
 }
 
-/// What a node is, for the job that is shown. Members come first, then those that are gone.
+/// The state of a node with respect to the displayed job. Members come first, then former members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     /// It leads the job.
     Leads,
     /// It works on the job.
     Works,
-    /// It is a member, and does not work on the job.
+    /// It is a member, but does not work on the job.
     Member,
-    /// It is a member, and was asked to leave.
+    /// It is a member that was asked to leave.
     Leaving,
-    /// It went without a clean leave.
+    /// It was lost.
     Lost,
-    /// It is gone.
+    /// It left.
     Left,
 }
 
-/// By what nodes are sorted.
+/// The sort order of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Order {
     #[default]
@@ -80,7 +80,7 @@ impl Standing {
 }
 
 impl Order {
-    /// Returns the order that comes after it.
+    /// Returns the next order.
     pub(super) fn next(self) -> Self {
         match self {
             Self::Name => Self::State,
@@ -92,7 +92,7 @@ impl Order {
         }
     }
 
-    /// Returns what comes first.
+    /// Returns the order in words.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Name => "by name",
@@ -105,7 +105,7 @@ impl Order {
     }
 
     fn compare(self, a: &Row, b: &Row) -> Ordering {
-        // What is not known comes last.
+        // Unknown values come last.
         let most = |a: Option<f64>, b: Option<f64>| match (a, b) {
             (Some(a), Some(b)) => b.total_cmp(&a),
             (a, b) => b.is_some().cmp(&a.is_some()),
@@ -122,8 +122,8 @@ impl Order {
     }
 }
 
-/// Returns the nodes as rows: the members of the cluster, and those that are gone and have worked on the job. A filter
-/// is a part of a name, a state, a program or a label.
+/// Returns the rows of the members of the cluster, and of former members that worked on the job. A filter matches parts
+/// of names, states, programs and labels.
 pub(super) fn rows(
     snapshot: &Snapshot,
     job: Option<&str>,
@@ -195,7 +195,7 @@ fn with_member(row: Row, now: &MemberNow) -> Row {
 }
 
 impl Row {
-    /// Returns whether a text in lower case is part of what people know the node by.
+    /// Returns whether the name, state, program or labels contain a text in lower case.
     fn matches(&self, filter: &str) -> bool {
         let program = self.program.as_deref().unwrap_or_default();
         let mut texts = [self.name.as_str(), self.state.text(), program, self.labels.as_str()].into_iter();

@@ -1,4 +1,4 @@
-//! The terminal: taking it over, and giving it back however this ends. And what comes from it: keys and signals.
+//! The terminal: takes it over, restores it in all cases, and receives its keys and the signals.
 
 use std::{
     io::{self, BufWriter, Stdout, Write as _},
@@ -28,36 +28,36 @@ use tokio::{
     sync::mpsc,
 };
 
-/// The time after which the process ends although its terminal takes no output: then nothing can be given back.
+/// The time after which the process exits although its terminal accepts no output; then nothing can be restored.
 const STUCK: Duration = Duration::from_secs(2);
-/// The number of inputs that may wait.
+/// The maximum number of queued inputs.
 const INPUTS_MAX: usize = 64;
-/// The size of the buffer in which a picture is written at once, in bytes.
+/// The size of the output buffer, in bytes: a picture is written at once.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Whether the terminal is ours.
+/// Whether this process has taken over the terminal.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The terminal, for as long as it is ours.
-// Never dropped: it would show the cursor again, and complain if the terminal is gone.
+/// The terminal while it is taken over.
+// Never dropped: its destructor would show the cursor again, and complain if the terminal is gone.
 pub(super) struct Screen(ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>);
 
-/// Something that comes from the terminal, or about it.
+/// An input from or about the terminal.
 #[derive(Debug)]
 pub(super) enum Input {
     Key(KeyEvent),
-    /// Its size has changed.
+    /// Its size changed.
     Resized,
     /// It is gone, or cannot be read.
     Gone(io::Error),
-    /// The process was stopped, by whomever, and goes on: meanwhile the terminal was somebody else's.
+    /// The process was stopped and continued; in between, others may have used the terminal.
     Resumed,
-    /// The process is to end, by the signal of this number.
+    /// A signal requests the exit of the process; its number.
     Signal(i32),
 }
 
 impl Screen {
-    /// Takes the terminal over. It is given back when this is dropped, and before the message of a panic.
+    /// Takes over the terminal. It is restored when this is dropped, and before the message of a panic.
     pub(super) fn take() -> io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -78,34 +78,35 @@ impl Screen {
         }
     }
 
-    /// Draws. What is as it was is not written again.
+    /// Draws a picture. Only changes are written.
     pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
-        // A panic has given it back, and its message is to be read.
+        // After a panic the terminal is restored, and the message must stay readable.
         if !TAKEN.load(SeqCst) {
             return Err(io::Error::other("it was given back after a panic"));
         }
         self.0.draw(render).map(drop)
     }
 
-    /// Lets everything be drawn anew.
+    /// Makes the next picture be drawn completely.
     pub(super) fn clear(&mut self) -> io::Result<()> {
-        // Not by its own method, which asks the terminal for the place of the cursor: the answer would be taken for keys.
+        // Not by its own method: that asks the terminal for the cursor position, and the answer would be taken for
+        // keys.
         let size = self.0.size()?;
         self.0.resize(size.into())
     }
 
-    /// Gives the terminal to the shell, until that continues this process.
+    /// Restores the terminal and stops until the shell continues this process.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         give_back();
-        // To this thread alone: the process stops before the call returns. Where no shell could continue it, it does not
-        // stop.
+        // Sent to this thread only: the process stops before the call returns. Without a shell that could continue
+        // it, it does not stop.
         raise(Signal::SIGTSTP).map_err(io::Error::from)?;
         self.resume()
     }
 
-    /// Takes the terminal over as it is now, whatever others have done to it.
+    /// Takes over the terminal again, regardless of changes by other processes.
     pub(super) fn resume(&mut self) -> io::Result<()> {
-        // What is ours already would not be set again.
+        // Taking over is skipped for a terminal that counts as taken over.
         give_back();
         take_over()?;
         self.clear()
@@ -128,7 +129,7 @@ fn take_over() -> io::Result<()> {
     taken
 }
 
-/// Gives the terminal back, if it is ours. A terminal that is gone needs nothing.
+/// Restores the terminal, if it is taken over. Errors are ignored: the terminal may be gone.
 fn give_back() {
     if TAKEN.swap(false, SeqCst) {
         let _ = execute!(io::stdout(), terminal::LeaveAlternateScreen, cursor::Show);
@@ -137,13 +138,13 @@ fn give_back() {
     }
 }
 
-/// Begins to listen for keys and signals.
+/// Starts to listen for keys and signals.
 pub(super) fn inputs() -> Result<mpsc::Receiver<Input>, Failure> {
     let (to, inputs) = mpsc::channel(INPUTS_MAX);
     let keys = to.clone();
     let refused = |error| Failure::failed(format!("no thread could be started: {error}"));
     thread::Builder::new().name("keys".to_owned()).spawn(move || read_keys(&keys)).map_err(refused)?;
-    // A thread of its own: the one that draws waits for a terminal that takes no output.
+    // A separate thread, because the drawing thread blocks on a terminal that accepts no output.
     thread::Builder::new().name("signals".to_owned()).spawn(move || await_signal(&to)).map_err(refused)?;
     Ok(inputs)
 }
@@ -174,8 +175,8 @@ async fn next(listened: &mut Option<(unix::Signal, i32)>) -> i32 {
     }
 }
 
-/// Waits for a signal that is to end the process, and ends it if nobody else does. Meanwhile it tells when the process goes
-/// on after a stop.
+/// Waits for a signal that requests the exit, and exits after [`STUCK`] if the process still runs. Until then it also
+/// reports when the process is continued after a stop.
 fn await_signal(to: &mpsc::Sender<Input>) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
     let number = runtime.block_on(async {
@@ -190,12 +191,12 @@ fn await_signal(to: &mpsc::Sender<Input>) {
                 number = next(&mut hangup) => break number,
                 number = next(&mut interrupt) => break number,
                 number = next(&mut quit) => break number,
-                // Where there is no room, keys were pressed, after which everything is drawn.
+                // If the queue is full, keys were pressed, after which everything is drawn anyway.
                 _ = next(&mut resumed) => drop(to.try_send(Input::Resumed)),
             }
         }
     });
-    // Who draws may wait for the terminal, and have no room for this.
+    // The drawing thread may block, and its queue may be full.
     let _ = to.try_send(Input::Signal(number));
     thread::sleep(STUCK);
     let _ = terminal::disable_raw_mode();

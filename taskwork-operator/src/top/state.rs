@@ -1,5 +1,4 @@
-//! What is shown, and what a user has chosen: it changes by events of the cluster and by commands, and knows nothing
-//! of terminals.
+//! The displayed cluster and the user's choices: changes by events and commands, independent of the terminal.
 
 use taskwork::view::{Content, Event, JobNow, Snapshot, Stage, View};
 
@@ -10,53 +9,53 @@ use super::{
     rows::{Order, Row, Standing, rows},
 };
 
-/// The most characters that a filter may have.
+/// The maximum length of a filter, in characters.
 const FILTER_CHARS_MAX: usize = 60;
-/// The time for which a message is shown, in milliseconds.
+/// The time for which a message is displayed, in milliseconds.
 const MESSAGE_MS: u64 = 15_000;
 
-/// Where what is shown comes from.
+/// The origin of the displayed state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
-    /// A cluster that is observed, by its path.
+    /// A live cluster, by its path.
     Cluster(String),
-    /// A record, by the name of its file: nothing in it changes.
+    /// A record, by the name of its file; it does not change.
     Record(String),
 }
 
-/// Which job is shown.
+/// The choice of the displayed job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// The one that runs; if none does, the one that was shown last.
+    /// The running job; if there is none, the last one displayed.
     Running,
-    /// The one of this id.
+    /// The job of this id.
     One(String),
 }
 
-/// What is shown above all else, and what keys mean.
+/// The box above the picture, which determines the meaning of keys.
 #[derive(Debug, Default)]
 pub(super) enum Mode {
     #[default]
     Nodes,
-    /// A filter is typed. What it was before comes back if that is ended.
+    /// A filter is typed. Cancelling it restores the previous filter.
     Filter {
         before: String,
     },
     Jobs(Chooser),
-    /// Whether a node is to be asked to leave.
+    /// A confirmation that a node should leave.
     Question(Leave),
     Help,
 }
 
-/// A node that is to be asked to leave. What the question was is what the answer is for, whatever happens meanwhile.
+/// A request to leave. It is fixed when the question is asked, and does not change with the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Leave {
     pub(super) node: String,
-    /// Whether it was asked before, as is seen: then it leaves at once. Otherwise it is not asked a second time.
+    /// Whether the node was asked before: then it leaves at once. Otherwise it is not asked a second time.
     pub(super) again: bool,
 }
 
-/// What a command leads to outside of what is shown.
+/// The effect of a command outside of the state.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Effect {
@@ -77,7 +76,7 @@ pub(super) struct State {
     /// Whether everything was read once.
     pub(super) is_whole: bool,
     pub(super) shown: Shown,
-    /// The id of the job that is shown.
+    /// The id of the displayed job.
     job: Option<String>,
     rates: NodeRates,
     pub(super) rows: Vec<Row>,
@@ -85,16 +84,16 @@ pub(super) struct State {
     pub(super) filter: String,
     /// The name of the selected node.
     selected: Option<String>,
-    /// The first node that is drawn, and the number of those that are.
+    /// The range of displayed nodes.
     pub(super) window: Window,
     pub(super) mode: Mode,
-    /// Until when it is shown, and what it says.
+    /// The end of the time for which the message is displayed, and its text.
     message: Option<(u64, String)>,
-    /// What is waited for until there is anything to show.
+    /// The reason for waiting, until there is a cluster to show.
     waits: Option<String>,
 }
 
-/// The part of a list that is drawn.
+/// The displayed range of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) first: usize,
@@ -102,7 +101,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Makes the window so high, and moves it so that an entry is in it.
+    /// Sets the height, and scrolls so that an entry is visible.
     pub(super) fn show(&mut self, selected: usize, entries: usize, height: usize) {
         self.height = height;
         let last_first = entries.saturating_sub(height);
@@ -110,7 +109,7 @@ impl Window {
         self.first = self.first.clamp(least.min(selected), selected.max(least)).min(last_first);
     }
 
-    /// Returns where a step leads.
+    /// Returns the index after a step.
     pub(super) fn step(self, from: usize, step: Step, entries: usize) -> usize {
         let page = self.height.max(1);
         let to = match step {
@@ -148,7 +147,7 @@ impl State {
         }
     }
 
-    /// Takes what was seen. What is shown changes only if it was a tick.
+    /// Applies an event. The picture changes only with ticks.
     pub(super) fn take(&mut self, event: &Event) {
         self.view.apply(event);
         match event.content {
@@ -158,7 +157,7 @@ impl State {
         }
     }
 
-    /// Shows what has changed since the last tick.
+    /// Applies the changes since the last tick.
     fn refresh(&mut self) {
         match self.view.delta_since(self.snapshot.seq) {
             Some(delta) => self.snapshot.apply(delta),
@@ -174,7 +173,7 @@ impl State {
         self.arrange();
     }
 
-    /// Finds out which job is shown.
+    /// Selects the displayed job.
     fn choose_job(&mut self) {
         let jobs = &self.snapshot.jobs;
         let before = self.job.take();
@@ -197,27 +196,27 @@ impl State {
         }
     }
 
-    /// Puts the nodes in order.
+    /// Sorts and filters the nodes.
     fn arrange(&mut self) {
         self.rows = rows(&self.snapshot, self.job.as_deref(), &self.rates, self.order, &self.filter);
     }
 
-    /// Returns the time, in milliseconds since 1970 by the observer's clock; in a record, that of its end.
+    /// Returns the time by the observer's clock, in milliseconds since 1970; for a record, the time of its end.
     pub(super) fn now_ms(&self) -> u64 {
         self.snapshot.cluster.at_ms
     }
 
-    /// Returns the id of the job that is shown, and the job if there is one of this id.
+    /// Returns the id of the displayed job, and the job if it exists.
     pub(super) fn job(&self) -> Option<(&str, Option<&JobNow>)> {
         let id = self.job.as_deref()?;
         Some((id, self.snapshot.jobs.get(id)))
     }
 
-    /// Returns the place of the selected node.
+    /// Returns the index of the selected node.
     pub(super) fn selected(&self) -> usize {
         let selected = self.selected.as_deref();
         let known = self.rows.iter().position(|row| Some(row.name.as_str()) == selected);
-        // Without a selection, or if that is gone, it is the first that is seen.
+        // Without a selection, or if the selected node has gone, the first visible one.
         known.unwrap_or(self.window.first).min(self.rows.len().saturating_sub(1))
     }
 
@@ -227,22 +226,22 @@ impl State {
         (self.now_ms() <= *until_ms).then_some(text.as_str())
     }
 
-    /// Tells the user something.
+    /// Displays a message.
     pub(super) fn tell(&mut self, text: String) {
         self.message = Some((self.now_ms().saturating_add(MESSAGE_MS), text));
     }
 
-    /// Begins to wait for something that is not there yet, such as the cluster.
+    /// Starts to wait for a cluster.
     pub(super) fn begin_to_wait(&mut self, why: String) {
         self.waits = Some(why);
     }
 
-    /// Returns what is waited for.
+    /// Returns the reason for waiting.
     pub(super) fn waits(&self) -> Option<&str> {
         self.waits.as_deref()
     }
 
-    /// Returns what keys mean.
+    /// Returns the element that receives the keys.
     pub(super) fn focus(&self) -> Focus {
         match self.mode {
             Mode::Nodes => Focus::Nodes,
@@ -253,9 +252,9 @@ impl State {
         }
     }
 
-    /// Does what a user asks for.
+    /// Performs a command.
     pub(super) fn perform(&mut self, command: Command) -> Effect {
-        // What is drawn anew is the same, its message included.
+        // A redraw keeps the message.
         if command != Command::Redraw {
             self.message = None;
         }
@@ -287,15 +286,15 @@ impl State {
         self.selected = self.rows.get(to).map(|row| row.name.clone());
     }
 
-    /// Asks whether the selected node is to leave.
+    /// Asks for a confirmation that the selected node should leave.
     fn ask(&mut self) {
         let row = self.rows.get(self.selected());
         let refused = match (&self.source, row) {
-            (Source::Record(_), _) => "this is a record: nothing in it can be asked to leave".to_owned(),
+            (Source::Record(_), _) => "this is a record: its nodes cannot be asked to leave".to_owned(),
             (_, None) => "no node is selected".to_owned(),
-            (_, Some(row)) if !row.state.is_member() => format!("{} is gone already", row.name),
+            (_, Some(row)) if !row.state.is_member() => format!("{} has already gone", row.name),
             (_, Some(row)) => {
-                // Which node it is about does not change any more, whatever happens to the list.
+                // The selection stays on this node even if the list changes.
                 self.selected = Some(row.name.clone());
                 let again = row.state == Standing::Leaving;
                 self.mode = Mode::Question(Leave { node: row.name.clone(), again });
@@ -305,7 +304,7 @@ impl State {
         self.tell(refused);
     }
 
-    /// Changes what is typed.
+    /// Edits the typed text.
     fn edit(&mut self, command: Command) {
         let text = match &mut self.mode {
             Mode::Filter { .. } => &mut self.filter,
@@ -325,7 +324,7 @@ impl State {
         }
     }
 
-    /// Returns to the nodes.
+    /// Closes the box and returns to the list of nodes.
     fn end_mode(&mut self, is_accepted: bool) -> Effect {
         match std::mem::take(&mut self.mode) {
             Mode::Filter { before } if !is_accepted => {
@@ -333,7 +332,7 @@ impl State {
                 self.arrange();
             }
             Mode::Jobs(chooser) if is_accepted => {
-                // A filter that fits no job changes nothing.
+                // A filter that matches no job changes nothing.
                 if let Some(shown) = jobs(&self.snapshot, &chooser.filter).get(chooser.place(&self.snapshot))
                 {
                     self.shown = shown.map_or(Shown::Running, |id| Shown::One(id.to_owned()));

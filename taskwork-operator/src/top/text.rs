@@ -1,6 +1,6 @@
-//! Texts as they are drawn: numbers, times, and names that may contain anything.
+//! Formatting for display: numbers, times and names.
 //!
-//! Names come from znodes, which anybody who may write them can fill with anything: see [`printable`](taskwork_cli::printable).
+//! Names come from znodes and may contain anything: see [`printable`](taskwork_cli::printable).
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use taskwork_cli::printable::{REPLACEMENT, character};
 
 use crate::table::{count, time};
 
-/// What is shown for something that is not known.
+/// The text for an unknown value.
 pub(super) const UNKNOWN: &str = "-";
-/// The number of characters of a name that are looked at.
+/// The number of characters of a name that are considered.
 const CHARS_MAX: usize = 1_000;
-/// The number of marks, such as accents, that a letter may have.
+/// The maximum number of marks, such as accents, on a letter.
 const MARKS_MAX: usize = 2;
-/// Returns a text that fits into a width, in columns of a terminal, and consists of characters that only show
-/// themselves. If it is too long, it ends with a sign of that.
+/// Returns a text that fits into a width, in columns, with printable characters only. A truncated text ends with an
+/// ellipsis.
 pub(super) fn fit(text: &str, width: usize, is_ascii: bool) -> String {
     let (mut fitted, mut used, mut marks): (Vec<char>, usize, usize) = (Vec::new(), 0, 0);
     let mut rest = text.chars();
@@ -36,7 +36,7 @@ pub(super) fn fit(text: &str, width: usize, is_ascii: bool) -> String {
     if rest.next().is_some() { cut(fitted, used, width, is_ascii) } else { fitted.into_iter().collect() }
 }
 
-/// Returns a text without its end, with a sign that it had one.
+/// Truncates a text, and appends an ellipsis.
 fn cut(mut fitted: Vec<char>, mut used: usize, width: usize, is_ascii: bool) -> String {
     if width == 0 {
         return String::new();
@@ -50,7 +50,7 @@ fn cut(mut fitted: Vec<char>, mut used: usize, width: usize, is_ascii: bool) -> 
     fitted.into_iter().collect()
 }
 
-/// Returns the number of columns that a text takes.
+/// Returns the width of a text, in columns.
 pub(super) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
@@ -59,12 +59,12 @@ fn width_of(c: char) -> usize {
     if c.is_ascii() { 1 } else { width(c.encode_utf8(&mut [0; 4])) }
 }
 
-/// Returns what is shown of a character; `None` if it only changes how another one looks.
+/// Returns the displayed form of a character; `None` if it only changes the appearance of others.
 fn printable(c: char, is_ascii: bool) -> Option<char> {
     character(c).map(|c| if is_ascii && !c.is_ascii() { REPLACEMENT } else { c })
 }
 
-/// Returns what is known of something, as text.
+/// Formats a value, or [`UNKNOWN`].
 pub(super) fn maybe<T>(value: Option<T>, format: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), format)
 }
@@ -73,7 +73,7 @@ pub(super) fn maybe<T>(value: Option<T>, format: impl FnOnce(T) -> String) -> St
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "it is below a million, and not negative"
+    reason = "below a million, and not negative"
 )]
 pub(super) fn number(value: f64) -> String {
     let size = value.abs();
@@ -93,7 +93,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// Formats a whole number in the same way.
+/// Formats a whole number like [`number`].
 pub(super) fn whole(value: u64) -> String {
     number(value as f64)
 }
@@ -119,7 +119,7 @@ fn short(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Formats the value of a solution, as exactly as people compare it.
+/// Formats the value of a solution with enough digits for comparisons.
 pub(super) fn exact(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
@@ -135,7 +135,7 @@ pub(super) fn exact(value: f64) -> String {
     }
 }
 
-/// Formats a share. What is nearly all is not shown as if it were all.
+/// Formats a share. Shares below 1 are never rounded up to 100 %.
 pub(super) fn percent(share: f64) -> String {
     let value = 100.0 * share;
     match value {
@@ -180,12 +180,12 @@ pub(super) fn bytes(value: u64) -> String {
     }
 }
 
-/// Formats a number of things.
+/// Formats a count with its noun.
 pub(super) fn things(number: u64, one: &str) -> String {
     format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// Formats a time of day, UTC; with the day if that is not today.
+/// Formats a time of day in UTC, with the date unless it is today.
 pub(super) fn clock(at_ms: u64, now_ms: u64) -> String {
     let (at, now) = (time(at_ms), time(now_ms));
     let (day, hour) = (at.get(..10), at.get(11..19));
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cannot_control_a_terminal() {
+    fn control_characters_in_names_are_replaced() {
         let hostile =
             "\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\rgone\n\u{202e}txt\u{200b}\u{200d}\u{feff}\u{e0041}";
         for is_ascii in [false, true] {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_all_languages_stay_as_they_are() {
+    fn names_in_all_scripts_are_kept() {
         for name in ["Zoë", "Zoe\u{308}", "旅行商人", "тур", "a \"b\" 'c' \\d", "😀", "हिन्दी"]
         {
             assert_eq!(fit(name, 80, false), name);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_takes_no_more_columns_than_it_may() {
+    fn fitted_text_never_exceeds_width() {
         let long = "x".repeat(10_240);
         let marks = format!("a{}", "\u{301}".repeat(10_240));
         for text in ["abcdef", "旅行商人", "Zoe\u{308}", long.as_str(), marks.as_str(), ""] {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_shown_as_all_only_if_it_is() {
+    fn share_below_one_is_never_shown_as_all() {
         for (share, shown) in [
             (0.0, "0 %"),
             (0.001, "0.10 %"),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_two_units() {
+    fn durations_have_at_most_two_units() {
         for (seconds, shown) in [
             (0.0, "0 s"),
             (0.000_012, "12 us"),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_day_is_told_if_it_is_another_one() {
+    fn date_is_shown_unless_it_is_today() {
         let day = 86_400_000;
         assert_eq!(
             (clock(day + 1_000, day).as_str(), clock(1_000, day).as_str()),

@@ -1,4 +1,4 @@
-//! What somebody should look at, in words.
+//! Warnings about a cluster and the displayed job.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use super::{
     text::{clock, duration, things},
 };
 
-/// The share of workers without a task from which that is said.
+/// The share of workers without a task above which a warning appears.
 const HUNGRY_SHARE_MAX: f64 = 0.1;
-/// The time of which writes to ZooKeeper seldom take more.
+/// The 99th percentile of writes to ZooKeeper above which a warning appears.
 const WRITE_MAX: Duration = Duration::from_millis(200);
-/// The number of names that are listed.
+/// The maximum number of listed names.
 const NAMES_MAX: usize = 3;
 
-/// Returns what is wrong, or may be, the worst first.
+/// Returns the warnings, the most important ones first.
 pub(super) fn warnings(state: &State) -> Vec<String> {
     let (snapshot, now_ms) = (&state.snapshot, state.now_ms());
     let mut found = Vec::new();
@@ -24,15 +24,13 @@ pub(super) fn warnings(state: &State) -> Vec<String> {
         let (since, lasted) = (clock(since_ms, now_ms), lasted(since_ms, now_ms));
         found.push(match state.source {
             Source::Cluster(_) => {
-                format!(
-                    "ZooKeeper has not answered since {since}, for {lasted}: what is shown is as old as that"
-                )
+                format!("ZooKeeper has not answered since {since}, for {lasted}: the display is that old")
             }
             Source::Record(_) => format!("ZooKeeper had not answered since {since} when the record ended"),
         });
     }
     if let Some(missing) = state.waits() {
-        found.push(format!("{missing}. It is shown as soon as it is there"));
+        found.push(format!("{missing}. It will be shown as soon as it exists"));
     }
     if let Some((id, Some(job))) = state.job() {
         of_job(id, job, &mut found);
@@ -41,7 +39,7 @@ pub(super) fn warnings(state: &State) -> Vec<String> {
     found
 }
 
-/// Returns the time since something, for people.
+/// Formats the time since an event.
 pub(super) fn lasted(since_ms: u64, now_ms: u64) -> String {
     duration(now_ms.saturating_sub(since_ms) as f64 / 1e3)
 }
@@ -60,7 +58,7 @@ fn of_job(id: &str, job: &JobNow, found: &mut Vec<String>) {
     if !about.set_aside.is_empty() {
         let tasks = things(about.set_aside.len() as u64, "task");
         found.push(format!(
-            "job {id} goes on without {tasks} that failed with several nodes: taskwork retry {id}"
+            "job {id} continues without {tasks} that failed with several nodes: taskwork retry {id}"
         ));
     }
     if let Some(pool) = about.pool
@@ -72,7 +70,7 @@ fn of_job(id: &str, job: &JobNow, found: &mut Vec<String>) {
     }
     if let Some(slow) = about.latencies.writes.quantile(0.99).filter(|time| *time > WRITE_MAX) {
         let time = duration(slow.as_secs_f64());
-        found.push(format!("one in a hundred writes to ZooKeeper takes {time} or longer"));
+        found.push(format!("1 % of the writes to ZooKeeper take {time} or longer"));
     }
 }
 

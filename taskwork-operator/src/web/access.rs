@@ -1,8 +1,8 @@
-//! Who may read what is served: everybody who reaches it, or those who know a token.
+//! Read access: open to all clients, or restricted to those that present a token.
 //!
-//! A program sends the token as `Authorization: Bearer TOKEN`. A browser sends it once, by a form, and gets a cookie that
-//! says until when it may read; it is signed with a key that is made from the token, so nothing has to be kept, and another
-//! token ends all sign-ins.
+//! Programs send the token as `Authorization: Bearer TOKEN`. A browser submits it once in a form, and receives a cookie
+//! with an expiry time, signed with a key derived from the token. So the server stores no sessions, and a new token
+//! invalidates all cookies.
 
 use std::{
     path::Path,
@@ -30,32 +30,32 @@ use super::{
     guard::{Names, Refusal, SIGN_IN},
 };
 
-/// The least length of a token: what is shorter may be guessed.
+/// The minimum length of a token; shorter ones may be guessed.
 const TOKEN_CHARS_MIN: usize = 20;
 /// The maximum size of a token file and of the form, in bytes.
 const TOKEN_BYTES_MAX: usize = 4 << 10;
-/// The time in which the form must have come.
+/// The maximum time to receive the form.
 const FORM_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time for which a browser may read after the form.
+/// The lifetime of a viewer's session, in seconds.
 const SESSION_S: u64 = 12 * 60 * 60;
-/// The time for which an operator may act who has signed in.
+/// The lifetime of an operator's session, in seconds.
 const OPERATOR_SESSION_S: u64 = 60 * 60;
-/// The time in which wrong tokens are told of once in the log.
+/// The interval at which wrong tokens are logged.
 const TRIES_INTERVAL: Duration = Duration::from_secs(60);
-/// What is served to everybody: whether the process is well, and what a browser needs to show the form.
+/// The paths served without a token: health checks, and the assets of the sign-in form.
 const FOR_ALL: [&str; 4] = ["/livez", "/readyz", "/style.css", "/icon.svg"];
 
-/// What a token is for.
+/// The permission that a token grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// To look.
+    /// May read.
     Viewer,
-    /// To act.
+    /// May act.
     Operator,
 }
 
 impl Role {
-    /// Returns the option that names the file of such a token.
+    /// Returns the option for the file of such a token.
     fn option(self) -> &'static str {
         match self {
             Self::Viewer => "--token-file",
@@ -63,7 +63,7 @@ impl Role {
         }
     }
 
-    /// Returns what the keys of cookies are derived for: a cookie of one role is none of the other.
+    /// Returns the context of key derivation: a cookie of one role is invalid for the other.
     fn context(self) -> &'static str {
         match self {
             Self::Viewer => "taskwork 2025 dashboard cookie",
@@ -72,39 +72,39 @@ impl Role {
     }
 }
 
-/// What somebody has who has signed in.
+/// The kind of a session's proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Proof {
-    /// A browser sends it of its own accord, also to whatever else listens on another port of the host.
+    /// A browser sends it automatically, also to other ports of the host.
     Cookie,
-    /// A page of this site sends it, and no other has it.
+    /// Only a page of this site has it, and sends it in a header.
     Page,
 }
 
-/// A token that must be known to read anything, or to act.
+/// A token, required to read or to act.
 pub(crate) struct Token {
     hash: Hash,
-    /// What cookies are signed with.
+    /// The key that signs cookies.
     key: [u8; 32],
-    /// The name of the cookie. Browsers send cookies to all ports of a host, so each token has one of its own.
+    /// The name of the cookie. Browsers send cookies to all ports of a host, so the name depends on the token.
     cookie: String,
-    /// How long a cookie counts.
+    /// The lifetime of a cookie, in seconds.
     session_s: u64,
 }
 
-/// What lets requests in that know the token.
+/// Admits requests that present the token.
 pub(super) struct Door {
     token: Token,
-    /// Those who may act may read, too.
+    /// Operators may read, too.
     operators: Option<Arc<Operators>>,
-    /// The names by which this is reached.
+    /// The host names of this server.
     names: Arc<Names>,
-    /// Whether browsers speak TLS with this process.
+    /// Whether this process terminates TLS.
     has_tls: bool,
     tries: Mutex<Tries>,
 }
 
-/// Attempts to sign in with a wrong token.
+/// Counts attempts to sign in with a wrong token.
 #[derive(Debug, Default)]
 pub(super) struct Tries {
     told_at: Option<Instant>,
@@ -112,7 +112,7 @@ pub(super) struct Tries {
 }
 
 impl Tries {
-    /// Counts one. Returns the number of those that were not told of, if it is time to tell.
+    /// Counts an attempt. Returns the number of attempts not logged yet, if a log line is due.
     fn count(&mut self, now: Instant) -> Option<u64> {
         self.untold += 1;
         let is_due = self.told_at.is_none_or(|at| now.saturating_duration_since(at) >= TRIES_INTERVAL);
@@ -122,7 +122,7 @@ impl Tries {
         })
     }
 
-    /// Counts one, and tells of it if it is time to.
+    /// Counts an attempt, and logs if a line is due.
     pub(super) fn note(tries: &Mutex<Self>, now: Instant, what: &str) {
         let untold = tries.lock().unwrap_or_else(PoisonError::into_inner).count(now);
         if let Some(tries) = untold {
@@ -135,12 +135,12 @@ impl Token {
     /// Reads a token from a file.
     ///
     /// # Errors
-    /// If it cannot be read, or others can read it, or it can be guessed.
+    /// If the file cannot be read, is readable by others, or its token is too short.
     pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
         Self::read_as(Role::Viewer, file)
     }
 
-    /// Reads a token for something from a file.
+    /// Reads a token for a role from a file.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -170,12 +170,12 @@ impl Token {
         Ok(Self { hash, key, cookie, session_s })
     }
 
-    /// Returns whether this is the token. Hashes are compared in constant time.
+    /// Returns whether the text is this token. Hashes are compared in constant time.
     pub(super) fn is(&self, text: &str) -> bool {
         blake3::hash(text.as_bytes()) == self.hash
     }
 
-    /// Returns whether both have the same text.
+    /// Returns whether both tokens are the same.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.hash == other.hash
     }
@@ -188,7 +188,7 @@ impl Token {
         }
     }
 
-    /// Returns what proves from now on that somebody has signed in.
+    /// Returns a proof of a session that starts now.
     fn proof(&self, proof: Proof, now_s: u64) -> String {
         let until_s = now_s + self.session_s;
         format!("{until_s}.{}", self.signature(proof, until_s).to_hex())
@@ -207,7 +207,7 @@ impl Token {
         &self.cookie
     }
 
-    /// Returns a cookie. If it is secure, browsers send it by TLS only.
+    /// Returns the cookie of a new session. Browsers send a secure cookie only over TLS.
     pub(super) fn cookie(&self, now_s: u64, is_secure: bool) -> String {
         let Self { cookie, session_s, .. } = self;
         let value = self.proof(Proof::Cookie, now_s);
@@ -215,17 +215,17 @@ impl Token {
         format!("{cookie}={value}; Path=/; Max-Age={session_s}; HttpOnly; SameSite=Strict{secure}")
     }
 
-    /// Returns what a page keeps to send it with its requests, besides the cookie.
+    /// Returns the proof that a page sends with its requests, in addition to the cookie.
     pub(super) fn page_proof(&self, now_s: u64) -> String {
         self.proof(Proof::Page, now_s)
     }
 
-    /// Returns whether a page has sent what it got at the sign-in.
+    /// Returns whether the value is a valid proof from a page.
     pub(super) fn is_page_proof(&self, value: &str, now_s: u64) -> bool {
         self.proves(Proof::Page, value, now_s)
     }
 
-    /// Returns a cookie by which a browser forgets its own.
+    /// Returns a header value that makes a browser delete the cookie.
     pub(super) fn no_cookie(&self) -> String {
         format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", self.cookie)
     }
@@ -238,7 +238,7 @@ impl Token {
         bearer(headers).map_or_else(|| self.session(headers, now_s).is_some(), |token| self.is(token))
     }
 
-    /// Returns the cookie by which a request is one of somebody who has signed in.
+    /// Returns the valid session cookie of a request.
     pub(super) fn session<'a>(&self, headers: &'a HeaderMap, now_s: u64) -> Option<&'a str> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let mut pairs =
@@ -248,8 +248,8 @@ impl Token {
     }
 }
 
-/// Returns the token that a program has sent. Another scheme is that of a proxy in front: browsers send what they have
-/// signed in to it with.
+/// Returns the bearer token of a request. Other schemes belong to a proxy in front: browsers repeat the credentials of
+/// their sign-in there.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = text(headers, header::AUTHORIZATION)?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
@@ -264,7 +264,7 @@ impl Door {
         Self { token, operators: None, names, has_tls, tries: Mutex::default() }
     }
 
-    /// Lets those who may act read, too.
+    /// Lets operators read, too.
     pub(super) fn with_operators(self, operators: Option<Arc<Operators>>) -> Self {
         Self { operators, ..self }
     }
@@ -274,20 +274,20 @@ impl Door {
             || self.operators.as_ref().is_some_and(|operators| operators.let_read(headers))
     }
 
-    /// Returns whether a form was not sent by a page of another site. A proxy may ask by another name than browsers.
+    /// Returns whether a form comes from this site. A proxy may use another host name than browsers.
     fn is_own(&self, headers: &HeaderMap) -> bool {
         let Some(origin) = text(headers, header::ORIGIN) else { return true };
         let Some((_, host)) = origin.split_once("://") else { return false };
         Some(host) == text(headers, header::HOST) || self.names.contain(host)
     }
 
-    /// Returns whether the browser that has sent a form speaks TLS, with this process or with a proxy.
+    /// Returns whether the browser that sent a form uses TLS, to this process or to a proxy.
     fn is_secure(&self, headers: &HeaderMap) -> bool {
         self.has_tls || text(headers, header::ORIGIN).is_some_and(|origin| origin.starts_with("https://"))
     }
 
     fn note_try(&self) {
-        Tries::note(&self.tries, Instant::now(), "somebody has tried to sign in with another token");
+        Tries::note(&self.tries, Instant::now(), "a sign-in with a wrong token was refused");
     }
 }
 
@@ -295,7 +295,7 @@ pub(super) fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str>
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Passes on the requests of those who know the token.
+/// Middleware that admits requests with a valid token.
 pub(super) async fn check(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     if path == SIGN_IN {
@@ -318,16 +318,19 @@ pub(super) async fn check(State(door): State<Arc<Door>>, request: Request, next:
 async fn sign_in(door: &Door, request: Request) -> Response {
     let is_secure = door.is_secure(request.headers());
     if !door.is_own(request.headers()) {
-        return Refusal(StatusCode::FORBIDDEN, "the form is that of another site".to_owned()).into_response();
+        return Refusal(StatusCode::FORBIDDEN, "the form was sent by a page of another site".to_owned())
+            .into_response();
     }
     let reading = body::to_bytes(request.into_body(), TOKEN_BYTES_MAX);
     let sent = match tokio::time::timeout(FORM_TIMEOUT, reading).await {
         Ok(Ok(sent)) => sent,
         Ok(Err(_)) => {
-            return Refusal(StatusCode::PAYLOAD_TOO_LARGE, "a token is shorter".to_owned()).into_response();
+            return Refusal(StatusCode::PAYLOAD_TOO_LARGE, "the form is too large for a token".to_owned())
+                .into_response();
         }
         Err(_) => {
-            return Refusal(StatusCode::REQUEST_TIMEOUT, "the form did not come".to_owned()).into_response();
+            return Refusal(StatusCode::REQUEST_TIMEOUT, "the form did not arrive in time".to_owned())
+                .into_response();
         }
     };
     let given = form_urlencoded::parse(&sent).find(|(name, _)| name == "token");
@@ -364,7 +367,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Writes a file that only its owner may read.
+    /// Writes a file that is readable only by its owner.
     pub(in crate::web) fn write(file: &Path, content: &str) {
         fs::write(file, content).unwrap();
         fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
@@ -377,7 +380,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_token_that_could_be_guessed_is_refused_with_what_to_do() {
+    fn guessable_token_is_refused_with_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         for (content, says) in
@@ -400,7 +403,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_form_may_come_by_each_of_the_names() {
+    fn form_is_accepted_from_each_own_name_only() {
         let door = |has_tls| {
             let names = Names::of([127, 0, 0, 1].into(), &["board.example".to_owned()]);
             Door::new(token(), Arc::new(names), has_tls)
@@ -423,7 +426,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn wrong_tokens_are_told_of_once_in_a_time() {
+    fn wrong_tokens_are_logged_once_per_interval() {
         let mut tries = Tries::default();
         let begin = Instant::now();
         let at = |tries: &mut Tries, seconds| tries.count(begin + Duration::from_secs(seconds));
@@ -433,7 +436,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_cookie_lasts_for_a_time_and_cannot_be_made_up() {
+    fn cookie_expires_and_cannot_be_forged() {
         let token = token();
         let cookie = token.cookie(1_000, true);
         let value = cookie.split_once('=').unwrap().1.split_once(';').unwrap().0;
@@ -449,13 +452,13 @@ pub(super) mod tests {
         }
         assert!(cookie.ends_with("HttpOnly; SameSite=Strict; Secure"));
         assert!(token.cookie(1_000, false).ends_with("HttpOnly; SameSite=Strict"));
-        // Two dashboards on one host do not take each other's.
+        // Two dashboards on one host use different cookies.
         assert!(token.cookie.starts_with("taskwork-") && token.cookie.len() == "taskwork-".len() + 8);
         assert!(token.cookie != other.cookie && token.cookie == self::token().cookie);
     }
 
     #[test]
-    fn a_bearer_or_a_cookie_is_enough() {
+    fn bearer_or_cookie_admits() {
         let token = token();
         let lets = |name, value: &str| {
             let mut headers = HeaderMap::new();
@@ -470,7 +473,7 @@ pub(super) mod tests {
         assert!(lets(header::COOKIE, cookie) && lets(header::COOKIE, &format!("a=b; {cookie}")));
         assert!(!lets(header::COOKIE, &format!("other{cookie}")));
         assert!(!token.lets(&HeaderMap::new(), 1_000));
-        // A proxy in front has a sign-in of its own.
+        // The credentials of a proxy's own sign-in.
         let with = |scheme: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, scheme.parse().unwrap());

@@ -1,4 +1,4 @@
-//! The files of the pages, which are part of the command.
+//! The files of the pages, embedded in the command.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use axum::{
 
 use super::single;
 
-/// A file.
+/// An embedded file.
 #[derive(Clone, Copy)]
 struct Asset {
     name: &'static str,
@@ -23,7 +23,7 @@ macro_rules! assets {
     };
 }
 
-/// All files of the folder but the form for the token.
+/// All files of the folder except for the sign-in form.
 const ASSETS: &[Asset] = assets![
     "actions.js",
     "charts.js",
@@ -43,37 +43,36 @@ const ASSETS: &[Asset] = assets![
     "theme.js",
 ];
 
-/// The form for the token.
+/// The sign-in form.
 pub(super) const SIGN_IN_PAGE: &str = include_str!("assets/sign-in.html");
 
-/// The script that the pages begin with: all modules, one after the other. A browser asks for one file then, and not for a
-/// dozen.
+/// The script of the pages: all modules concatenated, so that a browser sends one request instead of a dozen.
 const SCRIPT: &str = "app.js";
 static SCRIPT_TEXT: LazyLock<String> = LazyLock::new(single::script_of_pages);
 
-/// What is served: the files and the script, each with the tag by which browsers know whether they have it already.
+/// The served files and the script, each with its entity tag.
 static SERVED: LazyLock<Vec<(Asset, HeaderValue)>> = LazyLock::new(|| {
     let script = Asset { name: SCRIPT, content: SCRIPT_TEXT.as_bytes() };
     let tagged = |asset: Asset| {
-        // A weak one: the same file goes compressed or not.
+        // Weak, because the file is sent compressed or not.
         let tag = format!("W/\"{}\"", &blake3::hash(asset.content).to_hex()[..16]);
         (asset, HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("W/\"\"")))
     };
     ASSETS.iter().copied().chain([script]).map(tagged).collect()
 });
 
-/// Returns a file that is a text.
+/// Returns a text file.
 pub(super) fn text(name: &str) -> Option<&'static str> {
     let asset = ASSETS.iter().find(|asset| asset.name == name)?;
     str::from_utf8(asset.content).ok()
 }
 
-/// Serves the page from which the others follow.
+/// Serves the start page.
 pub(super) async fn index(headers: HeaderMap) -> Response {
     serve("index.html", &headers)
 }
 
-/// Serves the file that the path names.
+/// Serves a file by its name.
 pub(super) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
     serve(&name, &headers)
 }
@@ -82,7 +81,7 @@ fn serve(name: &str, headers: &HeaderMap) -> Response {
     let Some((asset, tag)) = SERVED.iter().find(|(asset, _)| asset.name == name) else {
         return (StatusCode::NOT_FOUND, "there is no such page\n").into_response();
     };
-    // The next release has other files under the same names.
+    // Browsers must revalidate: the next release has other files under the same names.
     let about = [(header::ETAG, tag.clone()), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
     let known = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
     if known.is_some_and(|tags| tags.split(',').any(|known| known.trim().as_bytes() == tag.as_bytes())) {
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_of_the_folder_is_served() {
+    fn every_file_of_folder_is_served() {
         let folder = path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/web/assets");
         let files: BTreeSet<String> = fs::read_dir(folder)
             .unwrap()
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pages_begin_with_all_modules_in_one_script() {
+    fn index_loads_all_modules_as_one_script() {
         let index = text("index.html").unwrap();
         assert_eq!(index.matches(".js\"").count(), 2, "the theme and the script");
         assert!(index.contains("<script type=\"module\" src=\"app.js\"></script>"));
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_have_no_script_and_no_style_of_their_own() {
+    fn pages_have_no_inline_script_or_style() {
         for asset in ASSETS.iter().filter(|asset| kind(asset.name).starts_with("text/html")) {
             let page = String::from_utf8_lossy(asset.content);
             for refused in ["<style", "style=", "onclick=", "onload=", "javascript:", "http://", "https://"] {

@@ -1,6 +1,6 @@
-//! What a dashboard shows: the view of a cluster, and those who follow what changes in it.
+//! The view of a cluster, and the streams of its changes to browsers.
 //!
-//! Each tick of the view is written as text once, however many follow it. Who does not read is dropped, and may come again.
+//! Each change is serialized once for all followers. A follower that does not read is dropped, and may reconnect.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,24 +19,24 @@ use tokio::sync::mpsc;
 
 use super::{detail, server::Deadline, topics::Topics};
 
-/// The number of messages that may wait for a browser to read them: one comes in a second.
+/// The maximum number of unread messages of a follower; about one is sent per second.
 const WAITING_MAX: usize = 16;
-/// The number of messages that a stream begins with.
+/// The number of messages at the start of a stream.
 const FIRST_MESSAGES: usize = 3;
 
-/// The view of a cluster, as it is shown.
+/// The displayed view of a cluster.
 pub(crate) struct Board {
     /// The name of the cluster, or of its record.
     name: String,
     source: Source,
-    /// What is added to the numbers of ticks, so that those of an earlier start are not taken for ours.
+    /// The offset of tick numbers, which distinguishes them from those of an earlier start.
     base: u64,
     /// Whether everything was read once.
     is_whole: AtomicBool,
     shown: Mutex<Shown>,
 }
 
-/// The whole view, as it is sent.
+/// The complete view as sent to browsers.
 #[derive(Serialize)]
 struct Whole<'a> {
     seq: u64,
@@ -44,18 +44,18 @@ struct Whole<'a> {
     cluster: &'a str,
     now_ms: u64,
     stale_since_ms: Option<u64>,
-    /// Why nothing is there yet, and what is waited for.
+    /// The reason for waiting, if there is no cluster yet.
     waits: Option<&'a str>,
     source: &'static str,
     snapshot: &'a Snapshot,
 }
 
-/// Where the view comes from.
+/// The origin of the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A cluster is observed.
+    /// An observed cluster.
     Live,
-    /// It was made from a record, and does not change.
+    /// A record; the view does not change.
     Record,
 }
 
@@ -64,14 +64,14 @@ struct Shown {
     view: View,
     seq: u64,
     silent_since_ms: Option<u64>,
-    /// Why nothing is there yet; until something is.
+    /// The reason for waiting, until there is a cluster.
     waits: Option<String>,
     followers: Vec<Follower>,
-    /// The whole view as text, for the tick that it was made after.
+    /// The serialized view, and its tick.
     text: Option<(u64, Bytes)>,
 }
 
-/// Somebody who follows what changes.
+/// A receiver of changes.
 struct Follower {
     topics: Topics,
     to: mpsc::Sender<Bytes>,
@@ -79,12 +79,12 @@ struct Follower {
 }
 
 impl Board {
-    /// Creates the board of a cluster that will be observed.
+    /// Creates the board of a cluster to observe.
     pub(crate) fn live(name: String) -> Self {
         Self::of(name, Source::Live, View::default())
     }
 
-    /// Creates the board of a cluster as a record has left it.
+    /// Creates the board of a recorded cluster.
     pub(crate) fn replayed(name: String, view: View) -> Self {
         Self::of(name, Source::Record, view)
     }
@@ -101,7 +101,7 @@ impl Board {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what was seen, and tells those who follow.
+    /// Applies an event, and notifies the followers.
     pub(crate) fn apply(&self, event: &Event) {
         if event.content == Content::Found {
             self.is_whole.store(true, Relaxed);
@@ -118,18 +118,18 @@ impl Board {
         }
     }
 
-    /// Says why there is nothing to be shown yet. That ends when something is seen.
+    /// Records the reason for waiting, until the cluster is seen.
     pub(crate) fn begin_to_wait(&self, why: String) {
         let mut shown = self.shown();
         (shown.waits, shown.text) = (Some(why), None);
     }
 
-    /// Returns whether there has been nothing to be shown yet.
+    /// Returns whether there is no cluster yet.
     pub(crate) fn waits(&self) -> bool {
         self.shown().waits.is_some()
     }
 
-    /// Returns whether what is shown is up to date, or else why not.
+    /// Returns whether the view is up to date, or the reason why not.
     pub(crate) fn ready(&self) -> Result<(), String> {
         if !self.is_whole.load(Relaxed) {
             return Err("the cluster is still being read".to_owned());
@@ -142,7 +142,7 @@ impl Board {
         }
     }
 
-    /// Returns the number of those who follow.
+    /// Returns the number of followers.
     #[cfg(test)]
     pub(super) fn followers(&self) -> usize {
         self.shown().followers.len()
@@ -157,7 +157,7 @@ impl Board {
         self.shown().view.snapshot()
     }
 
-    /// Returns the whole view, as JSON.
+    /// Returns the complete view as JSON.
     pub(super) fn text(&self) -> Bytes {
         self.text_of(&mut self.shown())
     }
@@ -191,7 +191,7 @@ impl Board {
         })
     }
 
-    /// Returns everything that is known of a job, as JSON; `None` if there is no such job.
+    /// Returns the details of a job as JSON; `None` if the job does not exist.
     pub(super) fn job(&self, id: &str) -> Option<Value> {
         self.job_of(&self.shown(), id)
     }
@@ -206,7 +206,7 @@ impl Board {
         Some(detail::of(self.base + shown.seq, id, &job, &moments))
     }
 
-    /// Begins to tell somebody what changes: since a tick that the caller knows, or else the whole first.
+    /// Adds a follower. It receives the changes after a tick that it knows, or the complete view first.
     pub(super) fn follow(
         &self,
         topics: Topics,
@@ -223,7 +223,7 @@ impl Board {
                 Some(delta) if delta.seq == delta.since => {}
                 Some(delta) => first.extend(self.change(delta)),
                 None => {
-                    // It may be large: all share the same text.
+                    // It may be large, so all followers share the text.
                     whole = Some(self.text_of(&mut shown));
                     first.extend(head("view", self.base + shown.seq));
                     rest.extend(EVENT_END);
@@ -240,10 +240,10 @@ impl Board {
         rest.extend(self.silence(&shown));
         let rest = (!rest.is_empty()).then(|| Bytes::from(rest));
         for message in [Some(Bytes::from(first)), whole, rest].into_iter().flatten() {
-            // The channel is empty, and has room for all of them.
+            // The channel is empty, and has capacity for all of them.
             let _ = to.try_send(message);
         }
-        // Of a record nothing more is told, so that this is the only time to notice who has gone.
+        // Closed followers are also removed here, because a record sends no further messages.
         shown.followers.retain(|follower| !follower.to.is_closed());
         shown.followers.push(Follower { topics, to, deadline });
         from
@@ -257,7 +257,7 @@ impl Board {
         }
         let Some(delta) = shown.view.delta_since(before) else { return };
         let change = Bytes::from(self.change(&delta));
-        // Each is written once, however many follow it.
+        // Each is serialized once for all followers.
         let wanted: BTreeSet<&str> =
             shown.followers.iter().flat_map(|follower| &follower.topics.jobs).map(String::as_str).collect();
         let wanted: BTreeMap<&str, Bytes> = wanted
@@ -280,7 +280,7 @@ impl Board {
         shown.followers.retain(|follower| told.next().is_none_or(|messages| follower.tell(messages)));
     }
 
-    /// Says if ZooKeeper does not answer any more, or answers again.
+    /// Notifies the followers if ZooKeeper has stopped answering, or answers again.
     fn tell_silence(&self, shown: &mut Shown) {
         let silent_since_ms = shown.view.silent_since_ms();
         if std::mem::replace(&mut shown.silent_since_ms, silent_since_ms) == silent_since_ms {
@@ -294,7 +294,7 @@ impl Board {
         shown.text = None;
     }
 
-    /// Returns since when ZooKeeper has not answered, as an event, if it does not.
+    /// Returns the event that ZooKeeper does not answer; empty if it does.
     fn silence(&self, shown: &Shown) -> Vec<u8> {
         let since = shown.view.silent_since_ms().map(|since| json!({ "stale_since_ms": since }).to_string());
         since.map(|since| event("stale", self.base + shown.seq, since.as_bytes())).unwrap_or_default()
@@ -312,7 +312,7 @@ impl Board {
 }
 
 impl Follower {
-    /// Sends messages. Returns whether it still follows.
+    /// Sends messages. Returns whether the follower is still connected.
     fn tell(&self, messages: Vec<Bytes>) -> bool {
         for message in messages {
             match self.to.try_send(message) {
@@ -332,26 +332,26 @@ impl Follower {
     }
 }
 
-/// Returns something as JSON on one line.
+/// Serializes a value as one line.
 fn to_json(it: &impl Serialize) -> Vec<u8> {
-    // It is plain data: names, numbers and texts.
+    // Plain data always serializes.
     serde_json::to_vec(it).unwrap_or_default()
 }
 
-/// Returns whether a change is one of this job.
+/// Returns whether a change concerns a job.
 fn concerns(delta: &Delta, job: &str) -> bool {
     delta.jobs.contains_key(job)
 }
 
-/// What stands at the end of each event of a stream.
+/// The end of each event of a stream.
 const EVENT_END: &[u8] = b"\n\n";
 
-/// Returns an event of a stream: the content is one line.
+/// Returns an event of a stream. The content must be one line.
 fn event(kind: &str, seq: u64, content: &[u8]) -> Vec<u8> {
     [&head(kind, seq), content, EVENT_END].concat()
 }
 
-/// Returns what stands before the content of an event.
+/// Returns the start of an event, before its content.
 fn head(kind: &str, seq: u64) -> Vec<u8> {
     format!("event: {kind}\nid: {seq}\ndata: ").into_bytes()
 }
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_have_gone_are_forgotten_also_if_nothing_changes() {
+    fn closed_followers_are_removed_without_changes() {
         let board = Board::replayed("record.jsonl".to_owned(), View::default());
         let stays = follow(&board);
         for _ in 0..100 {
@@ -382,12 +382,12 @@ mod tests {
     }
 
     #[test]
-    fn it_says_what_it_waits_for_until_something_is_there() {
+    fn waiting_reason_is_shown_until_cluster_is_seen() {
         let board = Board::live("/taskwork/default".to_owned());
         let waits = || serde_json::from_slice::<Value>(&board.text()).unwrap()["waits"].clone();
         assert_eq!((waits(), board.waits()), (Value::Null, false));
         board.begin_to_wait("there is no cluster".to_owned());
-        // That nothing is there is no reason not to be ready.
+        // A missing cluster does not affect readiness.
         board.apply(&Event::of(1, "", Content::Found));
         board.apply(&Event::tick(1));
         assert_eq!((waits(), board.waits(), board.ready()), (json!("there is no cluster"), true, Ok(())));
@@ -396,11 +396,11 @@ mod tests {
         assert_eq!((waits(), board.waits()), (Value::Null, false));
         board.apply(&Event::of(3, "members/n1", Content::Gone));
         board.apply(&Event::tick(3));
-        assert_eq!((waits(), board.waits()), (Value::Null, false), "it was there");
+        assert_eq!((waits(), board.waits()), (Value::Null, false), "the cluster existed");
     }
 
     #[test]
-    fn the_whole_is_written_once_for_all() {
+    fn view_is_serialized_once_for_all_followers() {
         let board = Board::replayed("record.jsonl".to_owned(), View::default());
         let whole = board.text();
         let mut from = follow(&board);

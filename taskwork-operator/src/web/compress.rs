@@ -1,4 +1,4 @@
-//! Compression of what is served, for whoever accepts it: of the pages, and of what they follow, message by message.
+//! Compression of pages and event streams for clients that accept it; streams are flushed after each message.
 
 use std::{
     io::Write as _,
@@ -17,10 +17,10 @@ use axum::{
 use flate2::{Compression, write::GzEncoder};
 use hyper::body::{Body as _, Frame};
 
-/// The size below which an answer is not compressed, in bytes: it fits into a packet anyway.
+/// The size below which an answer is not compressed, in bytes: it fits into one packet.
 const PLAIN_BYTES_MAX: u64 = 1_024;
 
-/// Compresses an answer if that is accepted. Nothing secret may be in such an answer: its size would tell of it.
+/// Compresses an answer if the client accepts it. The answer must contain no secret: its size could reveal it.
 pub(super) async fn compress(request: Request, next: Next) -> Response {
     let accepts = accepts_gzip(request.headers());
     let mut answer = next.run(request).await;
@@ -38,23 +38,23 @@ pub(super) async fn compress(request: Request, next: Next) -> Response {
     })
 }
 
-/// Returns whether a request says that its answer may be compressed.
+/// Returns whether a request accepts a compressed answer.
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|coding| {
         let mut parts = coding.split(';').map(str::trim);
         let is_it = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
-        // A weight of 0 says that it is not.
+        // A weight of 0 excludes the encoding.
         let is_refused =
             parts.filter_map(|part| part.strip_prefix("q=")).any(|weight| weight.parse() == Ok(0.0));
         is_it && !is_refused
     })
 }
 
-/// A body that is compressed. Whatever comes at once goes at once: a message of a stream is not held until the next.
+/// A compressed body. Each chunk is flushed, so that a message of a stream is not delayed until the next.
 struct Compressed {
     body: Body,
-    /// `None` when everything was compressed.
+    /// `None` after the end.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_accepted_is_what_the_request_says() {
+    fn gzip_is_used_if_request_accepts_it() {
         let accepts = |values: &[&'static str]| {
             let values =
                 values.iter().map(|value| (header::ACCEPT_ENCODING, HeaderValue::from_static(value)));

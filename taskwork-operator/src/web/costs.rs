@@ -1,4 +1,4 @@
-//! The metrics of what nodes cost. What is not known has no sample.
+//! The metrics of the cost of nodes. Unknown values have no sample.
 
 use taskwork::view::{JobAbout, Money, Snapshot};
 use taskwork_cli::web::family::{
@@ -7,7 +7,7 @@ use taskwork_cli::web::family::{
     Labels, Value,
 };
 
-/// Returns the metrics of what the cluster has cost since it was observed, and of what jobs have.
+/// Returns the costs of the cluster during its observation, and the costs of jobs.
 pub(super) fn of_cluster(snapshot: &Snapshot, jobs: &[(&str, &JobAbout)]) -> Vec<Family> {
     let about = &snapshot.costs.about;
     let is_observed = about.since_ms.is_some();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn money_has_its_currency_and_what_has_no_price_is_counted_apart() {
+    fn costs_have_currency_and_unpriced_members_are_counted() {
         let priced = json!({ "price": "0.25/h", "currency": "EUR" });
         let now = observed(&[&priced, &priced, &json!({ "price": "free" })]);
         let euros = |amount| vec![(vec![("currency", "EUR".to_owned())], amount)];
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_whose_nodes_were_never_seen_has_no_sample() {
+    fn job_with_unseen_nodes_has_no_sample() {
         let of = |unseen: u32| {
             let cost =
                 json!({ "node_ms": if unseen == 2 { 0 } else { 5_000 }, "nodes": 2, "unseen": unseen });
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_has_no_sample() {
+    fn unknown_costs_have_no_sample() {
         let without = observed(&[&json!({})]);
         assert!(samples(&without, "cost").is_empty() && samples(&without, "cost_per_hour").is_empty());
         for name in ["node_seconds", "unpriced_members", "node_busy_seconds"] {

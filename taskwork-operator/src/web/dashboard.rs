@@ -1,4 +1,4 @@
-//! The pages of a cluster, and the data that they show: what is served, where, and to whom.
+//! The HTTP server of the pages and their data, with its options.
 
 use std::{
     convert::Infallible,
@@ -34,53 +34,53 @@ use super::{
     pages_of_cluster, server, tls,
 };
 
-/// Where the pages are served, and to whom.
+/// The options of the server.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Offer {
     /// The address to serve on. If other machines can reach it, --tls-cert, --tls-key and --token-file are required.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
     pub(crate) listen: SocketAddr,
-    /// A further name or address by which browsers may ask for the pages, such as that of this machine or of a proxy,
-    /// without a port; several times for several. Its own address, and localhost, are always accepted.
+    /// A further host name or address for the pages, without a port, such as that of this machine or of a proxy; may be
+    /// repeated. The address to serve on and localhost are always accepted.
     #[arg(long, value_name = "NAME", value_parser = host_name)]
     host_name: Vec<String>,
-    /// The certificate to serve with, in PEM, followed by those that lead to its root.
+    /// The certificate of the server in PEM, followed by its chain.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// The key of the certificate, in PEM; only its owner may read it, or a group to which root has given it.
+    /// The key of the certificate, in PEM; readable only by its owner, or a group assigned by root.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// A file with a token of at least 20 characters, without which nothing can be read: programs send it as
-    /// "Authorization: Bearer TOKEN", browsers by a form. Only its owner may read it, or a group to which root has given
-    /// it.
+    /// A file with a token of at least 20 characters, required for all requests: programs send it as
+    /// "Authorization: Bearer TOKEN", browsers by a form. It must be readable only by its owner, or a group assigned by
+    /// root.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Let operators act on the pages: suspend, resume and cancel jobs, let nodes leave, suggest something to a job.
-    /// Without it everything can only be read.
+    /// Let operators act on the pages: suspend, resume and cancel jobs, ask nodes to leave, send suggestions to jobs.
+    /// The default is read-only.
     #[arg(long, requires = "operator_token_file")]
     allow_actions: bool,
-    /// A file with the token of an operator, as for --token-file but another one; several times for several operators. The
-    /// log names them by the names of their files.
+    /// A file with the token of an operator, in the form of --token-file but with another token; may be repeated. The
+    /// name of the file is the operator's name in the log.
     #[arg(long, value_name = "FILE", requires = "allow_actions")]
     operator_token_file: Vec<PathBuf>,
 }
 
-/// Where pages will be served, and to whom.
+/// A server that listens, but does not serve yet.
 pub(crate) struct Site {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     token: Option<Token>,
     names: Names,
-    /// Those who may act, and what acts for them.
+    /// The operators, and the performer of their actions.
     operators: Option<Arc<Operators>>,
     actor: Option<Arc<dyn Actor>>,
 }
 
 impl Offer {
-    /// Begins to listen.
+    /// Starts to listen.
     ///
     /// # Errors
-    /// If others could read what is not meant for them, or a file cannot be read, or the address not be listened on.
+    /// If access would be insecure, a file cannot be read, or the address cannot be listened on.
     pub(crate) fn open(&self) -> Result<Site, Failure> {
         let Self { listen, host_name, tls_cert, tls_key, token_file, .. } = self;
         if !listen.ip().is_loopback() && (tls_cert.is_none() || token_file.is_none()) {
@@ -108,7 +108,7 @@ impl Offer {
     }
 }
 
-/// What requests need.
+/// The shared state of request handlers.
 #[derive(Clone)]
 pub(super) struct Served {
     pub(super) board: Arc<Board>,
@@ -116,14 +116,14 @@ pub(super) struct Served {
 }
 
 impl Site {
-    /// Returns the address of the first page.
+    /// Returns the URL of the first page.
     pub(crate) fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let at = self.listener.local_addr().map_or_else(|_| String::new(), |at| at.to_string());
         format!("{scheme}://{at}/")
     }
 
-    /// Lets operators act by a client, if that is allowed.
+    /// Lets operators act through a client, if actions are allowed.
     pub(crate) fn acting_by(self, client: &Client) -> Self {
         self.acting(|| actions::by_client(client))
     }
@@ -133,7 +133,7 @@ impl Site {
         Self { actor, ..self }
     }
 
-    /// Serves what a board shows, for ever.
+    /// Serves a board until the process is stopped.
     pub(crate) async fn serve(self, board: Arc<Board>) -> Infallible {
         let Self { listener, tls, token, names, operators, actor } = self;
         let (names, has_tls) = (Arc::new(names), tls.is_some());
@@ -182,7 +182,7 @@ async fn job(
     Ok(json(job.to_string()))
 }
 
-/// Serves a job over time as a table for other programs.
+/// Serves the history of a job as CSV.
 async fn series(
     State(served): State<Served>,
     extract::Path(id): extract::Path<String>,

@@ -1,4 +1,4 @@
-//! Everything that is known of a job, as JSON for its page.
+//! The details of a job as JSON.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use taskwork::{
     view::{JobNow, Moment, NodeNow, Point},
 };
 
-/// The time by which what a node says of its own clock may be off from when it was seen, in milliseconds.
+/// The tolerance between a node's clock and the time of observation, in milliseconds.
 const APART_MS: u64 = 5_000;
 
 /// Returns whether an event of the cluster concerns a job.
@@ -17,7 +17,7 @@ pub(crate) fn concerns(moment: &Moment, id: &str, job: &JobNow) -> bool {
     moment.name == id || job.nodes.contains_key(&moment.name)
 }
 
-/// Returns the details of a job. What nodes would have to report is null as long as none has.
+/// Returns the details of a job. Values reported by nodes are null until there is a report.
 pub(crate) fn of(seq: u64, id: &str, job: &JobNow, moments: &[Moment]) -> Value {
     let about = &job.about;
     let nodes = job.nodes.iter().map(|(name, node)| {
@@ -46,12 +46,12 @@ pub(crate) fn of(seq: u64, id: &str, job: &JobNow, moments: &[Moment]) -> Value 
             "transactions_per_thousand_tasks": per_thousand_tasks(&about.figures),
         })),
         "where_time_went": went(about.figures.times),
-        // Nothing that an observer reads has one.
+        // Observers have no picture.
         "picture": null,
     })
 }
 
-/// Returns a job over time as CSV, from its details. What is not known is empty.
+/// Returns the history of a job as CSV, from its details. Unknown values are empty.
 pub(super) fn csv(detail: &Value) -> String {
     const NUMBERS: [&str; 5] = ["worked", "share", "best", "bound", "open_tasks"];
     const LAST: [&str; 3] = ["nodes", "workers", "busy"];
@@ -67,7 +67,7 @@ pub(super) fn csv(detail: &Value) -> String {
     lines
 }
 
-/// Returns where the time of workers went; nothing if no node has said so.
+/// Returns the activities of workers, in seconds; `None` if no node reports them.
 fn went(times: WorkerTimes) -> Option<Value> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     (times.total_ns() > 0).then(|| {
@@ -89,7 +89,7 @@ fn per_thousand_tasks(figures: &Figures) -> Option<f64> {
     (figures.tasks > 0).then(|| 1_000.0 * figures.transactions as f64 / figures.tasks as f64)
 }
 
-/// Returns how tasks went between nodes: who gave to whom, as far as the nodes name it.
+/// Returns the numbers of tasks moved between nodes, by giver and receiver, as far as nodes report them.
 fn steals(job: &JobNow) -> Value {
     let figures = &job.about.figures;
     let (mut gifts, mut rest) = (Vec::new(), 0_u64);
@@ -110,7 +110,7 @@ fn steals(job: &JobNow) -> Value {
     })
 }
 
-/// Returns when a better solution was first seen, and by whom if only one node says that it has found one then.
+/// Returns the times of better solutions, each with its node if only one node reports an improvement at that time.
 pub(crate) fn improvements(job: &JobNow) -> Vec<Value> {
     let mut found: Vec<&Point> = Vec::new();
     for point in job.series.points.iter().filter(|point| point.best.is_some()) {
@@ -128,7 +128,7 @@ pub(crate) fn improvements(job: &JobNow) -> Vec<Value> {
     told.collect()
 }
 
-/// Returns the only node that has found something better within a time.
+/// Returns the node that found a better solution within a period, if it is the only one.
 fn finder<N: std::ops::Deref<Target = NodeNow>>(
     nodes: &BTreeMap<String, N>,
     from_ms: u64,

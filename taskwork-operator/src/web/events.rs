@@ -1,4 +1,4 @@
-//! The stream of events of somebody who follows what changes, as the body of an answer.
+//! The stream of changes to a browser, as the body of an answer.
 
 use std::{
     convert::Infallible,
@@ -25,7 +25,7 @@ use super::{dashboard::Served, guard::Refusal, server::Deadline, topics::Query};
 
 /// The maximum number of streams.
 pub(super) const STREAMS_MAX: usize = 64;
-/// The time after which something is said where nothing has happened, so that both sides know that the other is there.
+/// The time without events after which a heartbeat is sent, so that both sides detect a broken connection.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// The body.
@@ -72,7 +72,7 @@ pub(super) async fn follow(
 ) -> Result<Response, Refusal> {
     let query = Query::of(query.as_deref().unwrap_or_default());
     let Query { topics, since } = query.map_err(|what| Refusal(StatusCode::BAD_REQUEST, what))?;
-    // What is no number is that of another server: then the whole is told.
+    // An id that is no number comes from another server: the complete view is sent.
     let last = headers.get("last-event-id").map(|id| id.to_str().ok().and_then(|id| id.parse().ok()));
     let Ok(place) = Arc::clone(&served.streams).try_acquire_owned() else {
         let what = format!("{STREAMS_MAX} browsers follow this already; close one, or try again later");
@@ -84,7 +84,7 @@ pub(super) async fn follow(
     let body = Body::new(Events { from, silence, deadline, _place: place });
     let about = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        // A proxy would wait for the end.
+        // A proxy must not buffer the stream.
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
     Ok((about, body).into_response())

@@ -1,4 +1,4 @@
-//! The metrics of a cluster, from its view. What is not known has no sample: it is never 0.
+//! The metrics of a cluster. Unknown values have no sample; they are never 0.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use taskwork_cli::web::family::{Family, HANDLING, JOB, Kind, Labels, Value};
 
 use super::costs;
 
-/// The number of the latest jobs that are over that have metrics; all that are not over do, up to [`JOBS_MAX`].
+/// The number of the most recent finished jobs with metrics; all open jobs have metrics, up to [`JOBS_MAX`].
 const OVER_MAX: usize = 20;
-/// The maximum number of jobs that have metrics: those that run come first, then those that are over, then those that
-/// wait, the latest of each first.
+/// The maximum number of jobs with metrics: running jobs first, then finished ones, then waiting ones, the most recent
+/// of each first.
 const JOBS_MAX: usize = 200;
-/// The stages of jobs. Each has a number of jobs, also if that is 0.
+/// The stages of jobs. Each has a sample, even if it is 0.
 const STAGES: [Stage; 12] = [
     Stage::Submitting,
     Stage::Abandoned,
@@ -32,7 +32,7 @@ const STAGES: [Stage; 12] = [
     Stage::Unreadable,
 ];
 
-/// The families of a cluster, as they are gathered.
+/// The collected metric families of a cluster.
 #[derive(Debug, Default)]
 struct Families(Vec<Family>);
 
@@ -48,7 +48,7 @@ impl Families {
         self.0.push(Family { name, help, kind, samples });
     }
 
-    /// Adds a number that each job has, or may have.
+    /// Adds a number with a sample for each job that has it.
     fn of_jobs<'a, N: Into<Option<f64>>>(
         &mut self,
         (kind, name, help): (Kind, &'static str, &'static str),
@@ -87,7 +87,7 @@ pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Family> {
     let waiting = all().filter(|(_, job)| job.stage.is_open() && !is_running(job));
     let jobs: Vec<_> = running.chain(over).chain(waiting).take(JOBS_MAX).collect();
     progress(&jobs, &mut families);
-    // What no node has said is not 0.
+    // Unreported values are not 0.
     families.0.extend(costs::of_cluster(snapshot, &jobs));
     let reported: Vec<_> = jobs.into_iter().filter(|(_, job)| job.reported).collect();
     work(&reported, &mut families);
@@ -96,7 +96,7 @@ pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Family> {
     families.0
 }
 
-/// Returns the name of a stage, as it stands in `/api/view`.
+/// Returns the name of a stage, as in `/api/view`.
 fn name_of(stage: Stage) -> String {
     let name = serde_json::to_value(stage).unwrap_or_default();
     name.as_str().unwrap_or(stage.text()).to_owned()
@@ -245,7 +245,7 @@ mod tests {
         put(view, "members/n1", &member);
     }
 
-    /// What was gathered of a view.
+    /// The metrics of a view.
     struct Gathered(Vec<Family>);
 
     impl Gathered {
@@ -279,7 +279,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_not_known_has_no_sample() {
+    fn unknown_values_have_no_sample() {
         let mut view = View::default();
         view.apply(&Event::of(1, "jobs/j-0000000001", Content::Data(b"garbage".to_vec())));
         let found = Gathered::of(view);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_node_has_reported_is_not_0() {
+    fn unreported_values_are_not_zero() {
         let mut view = View::default();
         put_member(&mut view);
         put_job(&mut view, 1, "running");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn each_state_has_a_number_under_the_name_of_the_api() {
+    fn each_stage_has_sample_with_api_name() {
         let mut view = View::default();
         put_job(&mut view, 1, "running");
         let found = Gathered::of(view);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_their_number_of_jobs_is_bounded() {
+    fn family_names_are_unique_and_jobs_are_bounded() {
         let mut view = View::default();
         for number in 0..1_000 {
             put_job(&mut view, number, "done");
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_run_have_metrics_however_many_wait() {
+    fn running_jobs_have_metrics_regardless_of_waiting_ones() {
         let mut view = View::default();
         put_member(&mut view);
         for number in 0..250 {

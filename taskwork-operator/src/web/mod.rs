@@ -1,13 +1,13 @@
-//! A dashboard: the pages of a cluster, over HTTP. See [`taskwork_cli::web`] for what a node serves too.
+//! The dashboard: the pages of a cluster over HTTP. See [`taskwork_cli::web`] for the endpoints of a node.
 //!
 //! | path | answer |
 //! |---|---|
 //! | `/` | the pages |
-//! | `/api/view`, `/api/job/ID` | what they show, as JSON |
-//! | `/api/job/ID/series.csv` | the job over time, as CSV |
-//! | `/events` | what changes, as server-sent events |
-//! | `/sign-in` | a form for the token, if there is one |
-//! | `/api/operator`, `/api/operator/…` | who may act, and actions, if there are any: see `actions` |
+//! | `/api/view`, `/api/job/ID` | the data of the pages, as JSON |
+//! | `/api/job/ID/series.csv` | the history of a job, as CSV |
+//! | `/events` | changes, as server-sent events |
+//! | `/sign-in` | the form for the token, if there is one |
+//! | `/api/operator`, `/api/operator/…` | operators and their actions, if they are enabled: see `actions` |
 //!
 //! ```text
 //! connection ─▶ server ─▶ guard ─▶ access ─▶ assets | api | events | metrics

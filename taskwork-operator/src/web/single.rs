@@ -1,8 +1,7 @@
-//! A page as one file: script, style and data stand in it, so that a browser shows it without a server and without a
-//! network.
+//! A page as one file: it contains its scripts, style and data, so that a browser shows it without a server or network.
 //!
-//! It has a policy that lets the browser run the script and the style that were put into it, known by their hashes,
-//! and load nothing else. Data stands in it as JSON, in which no text can end the element that holds it.
+//! Its content security policy allows only the embedded script and style, by their hashes. Data is embedded as JSON, in
+//! which no text can close the element.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -11,23 +10,23 @@ use serde_json::Value;
 
 use super::assets;
 
-/// What is put together, with the places for the parts in braces.
+/// The template of the file, with placeholders in braces.
 const FRAME: &str = include_str!("single.html");
 
-/// A page.
+/// A page as one file.
 pub(crate) struct Single<'a> {
     /// Its title, a text.
     pub(crate) title: &'a str,
-    /// The name of what it begins with, a text.
+    /// The name of the first page, a text.
     pub(crate) first: &'a str,
-    /// A module that the pages of the dashboard do not have, if there is one: its name and its text.
+    /// An additional module that the dashboard does not have: its name and its text.
     pub(crate) more: Option<(&'a str, &'a str)>,
-    /// What it shows, in the form that `data.js` reads.
+    /// The data, in the form that `data.js` reads.
     pub(crate) data: &'a Value,
 }
 
 impl Single<'_> {
-    /// Returns the file. The same page makes the same bytes.
+    /// Returns the file. Equal pages are equal byte for byte.
     pub(crate) fn html(&self) -> String {
         let (style, theme) = (text("style.css"), text("theme.js"));
         let script = self.script();
@@ -51,7 +50,7 @@ impl Single<'_> {
         filled(FRAME, &parts)
     }
 
-    /// Returns all modules as one script: each after those that it imports, without `import` and `export`.
+    /// Returns all modules as one script: each after its imports, without `import` and `export`.
     fn script(&self) -> String {
         let mut modules = Modules { more: self.more, known: BTreeSet::new(), script: String::new() };
         for name in self.more.map(|(name, _)| name).into_iter().chain(["main.js"]) {
@@ -60,7 +59,7 @@ impl Single<'_> {
         modules.script
     }
 
-    /// Returns the names that stand at the top of two modules: the script would be none.
+    /// Returns the names that two modules define at the top level: the script would be invalid.
     #[cfg(test)]
     pub(crate) fn names_twice(&self) -> Vec<String> {
         let script = self.script();
@@ -69,7 +68,7 @@ impl Single<'_> {
     }
 }
 
-/// Modules that are put together.
+/// Concatenates modules.
 struct Modules<'a> {
     more: Option<(&'a str, &'a str)>,
     known: BTreeSet<String>,
@@ -94,12 +93,12 @@ impl Modules<'_> {
     }
 }
 
-/// Returns all modules of the pages as one script, by which a browser has them with one request.
+/// Returns all modules of the pages as one script, so that a browser sends one request.
 pub(super) fn script_of_pages() -> String {
     Single { title: "", first: "", more: None, data: &Value::Null }.script()
 }
 
-/// Returns the module that a line imports, if it is an import: each is a line of its own.
+/// Returns the module that a line imports, if it is an import. Each import must be one line.
 fn imported(line: &str) -> Option<&str> {
     let (_, from) = line.strip_prefix("import ")?.split_once("from \"./")?;
     from.strip_suffix("\";")
@@ -110,7 +109,7 @@ fn text(name: &str) -> &'static str {
     assets::text(name).unwrap_or_default()
 }
 
-/// Puts parts into their places. What stands in a part is no place.
+/// Replaces the placeholders of a template. The inserted parts are not scanned for placeholders.
 fn filled(frame: &str, parts: &[(&str, &str)]) -> String {
     let mut page = String::new();
     let mut rest = frame;
@@ -127,14 +126,14 @@ fn filled(frame: &str, parts: &[(&str, &str)]) -> String {
     page + rest
 }
 
-/// Returns a text as it stands in markup.
+/// Escapes a text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Returns a value as JSON that can stand in a script element: no text in it ends that element, or a line of it.
+/// Returns JSON for a script element: no text in it can close the element or break a line.
 fn embedded(value: &Value) -> String {
-    // In JSON these occur in texts only.
+    // In JSON these characters occur only within strings.
     let mut json = String::new();
     for character in value.to_string().chars() {
         match character {
@@ -148,7 +147,7 @@ fn embedded(value: &Value) -> String {
     json
 }
 
-/// Returns how a policy names a script or a style by its content.
+/// Returns the name of a script or style in the content security policy.
 fn hash(content: &str) -> String {
     format!("'sha256-{}'", base64(digest(&SHA256, content.as_bytes()).as_ref()))
 }
@@ -166,7 +165,7 @@ fn base64(bytes: &[u8]) -> String {
     bytes.chunks(3).flat_map(group).collect()
 }
 
-/// Returns the names that a module has at its top.
+/// Returns the names that a module defines at the top level.
 #[cfg(test)]
 fn names(script: &str) -> Vec<&str> {
     let mut names = Vec::new();
@@ -185,7 +184,7 @@ fn names(script: &str) -> Vec<&str> {
     names
 }
 
-/// Returns what follows each comma that is outside of brackets and texts: the beginnings of further declarations.
+/// Returns the text after each comma outside of brackets and strings: the starts of further declarations.
 #[cfg(test)]
 fn further(text: &str) -> impl Iterator<Item = &str> {
     let (mut depth, mut quote) = (0_u32, None);
@@ -212,14 +211,14 @@ mod tests {
         Single { title, first: "The job", more: None, data }.html()
     }
 
-    /// Returns what stands between two texts, each of which occurs once.
+    /// Returns the text between two texts, each of which occurs once.
     fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
         let (_, rest) = page.split_once(from).unwrap();
         rest.split_once(to).unwrap().0
     }
 
     #[test]
-    fn nothing_that_is_shown_can_leave_its_place() {
+    fn embedded_content_cannot_leave_its_element() {
         let hostile = "</script><!--<script>\u{2028}\u{2029}</title>&lt;\"{script}{data}{title}";
         let data = json!({ "name": hostile, hostile: [hostile] });
         let page = page(hostile, &data);
@@ -228,13 +227,13 @@ mod tests {
         assert!(!held.contains(['<', '>', '&', '\u{2028}', '\u{2029}']));
         let title = between(&page, "<title>", "</title>");
         assert!(title.starts_with("&lt;/script&gt;&lt;!--") && !title.contains('<'), "{title}");
-        // The theme's script, the data, the script; each ends once.
+        // The theme's script, the data, the script; each is closed once.
         assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (3, 3));
         assert_eq!((page.matches("<style").count(), page.matches("</style").count()), (1, 1));
     }
 
     #[test]
-    fn the_policy_names_what_stands_in_the_page_and_nothing_else() {
+    fn policy_allows_embedded_content_only() {
         let page = page("Job", &json!({}));
         let policy = between(&page, "Content-Security-Policy\" content=\"", "\"");
         assert!(policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"), "{policy}");
@@ -246,7 +245,7 @@ mod tests {
             assert!(part.len() > 100 && policy.contains(&hash(part)), "{policy}");
         }
         for address in ["http://", "https://", "src=\"/", "url(", "@import", "import("] {
-            // What names the language of pictures is no address to load from.
+            // The namespace of SVG is not loaded.
             let page = page.replace("http://www.w3.org/2000/svg", "");
             assert!(!page.contains(address), "{address}");
         }
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_is_that_of_the_standard() {
+    fn hash_matches_standard_examples() {
         assert_eq!(hash(""), "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='");
         for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
         {
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_modules_make_one_script() {
+    fn modules_form_one_script() {
         let data = json!({});
         let single = Single { title: "", first: "", more: None, data: &data };
         let script = single.script();
@@ -279,7 +278,7 @@ mod tests {
         assert!(names.contains(&"jobPage") && names.contains(&"chosen") && names.contains(&"isFirst"));
         assert!(names.contains(&"HOUR") && names.contains(&"WAITS"), "several in one line");
         assert_eq!(single.names_twice(), Vec::<String>::new());
-        // What a module needs when it is read stands before it.
+        // Definitions precede their use at load time.
         let place = |text: &str| script.find(text).unwrap();
         assert!(
             place("function patch(") < place("function chart(")
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_module_comes_before_the_start() {
+    fn additional_module_precedes_start() {
         let more = "import { chart } from \"./charts.js\";\nexport const further = () => chart;\n";
         let data = json!({});
         let script = Single { title: "", first: "", more: Some(("further.js", more)), data: &data }.script();

@@ -16,10 +16,10 @@ use tokio_rustls::{
 /// The maximum size of a key, and of the certificates, in bytes.
 const PEM_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads a certificate, with those that lead to its root, and its key: both in PEM.
+/// Reads a certificate, with its chain, and its key, all in PEM.
 ///
 /// # Errors
-/// If one cannot be read, or others can read the key, or they do not belong together.
+/// If one cannot be read, the key is readable by others, or they do not match.
 pub(crate) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor, Failure> {
     let refused = |option: &str, file: &Path, why: &dyn std::fmt::Display| {
         Failure::usage(format!("{option} {}: {why}", file.display()))

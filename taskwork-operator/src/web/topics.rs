@@ -1,4 +1,4 @@
-//! What somebody follows.
+//! The subscription of a stream.
 
 /// The maximum number of jobs that one stream follows.
 const JOBS_MAX: usize = 8;
@@ -8,23 +8,23 @@ const JOBS_MAX: usize = 8;
 pub(super) struct Topics {
     /// Whether the view as a whole.
     pub(super) view: bool,
-    /// The jobs of which every detail is told.
+    /// The jobs with complete details.
     pub(super) jobs: Vec<String>,
 }
 
-/// What the query of a request for a stream says.
+/// The query of a request for a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) topics: Topics,
-    /// The tick since which changes are wanted.
+    /// The last tick that the browser knows.
     pub(super) since: Option<u64>,
 }
 
 impl Query {
-    /// Reads a query such as `topics=view,job:j-0000000001&since=7`. Without topics it is the view.
+    /// Parses a query such as `topics=view,job:j-0000000001&since=7`. The default topic is the view.
     ///
     /// # Errors
-    /// If it says something else; what is wrong.
+    /// If the query is malformed: the reason.
     pub(super) fn of(text: &str) -> Result<Self, String> {
         let mut query = Self { topics: Topics::default(), since: None };
         let mut has_topics = false;

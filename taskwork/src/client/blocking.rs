@@ -1,4 +1,4 @@
-//! The client for programs without their own tokio runtime: each call blocks until it is done.
+//! A blocking client, for programs without their own tokio runtime.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -50,14 +50,14 @@ impl Client {
         Ok(Self { client, runtime: Arc::new(runtime) })
     }
 
-    /// Returns the asynchronous client, whose other methods [`block_on`](Self::block_on) runs.
+    /// Returns the asynchronous client, for operations without a blocking variant: see [`block_on`](Self::block_on).
     pub fn inner(&self) -> &super::Client {
         &self.client
     }
 
-    /// Runs a future, for methods that are not here: `client.block_on(client.inner().job(&id))`.
-    pub fn block_on<R>(&self, doing: impl Future<Output = R>) -> R {
-        self.runtime.block_on(doing)
+    /// Runs a future of the asynchronous client: `client.block_on(client.inner().job(&id))`.
+    pub fn block_on<R>(&self, future: impl Future<Output = R>) -> R {
+        self.runtime.block_on(future)
     }
 
     /// Submits a job. See [`Client::submit`](super::Client::submit).
@@ -106,7 +106,7 @@ impl<T: Task> Submitted<T> {
         self.submitted.id()
     }
 
-    /// Waits for the end of the job. See [`Submitted::result`](super::Submitted::result).
+    /// Waits until the job is over. See [`Submitted::result`](super::Submitted::result).
     ///
     /// # Errors
     /// As there.
@@ -114,7 +114,7 @@ impl<T: Task> Submitted<T> {
         self.runtime.block_on(self.submitted.result())
     }
 
-    /// Calls `tell` with the progress of the job, at once and then periodically, until it is over.
+    /// Calls `tell` with the progress of the job, immediately and then periodically, until it is over.
     ///
     /// # Errors
     /// As [`ProgressStream::next`](super::ProgressStream::next).
@@ -128,7 +128,7 @@ impl<T: Task> Submitted<T> {
         })
     }
 
-    /// Stops the job. See [`Submitted::cancel`](super::Submitted::cancel).
+    /// Cancels the job. See [`Submitted::cancel`](super::Submitted::cancel).
     ///
     /// # Errors
     /// As there.
@@ -172,8 +172,8 @@ impl<T: Task> Submitted<T> {
     ///
     /// # Errors
     /// As there.
-    pub fn inject(&self, said: serde_json::Value, timeout: Duration) -> Result<Answer, ClientError> {
-        self.runtime.block_on(self.submitted.inject(said, timeout))
+    pub fn inject(&self, suggestion: serde_json::Value, timeout: Duration) -> Result<Answer, ClientError> {
+        self.runtime.block_on(self.submitted.inject(suggestion, timeout))
     }
 }
 
@@ -183,7 +183,7 @@ impl Node {
         self.node.drain();
     }
 
-    /// Waits until the node has ended. See [`Node::ended`](crate::Node::ended).
+    /// Waits until the node has exited. See [`Node::ended`](crate::Node::ended).
     ///
     /// # Errors
     /// As there.

@@ -15,26 +15,26 @@ use crate::report::JobError;
 
 /// The pause before a retry after a temporary failure.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
-/// The interval of checks of the session while no request is under way.
+/// The interval of session checks while no request is in flight.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The duration after which an outage is first reported.
-const TOLD_AFTER: Duration = Duration::from_secs(1);
+const REPORT_AFTER: Duration = Duration::from_secs(1);
 /// The interval of further reports.
-const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
+const REPORT_EVERY: Duration = Duration::from_secs(60);
 
-/// A report to the observer about a time without answers from ZooKeeper.
+/// A notification to the observer about an outage of ZooKeeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {
-    /// No server has answered for some time; requests are retried. Reported after a second, and then every
+    /// No server has answered for some time; requests are retried. Reported after one second, and then every
     /// minute.
     Lasts {
-        /// The beginning of the outage, by this machine's clock.
+        /// The start of the outage, by this machine's clock.
         since: SystemTime,
         /// Its duration so far.
         lasted: Duration,
     },
-    /// ZooKeeper answers again. Reported only if the outage was.
+    /// ZooKeeper answers again. Reported only if the outage itself was reported.
     Over {
         /// Its duration.
         lasted: Duration,
@@ -54,12 +54,12 @@ pub(crate) struct Connection {
 struct State {
     store: Arc<dyn Store>,
     away: Option<Away>,
-    /// The number of callers that would notice that ZooKeeper answers again.
+    /// The number of callers that are retrying, and would notice that ZooKeeper answers again.
     trying: usize,
 }
 
-/// A caller that waits for an answer. After the last one nobody notices the end of an outage: the next failure is the
-/// beginning of another.
+/// A caller that waits for an answer. After the last one has left, the end of an outage is not noticed: the next
+/// failure starts another one.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Trying<'a>(&'a Connection);
@@ -80,16 +80,16 @@ impl Drop for Trying<'_> {
 #[derive(Clone, Copy)]
 struct Away {
     since: Instant,
-    /// The time of day, for people.
+    /// The wall-clock time, for display.
     at: SystemTime,
-    told: Option<Instant>,
+    reported: Option<Instant>,
     /// When the last caller stopped trying.
     left: Option<Instant>,
 }
 
 impl Away {
     fn beginning(now: Instant) -> Self {
-        Self { since: now, at: SystemTime::now(), told: None, left: None }
+        Self { since: now, at: SystemTime::now(), reported: None, left: None }
     }
 }
 
@@ -113,7 +113,7 @@ impl Connection {
         Ok(Self { connect, observer, state: Mutex::new(State { store, away: None, trying: 0 }) })
     }
 
-    /// Begins to try something, which is to be [recovered](Self::recover) after failures.
+    /// Registers a caller that retries after failures: see [`recover`](Self::recover).
     pub(crate) fn trying(&self) -> Trying<'_> {
         self.state().trying += 1;
         Trying(self)
@@ -124,8 +124,8 @@ impl Connection {
         Arc::clone(&self.state().store)
     }
 
-    /// Repeats a request until there is an answer, or ZooKeeper was unavailable for longer than `patience`
-    /// (`None`: for ever). The request must be idempotent.
+    /// Retries a request until there is an answer, or ZooKeeper was unavailable for longer than `patience`
+    /// (`None`: without limit). The request must be idempotent.
     pub(crate) async fn ask<T, E: Into<JobError>, F: Future<Output = Result<T, E>>>(
         &self,
         patience: Option<Duration>,
@@ -137,7 +137,7 @@ impl Connection {
             // for one would contain it.
             let error = match Box::pin(ask(self.store())).await {
                 Ok(answer) => {
-                    self.is_back();
+                    self.record_answer();
                     return Ok(answer);
                 }
                 Err(error) => error.into(),
@@ -160,8 +160,8 @@ impl Connection {
             JobError::Coordination(error) if error.is_transient() => error.0,
             other => return Err(other.into()),
         };
-        tracing::debug!(%error, "the request is tried again");
-        self.is_away(patience)?;
+        tracing::debug!(%error, "retrying the request");
+        self.record_outage(patience)?;
         let pause = async {
             time::sleep(RETRY_PAUSE).await;
             if error == Error::SessionExpired || self.session() == Session::Expired {
@@ -172,7 +172,7 @@ impl Connection {
         };
         match self.deadline(patience) {
             Some(deadline) => {
-                time::timeout_at(deadline, pause).await.unwrap_or_else(|_| self.is_away(patience))
+                time::timeout_at(deadline, pause).await.unwrap_or_else(|_| self.record_outage(patience))
             }
             None => pause.await,
         }
@@ -187,7 +187,7 @@ impl Connection {
                     return Ok(());
                 }
                 Err(ConnectError::Unreachable { .. }) => {
-                    self.is_away(patience)?;
+                    self.record_outage(patience)?;
                     time::sleep(RETRY_PAUSE).await;
                 }
                 Err(error) => return Err(error.into()),
@@ -202,8 +202,8 @@ impl Connection {
         loop {
             time::sleep(LOOK_EVERY).await;
             if self.session() == Session::Connected {
-                self.is_back();
-            } else if let Err(error) = self.is_away(patience) {
+                self.record_answer();
+            } else if let Err(error) = self.record_outage(patience) {
                 return error;
             }
         }
@@ -215,7 +215,7 @@ impl Connection {
         if self.session() == Session::Connected
             && let Err(error) = self.store().close().await
         {
-            tracing::debug!(%error, "the session could not be closed; it ends by itself");
+            tracing::debug!(%error, "the session could not be closed; it will expire");
         }
     }
 
@@ -228,8 +228,8 @@ impl Connection {
         patience.and_then(|patience| since.checked_add(patience))
     }
 
-    /// Notes that ZooKeeper does not answer.
-    fn is_away(&self, patience: Option<Duration>) -> Result<(), ClientError> {
+    /// Records that ZooKeeper does not answer.
+    fn record_outage(&self, patience: Option<Duration>) -> Result<(), ClientError> {
         let now = Instant::now();
         let mut state = self.state();
         let away = state.away.take_if(|away| away.left.is_none());
@@ -239,25 +239,25 @@ impl Connection {
         if patience.is_some_and(|patience| lasted >= patience) {
             return Err(ClientError::GaveUp { hosts: self.connect.hosts.clone(), since, waited: lasted });
         }
-        let due = away.told.map_or(away.since + TOLD_AFTER, |told| told + TOLD_AGAIN_AFTER);
+        let due = away.reported.map_or(away.since + REPORT_AFTER, |reported| reported + REPORT_EVERY);
         if now >= due {
-            away.told = Some(now);
+            away.reported = Some(now);
             drop(state);
-            self.tell(Outage::Lasts { since, lasted });
+            self.notify(Outage::Lasts { since, lasted });
         }
         Ok(())
     }
 
-    /// Notes that ZooKeeper answers.
-    pub(crate) fn is_back(&self) {
+    /// Records that ZooKeeper answers.
+    pub(crate) fn record_answer(&self) {
         let away = self.state().away.take();
-        if let Some(Away { since, told: Some(_), left, .. }) = away {
+        if let Some(Away { since, reported: Some(_), left, .. }) = away {
             let lasted = left.unwrap_or_else(Instant::now).duration_since(since);
-            self.tell(Outage::Over { lasted });
+            self.notify(Outage::Over { lasted });
         }
     }
 
-    fn tell(&self, outage: Outage) {
+    fn notify(&self, outage: Outage) {
         tracing::debug!(?outage, "ZooKeeper");
         if let Some(observer) = &self.observer {
             observer(outage);
@@ -295,7 +295,7 @@ mod tests {
         connection.ask(PATIENCE, |_| async { Err(Error::ConnectionLost) }).await
     }
 
-    /// Asks what fails once, as the first request after an outage does.
+    /// Makes a request that fails once, like the first request after an outage.
     async fn ask_again(connection: &Connection) -> Result<usize, ClientError> {
         let asked = &AtomicUsize::new(0);
         connection
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_asks_after_an_outage_in_which_others_gave_up_is_answered() {
+    async fn request_after_others_gave_up_is_answered() {
         let connection = connection();
         let gave_up = ask_nobody(&connection).await;
         assert!(matches!(gave_up, Err(ClientError::GaveUp { .. })), "{gave_up:?}");
@@ -315,12 +315,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_nobody_waits_for_any_more_leaves_no_outage_behind() {
+    async fn dropped_request_leaves_no_outage() {
         let connection = connection();
         let forever = connection.ask(None, |_| async { Err::<(), _>(Error::ConnectionLost) });
         assert!(time::timeout(PATIENCE.unwrap(), forever).await.is_err());
         assert_eq!(ask_again(&connection).await.unwrap(), 1);
-        // One that was refused was answered, too.
+        // A refusal is an answer, too.
         let asked = &AtomicUsize::new(0);
         let refused = connection.ask(None, |_| async move {
             match asked.fetch_add(1, Relaxed) {
@@ -333,18 +333,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn while_somebody_tries_others_are_told_how_long_the_outage_has_lasted() {
+    async fn outage_duration_is_shared_between_concurrent_callers() {
         let connection = connection();
         let forever = connection.ask(None, |_| async { Err::<(), _>(Error::ConnectionLost) });
         let others = async {
             ask_nobody(&connection).await.unwrap_err();
             ask_nobody(&connection).await.unwrap_err()
         };
-        let told = tokio::select! {
+        let reported = tokio::select! {
             _ = forever => unreachable!("it is not answered"),
-            told = others => told,
+            reported = others => reported,
         };
-        let ClientError::GaveUp { waited, .. } = told else { panic!("{told}") };
+        let ClientError::GaveUp { waited, .. } = reported else { panic!("{reported}") };
         assert!(Some(waited) >= PATIENCE);
     }
 }

@@ -1,4 +1,4 @@
-//! Diagnosis of a cluster: what is wrong with it, and what to do about it.
+//! Diagnosis of a cluster: its problems and their remedies.
 //!
 //! Each check is a function that adds its findings; checks are read-only.
 
@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use zk::{ClusterPaths, Connect, Store, figures::NodeFigures, job::JobRecord, membership::Member};
+use zk::{
+    ClusterPaths, Connect, Store, figures::NodeFigures, housekeeping, job::JobRecord, membership::Member,
+};
 
 use super::{ClientError, JobEntry, Overview, Stage};
 use crate::{figures::Figures, shell::observe::Scope};
@@ -19,13 +21,13 @@ use crate::{figures::Figures, shell::observe::Scope};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The name of the check, in a word.
+    /// The name of the check, one word.
     pub check: &'static str,
     /// Whether everything is in order.
     pub ok: bool,
     /// A description.
     pub said: String,
-    /// What to do about it; empty if everything is in order.
+    /// The remedy; empty if everything is in order.
     pub advice: &'static str,
 }
 
@@ -49,9 +51,9 @@ impl Findings {
 
 /// The maximum time to wait for one server.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
-/// The difference between clocks from which it is reported, in milliseconds.
+/// The smallest clock difference that is reported, in milliseconds.
 const CLOCKS_APART_MS_MAX: u64 = 10_000;
-/// The time for which a node may not yet know of another one, in milliseconds.
+/// The time that a node may take to learn of another one, in milliseconds.
 const UNKNOWN_MS_MAX: u64 = 15_000;
 
 /// Checks the servers one by one, the access rights of the cluster, and its clocks, nodes and jobs. Must be
@@ -70,14 +72,14 @@ pub async fn diagnose(connect: &Connect, cluster: &str) -> Result<Vec<Finding>, 
             let store: Arc<dyn Store> = store;
             let looked = look(&*store, connect, &cluster, &mut findings).await;
             if let Err(error) = store.close().await {
-                tracing::debug!(%error, "the session ends by itself");
+                tracing::debug!(%error, "the session will expire");
             }
             if let Err(failure) = looked {
-                findings.wrong("session", failure.to_string(), "Look at the servers, and try again");
+                findings.wrong("session", failure.to_string(), "Check the servers, and try again");
             }
         }
         Err(error) => {
-            findings.wrong("session", error.to_string(), "Without a session nothing else can be looked at");
+            findings.wrong("session", error.to_string(), "No other check is possible without a session");
         }
     }
     Ok(findings.0)
@@ -85,7 +87,7 @@ pub async fn diagnose(connect: &Connect, cluster: &str) -> Result<Vec<Finding>, 
 
 /// Checks each server separately.
 async fn servers(connect: &Connect, findings: &mut Findings) {
-    const ADVICE: &str = "Start it, or take it out of --zk; look at its log";
+    const ADVICE: &str = "Check its log; start it, or remove it from --zk";
     let (hosts, chroot) = connect.hosts.split_once('/').unwrap_or((&connect.hosts, ""));
     for host in hosts.split(',') {
         let mut alone = connect.clone();
@@ -101,7 +103,7 @@ async fn servers(connect: &Connect, findings: &mut Findings) {
                 let said = said.await.ok().flatten().unwrap_or_default();
                 findings.well("server", format!("{host} answers after {took_ms} ms{said}"));
                 if let Err(error) = store.close().await {
-                    tracing::debug!(%error, "the session ends by itself");
+                    tracing::debug!(%error, "the session will expire");
                 }
             }
             Err(error) => findings.wrong("server", format!("{host}: {error}"), ADVICE),
@@ -109,8 +111,7 @@ async fn servers(connect: &Connect, findings: &mut Findings) {
     }
 }
 
-/// Returns what a server reports about itself: its version and its role in the ensemble. Empty if it reports
-/// neither.
+/// Returns the version of a server and its role in the ensemble. Empty if it reports neither.
 fn srvr(host: &str) -> io::Result<String> {
     let address = if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
         host.to_owned()
@@ -133,15 +134,15 @@ fn srvr(host: &str) -> io::Result<String> {
 fn encryption(connect: &Connect, findings: &mut Findings) {
     const CHECK: &str = "TLS";
     if connect.tls.is_some() {
-        findings.well(CHECK, "ZooKeeper is talked to by TLS");
+        findings.well(CHECK, "connections to ZooKeeper use TLS");
     } else if connect.exposes_credentials() {
         findings.wrong(
             CHECK,
-            "the credentials go to ZooKeeper in the clear",
+            "the credentials are sent to ZooKeeper in the clear",
             "Give --zk-tls-ca; deploy/zookeeper/three-servers.cfg shows the servers' side",
         );
     } else {
-        findings.well(CHECK, "ZooKeeper is talked to in the clear, and no credentials leave this machine");
+        findings.well(CHECK, "connections to ZooKeeper are unencrypted; no credentials leave this machine");
     }
 }
 
@@ -154,7 +155,7 @@ async fn look(
 ) -> Result<(), ClientError> {
     if store.exists(&cluster.jobs()).await?.is_none() {
         let said = format!("there is no cluster {:?}", cluster.name());
-        findings.wrong("cluster", said, "It is made by its first node or job: is --cluster right?");
+        findings.wrong("cluster", said, "Check --cluster: a cluster is created by its first node or job");
         return Ok(());
     }
     access(connect, cluster, findings).await?;
@@ -162,8 +163,49 @@ async fn look(
     clocks(store, cluster, findings).await?;
     hearing(&overview, findings);
     jobs(cluster, &overview, findings);
+    data(store, cluster, findings).await?;
     stopping(&overview.unstoppable_tasks(), findings);
     Ok(())
+}
+
+/// The data of all jobs from which on it is reported as a fault, in bytes: a quarter of the memory that
+/// `docs/operating.md` recommends for a server of `ZooKeeper`, which holds all data in memory.
+const DATA_BYTES_MAX: u64 = 512 << 20;
+
+/// The number of jobs whose data is reported.
+const LARGEST_SHOWN: usize = 3;
+
+/// Reports how much data the jobs keep in `ZooKeeper`.
+async fn data(store: &dyn Store, cluster: &ClusterPaths, findings: &mut Findings) -> Result<(), ClientError> {
+    let mut sizes = Vec::new();
+    for job in store.children(&cluster.jobs()).await? {
+        sizes.push((housekeeping::bytes_kept(store, &cluster.job(&job).record()).await?, job));
+    }
+    stored(sizes, findings);
+    Ok(())
+}
+
+/// Judges the sizes of the data of jobs, in bytes.
+fn stored(mut sizes: Vec<(u64, String)>, findings: &mut Findings) {
+    const CHECK: &str = "data";
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let total: u64 = sizes.iter().map(|(bytes, _)| bytes).sum();
+    sizes.sort_unstable_by(|one, other| other.cmp(one));
+    let mut said = format!("{} jobs keep {} in ZooKeeper", sizes.len(), mib(total));
+    if !sizes.is_empty() {
+        let largest = sizes.iter().take(LARGEST_SHOWN);
+        let largest: Vec<String> = largest.map(|(bytes, job)| format!("{job} {}", mib(*bytes))).collect();
+        said = format!("{said}, the largest are {}", largest.join(", "));
+    }
+    if total <= DATA_BYTES_MAX {
+        return findings.well(CHECK, said);
+    }
+    findings.wrong(
+        CHECK,
+        said,
+        "ZooKeeper holds all of it in memory, and fails when that is full: forget large jobs that are over (taskwork \
+         forget), and start nodes with a smaller --keep or --keep-for",
+    );
 }
 
 /// Reports tasks that have not stopped although they were asked to.
@@ -173,8 +215,8 @@ fn stopping(silent: &BTreeMap<String, String>, findings: &mut Findings) {
         findings.wrong(
             CHECK,
             format!("{task} at node {node} does not ask whether it is to stop"),
-            "Its program must call migrate() or has_requests() more often: meanwhile the node writes nothing of what it \
-             holds, and if the task was to stop, it goes on without that thread",
+            "Its program must call migrate() or has_requests() more often: until then the node cannot flush its tasks, \
+             and if it was told to stop the task, it continues without that thread",
         );
     }
     if silent.is_empty() {
@@ -182,7 +224,7 @@ fn stopping(silent: &BTreeMap<String, String>, findings: &mut Findings) {
     }
 }
 
-/// Checks what a session without credentials can read.
+/// Checks that a session without credentials can read nothing.
 async fn access(
     connect: &Connect,
     cluster: &ClusterPaths,
@@ -190,7 +232,7 @@ async fn access(
 ) -> Result<(), ClientError> {
     const CHECK: &str = "access";
     if connect.credentials.is_none() {
-        findings.well(CHECK, "no credentials are given: whoever reaches ZooKeeper can do everything");
+        findings.well(CHECK, "no credentials are set: every client that reaches ZooKeeper has full access");
         return Ok(());
     }
     let mut stranger = connect.clone();
@@ -213,13 +255,13 @@ async fn access(
         }
     }
     if let Err(error) = stranger.close().await {
-        tracing::debug!(%error, "the session ends by itself");
+        tracing::debug!(%error, "the session will expire");
     }
     if open.is_empty() {
         findings.well(CHECK, "nothing can be read without credentials");
     } else {
-        let said = format!("open to everybody without credentials: {}", open.join(", "));
-        let advice = "They were made without --zk-auth: in zkCli.sh, addauth digest USER:PASSWORD, then \
+        let said = format!("readable without credentials: {}", open.join(", "));
+        let advice = "They were created without --zk-auth: in zkCli.sh, addauth digest USER:PASSWORD, then \
             setAcl -R PATH auth::cdrwa";
         findings.wrong(CHECK, said, advice);
     }
@@ -251,7 +293,7 @@ async fn clocks(
             findings.wrong(
                 CHECK,
                 format!("that of node {node} is {lapse} {ahead} ZooKeeper's"),
-                "Let the machines keep time by NTP: the times that are shown are wrong",
+                "Synchronise the clocks by NTP: displayed times are wrong",
             );
         }
     }
@@ -261,7 +303,7 @@ async fn clocks(
     Ok(())
 }
 
-/// Reports nodes that do not know of all other members, according to their figures.
+/// Reports nodes that do not know all other members, according to their figures.
 fn hearing(overview: &Overview, findings: &mut Findings) {
     const CHECK: &str = "members";
     for (id, node, said) in overview.reports() {
@@ -273,19 +315,19 @@ fn hearing(overview: &Overview, findings: &mut Findings) {
         if (known as usize) < others {
             findings.wrong(
                 CHECK,
-                format!("node {node} knows of {known} of {others} others that run the same"),
-                "It is deaf to ZooKeeper or cut off: send it SIGTERM and start it again",
+                format!("node {node} knows of {known} of {others} other nodes of its release"),
+                "It does not get events from ZooKeeper: send it SIGTERM, and restart it",
             );
         }
     }
     if !findings.has(CHECK) {
         let nodes = overview.members.len();
-        findings.well(CHECK, format!("{nodes} nodes, and all that are at work know of each other"));
+        findings.well(CHECK, format!("{nodes} nodes, and all working nodes know each other"));
     }
 }
 
-/// Returns how many other nodes a node should have known of when it published its figures: members of the
-/// release that had started well before. 0 if it is no longer a member.
+/// Returns how many other nodes a node should have known when it published its figures: the members of the
+/// release that had started at least [`UNKNOWN_MS_MAX`] before. 0 if it is no longer a member.
 fn others(overview: &Overview, record: &JobRecord, node: &str, said: &NodeFigures<Figures>) -> usize {
     if !overview.members.iter().any(|member| member.node == node) {
         return 0;
@@ -302,22 +344,22 @@ fn jobs(cluster: &ClusterPaths, overview: &Overview, findings: &mut Findings) {
         let path = cluster.job(id).record();
         match stage {
             Stage::Unreadable => {
-                findings.wrong(CHECK, format!("{path} cannot be read"), "taskwork forget removes it");
+                findings.wrong(CHECK, format!("{path} cannot be read"), "Remove it with taskwork forget");
             }
             Stage::Abandoned => findings.wrong(
                 CHECK,
-                format!("{id} was not submitted to its end, and its submitter is gone"),
-                "taskwork forget removes it; submit it again",
+                format!("{id} was submitted incompletely, and its submitter is gone"),
+                "Remove it with taskwork forget, and submit it again",
             ),
             Stage::NoNodes => findings.wrong(
                 CHECK,
-                format!("{id} waits: {}", missing.as_deref().unwrap_or("no node takes it")),
-                "Start a node that takes it",
+                format!("{id} waits: {}", missing.as_deref().unwrap_or("no suitable node")),
+                "Start a suitable node",
             ),
             _ => {}
         }
     }
     if !findings.has(CHECK) {
-        findings.well(CHECK, format!("{} jobs, none of which is in trouble", overview.jobs.len()));
+        findings.well(CHECK, format!("{} jobs, all in order", overview.jobs.len()));
     }
 }

@@ -17,13 +17,13 @@ pub enum ClientError {
     /// An argument is invalid: an address, a name, a file.
     #[error("{reason}")]
     Invalid {
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// No ZooKeeper server could be reached at the start.
     #[error("{reason}")]
     Unreachable {
-        /// What was tried.
+        /// The attempts that were made.
         reason: String,
     },
     /// ZooKeeper was unavailable for longer than the client's [patience](crate::ClientBuilder::patience).
@@ -33,12 +33,12 @@ pub enum ClientError {
         hosts: String,
         /// The time of its last answer, by this machine's clock.
         since: SystemTime,
-        /// How long the client waited.
+        /// The duration of the wait.
         waited: Duration,
     },
     /// The cluster does not exist.
     #[error(
-        "there is no cluster {cluster:?} at {hosts}; there is: {known}. A cluster is made by its first node \
+        "there is no cluster {cluster:?} at {hosts}; there is: {known}. A cluster is created by its first node \
          or job"
     )]
     NoCluster {
@@ -59,8 +59,8 @@ pub enum ClientError {
     },
     /// A job that existed has been removed.
     #[error(
-        "ZooKeeper has no job {job} any more: it was forgotten, or the servers have lost their data. What it \
-         has produced is lost"
+        "ZooKeeper no longer has job {job}: it was forgotten, or the servers have lost their data. Its \
+         output is lost"
     )]
     Forgotten {
         /// The job.
@@ -69,7 +69,7 @@ pub enum ClientError {
     /// No member, or more than one, matches the name.
     #[error("{reason}")]
     NoNode {
-        /// What was found.
+        /// The names that were found.
         reason: String,
     },
     /// The operation is not possible in the job's state.
@@ -77,10 +77,10 @@ pub enum ClientError {
     WrongState {
         /// The job.
         job: JobId,
-        /// Its state, and what would be possible.
+        /// Its state, and the permitted operations.
         reason: String,
     },
-    /// The expected event has not happened in time. It still may.
+    /// The expected event has not happened in time; it may happen later.
     #[error("{reason}")]
     TimedOut {
         /// The event, and how long the client waited for it.
@@ -152,7 +152,7 @@ impl From<JobError> for ClientError {
         match error {
             JobError::Coordination(CoordinationError(zk::Error::NoAuth { .. })) => Self::Invalid {
                 reason: format!(
-                    "{error}. The cluster was made with other credentials: give the right ones (on a command \
+                    "{error}. The cluster was created with other credentials: pass those (on a command \
                      line by --zk-auth FILE)"
                 ),
             },

@@ -13,13 +13,12 @@ use zk::{
 
 use super::{Client, ClientError, Overview, Stage};
 use crate::{
-    figures::Figures,
+    figures::{Figures, sum},
     id::JobId,
     report::SetAside,
     shell::{
         clock::unix_ms,
         observe::{self, Scope},
-        submit::sum,
     },
     view::{Frozen, JobNow, NodeNow, Snapshot},
 };
@@ -32,37 +31,37 @@ pub struct JobDetails {
     pub stage: Stage,
     /// The job's record.
     pub record: JobRecord,
-    /// What each node has done for it, in the order of the nodes' names.
+    /// The work of each node for it, in the order of the nodes' names.
     pub nodes: Vec<NodeWork>,
     /// The number of tasks in the global task list; `None` once the job is over.
     pub open_tasks: Option<u32>,
     /// The number of parked tasks; `None` once the job is over.
     pub parked_tasks: Option<u32>,
-    /// The tasks that the job goes on without.
+    /// The failed tasks without which the job continues.
     pub set_aside: Vec<SetAside>,
-    /// The node that leads it, if one does.
+    /// The node that leads the job, if any.
     pub leader: Option<String>,
-    /// What is missing if no node takes it.
+    /// The missing requirement, if no node takes the job.
     pub missing: Option<String>,
-    /// The best that its nodes know, as a number ([`Variable::score`](crate::Variable::score)).
+    /// The best value that its nodes know, as a number ([`Variable::score`](crate::Variable::score)).
     pub best: Option<f64>,
-    /// Nothing better than this can be found any more.
+    /// The bound: nothing better than this can be found.
     pub bound: Option<f64>,
     /// The distance of the best from the bound, as a share of the best.
     pub gap: Option<f64>,
-    /// The workers of the nodes at work, and those of them that have a task; `None` if no node says.
+    /// The number of workers of the nodes at work, and of those with a task; `None` if no node reports them.
     pub workers: Option<(u32, u32)>,
     sight: Option<serde_json::Value>,
 }
 
-/// What a node has done for a job.
+/// The work of a node for a job.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct NodeWork {
     /// The name of the node.
     pub node: String,
-    /// `member`, `left`, or `lost` if it went without a clean leave: in the job's last attempt, or so that the
-    /// job had to begin another one.
+    /// `member`, `left`, or `lost` if it went without a clean leave: in the job's last attempt, or in an earlier one
+    /// that its loss ended.
     pub state: &'static str,
     /// The figures that the node has published.
     pub published: NodeFigures<Figures>,
@@ -79,7 +78,7 @@ pub struct Answer {
 }
 
 impl JobDetails {
-    /// Returns the sums over all nodes, and the requests that they have cost ZooKeeper.
+    /// Returns the sums over all nodes, and their requests to ZooKeeper.
     pub fn sums(&self) -> (Figures, Requests) {
         let mut requests = Requests::default();
         for work in &self.nodes {
@@ -88,12 +87,12 @@ impl JobDetails {
         (sum(self.nodes.iter().map(|work| &work.published)), requests)
     }
 
-    /// Returns what the job's companion shows ([`Witness`](crate::Witness)), if it has one that does.
+    /// Returns the status that the job's companion provides ([`Witness`](crate::Witness)), if any.
     pub fn sight(&self) -> Option<serde_json::Value> {
         self.sight.clone()
     }
 
-    /// Returns the nodes that work on the job now.
+    /// Returns the nodes that currently work on the job.
     pub fn at_work(&self) -> impl Iterator<Item = &NodeWork> {
         let running = self.stage == Stage::Running;
         let works = |work: &&NodeWork| {
@@ -102,15 +101,14 @@ impl JobDetails {
         self.nodes.iter().filter(move |_| running).filter(works)
     }
 
-    /// Returns the longest time for which a node at work that writes what it holds had not done so when it
-    /// last reported, in milliseconds: its work of that time would have been lost with it. `None` if no node
-    /// says.
+    /// Returns the longest time since the last flush of a node at work, as of its last report, in milliseconds: if
+    /// the node were lost, its work of that time would be, too. `None` if no node reports it.
     pub fn unwritten_ms(&self) -> Option<u64> {
         self.at_work().filter_map(|work| work.published.unwritten_ms()).max()
     }
 
-    /// Returns the nodes at work that hold more than they write, with what they write: the loss of one of them
-    /// begins a new attempt.
+    /// Returns the nodes at work that hold more than they can write, with their ledgers: the loss of one of them starts
+    /// a new attempt.
     pub fn unprotected(&self) -> impl Iterator<Item = (&str, Ledger)> {
         let ledgers = self.at_work().filter_map(|work| Some((work.node.as_str(), work.published.ledger?)));
         ledgers.filter(|(_, ledger)| ledger.unprotected)
@@ -118,7 +116,7 @@ impl JobDetails {
 }
 
 impl Client {
-    /// Returns the cluster's members, leaders and jobs as they are now.
+    /// Returns the cluster's current members, leaders and jobs.
     ///
     /// # Errors
     /// If there is no such cluster, or ZooKeeper was unavailable for too long.
@@ -126,7 +124,7 @@ impl Client {
         self.overview_of(Scope::Records).await
     }
 
-    /// Returns the same, with what nodes have reported of the jobs that are not over, and of the latest: it takes longer.
+    /// Returns the same, with the nodes' reports about unfinished jobs and the latest ones; it takes longer.
     ///
     /// # Errors
     /// As [`overview`](Self::overview).
@@ -148,7 +146,7 @@ impl Client {
         let mut snapshot = self.look_at(job).await?;
         let JobNow { about, nodes, .. } = snapshot.jobs.remove(&job.0).ok_or_else(|| self.no_job(job))?;
         let Some(record) = about.record.as_deref().cloned() else {
-            // It is told what is wrong with it.
+            // Reading the record again returns the error.
             return Err(self.record(job).await.err().unwrap_or_else(|| self.no_job(job)));
         };
         let work = |(node, now): (String, Frozen<NodeNow>)| NodeWork {
@@ -156,7 +154,7 @@ impl Client {
             state: now.state.text(),
             published: (*now.report).clone(),
         };
-        let told = |(task, (deaths, reason)): (&String, &(u32, String))| SetAside {
+        let set_aside = |(task, (deaths, reason)): (&String, &(u32, String))| SetAside {
             task: task.clone(),
             deaths: *deaths,
             reason: reason.clone(),
@@ -167,7 +165,7 @@ impl Client {
             nodes: nodes.into_iter().map(work).collect(),
             open_tasks: about.listed_tasks,
             parked_tasks: about.parked_tasks,
-            set_aside: about.set_aside.iter().map(told).collect(),
+            set_aside: about.set_aside.iter().map(set_aside).collect(),
             leader: about.leader.clone(),
             missing: about.missing.clone(),
             best: about.best,
@@ -178,8 +176,8 @@ impl Client {
         })
     }
 
-    /// Returns the cluster as it is now, with everything that its nodes have reported of a job. What was over time is
-    /// not known to ZooKeeper: an [observer](Client::observer) sees it while it happens.
+    /// Returns the current state of the cluster, with all reports about a job. ZooKeeper has no history: an
+    /// [observer](Client::observer) records it while it happens.
     ///
     /// # Errors
     /// If there is no such job or cluster, or ZooKeeper was unavailable for too long.
@@ -220,11 +218,12 @@ impl Client {
                 Err(error) => Err(error),
             }
         });
-        if let Some(outcome) = read.await? {
+        // A job that failed by its output has a result, which is no answer.
+        if let Some(outcome) = read.await?.filter(|outcome| outcome.failure.is_none()) {
             if outcome.shown.is_null() {
                 let reason = format!(
-                    "has a result of {} bytes that is for its program alone: it is too large to be shown, or \
-                     has no form in JSON",
+                    "has a result of {} bytes that only its program can read: it is too large to be shown, or \
+                     has no JSON form",
                     outcome.result.len()
                 );
                 return Err(ClientError::WrongState { job: job.clone(), reason });
@@ -239,7 +238,7 @@ impl Client {
     /// Waits until a job is over, and returns its final record.
     ///
     /// # Errors
-    /// If there is no such job, it is [forgotten](ClientError::Forgotten) meanwhile, or ZooKeeper was
+    /// If there is no such job, it is [forgotten](ClientError::Forgotten) during the wait, or ZooKeeper was
     /// unavailable for too long.
     pub async fn wait(&self, job: &JobId) -> Result<JobRecord, ClientError> {
         // A job that never existed is a mistake of the caller.
@@ -260,7 +259,7 @@ impl Client {
         self.attended(over).await?.ok_or_else(|| ClientError::Forgotten { job: job.clone() })
     }
 
-    /// Stops a job that is not over.
+    /// Cancels a job that is not over.
     ///
     /// # Errors
     /// If there is no such job, it is over already, or ZooKeeper was unavailable for too long.
@@ -273,8 +272,8 @@ impl Client {
             .await
     }
 
-    /// Finishes adding tasks to a job that [stays open](crate::Job::stay_open): it ends when all its tasks are
-    /// complete. It may have been finished before.
+    /// Finishes adding tasks to a job that [stays open](crate::Job::stay_open): the job is done when all its tasks are
+    /// complete. Idempotent.
     ///
     /// # Errors
     /// If there is no such job, it was not submitted as one that stays open, or ZooKeeper was unavailable for
@@ -295,14 +294,14 @@ impl Client {
     pub async fn suspend(&self, job: &JobId) -> Result<(), ClientError> {
         let record = self.record(job).await?;
         if !self.keeps_data(&record).await? {
-            let reason = "cannot be put aside: only the nodes that work on it have its data, since its submitter has \
-                          ended; nobody would have it afterwards";
+            let reason = "cannot be suspended: its submitter has exited, so only the nodes that work on it have its \
+                          data, and no node would keep it";
             return Err(ClientError::WrongState { job: job.clone(), reason: reason.to_owned() });
         }
         if self.ask(|store| async move { job::suspend(&*store, self.cluster(), &job.0).await }).await? {
             return Ok(());
         }
-        Err(not_that(job, &record, "only one that is at work or queued can be put aside"))
+        Err(not_that(job, &record, "only a running or queued job can be suspended"))
     }
 
     /// Resumes a suspended job.
@@ -314,14 +313,14 @@ impl Client {
         if self.ask(|store| async move { job::resume(&*store, self.cluster(), &job.0).await }).await? {
             return Ok(());
         }
-        Err(not_that(job, &record, "only one that was put aside can go on"))
+        Err(not_that(job, &record, "only a suspended job can be resumed"))
     }
 
-    /// Gives the tasks that a job was [set aside](crate::Report::set_aside) another chance: the job runs again with
-    /// these alone, and keeps the output of the others. Returns their number.
+    /// Retries the tasks that a job has [set aside](crate::Report::set_aside): the job runs again with these tasks
+    /// alone, and keeps the output of the others. Returns their number.
     ///
     /// # Errors
-    /// If there is no such job, it has not ended without some of its tasks, or ZooKeeper was unavailable for too
+    /// If there is no such job, it is not over with tasks set aside, or ZooKeeper was unavailable for too
     /// long.
     pub async fn retry(&self, job: &JobId) -> Result<usize, ClientError> {
         let record = self.record(job).await?;
@@ -332,7 +331,7 @@ impl Client {
             Retried::Begun(tasks) => Ok(tasks),
             Retried::Not(state) => {
                 let record = JobRecord { state, ..record };
-                Err(not_that(job, &record, "only one that is incomplete can be tried again"))
+                Err(not_that(job, &record, "only an incomplete job can be retried"))
             }
         }
     }
@@ -351,7 +350,7 @@ impl Client {
     ) -> Result<Answer, ClientError> {
         let record = self.record(job).await?;
         if record.state.is_over() {
-            return Err(not_that(job, &record, "only one that is not over can be told anything"));
+            return Err(not_that(job, &record, "suggestions are accepted only until it is over"));
         }
         // The key identifies the suggestion when the request is repeated.
         let (key, said) = (&format!("{:032x}", rand::rng().random::<u128>()), &said);
@@ -368,16 +367,16 @@ impl Client {
         }
         let record = self.record(job).await?;
         if record.state.is_over() {
-            return Err(not_that(job, &record, "it has ended before it could take note"));
+            return Err(not_that(job, &record, "it was over before the suggestion was considered"));
         }
         let waited = timeout.as_secs_f64();
         let reason = format!(
-            "no node has answered within {waited} s; what was said stays with job {job} until one works on it"
+            "no node has answered within {waited} s; the suggestion stays with job {job} until one works on it"
         );
         Err(ClientError::TimedOut { reason })
     }
 
-    /// Asks the companions of a job that runs a question, and waits for the answer of the one that knows. See
+    /// Sends a question to the companions of a running job, and waits for the answer of the one that knows it. See
     /// [`Witness`](crate::Witness).
     ///
     /// # Errors
@@ -390,7 +389,7 @@ impl Client {
     ) -> Result<serde_json::Value, ClientError> {
         let record = self.record(job).await?;
         if record.state.is_over() {
-            return Err(not_that(job, &record, "only one that runs can be asked"));
+            return Err(not_that(job, &record, "only a running job can be asked"));
         }
         // The key identifies the question when the request is repeated.
         let (key, asked) = (&format!("{:032x}", rand::rng().random::<u128>()), &asked);
@@ -415,8 +414,8 @@ impl Client {
         Err(ClientError::TimedOut { reason })
     }
 
-    /// Removes all data of jobs that are over, or whose submission was abandoned; with `force`, also of those
-    /// that are being submitted. If one of them cannot be removed, none is.
+    /// Removes all data of jobs that are over, or whose submission was abandoned; with `force`, also of jobs
+    /// whose submission is in progress. If one of the jobs cannot be removed, none is.
     ///
     /// # Errors
     /// If there is no such job, one is not over, or ZooKeeper was unavailable for too long.
@@ -437,7 +436,7 @@ impl Client {
         match stage {
             None => Err(self.no_job(job)),
             Some(Stage::Submitting) if !force => wrong(
-                "is being submitted; if its submitter is gone, forget it in ten minutes, or with --force",
+                "is being submitted; if its submitter is gone, forget it after ten minutes, or with --force",
             ),
             // An unreadable job can still be removed.
             Some(
@@ -460,8 +459,8 @@ impl Client {
     }
 }
 
-fn not_that(job: &JobId, record: &JobRecord, what: &str) -> ClientError {
-    ClientError::WrongState { job: job.clone(), reason: format!("is {}: {what}", word(record.state)) }
+fn not_that(job: &JobId, record: &JobRecord, requirement: &str) -> ClientError {
+    ClientError::WrongState { job: job.clone(), reason: format!("is {}: {requirement}", word(record.state)) }
 }
 
 /// Returns a state as a word.
@@ -484,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_lost_is_said_of_the_nodes_that_work_on_a_running_job() {
+    fn unwritten_work_is_reported_only_for_nodes_at_work_on_a_running_job() {
         let unprotected = Ledger { unprotected: true, bytes: Some(7), ..Ledger::default() };
         let mut earlier = work("e", "member", Some(written(1)));
         earlier.published.attempt = 1;

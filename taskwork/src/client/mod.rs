@@ -1,4 +1,4 @@
-//! The interface of a cluster for programs outside of it: submitting jobs, watching them, getting their
+//! The interface to a cluster for programs outside of it: submitting jobs, watching them, reading their
 //! results, inspecting the nodes.
 //!
 //! ```no_run
@@ -137,7 +137,7 @@ pub struct Client {
     advertise: Option<Address>,
 }
 
-/// The id and the key of a job, and what offers its shared data if that is large.
+/// The id and the key of a job, and the provider of its shared data if that is large.
 type NewlySubmitted = (JobId, String, Option<Provider>);
 
 /// A job with everything of the program's own types encoded.
@@ -158,37 +158,37 @@ struct EncodedJob {
     root: Root,
 }
 
-/// Checks what a job asks of the nodes.
+/// Checks the requirements of a job.
 fn share(weight: u32, priority: i32, exclusive: bool) -> Result<Share, ClientError> {
     let given = NonZeroU32::new(weight).filter(|weight| weight.get() <= WEIGHT_MAX);
     let weight = given.ok_or_else(|| ClientError::Invalid {
-        reason: format!("a job's weight is from 1 to {WEIGHT_MAX}, not {weight}"),
+        reason: format!("a job's weight must be from 1 to {WEIGHT_MAX}, not {weight}"),
     })?;
     if !PRIORITY_RANGE.contains(&priority) {
         let (least, most) = (PRIORITY_RANGE.start(), PRIORITY_RANGE.end());
-        let reason = format!("a job's priority is from {least} to {most}, not {priority}");
+        let reason = format!("a job's priority must be from {least} to {most}, not {priority}");
         return Err(ClientError::Invalid { reason });
     }
     Ok(Share { weight, priority, exclusive })
 }
 
-/// The most jobs that a job can wait for.
+/// The maximum number of jobs that a job can wait for.
 const AFTER_MAX: usize = 100;
 
-/// A future whose type is forgotten. A function that returns one is compiled with this crate; the body of an
-/// `async fn` is compiled wherever it is awaited, which may be in every program.
+/// A type-erased future. A function that returns one is compiled with this crate; the body of an `async fn` is
+/// compiled wherever it is awaited, which may be in every program.
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl ClientBuilder {
-    /// Sets the name of the cluster, by default `default`; several clusters can share a ZooKeeper. 1 to 60
-    /// letters, digits, dots, `-` or `_`.
+    /// Sets the name of the cluster, by default `default`; several clusters can share a ZooKeeper ensemble. A name has
+    /// 1 to 60 letters, digits, dots, `-` or `_`.
     #[must_use]
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.cluster = name.into();
         self
     }
 
-    /// Sets the release that jobs are submitted for and nodes run. Without it the client can still inspect a
+    /// Sets the release that jobs are submitted for and nodes run. A client without one can still inspect a
     /// cluster and manage its jobs.
     #[must_use]
     pub fn release(mut self, release: Release) -> Self {
@@ -196,31 +196,31 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the submitter of jobs, which is only displayed.
+    /// Sets the submitter of jobs, for display only.
     #[must_use]
     pub fn submitter(mut self, submitter: impl Into<String>) -> Self {
         self.submitter = submitter.into();
         self
     }
 
-    /// Sets the maximum duration of an outage of ZooKeeper before a request fails, by default 30 s; `None` is
-    /// for ever.
+    /// Sets the duration of an outage of ZooKeeper after which requests fail, by default 30 s; `None` means no
+    /// limit.
     #[must_use]
     pub fn patience(mut self, patience: Option<Duration>) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Allows credentials to be sent unencrypted, and nodes without credentials to be reached from other
-    /// machines. Only for a network that can be trusted.
+    /// Allows credentials to be sent unencrypted, and nodes without credentials to accept connections from other
+    /// machines. Only for a trusted network.
     #[must_use]
     pub fn insecure(mut self) -> Self {
         self.trusts_network = true;
         self
     }
 
-    /// Sets the address to listen on for nodes that fetch the shared data of a job, if that is too large for
-    /// ZooKeeper; by default the loopback interface at any free port.
+    /// Sets the address to listen on for nodes that fetch the shared data of a job too large for ZooKeeper; by
+    /// default the loopback interface at any free port.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
@@ -235,7 +235,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Calls `tell` when an outage of ZooKeeper lasts and when it is over, on a thread of the runtime, so it
+    /// Calls `tell` while an outage of ZooKeeper lasts and when it is over, on a thread of the runtime, so it
     /// must not block.
     #[must_use]
     pub fn on_outage(mut self, tell: impl Fn(Outage) + Send + Sync + 'static) -> Self {
@@ -251,8 +251,8 @@ impl ClientBuilder {
         if self.connect.exposes_credentials() && !self.trusts_network {
             let hosts = &self.connect.hosts;
             let reason = format!(
-                "the credentials would go to {hosts} in the clear, for everybody on the way to read: use \
-                 TLS, or allow it by ClientBuilder::insecure"
+                "the credentials would be sent to {hosts} in the clear, readable by anyone on the network: use \
+                 TLS, or permit it with ClientBuilder::insecure"
             );
             return Err(ClientError::Invalid { reason });
         }
@@ -272,7 +272,7 @@ impl ClientBuilder {
 }
 
 impl Client {
-    /// Creates a builder for a client of the ZooKeeper at `hosts`: `host:port,host:port/chroot`.
+    /// Creates a builder for a client of the ZooKeeper servers at `hosts`: `host:port,host:port/chroot`.
     pub fn builder(hosts: impl Into<String>) -> ClientBuilder {
         Self::builder_of(Connect::new(hosts))
     }
@@ -292,8 +292,7 @@ impl Client {
         }
     }
 
-    /// Returns the same client, sharing its session, with another maximum duration of an outage; `None` is
-    /// for ever.
+    /// Returns a client on the same session with another maximum duration of an outage; `None` means no limit.
     #[must_use]
     pub fn with_patience(&self, patience: Option<Duration>) -> Self {
         Self { patience, ..self.clone() }
@@ -302,9 +301,9 @@ impl Client {
     /// Submits a job to the nodes that run the client's [release](ClientBuilder::release). The submission is
     /// retried until its outcome is known, and takes effect only once.
     ///
-    /// Shared data of more than 64 MiB, at most 8 GiB, is not stored in ZooKeeper. This process becomes a member of the
-    /// cluster, without workers, from which nodes fetch it, as long as the result is not dropped; nodes that have it
-    /// hand it on to others. See [`Submitted::handed_over`], and [`ClientBuilder::listen`].
+    /// Shared data of more than 64 MiB, at most 8 GiB, is not stored in ZooKeeper. Instead this process joins the
+    /// cluster as a member without workers, from which nodes fetch the data, until the returned value is dropped;
+    /// nodes that have the data pass it on to others. See [`Submitted::handed_over`], and [`ClientBuilder::listen`].
     ///
     /// # Errors
     /// If the client has no release, the job cannot be encoded or has an invalid name, or ZooKeeper was
@@ -333,7 +332,7 @@ impl Client {
     }
 
     /// The part of [`submit`](Self::submit) that does not depend on the type of task. Boxed here, it is
-    /// compiled once, and not in every program. Returns the id and the key of the job, and what offers its data if
+    /// compiled once, and not in every program. Returns the id and the key of the job, and the provider of its data if
     /// that is large.
     fn submit_encoded(&self, job: EncodedJob) -> BoxFuture<'_, Result<NewlySubmitted, ClientError>> {
         Box::pin(async move {
@@ -341,11 +340,12 @@ impl Client {
             let name = job.name.as_deref().unwrap_or_else(|| release.program());
             check_name(name)?;
             if job.after.len() > AFTER_MAX {
-                let reason = format!("a job can run after {AFTER_MAX} others, not after {}", job.after.len());
+                let reason =
+                    format!("a job can wait for at most {AFTER_MAX} others, not for {}", job.after.len());
                 return Err(ClientError::Invalid { reason });
             }
             let share = share(job.weight, job.priority, job.exclusive)?;
-            // They exist, so they were submitted before: no two jobs can wait for each other.
+            // They were submitted before this job, so no two jobs can wait for each other.
             for job in &job.after {
                 self.record(job).await?;
             }
@@ -379,7 +379,7 @@ impl Client {
             let id = loop {
                 match submission.go_on(&*self.connection.store(), &self.cluster).await {
                     Ok(id) => {
-                        self.connection.is_back();
+                        self.connection.record_answer();
                         break id;
                     }
                     Err(error) => self.connection.recover(&trying, self.patience, error.into()).await?,
@@ -389,8 +389,8 @@ impl Client {
         })
     }
 
-    /// Returns a job that was submitted earlier or elsewhere. Its program must be the same, which is not
-    /// checked until its [result](Submitted::result) is read.
+    /// Returns a job that was submitted earlier or elsewhere. Its program must be the same; this is only checked
+    /// when its [result](Submitted::result) is read.
     ///
     /// # Errors
     /// If there is no such job, or ZooKeeper was unavailable for too long.
@@ -399,8 +399,8 @@ impl Client {
         Ok(Submitted::new(self.clone(), job.clone(), key, Instant::now()))
     }
 
-    /// Ends the session, so that the servers need not wait for its timeout. Other clones open a new one by
-    /// themselves when they need it.
+    /// Closes the session, so that the servers need not wait for its timeout. Other clones open a new one when
+    /// they need it.
     pub async fn close(&self) {
         self.connection.close().await;
     }
@@ -415,8 +415,8 @@ impl Client {
         &self.connection.connect.hosts
     }
 
-    /// Waits for `doing`, but not longer than ZooKeeper may be unavailable. For waiting for events, during
-    /// which no request would notice an outage.
+    /// Waits for `doing`, but no longer than ZooKeeper may be unavailable. For waiting for events, when no request
+    /// would notice an outage.
     pub(crate) async fn attended<R>(
         &self,
         doing: impl Future<Output = Result<R, ClientError>>,
@@ -428,7 +428,7 @@ impl Client {
         }
     }
 
-    /// Repeats a request until there is an answer. It must be idempotent.
+    /// Retries a request until there is an answer. It must be idempotent.
     pub(crate) async fn ask<R, E: Into<JobError>, F: Future<Output = Result<R, E>>>(
         &self,
         ask: impl FnMut(Arc<dyn Store>) -> F,
@@ -451,8 +451,8 @@ impl Client {
     /// Returns the release that jobs are submitted for and nodes run.
     pub(crate) fn release(&self) -> Result<&Release, ClientError> {
         self.release.as_ref().ok_or_else(|| ClientError::Invalid {
-            reason: "the client was made without a release, so it cannot submit jobs or be a node: give it \
-                one by ClientBuilder::release"
+            reason: "the client has no release, so it cannot submit jobs or run a node: set \
+                one with ClientBuilder::release"
                 .to_owned(),
         })
     }
@@ -461,7 +461,7 @@ impl Client {
 fn check_name(name: &str) -> Result<(), ClientError> {
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
         let reason = format!(
-            "the name of a job has 1 to {NAME_CHARS_MAX} characters, none of them a control character"
+            "the name of a job must have 1 to {NAME_CHARS_MAX} characters, without control characters"
         );
         return Err(ClientError::Invalid { reason });
     }

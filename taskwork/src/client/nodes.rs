@@ -1,4 +1,4 @@
-//! The nodes of a cluster: finding them, and requesting them to leave.
+//! The nodes of a cluster: finding them, and asking them to leave.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use zk::{ClusterPaths, CreateMode, Session, Store, WatchEvent};
 use super::{Client, ClientError};
 use crate::id::NodeId;
 
-/// When a node was asked to leave that was to be asked [once](Client::drain_once).
+/// The outcome of a request to leave that is sent [at most once](Client::drain_once).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum AskedToLeave {
-    /// By this request.
+    /// The node was asked by this request.
     Now,
-    /// Before it, by whomever: nothing was changed.
+    /// The node had been asked before, by any client: nothing was changed.
     Before,
 }
 
@@ -53,26 +53,26 @@ impl Client {
         match meant.as_slice() {
             [name] => name.parse().map_err(|error| none(format!("{name}: {error}"))),
             [] => Err(none(format!("no node of cluster {} is called {beginning:?}", self.cluster_name()))),
-            _ => Err(none(format!("{} nodes are called {beginning}…: say more of the name", meant.len()))),
+            _ => Err(none(format!("{} nodes are called {beginning}…: use a longer prefix", meant.len()))),
         }
     }
 
-    /// Asks a node to leave, handing on its unfinished tasks first. On a second request it leaves at
-    /// once.
+    /// Asks a node to leave after handing over its unfinished tasks. A second request makes it leave
+    /// immediately.
     ///
     /// # Errors
-    /// If ZooKeeper was unavailable for too long. The node may have been asked then: a repetition would be a second
+    /// If ZooKeeper was unavailable for too long. The request may have been written: repeating it would be a second
     /// request.
     pub async fn drain(&self, node: NodeId) -> Result<(), ClientError> {
         let (path, word) = (&self.cluster().drain(&node.to_string()), &word());
         self.ask(|store| async move { ask_to_leave(&*store, path, word.as_bytes()).await }).await
     }
 
-    /// Asks a node to leave, handing on its unfinished tasks first, unless it was asked before. So it can be repeated
-    /// if it is not known what has come of it.
+    /// Asks a node to leave after handing over its unfinished tasks, unless it was asked before. So a request with an
+    /// unknown outcome can be repeated.
     ///
     /// # Errors
-    /// If ZooKeeper was unavailable for too long. The node may have been asked then.
+    /// If ZooKeeper was unavailable for too long. The request may have been written.
     pub async fn drain_once(&self, node: NodeId) -> Result<AskedToLeave, ClientError> {
         let (path, word) = (&self.cluster().drain(&node.to_string()), &word());
         self.ask(|store| async move { ask_to_leave_once(&*store, path, word.as_bytes()).await }).await
@@ -104,19 +104,19 @@ impl Client {
     }
 }
 
-/// Returns what identifies a request.
+/// Returns a word that identifies a request.
 fn word() -> String {
     format!("{:016x}", rand::rng().random::<u64>())
 }
 
-/// Asks a node to leave that was not asked yet. A request whose answer was lost is known by its word.
+/// Asks a node to leave unless it was asked before. A request whose answer was lost is recognised by its word.
 async fn ask_to_leave_once(store: &dyn Store, path: &str, word: &[u8]) -> zk::Result<AskedToLeave> {
     match store.create(path, word, CreateMode::Persistent).await {
         Ok(_) => Ok(AskedToLeave::Now),
         Err(zk::Error::NodeExists { .. }) => match store.get(path).await {
             Ok((said, _)) if said == word => Ok(AskedToLeave::Now),
             Ok(_) => Ok(AskedToLeave::Before),
-            // The node has left just now, or this server lags behind: the caller tries again.
+            // The node has just left, or this server lags behind: the caller retries.
             Err(zk::Error::NoNode { path }) => Err(zk::Error::Contended { path, tries: 1 }),
             Err(error) => Err(error),
         },
@@ -125,7 +125,7 @@ async fn ask_to_leave_once(store: &dyn Store, path: &str, word: &[u8]) -> zk::Re
 }
 
 /// Asks a node to leave. The node observes a second request as a change of the znode, and then parks its
-/// tasks. Therefore each request has its own word, which identifies a request whose answer was lost.
+/// tasks. Each request has its own word, by which a request whose answer was lost is recognised.
 async fn ask_to_leave(store: &dyn Store, path: &str, word: &[u8]) -> zk::Result<()> {
     let asked = match store.get(path).await {
         Ok((said, _)) if said == word => return Ok(()),
@@ -134,8 +134,7 @@ async fn ask_to_leave(store: &dyn Store, path: &str, word: &[u8]) -> zk::Result<
         Err(error) => return Err(error),
     };
     match asked {
-        // Another client sends a request at the same time, or this server lagged behind: the caller tries
-        // again.
+        // Another client sends a request at the same time, or this server lagged behind: the caller retries.
         Err(zk::Error::BadVersion { path } | zk::Error::NodeExists { path } | zk::Error::NoNode { path }) => {
             Err(zk::Error::Contended { path, tries: 1 })
         }
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_that_was_perhaps_asked_is_not_asked_a_second_time() {
+    async fn drain_once_repeated_after_lost_answer_asks_once() {
         let tree = MemoryTree::new();
         tree.set_faults(Loses(Some("create")));
         let store = tree.connect();
@@ -177,7 +176,7 @@ mod tests {
         assert_eq!(ask("b").await, Ok(AskedToLeave::Before), "another one changes nothing");
         let (said, stat) = store.get(PATH).await.unwrap();
         assert_eq!((said.as_slice(), stat.version), (&b"a"[..], 0), "the node sees one request");
-        // Who means to ask again does.
+        // An explicit second request is sent.
         ask_to_leave(&*store, PATH, b"c").await.unwrap();
         assert_eq!(store.get(PATH).await.unwrap().1.version, 1);
     }

@@ -19,22 +19,22 @@ pub struct Observer {
 }
 
 impl Client {
-    /// Returns what observes the client's cluster. It does not use the client's session.
+    /// Returns an observer of the client's cluster, with its own session.
     pub fn observer(&self) -> Observer {
         Observer { connect: self.connection_settings().clone(), cluster: self.cluster().clone() }
     }
 }
 
 impl Observer {
-    /// Observes the cluster for ever, and tells everything that is there and that changes; a
-    /// [tick](crate::view::Content::Tick) at least every second or so. While ZooKeeper does not answer, that is
-    /// [told](crate::view::Content::Lost), and it goes on by itself. [Everything has been
-    /// read](crate::view::Content::Found) some time after the beginning and after each such time.
+    /// Observes the cluster without end, and passes its state and all changes to `tell`, with a
+    /// [tick](crate::view::Content::Tick) about every second. While ZooKeeper does not answer, it reports
+    /// [`Lost`](crate::view::Content::Lost) and retries. [`Found`](crate::view::Content::Found) is reported once
+    /// everything was read, initially and after each outage.
     ///
-    /// Ends only if ZooKeeper refuses something, and returns the reason.
+    /// Returns only if ZooKeeper refuses a request, with the reason.
     ///
     /// # Cancellation safety
-    /// When the future is dropped, the session is not closed, and ends by itself.
+    /// When the future is dropped, the session is not closed, and expires.
     pub fn follow<'a>(&'a self, tell: &'a mut (dyn FnMut(Event) + Send)) -> BoxFuture<'a, ClientError> {
         Box::pin(async move {
             let mut observation = Observation::new(self.cluster.clone(), tell);

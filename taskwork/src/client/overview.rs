@@ -42,12 +42,12 @@ pub struct JobEntry {
     pub stage: Stage,
     /// Its record; `None` if it cannot be read.
     pub record: Option<JobRecord>,
-    /// What is missing if no node takes it.
+    /// The missing requirement, if no node takes the job.
     pub missing: Option<String>,
 }
 
 impl Overview {
-    /// Reads the records of all jobs, and what nodes report of some.
+    /// Reads the records of all jobs, and the nodes' reports about those in `scope`.
     pub(crate) async fn read(store: &dyn Store, cluster: &ClusterPaths, scope: Scope) -> zk::Result<Self> {
         Ok(Self::of(observe::look(store, cluster, scope).await?))
     }
@@ -72,7 +72,7 @@ impl Overview {
         }
     }
 
-    /// Returns the task of each node that did not stop long after it was asked to, with its job.
+    /// Returns the tasks that were asked to stop and have not, by node, with their jobs.
     pub fn unstoppable_tasks(&self) -> BTreeMap<String, String> {
         let task = |(job, node, said): (&str, &str, &NodeFigures<Figures>)| {
             let silent = said.silent.first()?;
@@ -81,8 +81,8 @@ impl Overview {
         self.reports().filter_map(task).collect()
     }
 
-    /// Returns what each node writes that holds more than that, with its job: the loss of one of them begins a new
-    /// attempt at the job.
+    /// Returns the nodes that hold more than they can write, with the job and the ledger: the loss of one of them
+    /// starts a new attempt at the job.
     pub fn unprotected_nodes(&self) -> BTreeMap<String, (String, Ledger)> {
         let is_open = |job: &str| {
             let record = self.job(job).and_then(|job| job.record.as_ref());
@@ -95,7 +95,7 @@ impl Overview {
         self.reports().filter(|(job, ..)| is_open(job)).filter_map(ledger).collect()
     }
 
-    /// Returns the latest reports of all members about jobs that they may work on, each with the job and the node.
+    /// Returns the latest reports of all members about jobs that they work on, each with the job and the node.
     pub(super) fn reports(&self) -> impl Iterator<Item = (&str, &str, &NodeFigures<Figures>)> {
         let reports =
             self.snapshot.jobs.iter().flat_map(|(id, job)| {

@@ -1,5 +1,5 @@
-//! A process that has submitted a job whose shared data is too large for `ZooKeeper`: as long as it is there, it is a
-//! member without workers from which nodes fetch the data ([`shared`](crate::shell::shared)).
+//! The provider of shared data that is too large for `ZooKeeper`: the submitting process is a member without workers
+//! from which nodes fetch the data ([`shared`](crate::shell::shared)), until it exits.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -28,8 +28,8 @@ const SEAT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time limit for leaving.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why nodes fetch it here.
-const TOO_LARGE: &str = "the job's data is too large for ZooKeeper, so that nodes fetch it from this process";
+/// The start of error messages of a provider.
+const TOO_LARGE: &str = "the job's data is too large for ZooKeeper, so nodes fetch it from this process";
 
 /// Offers shared data to the nodes of a cluster until it is dropped.
 pub(crate) struct Provider {
@@ -40,7 +40,7 @@ pub(crate) struct Provider {
 }
 
 impl Client {
-    /// Becomes a member that offers shared data, if that is too large to be stored.
+    /// Joins the cluster as a member that offers shared data, if that is too large to be stored.
     pub(super) async fn bring(&self, shared: &[Bytes]) -> Result<Option<Provider>, ClientError> {
         if shared.iter().map(Bytes::len).sum::<usize>() <= STORED_BYTES_MAX {
             return Ok(None);
@@ -51,7 +51,7 @@ impl Client {
             node = node.advertise(address);
         }
         let pieces = shared.to_vec();
-        // Every byte is read, to name it.
+        // Computing the object's name reads every byte.
         let object = task::spawn_blocking(move || Object::new(pieces)).await;
         let object = object.expect("hashing does not panic");
         Provider::start(node, object).await.map(Some).map_err(|error| match error {
@@ -60,10 +60,10 @@ impl Client {
         })
     }
 
-    /// Checks that the nodes that are there could reach this process.
+    /// Checks that the current members could reach this process.
     async fn check_reach(&self) -> Result<(), ClientError> {
         let here = self.advertise.as_ref().map_or(Some(self.listen.ip()), Address::ip);
-        // Where a name leads is known only later.
+        // A host name is resolved only later.
         let Some(here) = here.filter(IpAddr::is_loopback) else { return Ok(()) };
         let release = self.release()?.inner();
         let elsewhere = |member: &Member| {
@@ -77,14 +77,14 @@ impl Client {
             None => Ok(()),
             Some(there) => Err(ClientError::Invalid {
                 reason: format!(
-                    "{TOO_LARGE}; but a node at {there} cannot reach {here}: say which address of this machine \
-                     the nodes reach, by ClientBuilder::listen or --listen ADDR:PORT"
+                    "{TOO_LARGE}; but a node at {there} cannot reach {here}: set an address of this machine \
+                     that nodes reach, with ClientBuilder::listen or --listen ADDR:PORT"
                 ),
             }),
         }
     }
 
-    /// Checks that the data of a job is not lost when its nodes end their work on it.
+    /// Returns whether the data of a job survives when no node works on the job.
     pub(super) async fn keeps_data(&self, record: &JobRecord) -> Result<bool, ClientError> {
         Ok(record.shared_from.is_empty() || is_there(&self.members().await?, record))
     }
@@ -95,19 +95,22 @@ impl Client {
 }
 
 impl Provider {
-    /// Becomes a member that offers an object.
+    /// Joins the cluster as a member that offers an object.
     ///
     /// # Errors
     /// As [`NodeBuilder::serve`] and [`Node::ended`].
     pub(crate) async fn start(node: NodeBuilder, object: Object) -> Result<Self, NodeError> {
         let seated = watch::Sender::new(None);
         let mut member = seated.subscribe();
-        let mut node = node.workers(0).brings(Brought { objects: vec![object.clone()], seated }).serve()?;
-        let late = || {
-            NodeError::Invalid {
-            reason: "ZooKeeper does not take this process as a member, to bring the job's data: it does not answer"
-                .to_owned(),
-        }
+        let mut node = node
+            .workers(0)
+            .keep(usize::MAX, Duration::MAX)
+            .brings(Brought { objects: vec![object.clone()], seated })
+            .serve()?;
+        let late = || NodeError::Invalid {
+            reason:
+                "this process could not join the cluster to provide the job's data: ZooKeeper does not answer"
+                    .to_owned(),
         };
         let member = tokio::select! {
             biased;
@@ -126,7 +129,7 @@ impl Provider {
         self.object.name()
     }
 
-    /// Returns the id under which it has become a member.
+    /// Returns the id of the member.
     pub(crate) fn member(&self) -> NodeId {
         self.member
     }
@@ -138,7 +141,7 @@ impl Provider {
         }
     }
 
-    /// Waits until so many nodes have the data from here.
+    /// Waits until so many nodes have fetched the data from here.
     pub(crate) async fn handed_over(&self, nodes: usize) {
         self.object.taken_by_many(nodes).await;
     }
@@ -152,12 +155,12 @@ impl Drop for Provider {
     }
 }
 
-/// Leaves the cluster. If the process ends before, it is a member until its session is over.
+/// Leaves the cluster. If the process exits first, it remains a member until its session has expired.
 async fn leave(mut node: Node) {
     node.drain();
     match time::timeout(LEAVE_TIMEOUT, node.ended()).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "the member that has brought a job's data has not left"),
-        Err(_) => tracing::debug!("the member that has brought a job's data does not leave in time"),
+        Ok(Err(error)) => tracing::debug!(%error, "the provider of a job's data has not left"),
+        Err(_) => tracing::debug!("the provider of a job's data has not left in time"),
     }
 }

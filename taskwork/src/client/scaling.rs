@@ -1,4 +1,5 @@
-//! The office of the controller that decides how many machines a cluster has, of which there is one at a time.
+//! The lock of the autoscaling controller, which decides how many machines a cluster has. One controller holds it at
+//! a time.
 
 use std::fmt;
 
@@ -10,19 +11,19 @@ pub use zk::scaling::{SCALING_BYTES_MAX, Said};
 
 /// The right of one controller to decide how many machines a cluster has.
 ///
-/// What the controller is about to do is [written](Self::write) first. Whoever holds the office next goes on from
+/// The controller [writes](Self::write) each action before it performs it, so that the next holder continues from
 /// there.
 pub struct ScalingOffice {
     office: scaling::Office,
 }
 
-/// Why something was not written by a controller. It has to [take the office](Client::take_scaling_office) again,
-/// and go on from what stands there, unless it is too large.
+/// The reasons for which a controller could not write. It must [acquire the office](Client::take_scaling_office) again,
+/// and continue from the state written there, unless the state is too large.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotWritten {
     /// It is larger than [`SCALING_BYTES_MAX`].
-    #[error("what the controller remembers is too large: {0}")]
+    #[error("the state of the controller is too large: {0}")]
     TooLarge(String),
     /// The office is lost, or ZooKeeper does not answer.
     #[error("{0}")]
@@ -30,9 +31,9 @@ pub enum NotWritten {
 }
 
 impl Client {
-    /// Takes the office of the controller, and returns what the last one has remembered, if there was one. Waits
-    /// for as long as another controller holds it, and calls `wait` with its name when that begins. The name
-    /// differs from that of every other controller, and is the same when this one takes the office again.
+    /// Acquires the office of the controller, and returns the state that the previous holder wrote, if there was one.
+    /// Waits as long as another controller holds it; `wait` is called with its name when the wait starts. The name
+    /// must differ from that of every other controller, and remain the same when this one acquires the office again.
     ///
     /// # Errors
     /// If ZooKeeper refuses something, or was unavailable for longer than the client's patience.
@@ -52,14 +53,14 @@ impl Client {
                         wait(&holder);
                         told = Some(holder);
                     }
-                    // Whatever it was, it is looked at again.
+                    // Any event: the office is read again.
                     self.attended(async { Ok::<_, ClientError>(changed.await) }).await?;
                 }
             }
         }
     }
 
-    /// Returns what the controller has said last, and what it remembers; `None` if there never was one.
+    /// Returns the last report and state of the controller; `None` if there never was one.
     ///
     /// # Errors
     /// If ZooKeeper was unavailable for too long.
@@ -69,7 +70,7 @@ impl Client {
 }
 
 impl ScalingOffice {
-    /// Writes what the controller remembers, and what it says to people.
+    /// Writes the controller's state, and its report for display.
     ///
     /// # Errors
     /// See [`NotWritten`].
@@ -80,10 +81,10 @@ impl ScalingOffice {
         })
     }
 
-    /// Gives the office up, so that another controller need not wait for the end of the session.
+    /// Releases the office, so that another controller need not wait until the session has expired.
     pub async fn give_up(self) {
         if let Err(error) = self.office.give_up().await {
-            tracing::debug!(%error, "the office ends with the session");
+            tracing::debug!(%error, "the office is released when the session expires");
         }
     }
 }

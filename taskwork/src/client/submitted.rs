@@ -38,7 +38,7 @@ struct AnyJob {
     started: Instant,
     /// Creates a table of the program's variables.
     variables: fn() -> VariableTable,
-    /// Offers the shared data, if it is large and the job was submitted here.
+    /// The provider of the shared data, if that is large and the job was submitted here.
     provider: Option<Provider>,
 }
 
@@ -63,7 +63,7 @@ impl<T: Task> Submitted<T> {
         self
     }
 
-    /// Returns the id of the job, by which a program elsewhere can [find](Client::submitted) it again.
+    /// Returns the id of the job, with which a program elsewhere can [find](Client::submitted) it.
     pub fn id(&self) -> &JobId {
         &self.job.id
     }
@@ -73,38 +73,38 @@ impl<T: Task> Submitted<T> {
         &self.job.client
     }
 
-    /// Returns the same job with another client, such as a more patient one.
+    /// Returns the same job with another client, for example one with more patience.
     #[must_use]
     pub fn by(mut self, client: Client) -> Self {
         self.job.client = client;
         self
     }
 
-    /// Returns whether nodes fetch the job's shared data from this process, as long as this is not dropped, because it
-    /// is too large to be stored in ZooKeeper.
+    /// Returns whether nodes fetch the job's shared data from this process, because it is too large to be stored in
+    /// ZooKeeper.
     pub fn brings_data(&self) -> bool {
         self.job.provider.is_some()
     }
 
-    /// Waits until so many nodes have got the job's shared data from this process, or the job is over; returns at once
-    /// if the data is in ZooKeeper. After that the process may end: other nodes get the data from those that have it.
-    /// If all of these leave or are lost before, the job waits for ever.
+    /// Waits until so many nodes have fetched the job's shared data from this process, or the job is over; returns
+    /// immediately if the data is in ZooKeeper. After that the process may exit: other nodes get the data from those
+    /// that have it. If all of these leave or are lost before that, the job waits forever.
     ///
     /// # Errors
-    /// As [`result`](Self::result), if the job ends meanwhile.
+    /// As [`result`](Self::result), if the job is over first.
     pub async fn handed_over(&self, nodes: usize) -> Result<(), ClientError> {
         self.job.handed_over(nodes).await
     }
 
-    /// Ends this process's part in the job's shared data: it is a member of the cluster no longer. Otherwise it is until
-    /// this is dropped, or its session is over.
+    /// Stops providing the job's shared data, and leaves the cluster. Otherwise this process remains a member until
+    /// this value is dropped, or its session has expired.
     pub async fn withdraw_data(&mut self) {
         if let Some(provider) = self.job.provider.take() {
             provider.leave().await;
         }
     }
 
-    /// Waits for the end of the job and returns its report. It can be called repeatedly, and the future can
+    /// Waits until the job is over and returns its report. It can be called repeatedly, and the future can
     /// be dropped.
     ///
     /// If the job was cancelled, the report has [`finished`](Report::finished) false and the output committed
@@ -117,13 +117,13 @@ impl<T: Task> Submitted<T> {
         Ok(self.job.result().await?.decode()?)
     }
 
-    /// Returns a stream of the job's progress, with one report at once and then one per period.
+    /// Returns a stream of the job's progress: one report immediately, and then one per period.
     pub fn progress(&self, every: Duration) -> ProgressStream<'_> {
         ProgressStream { of: &self.job, every, due: Instant::now(), end: Some(self.job.end()) }
     }
 
-    /// Cancels the job, unless it is over, and waits until that is recorded. Its [result](Self::result) is
-    /// the output committed by then.
+    /// Cancels the job, unless it is over, and waits until that is recorded. Its [result](Self::result) then is
+    /// the output committed so far.
     ///
     /// # Errors
     /// If ZooKeeper was unavailable for too long, or has no such job.
@@ -149,8 +149,8 @@ impl<T: Task> Submitted<T> {
         self.job.client.resume(&self.job.id).await
     }
 
-    /// Adds a root task to the job, which [stays open](crate::Job::stay_open), and returns the task's id. It is
-    /// added once, however often ZooKeeper is lost meanwhile; the job's output contains the task's.
+    /// Adds a root task to the job, which must [stay open](crate::Job::stay_open), and returns the task's id. The
+    /// task is added once, even if requests are retried; the job's output includes the task's output.
     ///
     /// # Errors
     /// If the job is over, was not submitted as one that stays open, or adding was [finished](Client::finish); if
@@ -192,7 +192,7 @@ impl AnyJob {
                 Added::Added => Ok(root.task()),
                 Added::Not(why) => Err(ClientError::WrongState {
                     job: self.id.clone(),
-                    reason: format!("takes no task: {why}"),
+                    reason: format!("accepts no task: {why}"),
                 }),
             }
         })
@@ -209,7 +209,7 @@ impl AnyJob {
         })
     }
 
-    /// Waits for the end; returns the final record and the duration of the job.
+    /// Waits until the job is over; returns the final record and the duration of the job.
     fn end(&self) -> BoxFuture<'_, Result<(JobRecord, Duration), ClientError>> {
         Box::pin(async move {
             let ended = self.client.ask(|store| async move { self.tracked(store).end().await });
@@ -218,7 +218,7 @@ impl AnyJob {
         })
     }
 
-    /// Waits for the end and reads the result.
+    /// Waits until the job is over, and reads the result.
     fn result(&self) -> BoxFuture<'_, Result<RawReport, ClientError>> {
         Box::pin(async move {
             let (record, took) = &self.end().await?;

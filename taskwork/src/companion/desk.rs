@@ -1,5 +1,5 @@
-//! What waits for a companion: its messages, and what it was not told yet. Everything here is bounded, whether the
-//! companion reads or not.
+//! The inbox of a companion: its messages, and the state changes to report to it. Everything here is bounded, whether
+//! the companion reads or not.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -21,28 +21,28 @@ const MESSAGES_MAX: usize = 1_024;
 /// The maximum size of all messages that wait for a companion, in bytes.
 const MESSAGES_BYTES_MAX: usize = 16 << 20;
 
-/// The maximum number of refusals that wait for a companion. Further ones are not told.
+/// The maximum number of refusals that wait for a companion. Further ones are dropped.
 const REFUSALS_MAX: usize = 1_024;
 
-/// What waits for a companion.
+/// The inbox of a companion.
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     state: Mutex<State>,
     changed: Notify,
-    /// Who tells people what the companion knows.
+    /// The provider of the companion's status.
     pub(crate) witness: Seat,
 }
 
 #[derive(Debug, Default)]
 struct State {
     is_over: bool,
-    /// An attempt that the companion was not told of.
+    /// An attempt that was not reported to the companion yet.
     attempt: Option<u32>,
-    /// The nodes that are there.
+    /// The nodes that currently take part.
     nodes: BTreeSet<NodeId>,
-    /// The nodes that are there as far as the companion was told.
-    told: BTreeSet<NodeId>,
-    /// The nodes that are in one of these and not in the other.
+    /// The nodes that take part according to the events reported so far.
+    reported: BTreeSet<NodeId>,
+    /// The difference between `nodes` and `reported`.
     changed: BTreeSet<NodeId>,
     /// The members that have left the attempt.
     left: BTreeSet<NodeId>,
@@ -79,7 +79,7 @@ impl Desk {
         })
     }
 
-    /// Tells that a message was not accepted.
+    /// Reports that a message was not accepted.
     pub(crate) fn refused(&self, to: NodeId, number: u64, why: Refusal) {
         self.change(|state| {
             if state.refusals.len() < REFUSALS_MAX && !state.is_over {
@@ -88,7 +88,7 @@ impl Desk {
         });
     }
 
-    /// Tells that a node is a member that may work on the job, or not any more.
+    /// Reports that a node has become, or is no longer, a member that may work on the job.
     pub(crate) fn node(&self, node: NodeId, is_there: bool) {
         self.change(|state| {
             if !is_there {
@@ -99,7 +99,7 @@ impl Desk {
         });
     }
 
-    /// Tells that a member has left the attempt.
+    /// Reports that a member has left the attempt.
     pub(crate) fn left(&self, node: NodeId) {
         self.change(|state| {
             if state.nodes.contains(&node) {
@@ -109,7 +109,7 @@ impl Desk {
         });
     }
 
-    /// Tells which attempt has begun, in which all members may take part.
+    /// Reports the start of an attempt, in which all members may take part.
     pub(crate) fn attempt(&self, number: u32) {
         self.change(|state| {
             state.attempt = Some(number);
@@ -119,19 +119,19 @@ impl Desk {
         });
     }
 
-    /// Asks the companion to rescue what it has. The future ends when that is done, or the companion has ended.
+    /// Asks the companion to rescue its data. The future completes when that is done, or the companion has exited.
     pub(crate) fn rescue(&self, until: Instant) -> impl Future<Output = ()> + Send + use<> {
         let (done, rescued) = oneshot::channel();
         self.change(|state| {
             state.rescue = Some(Rescue { until, _done: done }).filter(|_| !state.is_over);
         });
         async move {
-            // It is never sent, but dropped.
+            // The sender only drops the channel.
             let _ = rescued.await;
         }
     }
 
-    /// Ends the companion, or notes that it has ended: everything that it was not told is dropped.
+    /// Stops the companion, or records that it has exited: pending events are dropped.
     pub(crate) fn end(&self) {
         self.change(|state| *state = State { is_over: true, ..State::default() });
     }
@@ -140,7 +140,7 @@ impl Desk {
         self.lock().is_over
     }
 
-    /// Waits for the next event; `None` when it is over.
+    /// Waits for the next event; `None` after the end.
     ///
     /// # Cancellation safety
     /// Dropping the future loses no event.
@@ -168,23 +168,23 @@ impl State {
         } else {
             self.nodes.remove(&node);
         }
-        if self.told.contains(&node) == is_there {
+        if self.reported.contains(&node) == is_there {
             self.changed.remove(&node);
         } else {
             self.changed.insert(node);
         }
     }
 
-    /// Returns the next event. Nodes come before their messages.
+    /// Returns the next event. Changes of nodes precede messages.
     fn next(&mut self) -> Option<CompanionEvent> {
         if let Some(number) = self.attempt.take() {
             return Some(CompanionEvent::Attempt { number });
         }
         if let Some(node) = self.changed.pop_first() {
-            if self.told.remove(&node) {
+            if self.reported.remove(&node) {
                 return Some(CompanionEvent::Left { node });
             }
-            self.told.insert(node);
+            self.reported.insert(node);
             return Some(CompanionEvent::Joined { node });
         }
         if let Some(rescue) = self.rescue.take() {
@@ -212,7 +212,7 @@ mod tests {
     const A: NodeId = NodeId(1);
     const B: NodeId = NodeId(2);
 
-    /// Returns the output of a future that has it at once.
+    /// Returns the output of a future that is ready immediately.
     fn now<T>(future: impl Future<Output = T>) -> Option<T> {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(output) => Some(output),
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Returns all events that are there, in words.
+    /// Returns all pending events as texts.
     fn events(desk: &Desk) -> Vec<String> {
         let next = || {
             Some(match now(desk.next())?? {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_companion_is_told_of_nodes_before_it_gets_their_messages() {
+    fn node_events_precede_messages_of_the_node() {
         let desk = Desk::default();
         assert_eq!(desk.message(B, vec![0; 3]), Ok(()));
         desk.node(B, true);
@@ -252,13 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_has_left_the_attempt_is_there_again_in_the_next_one() {
+    fn member_that_left_an_attempt_joins_the_next_one() {
         let desk = Desk::default();
         desk.attempt(1);
         desk.node(A, true);
         desk.left(A);
         desk.left(B);
-        // Its record was read, which says nothing new.
+        // Reading its record again changes nothing.
         desk.node(A, true);
         assert_eq!(events(&desk), ["attempt 1"]);
         desk.attempt(2);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_come_and_go_take_no_space() {
+    fn departed_nodes_take_no_space() {
         let desk = Desk::default();
         for number in 0..10_000 {
             desk.node(NodeId(number), true);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_companion_that_does_not_read_fills_a_bounded_space() {
+    fn companion_that_does_not_read_uses_bounded_space() {
         let desk = Desk::default();
         for _ in 0..MESSAGES_MAX {
             assert_eq!(desk.message(A, vec![0; 1]), Ok(()));
@@ -298,12 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rescue_ends_when_the_companion_has_done_it_or_has_ended() {
+    fn rescue_completes_when_the_companion_drops_it_or_exits() {
         let desk = Desk::default();
         let until = Instant::now() + Duration::from_secs(1);
         let mut rescued = pin!(desk.rescue(until));
         assert_eq!(now(rescued.as_mut()), None);
-        let Some(Some(CompanionEvent::Rescue(rescue))) = now(desk.next()) else { panic!("it is asked") };
+        let Some(Some(CompanionEvent::Rescue(rescue))) = now(desk.next()) else {
+            panic!("there is no request")
+        };
         assert_eq!((rescue.until(), now(rescued.as_mut())), (until, None));
         drop(rescue);
         assert_eq!(now(rescued), Some(()));

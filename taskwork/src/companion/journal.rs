@@ -1,36 +1,36 @@
-//! A companion's way to the journal of its job: what has happened once and must not happen again, or have another
-//! outcome then, whichever nodes are lost.
+//! A companion's access to the journal of its job: the durable record of events that must not happen again, or not
+//! with another outcome, even if nodes are lost.
 
 use std::fmt;
 
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
-/// The maximum number of requests that wait. A companion usually has one at a time.
+/// The maximum number of pending requests. A companion usually has one at a time.
 pub(crate) const REQUESTS_MAX: usize = 16;
 
-/// The journal of a job, which one node writes at a time. Clones are the same.
+/// The journal of a job, with one writer at a time. Clones share it.
 ///
-/// It is kept with the job: in ZooKeeper, or in the directory of a run within this process, or in memory if such a run
-/// has none. It goes when the job is forgotten.
+/// It is stored with the job: in ZooKeeper, or in the directory of a run within this process, or in memory if such a
+/// run has none. It is deleted when the job is forgotten.
 #[derive(Clone)]
 pub struct Journal {
     requests: mpsc::Sender<Request>,
 }
 
-/// What was in a journal when it was taken.
+/// The content of a journal at the time when a writer took it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Written {
-    /// A text by which this job is told from all others, since there are journals.
+    /// A unique key of this job across all journals.
     pub key: String,
-    /// The entries in their order.
+    /// The entries, in order.
     pub entries: Vec<Vec<u8>>,
     /// The last note.
     pub note: Option<Vec<u8>>,
 }
 
-/// Why a journal was not taken or written. Of what was to be written it is not known whether it is.
+/// The reasons for which a journal was not taken or written. The outcome of a failed write is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -40,15 +40,15 @@ pub enum JournalError {
     /// The node's work on the job is over.
     #[error("the work on the job is over")]
     Over,
-    /// It would be too large, or was never taken, or cannot be read.
+    /// The journal would be too large, was never taken, or cannot be read.
     #[error("{reason}")]
     Refused {
-        /// What has happened.
+        /// The details.
         reason: String,
     },
 }
 
-/// A request to the loop that writes the journal, and the way of its answer.
+/// A request to the loop that writes the journal, with the channel for its answer.
 pub(crate) enum Request {
     Take(u64, Reply<Written>),
     Append(Vec<u8>, Reply<usize>),
@@ -70,32 +70,33 @@ impl Journal {
         answer.await.unwrap_or(Err(JournalError::Over))
     }
 
-    /// Makes this node the writer, and returns what was written before. From then on no writer before changes anything.
-    /// `generation` should grow from one writer to the next: an earlier one does not take the journal from a later one
+    /// Makes this node the writer, and returns the content written so far. Afterwards no previous writer can change it.
+    /// `generation` should grow from one writer to the next: an earlier writer cannot take the journal from a later one
     /// that is still a member.
     ///
     /// # Errors
-    /// See [`JournalError`]. What is transient is tried again as long as the node's session lasts.
+    /// See [`JournalError`]. Transient errors are retried as long as the node's session lasts.
     ///
     /// # Cancellation safety
-    /// If the future is dropped, this node may be the writer or not.
+    /// If the future is dropped, it is unknown whether this node is the writer.
     pub async fn take(&self, generation: u64) -> Result<Written, JournalError> {
         self.ask(|reply| Request::Take(generation, reply)).await
     }
 
-    /// Adds an entry of up to 64 MiB, and returns the number of entries. All entries may have 256 MiB, and be 10,000.
+    /// Appends an entry of up to 64 MiB, and returns the number of entries. A journal has at most 10,000 entries and
+    /// 256 MiB.
     ///
     /// # Errors
     /// As [`take`](Self::take).
     ///
     /// # Cancellation safety
-    /// If the future is dropped, the entry may be written or not.
+    /// If the future is dropped, it is unknown whether the entry was written.
     pub async fn append(&self, entry: Vec<u8>) -> Result<usize, JournalError> {
         self.ask(|reply| Request::Append(entry, reply)).await
     }
 
-    /// Replaces all entries by these, which say the same. If the node is lost meanwhile, the next writer may find
-    /// entries of before beside them.
+    /// Replaces all entries by equivalent ones. If the node is lost during the call, the next writer may find previous
+    /// entries in addition to the new ones.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -106,13 +107,13 @@ impl Journal {
         self.ask(|reply| Request::Replace(entries, reply)).await
     }
 
-    /// Replaces the note, of up to 64 KiB: what is worth knowing as long as nothing newer is.
+    /// Replaces the note, of up to 64 KiB: information that the next note supersedes.
     ///
     /// # Errors
     /// As [`take`](Self::take).
     ///
     /// # Cancellation safety
-    /// If the future is dropped, the note may be written or not.
+    /// If the future is dropped, it is unknown whether the note was written.
     pub async fn note(&self, note: Vec<u8>) -> Result<(), JournalError> {
         self.ask(|reply| Request::Note(note, reply)).await
     }

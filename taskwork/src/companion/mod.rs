@@ -1,10 +1,9 @@
-//! What a framework runs beside the pool of a job, on each node that works on the job.
+//! Companions: the part of a framework that runs next to the pool of a job, on each node that works on the job.
 //!
-//! Tasks are moved, split and repeated as the runtime needs; some things are not: a store of results, warm
-//! processes of another language, a scheduler that knows which data is where. Such a part of a framework is a
-//! [`Companion`]. It begins with the node's work on a job and ends with it, learns which other nodes there are,
-//! exchanges messages with its like on them over the connections that exist anyway, and is asked to rescue what
-//! it has before its node leaves.
+//! Tasks are moved, split and repeated as the runtime needs. That does not suit a store of results, warm processes
+//! of another language, or a scheduler that knows where data is. Such a part of a framework is a [`Companion`]. It
+//! lives as long as the node's work on a job, is notified of other nodes, exchanges messages with their companions
+//! over the existing connections, and is asked to rescue its data before its node leaves.
 //!
 //! ```
 //! use std::sync::{Arc, atomic::{AtomicUsize, Ordering::Relaxed}};
@@ -14,7 +13,7 @@
 //! async fn greet(mut cx: CompanionContext, heard: Arc<AtomicUsize>) -> Result<(), String> {
 //!     while let Some(event) = cx.next().await {
 //!         match event {
-//!             // A companion that begins later greets, too.
+//!             // A companion that starts later greets, too.
 //!             CompanionEvent::Joined { node } => drop(cx.messenger().send(node, b"hello".to_vec())),
 //!             CompanionEvent::Message { .. } => drop(heard.fetch_add(1, Relaxed)),
 //!             _ => {}
@@ -74,37 +73,37 @@ use crate::id::{JobId, NodeId};
 /// The maximum size of a message to a companion, in bytes.
 pub(crate) const COMPANION_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// A part of a framework that runs beside the pool of a job on a node.
+/// A part of a framework that runs next to the pool of a job on a node.
 pub struct Companion {
     pub(crate) handle: Handle,
     pub(crate) run: Run,
 }
 
-/// What tasks reach of a companion.
+/// The part of a companion that tasks can access.
 pub(crate) type Handle = Arc<dyn Any + Send + Sync>;
 
-/// Begins to run a companion.
+/// Starts a companion.
 pub(crate) type Run = Box<dyn FnOnce(CompanionContext) -> Running + Send>;
 
-/// Where a companion runs.
+/// The thread of a companion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// On a thread of its own, so that it can block no other part of the node.
+    /// A separate thread, so that it cannot block other parts of the node.
     Thread,
-    /// On the thread of the node: in virtual time there is only one.
+    /// The thread of the node: virtual time has only one.
     Here,
 }
 
-/// A companion that runs.
+/// The future of a running companion.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 impl Companion {
-    /// Creates a companion. Tasks on its node reach `handle` by [`Context::companion`](crate::Context::companion).
+    /// Creates a companion. Tasks on its node access `handle` with [`Context::companion`](crate::Context::companion).
     ///
-    /// `run` is called when the node begins to work on the job, and has a thread of its own with a tokio runtime:
-    /// it may compute, but what it receives waits meanwhile. It should end soon after
-    /// [`CompanionContext::next`] has returned `None`; a thread that does not end within some seconds is left
-    /// behind. If it returns an error, or panics, the job fails with that as its reason.
+    /// `run` is called when the node starts to work on the job, on a separate thread with a tokio runtime: it may
+    /// compute, but delays its own events while it does. It should complete soon after [`CompanionContext::next`] has
+    /// returned `None`; a thread that does not exit within a few seconds is abandoned. If it returns an error, or
+    /// panics, the job fails with that as its reason.
     pub fn new<H, R>(handle: Arc<H>, run: impl FnOnce(CompanionContext) -> R + Send + 'static) -> Self
     where
         H: Send + Sync + 'static,
@@ -130,7 +129,7 @@ pub struct CompanionContext {
     journal: Journal,
 }
 
-/// What the node of a companion has.
+/// The resources of a companion's node.
 #[derive(Debug, Clone)]
 pub(crate) struct Means {
     pub(crate) workers: usize,
@@ -161,12 +160,12 @@ impl CompanionContext {
         self.messenger.node
     }
 
-    /// Returns the number of workers of the node. They are those of all jobs on which it works.
+    /// Returns the number of workers of the node, which all its jobs share.
     pub fn workers(&self) -> usize {
         self.means.workers
     }
 
-    /// Returns the memory that the node may use, in bytes; 0 if that is not known.
+    /// Returns the memory that the node may use, in bytes; 0 if unknown.
     pub fn memory_bytes(&self) -> u64 {
         self.means.memory_bytes
     }
@@ -176,22 +175,22 @@ impl CompanionContext {
         &self.means.labels
     }
 
-    /// Returns whether others can look at the job: it runs on a cluster, and not within one process.
+    /// Returns whether other programs can observe the job: true on a cluster, false within one process.
     pub fn is_public(&self) -> bool {
         self.means.is_public
     }
 
-    /// Names who tells people what this companion knows of the job, as long as that is there. The first one stays.
+    /// Sets the provider of this companion's job status, as long as that exists. Further calls have no effect.
     pub fn is_witnessed_by(&self, witness: Weak<dyn Witness>) {
         self.desk.witness.take(witness);
     }
 
-    /// Returns what sends messages, also from other threads: clones are the same.
+    /// Returns the messenger, which can be cloned and used on other threads.
     pub fn messenger(&self) -> &Messenger {
         &self.messenger
     }
 
-    /// Returns the journal of the job, in which stands what must not happen twice.
+    /// Returns the journal of the job.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
@@ -208,79 +207,79 @@ impl CompanionContext {
 /// An event for a companion.
 #[derive(Debug)]
 pub enum CompanionEvent {
-    /// This attempt at the job has begun. The first one is reported, too.
+    /// An attempt at the job has started. The first one is reported, too.
     Attempt {
         /// Its number, from 1.
         number: u32,
     },
-    /// A node is there that works on the job, or is about to; or that could. Its companion may begin later: then
+    /// A node works on the job, is about to, or could. Its companion may start later: until then
     /// messages to it are [refused](Refusal::Absent).
     Joined {
         /// The node.
         node: NodeId,
     },
-    /// A node is not there any more. If it comes back, it has another id.
+    /// A node has left. If it comes back, it has another id.
     Left {
         /// The node.
         node: NodeId,
     },
-    /// The companion on another node, or this one, has sent a message. What is under way when a connection breaks
-    /// is lost, and messages may overtake each other, and the news of their node and attempt.
+    /// A message from the companion on another node, or from this one. Messages in flight are lost when a connection
+    /// breaks, and they may overtake each other and the events about their node and attempt.
     Message {
-        /// The node from which it comes.
+        /// The sending node.
         from: NodeId,
         /// Its content.
         bytes: Vec<u8>,
     },
-    /// A message of this companion was not accepted. It is not repeated by itself.
+    /// A message of this companion was not accepted. It is not repeated automatically.
     Refused {
-        /// The node to which it was sent.
+        /// The receiving node.
         to: NodeId,
         /// The number that [`Messenger::send`] has returned.
         number: u64,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
-    /// The node is about to leave the job, because it is told to leave or the job is suspended.
+    /// The node is about to leave the job, because it was asked to leave or the job is suspended.
     Rescue(Rescue),
 }
 
 /// The reason for which a message was not accepted by the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Refusal {
-    /// Its companion does not read fast enough: too many messages wait for it. Send less, or later.
+    /// Too many messages wait for the receiving companion. Send less, or later.
     Full,
-    /// It does not work on the job now, or its companion has ended.
+    /// The node does not currently work on the job, or its companion has exited.
     Absent,
 }
 
-/// The request to bring everything to other nodes that would be lost with this one. The node leaves when this is
+/// The request to move data to other nodes that would be lost with this one. The node leaves when this value is
 /// dropped, or when its time is up.
 ///
-/// Tasks run on meanwhile, and until they are next polled after that. So from this event on a companion should pass on
-/// at once what comes from them.
+/// Tasks continue to run during that, until their next poll afterwards. So after this event a companion should
+/// forward all new data from tasks immediately.
 #[derive(Debug)]
 pub struct Rescue {
     until: Instant,
-    /// Completed by dropping it.
+    /// Completed by being dropped.
     _done: oneshot::Sender<()>,
 }
 
 impl Rescue {
-    /// Returns the time until which the node waits. It waits shorter if it is told meanwhile to leave by a deadline.
+    /// Returns the time until which the node waits. It waits shorter if it is asked to leave by a deadline.
     pub fn until(&self) -> Instant {
         self.until
     }
 }
 
-/// Sends messages to companions of the same job on other nodes. Clones are the same.
+/// Sends messages to companions of the same job on other nodes. Clones share the connections.
 #[derive(Clone)]
 pub struct Messenger {
     node: NodeId,
     outbox: Arc<dyn Outbox>,
 }
 
-/// The way of messages to other nodes.
+/// The transport of messages to other nodes.
 pub(crate) trait Outbox: Send + Sync {
     /// Sends a message, and returns its number.
     fn send(&self, to: NodeId, bytes: Vec<u8>) -> Result<u64, NotSent>;
@@ -290,8 +289,8 @@ impl Messenger {
     /// Sends a message of up to 1 MiB to the companion on a node, which may be this one, and returns its number on
     /// this node. Never blocks, and works on any thread.
     ///
-    /// The message may be lost, as with a connection, and is not repeated. If the receiver does not accept it,
-    /// [`CompanionEvent::Refused`] tells that, unless that is lost.
+    /// The message may be lost, for example with a connection, and is not repeated. If the receiver does not accept it,
+    /// [`CompanionEvent::Refused`] reports that, unless that report is lost.
     ///
     /// # Errors
     /// If it cannot be sent at all. See [`NotSent`].
@@ -313,7 +312,7 @@ impl fmt::Debug for Messenger {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NotSent {
     /// The message is too large.
-    #[error("a message of {bytes} bytes is larger than {COMPANION_MESSAGE_BYTES_MAX}, the maximum")]
+    #[error("a message of {bytes} bytes exceeds the maximum of {COMPANION_MESSAGE_BYTES_MAX}")]
     TooLarge {
         /// Its size, in bytes.
         bytes: usize,
@@ -321,7 +320,7 @@ pub enum NotSent {
     /// Too many messages to this node wait to be sent.
     #[error("too many messages to this node wait to be sent")]
     Full,
-    /// There is no such node, as far as is known.
+    /// No such node is known.
     #[error("there is no such node")]
     Unknown,
     /// The node's work on the job is over.

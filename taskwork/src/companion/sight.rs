@@ -1,27 +1,27 @@
-//! What a companion shows people who look at the job.
+//! The status that a companion provides to observers of its job.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use serde_json::Value;
 pub use zk::figures::Sight;
 
-/// The maximum size of what a companion shows, in bytes of its JSON. More is not shown.
+/// The maximum size of a status, in bytes of its JSON. A larger one is not shown.
 const SIGHT_BYTES_MAX: usize = 256 << 10;
 
-/// Tells people what a companion knows of the job. It is only asked when somebody looks: every two seconds as long as the
-/// job runs on a cluster, and when there is a line of progress.
+/// A provider of a companion's job status. It is called every two seconds while the job runs on a cluster, and for each
+/// line of progress.
 ///
-/// It is asked on a thread of the runtime, so it must not wait.
+/// It is called on a thread of the runtime, so it must not block.
 pub trait Witness: Send + Sync {
-    /// Returns what is to be seen of the job, up to 256 KiB; `None` if another node knows more.
+    /// Returns the status of the job, up to 256 KiB; `None` if another node knows more.
     fn sight(&self) -> Option<Sight>;
 
-    /// Answers a question about the job, which [`Client::ask_about`](crate::Client::ask_about) has asked; `None` if another
-    /// node knows. The answer may have 500 KiB.
+    /// Answers a question about the job from [`Client::ask_about`](crate::Client::ask_about), in up to 500 KiB;
+    /// `None` if another node knows the answer.
     fn answer(&self, question: &Value) -> Option<Value>;
 
-    /// Returns the companion's own work on this node, which counts as work on the job: in busy workers, rates, costs and
-    /// the number of machines that the job needs. By default a companion does not work.
+    /// Returns the companion's own work on this node, which counts as work on the job: in busy workers, rates, costs
+    /// and the number of machines that the job needs. By default a companion does no work.
     fn load(&self) -> Load {
         Load::default()
     }
@@ -30,26 +30,26 @@ pub trait Witness: Send + Sync {
 /// The work of a companion on its node, apart from the tasks in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Load {
-    /// The number of its threads that compute now, each in place of a worker.
+    /// The number of its threads that currently compute, each in place of a worker.
     pub busy: usize,
-    /// The number of waiting pieces of work.
+    /// The number of waiting work items.
     pub queued: usize,
-    /// The number of completed pieces of work.
+    /// The number of completed work items.
     pub ended: u64,
-    /// The time for which its threads have computed, in nanoseconds.
+    /// The computing time of its threads, in nanoseconds.
     pub busy_ns: u64,
 }
 
-/// The witness of a companion, once it has named one.
+/// The status provider of a companion, once it is set.
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     witness: OnceLock<Weak<dyn Witness>>,
-    /// The last answer of the witness, which counts after its end, too.
+    /// The last load of the provider, which remains after its end.
     load: Mutex<Load>,
 }
 
 impl Seat {
-    /// Takes a witness. The first one stays.
+    /// Sets the provider. Further calls have no effect.
     pub(crate) fn take(&self, witness: Weak<dyn Witness>) {
         let _ = self.witness.set(witness);
     }
@@ -58,12 +58,12 @@ impl Seat {
         self.witness.get().and_then(Weak::upgrade)
     }
 
-    /// Returns what the companion shows.
+    /// Returns the companion's status.
     pub(crate) fn sight(&self) -> Option<Sight> {
         let sight = self.witness()?.sight()?;
         let bytes = sight.content.to_string().len();
         if bytes > SIGHT_BYTES_MAX {
-            tracing::debug!(bytes, "what the companion shows is too large");
+            tracing::debug!(bytes, "the status of the companion is too large");
             return None;
         }
         Some(sight)
@@ -83,7 +83,7 @@ impl Seat {
     }
 }
 
-/// Returns what counts of what several nodes show.
+/// Returns the status of the highest rank.
 pub(crate) fn highest(sights: impl Iterator<Item = Sight>) -> Option<Value> {
     sights.max_by_key(|sight| sight.rank).map(|sight| sight.content)
 }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn work_of_a_companion_counts_after_its_end() {
+    fn companion_work_counts_after_its_exit() {
         let (seat, shows) = (Seat::default(), Arc::new(Shows(1)));
         assert_eq!(seat.load(), Load::default());
         let weak: Weak<Shows> = Arc::downgrade(&shows);
@@ -122,10 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_companion_shows_is_bounded_and_ends_with_it() {
+    fn companion_status_is_bounded_and_ends_with_the_companion() {
         for (bytes, is_shown) in [(10, true), (SIGHT_BYTES_MAX, false)] {
             let (seat, shows) = (Seat::default(), Arc::new(Shows(bytes)));
-            assert_eq!(seat.sight(), None, "nobody is there");
+            assert_eq!(seat.sight(), None, "there is no provider");
             let weak: Weak<Shows> = Arc::downgrade(&shows);
             seat.take(weak);
             assert_eq!(seat.sight().is_some(), is_shown);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_several_nodes_show_the_latest_counts() {
+    fn companion_status_of_the_highest_rank_is_shown() {
         let sight = |rank| Sight { rank, content: json!(rank) };
         assert_eq!(highest([2, 3, 1].map(sight).into_iter()), Some(json!(3)));
         assert_eq!(highest([].into_iter()), None);

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! One at a time, because each deletes the txn id of the previous one: so a node never has more than two in
-//! `ZooKeeper`. A transaction with unknown outcome is tried again unchanged; it is never abandoned or
-//! replaced. While a cut is being taken for a flush, which lasts until every running task has been polled,
-//! claims go on.
+//! `ZooKeeper`. A transaction with unknown outcome is retried unchanged; it is never abandoned or
+//! replaced. Claims continue while a cut is being taken for a flush, which lasts until every running task has been
+//! polled.
 
 use super::{
     action::{Condemned, Flush, Transaction, TransactionKind},
@@ -33,18 +33,18 @@ enum State {
     Waiting { transaction: Transaction, until: u64 },
 }
 
-/// A flush whose cut was requested: what belongs to it beside the pool, as of that moment.
+/// A flush with a requested cut: the node's state outside the pool, as of that moment.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    /// What it makes this node's own.
+    /// The transits that it makes this node's own.
     pub(super) take: Vec<Transit>,
-    /// Grants that it writes, unless they are void by then.
+    /// The grants that it writes, unless they have become void.
     pub(super) give: Vec<Gift>,
     /// Tasks of this node that are outside the pool.
     pub(super) beside: Vec<Envelope>,
     pub(super) park: Vec<Envelope>,
     pub(super) condemned: Vec<Condemned>,
-    /// Which of the tasks is on trial.
+    /// The task on trial.
     pub(super) suspect: Option<Suspect>,
     pub(super) leave: bool,
 }
@@ -58,7 +58,7 @@ pub(super) struct Accounting {
     drafted: Option<Draft>,
     /// A cut that waits for the end of a claim.
     cut: Option<Cut>,
-    /// Ids of committed completions that are still to be toggled: those of the flush under way do not fit.
+    /// Ids of committed completions that are yet to be toggled: they do not fit into the current flush.
     owed: Toggles,
 }
 
@@ -76,22 +76,22 @@ impl Accounting {
         self.next_txn
     }
 
-    /// Returns whether a claim can begin.
+    /// Returns whether a claim can start.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.state, State::None) && self.cut.is_none()
     }
 
-    /// Returns whether a flush is begun whose cut was not sent.
+    /// Returns whether a flush has started and its cut was not sent.
     pub(super) fn drafts(&self) -> bool {
         self.drafted.is_some()
     }
 
-    /// Returns whether a flush can begin.
+    /// Returns whether a flush can start.
     pub(super) fn can_flush(&self) -> bool {
         self.is_free() && self.drafted.is_none()
     }
 
-    /// Returns whether a flush has begun that is not known to be committed.
+    /// Returns whether a flush has started that is not known to be committed.
     pub(super) fn flushes(&self) -> bool {
         let under_way = match &self.state {
             State::InFlight(transaction) | State::Waiting { transaction, .. } => {
@@ -102,19 +102,19 @@ impl Accounting {
         under_way || self.drafted.is_some()
     }
 
-    /// Returns whether ids of committed completions are still to be toggled.
+    /// Returns whether ids of committed completions are yet to be toggled.
     pub(super) fn owes(&self) -> bool {
         !self.owed.is_empty()
     }
 
-    /// Begins a flush, for which a cut is to be taken now; `owed` are ids that come with what it takes.
+    /// Starts a flush, for which a cut must be taken now; `owed` are ids that come with the transits it absorbs.
     pub(super) fn draft(&mut self, draft: Draft, owed: Toggles) {
         debug_assert!(self.can_flush(), "one flush at a time");
         self.owed.merge(owed);
         self.drafted = Some(draft);
     }
 
-    /// Returns whether the current flush takes this in.
+    /// Returns whether the current flush absorbs this transit.
     pub(super) fn takes(&self, transit: Transit) -> bool {
         let drafted = self.drafted.iter().flat_map(|draft| &draft.take);
         let under_way = match &self.state {
@@ -142,7 +142,7 @@ impl Accounting {
         }
     }
 
-    /// Keeps the cut that was taken for the drafted flush.
+    /// Stores the cut that was taken for the drafted flush.
     pub(super) fn cut(&mut self, cut: Cut) {
         if self.drafted.is_some() {
             self.cut = Some(cut);
@@ -157,8 +157,8 @@ impl Accounting {
         Some((self.drafted.take()?, self.cut.take()?))
     }
 
-    /// Completes a flush and begins it. `give` is the part of its grants that is not void, the other tasks
-    /// are in `beside`. At most `batch_ids_max` ids are toggled with it. A node that holds anything does not
+    /// Completes a flush and starts its transaction. `give` is the part of its grants that is not void; the tasks of
+    /// the void ones are in `beside`. At most `batch_ids_max` ids are toggled with it. A node with holdings does not
     /// leave with it.
     pub(super) fn flush(&mut self, draft: Draft, cut: Cut, limits: &Limits) -> Transaction {
         let Draft { take, give, beside, park, condemned, suspect, leave } = draft;
@@ -187,7 +187,7 @@ impl Accounting {
         })))
     }
 
-    /// Begins a claim.
+    /// Starts a claim.
     pub(super) fn claim(&mut self, source: Source, enrol: bool) -> Transaction {
         debug_assert!(self.is_free(), "one transaction at a time");
         self.begin(TransactionKind::Claim { source, enrol })
@@ -200,15 +200,15 @@ impl Accounting {
         transaction
     }
 
-    /// Notes that a transaction is written. Returns what it did, once.
+    /// Records that a transaction is written. Returns its effect, once.
     pub(super) fn written(&mut self, txn: u64) -> Option<TransactionKind> {
         let kind = self.end(txn)?;
         self.settled = Some(txn);
         Some(kind)
     }
 
-    /// Notes that a claim came too late. It has left no txn id, so that of the previous transaction is still
-    /// to be deleted. Returns what it was, once.
+    /// Records that a claim came too late. It has left no txn id, so that of the previous transaction is yet
+    /// to be deleted. Returns the claim, once.
     pub(super) fn too_late(&mut self, txn: u64) -> Option<TransactionKind> {
         self.end(txn)
     }
@@ -225,7 +225,7 @@ impl Accounting {
         }
     }
 
-    /// Notes that a try ended without an answer.
+    /// Records that a try returned no answer.
     pub(super) fn unknown(&mut self, txn: u64, until: u64) {
         self.state = match std::mem::replace(&mut self.state, State::None) {
             State::InFlight(transaction) if transaction.txn == txn => State::Waiting { transaction, until },
@@ -233,7 +233,7 @@ impl Accounting {
         };
     }
 
-    /// Returns the transaction if it is due to be tried again.
+    /// Returns the transaction if its retry is due.
     pub(super) fn retry(&mut self, now: u64) -> Option<Transaction> {
         match &self.state {
             State::Waiting { transaction, until } if now >= *until => {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_outcome_is_tried_again_under_the_same_number() {
+    fn transaction_with_unknown_outcome_is_retried_under_its_number() {
         let mut accounting = Accounting::new(3);
         let first = flush(&mut accounting, &[1], 9);
         accounting.unknown(first.txn, 100);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_transaction_clears_away_the_last_that_is_known_to_be_committed() {
+    fn next_transaction_deletes_the_txn_id_of_the_committed_one() {
         let mut accounting = Accounting::new(0);
         let claim = accounting.claim(ROOT, false);
         assert_eq!((claim.txn, claim.settled), (0, None));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_came_too_late_leaves_the_txn_id_before_it_to_be_cleared_away() {
+    fn late_claim_leaves_the_previous_txn_id_to_delete() {
         let mut accounting = Accounting::new(0);
         accounting.claim(ROOT, false);
         accounting.written(0).unwrap();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_twice_counts_once() {
+    fn repeated_answer_counts_once() {
         let mut accounting = Accounting::new(0);
         accounting.claim(ROOT, false);
         assert!(accounting.written(0).is_some());
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_does_not_wait_for_a_cut_but_the_flush_waits_for_the_claim() {
+    fn claim_does_not_wait_for_a_cut_and_the_flush_waits_for_the_claim() {
         let mut accounting = Accounting::new(0);
         accounting.draft(Draft::default(), Toggles::default());
         let claim = accounting.claim(ROOT, false);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_do_not_fit_are_owed_and_nobody_leaves_with_a_debt() {
+    fn surplus_ids_are_owed_and_delay_the_leave() {
         let mut accounting = Accounting::new(0);
         accounting.draft(Draft { leave: true, ..Draft::default() }, Toggles::default());
         let mut cut = Cut::default();

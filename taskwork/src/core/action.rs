@@ -23,38 +23,38 @@ pub(crate) enum Action {
         asked: Option<Duration>,
     },
     /// Takes at most this number of queued tasks and bytes, with one basis, out of the pool for a thief;
-    /// answered by `Event::Taken`. A larger task goes alone.
+    /// answered by `Event::Taken`. A larger task is taken alone.
     Take { thief: NodeId, request: u64, tasks_max: usize, bytes_max: usize },
     /// Sets the number of thieves that wait for a split.
     Thieves { waiting: usize },
-    /// Asks running tasks to stop and lets none begin.
+    /// Asks running tasks to stop and lets no task start.
     Stop,
-    /// Lets tasks begin.
+    /// Lets tasks start.
     Resume,
     /// Discards all tasks, the batch and the outputs of a quiet pool.
     Discard,
-    /// Takes every queued task out of a pool in which none begins; answered by `Event::Unloaded`.
+    /// Takes every queued task out of a stopped pool; answered by `Event::Unloaded`.
     Unload,
     /// Makes tasks and completions on these bases the node's own, then takes a cut of everything that is its
     /// own; answered by `Event::Cut`.
     Cut { firm: Vec<Basis> },
-    /// Lets a task go on that has waited for its trial.
+    /// Lets a task continue that has waited for its trial.
     Try { task: TaskId },
     /// Drops all tasks and completions on these bases.
     Void { bases: Vec<Basis> },
-    /// Looks for what nodes that are gone have left behind; answered by `Event::Orphans`. Several looks may be
-    /// answered by one that is begun after the last of them was requested.
+    /// Looks for orphans: holdings and transits of nodes that are gone; answered by `Event::Orphans`. One answer may
+    /// cover several looks, if it is read after the last of them was requested.
     LookForOrphans { look: u64 },
     /// Enrols this node in the attempt, before it accepts a task from another node; answered by
     /// `Event::Enrolled`.
     Enrol { attempt: Attempt },
     /// Tries a transaction once; answered by `Event::Transacted`.
     Transact { attempt: Attempt, transaction: Transaction },
-    /// Ends the node.
+    /// Ends the node's work on the job.
     Leave { departure: Departure },
 }
 
-/// One coordination transaction of this node. There is never more than one under way.
+/// One coordination transaction of this node. There is never more than one in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Transaction {
     /// Its number, unique on this node and the same at every try.
@@ -75,48 +75,48 @@ pub(crate) enum TransactionKind {
     Flush(Box<Flush>),
 }
 
-/// A write of everything that belongs to a node at one moment: what it has completed, and what it holds.
+/// A write of a node's state at one moment: its completions and its holdings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Flush {
-    /// The ids to be toggled in the global task list.
+    /// The ids to toggle in the global task list.
     pub(crate) toggles: Vec<Mark>,
     /// The output of all tasks completed here so far.
     pub(crate) output: Vec<u8>,
     pub(crate) held: Holdings,
     /// Grants whose tasks are no longer among the holdings.
     pub(crate) give: Vec<Gift>,
-    /// What becomes this node's own.
+    /// Transits that become this node's own.
     pub(crate) take: Vec<Transit>,
-    /// Tasks to be parked.
+    /// Tasks to park.
     pub(crate) park: Vec<Envelope>,
-    /// Tasks to be set aside. In the global task list they count as completed.
+    /// Tasks to set aside. In the global task list they count as completed.
     pub(crate) condemned: Vec<Condemned>,
     /// Whether the node leaves with it.
     pub(crate) leave: bool,
 }
 
-/// A task that has cost too many nodes.
+/// A task that has reached the limit of lost nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Condemned {
     pub(crate) task: Envelope,
-    /// What is known of it, for people; empty if nothing is.
+    /// The cause as far as known, for display; empty if unknown.
     pub(crate) reason: String,
 }
 
-/// How a node's part in a job ends.
+/// The end of a node's part in a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Departure {
     /// It has left the current attempt and holds nothing of it, or never took part.
     Clean,
-    /// Its deadline passed before everything was handed on: other nodes continue from what it last wrote.
+    /// Its deadline passed before everything was handed over: other nodes continue from its last written state.
     Abandoned,
     /// Its session has expired.
     Expelled,
 }
 
 impl Action {
-    /// Returns whether the action changes the pool, so that the protocol must look at it again. A task that goes on
-    /// stays in it.
+    /// Returns whether the action changes the pool, so that the protocol must look at it again. Continuing a task
+    /// does not.
     pub(crate) fn touches_pool(&self) -> bool {
         !matches!(
             self,

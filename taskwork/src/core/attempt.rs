@@ -1,4 +1,4 @@
-//! Beginning an attempt at the job and dropping the previous one; members that come and go.
+//! Starting an attempt at the job and dropping the previous one; joining and leaving members.
 
 use super::{
     action::{Action, Departure},
@@ -8,8 +8,8 @@ use super::{
 use crate::id::{Attempt, NodeId};
 
 impl Node {
-    /// Begins a new attempt. Everything of an earlier one is dropped: its tasks begin again from the root,
-    /// its outputs do not count.
+    /// Starts a new attempt. Everything of an earlier one is dropped: its tasks restart from the root,
+    /// and its outputs do not count.
     pub(super) fn begin_attempt(&mut self, attempt: Attempt) {
         let newer = match &self.phase {
             Phase::Waiting => true,
@@ -33,14 +33,14 @@ impl Node {
         }
     }
 
-    /// Remembers the numbers that were used, so that no later attempt reuses them.
+    /// Stores the used numbers, so that no later attempt reuses them.
     fn end_run(&mut self) {
         if let Phase::Active(run) = &self.phase {
             self.numbers = run.numbers();
         }
     }
 
-    /// Begins the next attempt once nothing of the previous one runs any more.
+    /// Starts the next attempt once no task of the previous one runs.
     pub(super) fn clear(&mut self, next: Attempt) {
         if self.around.drain.is_some() {
             self.phase = Phase::Waiting;
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// Notes that a member works on jobs like this one, and whether it is near.
+    /// Records that a member works on jobs like this one, and whether it is near.
     pub(super) fn known(&mut self, node: NodeId, near: bool) {
         self.joined(node);
         if node == self.around.id {
@@ -76,7 +76,7 @@ impl Node {
         }
     }
 
-    /// Notes that a member does not work on jobs like this one. So it never had any of its tasks.
+    /// Records that a member does not work on jobs like this one, so that it never had any of its tasks.
     pub(super) fn apart(&mut self, node: NodeId) {
         self.around.forget(node);
         if let Phase::Active(run) = &mut self.phase {
@@ -87,7 +87,7 @@ impl Node {
     pub(super) fn left(&mut self, node: NodeId, clean_in: Option<Attempt>) {
         self.around.forget(node);
         let Phase::Active(run) = &mut self.phase else { return };
-        // It may have left another attempt cleanly than the one that this node still works on.
+        // It may have left another attempt cleanly, not the one that this node still works on.
         let clean = clean_in == Some(run.attempt);
         run.left(&mut self.around, node, clean);
     }

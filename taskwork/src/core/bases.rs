@@ -1,18 +1,18 @@
 //! The thief's side of the ledger: tasks that this node works on, but that are not its own in `ZooKeeper` yet.
 //!
-//! A granted task is begun at once. Until its victim has written it to `transit/`, it still stands among the
-//! victim's holdings: if the victim is lost, another node continues from there, and everything that came of
-//! the task here must go. So the task, its children and their completions are *tentative*: they carry a
-//! [`Basis`], and what has a tentative basis is in nothing that this node writes.
+//! A granted task starts immediately. Until its victim has written it to `transit/`, it still is among the
+//! victim's written holdings: if the victim is lost, another node continues from there, and all effects of
+//! the task here must be dropped. So the task, its children and their completions are *tentative*: they carry a
+//! [`Basis`], and this node writes nothing with a tentative basis.
 //!
 //! ```text
-//!   granted ──▶ tentative ──confirmed: transit/ has it──▶ confirmed ──next cut──▶ taken in: this node's own
+//!   granted ──▶ tentative ──confirmed: in transit/──▶ confirmed ──next cut──▶ absorbed: this node's own
 //!                   │
-//!                   └──void: it never will──▶ dropped
+//!                   └──void: never will be──▶ dropped
 //! ```
 //!
-//! A task has one parent, so one basis is enough. Claimed tasks are this node's own from the beginning: they
-//! stand in `transit/` from itself to itself until its next flush.
+//! A task has one parent, so one basis is enough. Claimed tasks are this node's own from the start: they
+//! are in `transit/` from itself to itself until its next flush.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ use crate::{
     toggles::Toggles,
 };
 
-/// The maximum number of bases that one flush takes in.
-pub(super) const TAKEN_IN_MAX: usize = 256;
+/// The maximum number of bases that one flush absorbs.
+pub(super) const ABSORBED_MAX: usize = 256;
 
 /// The maximum number of grants in one question to a victim.
 const ASKED_MAX: usize = 1_024;
@@ -33,38 +33,38 @@ const ASKED_MAX: usize = 1_024;
 struct Open {
     transit: Transit,
     since: u64,
-    /// When it was confirmed.
+    /// The time of the confirmation.
     confirmed_at: Option<u64>,
-    /// When the victim is asked whether it has written it.
+    /// The time at which the victim is asked whether it has written the grant.
     ask_at: u64,
     waited_ms: u64,
-    /// Whether the victim was told that a node has nothing else to do.
+    /// Whether the victim knows that a node has nothing else to do.
     pressed: bool,
-    /// Whether a node that this one has given tasks on this basis has nothing else to do.
+    /// Whether a node that received tasks on this basis from this one has nothing else to do.
     urgent: bool,
 }
 
-/// The bases of one node in one attempt that are not taken in.
+/// The bases of one node in one attempt that are not absorbed yet.
 #[derive(Debug)]
 pub(super) struct Bases {
     open: BTreeMap<Basis, Open>,
     next: u64,
-    /// What was claimed, since when, and the ids that come with it.
+    /// The claims, the time of the first, and the ids that come with them.
     claimed: Vec<Transit>,
     claimed_since: Option<u64>,
     owed: Toggles,
 }
 
-/// The bases that a flush takes in.
+/// The bases that a flush absorbs.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct TakenIn {
+pub(super) struct Absorbed {
     pub(super) bases: Vec<Basis>,
     pub(super) transits: Vec<Transit>,
     pub(super) owed: Toggles,
 }
 
 impl Bases {
-    /// The next basis has this number or, if it is 0, the first that is not [`Basis::FIRM`].
+    /// Creates the state, with the number of the next basis; 0 is skipped, because it is [`Basis::FIRM`].
     pub(super) fn new(next: u64) -> Self {
         Self {
             open: BTreeMap::new(),
@@ -98,61 +98,61 @@ impl Bases {
         basis
     }
 
-    /// Notes what was claimed, with the ids that are owed for it. Its tasks need no basis: the next flush takes
-    /// it in, whatever else it takes.
+    /// Records a claim, with the ids owed for it. Its tasks need no basis: the next flush absorbs the claim
+    /// unconditionally.
     pub(super) fn claimed(&mut self, now: u64, transit: Transit, owed: Toggles) {
         self.claimed.push(transit);
         self.claimed_since.get_or_insert(now);
         self.owed.merge(owed);
     }
 
-    /// Returns whether the next flush can take in another claim.
+    /// Returns whether the next flush can absorb another claim.
     pub(super) fn can_claim(&self) -> bool {
-        self.claimed.len() < TAKEN_IN_MAX
+        self.claimed.len() < ABSORBED_MAX
     }
 
-    /// Returns whether a basis is not taken in.
+    /// Returns whether a basis is not absorbed yet.
     pub(super) fn is_open(&self, basis: Basis) -> bool {
         self.open.contains_key(&basis)
     }
 
-    /// Returns the basis of tasks that had this one: it may have been taken in since. (If it is void, they are
+    /// Returns the current basis of tasks that had this one: it may have been absorbed since. (If it is void, they are
     /// gone.)
     pub(super) fn still(&self, basis: Basis) -> Basis {
         if self.is_open(basis) { basis } else { Basis::FIRM }
     }
 
-    /// Returns whether a basis is not even confirmed.
+    /// Returns whether a basis is not confirmed yet.
     pub(super) fn is_tentative(&self, basis: Basis) -> bool {
         self.open.get(&basis).is_some_and(|open| open.confirmed_at.is_none())
     }
 
-    /// Returns whether any basis is not taken in.
+    /// Returns whether any basis is not absorbed yet.
     pub(super) fn any_open(&self) -> bool {
         !self.open.is_empty() || !self.claimed.is_empty()
     }
 
-    /// Returns when the first of them was opened.
+    /// Returns the time at which the oldest basis was opened.
     pub(super) fn open_since(&self) -> Option<u64> {
         self.open.values().map(|open| open.since).chain(self.claimed_since).min()
     }
 
-    /// Returns when the first of the confirmed bases was confirmed.
+    /// Returns the time at which the oldest confirmed basis was confirmed.
     pub(super) fn confirmed_since(&self) -> Option<u64> {
         self.open.values().filter_map(|open| open.confirmed_at).chain(self.claimed_since).min()
     }
 
-    /// Returns whether anything is open from this node.
+    /// Returns whether any basis of a grant from this node is open.
     pub(super) fn any_from(&self, node: NodeId) -> bool {
         self.open.values().any(|open| open.transit.from == node && open.confirmed_at.is_none())
     }
 
-    /// Returns the transits of grants that were taken and are not taken in.
+    /// Returns whether the grant of a transit was taken and is not absorbed yet.
     pub(super) fn has(&self, transit: Transit) -> bool {
         self.claimed.contains(&transit) || self.open.values().any(|open| open.transit == transit)
     }
 
-    /// Notes that a victim has written these grants.
+    /// Records that a victim has written these grants.
     pub(super) fn confirmed(&mut self, now: u64, from: NodeId, grants: &[u64]) {
         for open in self.open.values_mut().filter(|open| open.is_one_of(from, grants)) {
             open.confirmed_at.get_or_insert(now);
@@ -164,8 +164,8 @@ impl Bases {
         self.drop_tentative(|open| open.is_one_of(from, grants))
     }
 
-    /// Judges by what was seen in `transit/`: of a victim that was gone before, nothing will be written any
-    /// more. Returns the bases that are void, and removes them.
+    /// Applies a listing of `transit/`: a victim that was gone before it will write nothing more. Returns the void
+    /// bases, and removes them.
     pub(super) fn judge(
         &mut self,
         now: u64,
@@ -186,16 +186,16 @@ impl Bases {
         void
     }
 
-    /// Removes confirmed bases, which the next flush takes in.
-    pub(super) fn take_in(&mut self) -> TakenIn {
-        let mut taken = TakenIn {
+    /// Removes confirmed bases, which the next flush absorbs.
+    pub(super) fn absorb(&mut self) -> Absorbed {
+        let mut taken = Absorbed {
             bases: Vec::new(),
             transits: std::mem::take(&mut self.claimed),
             owed: std::mem::take(&mut self.owed),
         };
         self.claimed_since = None;
         let confirmed = self.open.iter().filter(|(_, open)| open.confirmed_at.is_some());
-        let bases: Vec<Basis> = confirmed.map(|(&basis, _)| basis).take(TAKEN_IN_MAX).collect();
+        let bases: Vec<Basis> = confirmed.map(|(&basis, _)| basis).take(ABSORBED_MAX).collect();
         for basis in bases {
             if let Some(open) = self.open.remove(&basis) {
                 taken.bases.push(basis);
@@ -205,7 +205,7 @@ impl Bases {
         taken
     }
 
-    /// Makes the question about a basis due.
+    /// Makes the question about a basis due now.
     pub(super) fn press(&mut self, now: u64, basis: Basis) {
         if let Some(open) = self.open.get_mut(&basis)
             && open.confirmed_at.is_none()
@@ -215,8 +215,8 @@ impl Bases {
         }
     }
 
-    /// Returns the questions to victims that are due now, with their urgency, and whether some were asked often in
-    /// vain. If the node has nothing else to do, it asks at once.
+    /// Returns the questions to victims that are due now, with their urgency, and whether some were repeated often
+    /// without an answer. If the node has nothing else to do, it asks immediately.
     pub(super) fn questions(
         &mut self,
         now: u64,
@@ -276,36 +276,36 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_confirmed_is_taken_in() {
+    fn flush_absorbs_only_confirmed_bases() {
         let (mut bases, opened) = bases(3);
         bases.confirmed(7, VICTIM, &[1, 9]);
         bases.confirmed(7, NodeId(3), &[0]);
         assert_eq!(bases.confirmed_since(), Some(7));
-        let taken = bases.take_in();
+        let taken = bases.absorb();
         assert_eq!((taken.bases, taken.transits), (vec![opened[1]], vec![Transit::grant(VICTIM, 1, ME)]));
         assert!(bases.is_open(opened[0]) && !bases.is_open(opened[1]));
     }
 
     #[test]
-    fn what_was_confirmed_cannot_become_void() {
+    fn confirmed_basis_cannot_become_void() {
         let (mut bases, opened) = bases(2);
         bases.confirmed(0, VICTIM, &[1]);
         assert_eq!(bases.void(VICTIM, &[0, 1]), [opened[0]]);
         assert_eq!(bases.judge(0, |_| true, &BTreeSet::new()), []);
-        assert_eq!(bases.take_in().bases, [opened[1]]);
+        assert_eq!(bases.absorb().bases, [opened[1]]);
     }
 
     #[test]
-    fn the_absence_of_a_transit_counts_only_once_its_victim_is_gone() {
+    fn absent_transit_is_void_only_after_its_victim_is_gone() {
         let (mut bases, opened) = bases(2);
         let there = BTreeSet::from([Transit::grant(VICTIM, 1, ME)]);
         assert_eq!(bases.judge(5, |_| false, &BTreeSet::new()), []);
         assert_eq!(bases.judge(5, |node| node == VICTIM, &there), [opened[0]]);
-        assert_eq!(bases.take_in().bases, [opened[1]]);
+        assert_eq!(bases.absorb().bases, [opened[1]]);
     }
 
     #[test]
-    fn a_node_with_nothing_else_to_do_asks_at_once_and_then_from_time_to_time() {
+    fn idle_node_asks_its_victims_immediately_and_then_periodically() {
         let (limits, (mut bases, _)) = (Limits::default(), bases(2));
         assert_eq!(bases.questions(1, false, &limits).0, [].into());
         assert_eq!(bases.questions(1, true, &limits).0, [(VICTIM, (vec![0, 1], true))].into());

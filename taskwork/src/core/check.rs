@@ -1,4 +1,4 @@
-//! The invariants of a node after every event. Tests and the simulator check them after each event.
+//! The invariants of a node. Tests and the simulator check them after each event.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ impl Node {
     /// # Errors
     /// A description of the violated invariant.
     pub(crate) fn check(&self) -> Result<(), String> {
-        // An open grant may hold a task that was taken, handed on and returned before its acknowledgement
+        // An open grant may hold a task that was taken, handed over and returned before its acknowledgement
         // arrived; and a task may come back from a lost node while a copy on a basis that is not yet known to
         // be void is still here. Otherwise a task that only this node can give away is held once.
         let piled: Vec<(Basis, TaskId)> = self.piled().collect();

@@ -1,7 +1,7 @@
 //! A small cluster of cores in virtual time, from one seed: messages get lost, duplicated and delayed,
 //! transactions lose their answers, nodes join, drain and are lost, one or all at a time; in some runs a part of
-//! the work kills every node that begins it, until it is set aside. Every other unit of work counts once, what
-//! stands in the tree is a partition of the work at every moment, and the list becomes empty exactly at the end.
+//! the work kills every node that starts it, until it is set aside. Every other unit of work counts once, the
+//! znodes are a partition of the work at every moment, and the list becomes empty exactly at the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -28,13 +28,13 @@ const WORKERS: usize = 2;
 const UNITS: u64 = 3_000;
 const PARK_TASKS_MAX: usize = 2;
 const DEATHS_MAX: u32 = 3;
-/// What is left of a deadly task when it kills its node.
+/// The units left of a deadly task when it kills its node.
 const DEADLY_UNITS: u64 = 40;
-/// Faults happen until this time, in milliseconds; the job must be over by [`END_MS`].
+/// The end of the faults, in milliseconds; the job must be over by [`END_MS`].
 const CALM_MS: u64 = 3_000;
 const END_MS: u64 = 60_000;
 
-/// A task, with the units of work that are left and done.
+/// A task, with the units of work left and done.
 #[derive(Debug, Clone)]
 struct Work {
     id: TaskId,
@@ -78,7 +78,7 @@ struct Pool {
     thieves: usize,
     stopped: bool,
     done: Done,
-    /// What was done on each basis that is not firm.
+    /// The work done on each basis that is not firm.
     parts: BTreeMap<Basis, Done>,
     void: BTreeSet<Basis>,
     made: u64,
@@ -101,7 +101,7 @@ impl Pool {
         !self.parts.contains_key(&basis) && !self.void.contains(&basis)
     }
 
-    /// Works for a millisecond. Returns whether that has killed the node.
+    /// Works for a millisecond. Returns whether the work has killed the node.
     fn work(&mut self, node: NodeId) -> bool {
         if self.stopped {
             self.queue.extend(self.running.drain(..));
@@ -125,7 +125,7 @@ impl Pool {
                 let half = task.left / 2;
                 task.left -= half;
                 task.children.push(id);
-                // What is deadly stays with the one or goes with the other.
+                // The deadly part stays or goes with the split.
                 let deadly = task.deadly && id.number.is_multiple_of(2);
                 task.deadly &= !deadly;
                 let (children, deaths, done, basis) = (vec![], 0, 0, task.basis);
@@ -168,7 +168,7 @@ impl Pool {
     }
 }
 
-/// The tree of znodes, as far as the protocol uses it.
+/// The znodes that the protocol uses.
 #[derive(Debug)]
 struct Znodes {
     members: BTreeSet<NodeId>,
@@ -271,8 +271,8 @@ impl Znodes {
         }
     }
 
-    /// Checks that what stands here is a partition of the work (I10), and that the list is not empty before
-    /// its end.
+    /// Checks that the znodes are a partition of the work (I10), and that the list is not empty before
+    /// the end.
     fn check(&self) {
         let holdings = self.held.values().chain(self.transit.values());
         let tasks = holdings.flat_map(|holdings| &holdings.tasks).chain(self.parked.values());
@@ -454,7 +454,7 @@ impl Cluster {
                 let unloaded = pool.queue.drain(..).map(|work| (work.basis, work.seal())).collect();
                 return Some(Event::Unloaded { tasks: unloaded });
             }
-            // A cut is of this moment, but it may take a while until every worker was polled.
+            // A cut is of this moment, but polling every worker may take some time.
             Action::Cut { firm } => {
                 let cut = Event::Cut(pool.cut(&firm));
                 if self.random.random() {
@@ -521,7 +521,7 @@ impl Cluster {
         self.announce_parked();
     }
 
-    /// Loses a node without a word.
+    /// Loses a node without a leave.
     fn lose(&mut self, node: NodeId) {
         self.nodes.remove(&node);
         self.znodes.members.remove(&node);
@@ -598,7 +598,7 @@ impl Cluster {
 }
 
 #[test]
-fn every_unit_counts_once_whatever_is_lost_late_or_doubled() {
+fn random_cluster_history_counts_every_unit_once() {
     // `TASKWORK_SEEDS=FIRST..LAST` runs others, for example a single one that has failed.
     let chosen = std::env::var("TASKWORK_SEEDS").ok();
     let range = chosen.as_deref().and_then(|seeds| seeds.split_once(".."));
@@ -611,6 +611,6 @@ fn every_unit_counts_once_whatever_is_lost_late_or_doubled() {
 }
 
 #[test]
-fn one_seed_has_one_history() {
+fn same_seed_has_the_same_history() {
     assert_eq!(Cluster::new(7).run(), Cluster::new(7).run());
 }

@@ -1,17 +1,17 @@
-//! The state of a node that leaves, and its deadline. The procedure is in [`leaving`](super::leaving).
+//! The state of a leaving node, and its deadline. The procedure is in [`leaving`](super::leaving).
 
 use std::collections::BTreeSet;
 
 use crate::{config::Limits, envelope::Envelope, holdings::Basis, id::NodeId};
 
-/// How a node is told to leave.
+/// The kind of request to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DrainKind {
-    /// By a deadline, which counts from when somebody asked for it.
+    /// With a deadline, which counts from the first request.
     Drain { ms_ago: u64, deadline_ms: u64 },
-    /// However long it takes.
+    /// Without a deadline.
     Retire,
-    /// However long it takes; and no node takes tasks now, so they are parked at once.
+    /// Without a deadline; no node accepts tasks, so they are parked immediately.
     Rest,
 }
 
@@ -20,11 +20,11 @@ pub(super) enum DrainKind {
 pub(super) struct Drain {
     /// The time from which tasks are parked.
     pub(super) park_at: u64,
-    /// The time at which the node stops waiting, whatever is unfinished.
+    /// The time at which the node stops waiting, even if work is unfinished.
     pub(super) abandon_at: Option<u64>,
-    /// Tasks that no other node has been offered, with their bases.
+    /// Tasks that were not offered to another node yet, with their bases.
     pub(super) pile: Vec<(Basis, Envelope)>,
-    /// Members that take no tasks: they are leaving too.
+    /// Members that accept no tasks: they are leaving, too.
     pub(super) refusing: BTreeSet<NodeId>,
     /// The time at which acknowledgements that may not have arrived are sent again.
     pub(super) remind_at: u64,
@@ -36,7 +36,7 @@ fn parking_ms(deadline_ms: u64) -> u64 {
 }
 
 impl Drain {
-    /// Begins to leave.
+    /// Starts to leave.
     pub(super) fn begin(now: u64, kind: DrainKind, limits: &Limits) -> Self {
         let (all_ms, left_ms) = match kind {
             DrainKind::Drain { ms_ago, deadline_ms } => (deadline_ms, deadline_ms.saturating_sub(ms_ago)),
@@ -56,7 +56,7 @@ impl Drain {
     pub(super) fn hurry(&mut self, now: u64, kind: DrainKind) {
         self.park_at = self.park_at.min(now);
         if let DrainKind::Drain { ms_ago, deadline_ms } = kind {
-            // The first request with a deadline gets all of the time: until now there was none.
+            // The first request with a deadline gets the full time: until now there was none.
             let left_ms = deadline_ms.saturating_sub(ms_ago);
             let last = self.abandon_at.map_or(now + left_ms, |at| at.min(now + parking_ms(deadline_ms)));
             self.abandon_at = Some(last);
@@ -103,7 +103,7 @@ impl Drain {
         self.pile.iter().map(|(basis, task)| (*basis, task))
     }
 
-    /// Returns the times at which something is due.
+    /// Returns the times at which an action is due.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = u64> {
         [self.remind_at, self.park_at].into_iter().chain(self.abandon_at)
     }

@@ -1,4 +1,4 @@
-//! A node that leaves, step by step: the deadline holds whatever it waits for, and without a deadline it
+//! A leaving node, step by step: the deadline holds regardless of pending events, and without a deadline it
 //! waits.
 
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn enrolling() -> Node {
     node
 }
 
-/// Returns a node at work that has heard of the others.
+/// Returns a node at work that has received messages from the others.
 fn at_work(others: u64) -> Node {
     let mut node = at_work_unheard(others);
     for other in 0..others {
@@ -100,13 +100,17 @@ fn said_by(from: NodeId, message: Message) -> Event {
     Event::Message { from, attempt: ATTEMPT, message }
 }
 
-/// Begins the leave of a single node with one task to park; returns the transaction.
+/// Starts the leave of a single node with one task to park; returns the transaction.
 fn leaving(node: &mut Node, word: Event) -> Transaction {
     node.handle(ms(0), AT_WORK, word);
     let loaded = PoolView { queued: 1, ..QUIET };
     assert_eq!(node.handle(ms(1), loaded, Event::Look), [Action::Unload]);
     let actions = node.handle(ms(1), QUIET, Event::Unloaded { tasks: vec![(Basis::FIRM, sealed(7))] });
-    assert_eq!(actions, [Action::Cut { firm: Vec::new() }], "nobody else is there: it is parked at once");
+    assert_eq!(
+        actions,
+        [Action::Cut { firm: Vec::new() }],
+        "there is no other node: it is parked immediately"
+    );
     let actions = node.handle(ms(1), QUIET, Event::Cut(Cut::default()));
     let leave = transaction(&actions).expect("the leave is committed").clone();
     let TransactionKind::Flush(flush) = &leave.kind else { panic!("{leave:?}") };
@@ -115,7 +119,7 @@ fn leaving(node: &mut Node, word: Event) -> Transaction {
 }
 
 #[test]
-fn a_task_that_does_not_stop_holds_nobody_beyond_the_deadline() {
+fn task_that_does_not_stop_ends_at_the_drain_deadline() {
     let mut node = at_work(0);
     node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     assert_eq!(departure(&node.handle(ms(DEADLINE_MS - 1), SILENT, Event::Tick)), None);
@@ -124,7 +128,7 @@ fn a_task_that_does_not_stop_holds_nobody_beyond_the_deadline() {
 }
 
 #[test]
-fn a_leave_that_is_never_answered_holds_nobody_beyond_the_deadline() {
+fn leave_without_answer_ends_at_the_drain_deadline() {
     let mut node = at_work(0);
     let leave = leaving(&mut node, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     let unknown = Event::Transacted { txn: leave.txn, result: TransactionResult::Unknown };
@@ -135,25 +139,25 @@ fn a_leave_that_is_never_answered_holds_nobody_beyond_the_deadline() {
 }
 
 #[test]
-fn an_enrolment_that_is_never_answered_holds_nobody_beyond_the_deadline() {
+fn enrolment_without_answer_ends_at_the_drain_deadline() {
     let mut node = enrolling();
     let actions = node.handle(ms(0), QUIET, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     let refusal = Action::Send { to: NodeId(2), attempt: ATTEMPT, message: Message::Refuse { grant: 0 } };
     let actions = [actions, node.handle(ms(0), QUIET, Event::Look)].concat();
-    assert!(actions.contains(&refusal), "it gives back what it has not begun: {actions:?}");
+    assert!(actions.contains(&refusal), "it refuses tasks that it has not started: {actions:?}");
     assert_eq!(node.deadline(), Some(250), "whatever is due first");
     assert_eq!(departure(&node.handle(ms(DEADLINE_MS - 1), QUIET, Event::Tick)), None);
     assert_eq!(departure(&node.handle(ms(DEADLINE_MS), QUIET, Event::Tick)), Some(Departure::Abandoned));
 }
 
 #[test]
-fn what_cannot_be_begun_in_time_is_given_back() {
+fn grant_that_cannot_start_in_time_is_refused() {
     let mut node = enrolling();
     let patience_ms = Limits::default().enrol_patience_ms;
     assert_eq!(node.deadline(), Some(patience_ms));
     let actions = node.handle(ms(patience_ms), QUIET, Event::Tick);
     let refusal = Action::Send { to: NodeId(2), attempt: ATTEMPT, message: Message::Refuse { grant: 0 } };
-    assert_eq!(actions, [refusal], "and nothing else is asked for meanwhile");
+    assert_eq!(actions, [refusal], "and it requests nothing else");
     let mut node = enrolling();
     let actions = node.handle(ms(1), QUIET, Event::Enrolled { attempt: ATTEMPT });
     assert_eq!(
@@ -164,7 +168,7 @@ fn what_cannot_be_begun_in_time_is_given_back() {
 }
 
 #[test]
-fn who_has_no_part_in_the_attempt_leaves_at_once() {
+fn node_that_is_not_enrolled_leaves_immediately() {
     let mut node = attempting(1);
     let actions = node.handle(ms(0), QUIET, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     let actions = [actions, node.handle(ms(0), QUIET, Event::Look)].concat();
@@ -172,7 +176,7 @@ fn who_has_no_part_in_the_attempt_leaves_at_once() {
 }
 
 #[test]
-fn where_nobody_presses_it_waits_until_a_signal_does() {
+fn drain_without_deadline_waits_until_a_signal() {
     for word in [Event::Retire, Event::Rest] {
         let mut node = at_work(0);
         node.handle(ms(0), AT_WORK, word);
@@ -190,7 +194,7 @@ fn where_nobody_presses_it_waits_until_a_signal_does() {
 }
 
 #[test]
-fn told_again_it_has_a_third_of_the_time() {
+fn second_drain_request_parks_immediately_with_a_third_of_the_time() {
     let mut node = at_work(0);
     node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     node.handle(ms(100), SILENT, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
@@ -199,7 +203,7 @@ fn told_again_it_has_a_third_of_the_time() {
 }
 
 #[test]
-fn what_is_queued_is_handed_on_while_a_task_does_not_stop() {
+fn queued_tasks_are_handed_over_while_a_task_does_not_stop() {
     let mut node = at_work(1);
     node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     let loaded = PoolView { queued: 2, ..SILENT };
@@ -223,9 +227,9 @@ fn what_is_queued_is_handed_on_while_a_task_does_not_stop() {
     assert_eq!((grants(&actions).len(), actions.last()), (0, Some(&Action::Cut { firm: Vec::new() })));
 }
 
-/// Three of four nodes leave at once: each refuses the others' grants.
+/// Three of four nodes leave simultaneously: each refuses the others' grants.
 #[test]
-fn when_the_last_that_could_take_tasks_refuses_they_are_parked_at_once() {
+fn drained_tasks_are_parked_when_the_last_taker_refuses() {
     let mut node = at_work(2);
     node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     let loaded = PoolView { queued: 1, ..QUIET };
@@ -244,21 +248,21 @@ fn when_the_last_that_could_take_tasks_refuses_they_are_parked_at_once() {
     );
 }
 
-/// It may work on another job until that is over, which may be never if it waits for this node.
+/// The member may work on another job until that is over, which may be never if it waits for this node.
 #[test]
-fn a_member_that_was_never_heard_of_is_given_nothing() {
+fn member_without_any_message_is_offered_no_task() {
     let mut node = at_work_unheard(1);
     let leave = leaving(&mut node, Event::Retire);
     let committed = Event::Transacted { txn: leave.txn, result: TransactionResult::Committed };
     assert_eq!(departure(&node.handle(ms(2), QUIET, committed)), Some(Departure::Clean));
-    // A denial says nothing: it is also the answer of a node that works on another job.
+    // A denial is no evidence: it is also the answer of a node that works on another job.
     let mut node = at_work_unheard(1);
     node.handle(ms(0), AT_WORK, said_by(NodeId(2), Message::Deny { request: 0 }));
     leaving(&mut node, Event::Retire);
 }
 
 #[test]
-fn a_notice_may_leave_less_time_than_the_limits() {
+fn preemption_notice_may_leave_less_time_than_the_limits() {
     let mut node = at_work(1);
     node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0, deadline_ms: 900 });
     let until = |at: u64, node: &mut Node| departure(&node.handle(ms(at), SILENT, Event::Tick));
@@ -267,7 +271,7 @@ fn a_notice_may_leave_less_time_than_the_limits() {
 }
 
 #[test]
-fn a_second_notice_with_less_time_shortens_the_deadline() {
+fn second_notice_with_less_time_shortens_the_deadline() {
     let mut node = at_work(1);
     node.handle(ms(0), AT_WORK, Event::Drain { ms_ago: 0, deadline_ms: DEADLINE_MS });
     node.handle(ms(100), SILENT, Event::Drain { ms_ago: 0, deadline_ms: 300 });

@@ -13,18 +13,18 @@ use crate::{
 /// An input of the protocol. Each comes with the time and the state of the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The pool has changed, by itself or by an action.
+    /// The pool has changed, spontaneously or by an action.
     Look,
-    /// The time asked for by [`Node::deadline`](super::Node::deadline) has come.
+    /// The time returned by [`Node::deadline`](super::Node::deadline) has come.
     Tick,
-    /// Another node is a member now. It may turn out that it cannot work on the job.
+    /// Another node has become a member. It may be unable to work on the job.
     Joined { node: NodeId },
-    /// Another node, perhaps joined before, works on jobs like this one. It is near by the label that says
-    /// so, or not.
+    /// Another node, which may have joined before, works on jobs like this one. `near` depends on its
+    /// label.
     Known { node: NodeId, near: bool },
     /// A node that has joined does not work on jobs like this one.
     Apart { node: NodeId },
-    /// There are this many other nodes, also such as cannot work on the job. Not among them are those that
+    /// The number of other nodes, including nodes that cannot work on the job, but not nodes that
     /// are known to be of another release.
     Roster { nodes: usize },
     /// Another node is no longer a member.
@@ -37,17 +37,17 @@ pub(crate) enum Event {
     Attempt { attempt: Attempt },
     /// This node takes part in the attempt.
     Enrolled { attempt: Attempt },
-    /// These tasks are parked, and no others.
+    /// The complete list of parked tasks.
     Parked { attempt: Attempt, tasks: Vec<TaskId> },
     /// The answer to [`Action::LookForOrphans`](super::Action::LookForOrphans). The members were read first.
     Orphans {
         attempt: Attempt,
-        /// The last look that was requested before the reading began.
+        /// The last look that was requested before the read started.
         look: u64,
         /// All members, this node included.
         members: BTreeSet<NodeId>,
         transits: BTreeSet<Transit>,
-        /// The nodes that are gone and have left holdings behind.
+        /// The nodes that are gone, with holdings left.
         held: Vec<NodeId>,
     },
     /// The job is over, with or without a result.
@@ -64,31 +64,31 @@ pub(crate) enum Event {
     Cut(Cut),
     /// The answer to [`Action::Transact`](super::Action::Transact).
     Transacted { txn: u64, result: TransactionResult },
-    /// Leave by a deadline, and hand on unfinished tasks. The second time: park them at once. The deadline counts
-    /// from the first time at which somebody asked for it, `ms_ago`.
+    /// Request to leave by a deadline and hand over unfinished tasks. A second request: park them immediately. The
+    /// deadline counts from the first request, `ms_ago`.
     Drain { ms_ago: u64, deadline_ms: u64 },
-    /// Leave, and hand on unfinished tasks, however long that takes. The second time: park them as soon as
+    /// Request to leave and hand over unfinished tasks, without a deadline. A second request: park them as soon as
     /// they have stopped.
     Retire,
-    /// The job is suspended: park unfinished tasks as soon as they have stopped, however long that takes, and
+    /// The job is suspended: park unfinished tasks as soon as they have stopped, without a deadline, and
     /// leave.
     Rest,
     /// The session has expired: this node is no longer a member.
     Expired,
 }
 
-/// The state of a pool at one moment, as far as it is the node's own: every task in it is among `tasks`, or
+/// The part of a pool that is the node's own at one moment: every task in it is among `tasks`, or
 /// complete and counted in `toggles` and `output`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Cut {
     pub(crate) tasks: Vec<Envelope>,
-    /// Those of them that wait for something outside: nobody knows for how long.
+    /// The tasks that wait for an external event, for an unknown time.
     pub(crate) waiting_outside: BTreeSet<TaskId>,
-    /// Those of them that have waited, could go on, and wait for their trials.
+    /// The tasks that have waited, could continue, and wait for their trials.
     pub(crate) untried: BTreeSet<TaskId>,
     /// Whether there are tasks that are too large to be written.
     pub(crate) unprotected: bool,
-    /// The ids to be toggled since the last cut.
+    /// The ids to toggle since the last cut.
     pub(crate) toggles: Toggles,
     /// The output of all tasks completed here, encoded.
     pub(crate) output: Vec<u8>,
@@ -99,19 +99,19 @@ pub(crate) struct Cut {
 pub(crate) enum TransactionResult {
     /// A commit is written, by this try or an earlier one.
     Committed,
-    /// What was claimed is this node's, by this try or an earlier one, and the node is enrolled.
+    /// The claimed tasks are this node's, by this try or an earlier one, and the node is enrolled.
     Claimed(Holdings),
-    /// It is gone or cannot be claimed, for example because another node was faster: nothing is written.
+    /// The source is gone or cannot be claimed, for example because another node was faster: nothing is written.
     TooLate,
     /// The claimed task is this node's, but cannot be read. The shell has failed the job.
     Unreadable,
-    /// It may or may not be written, and must be tried again unchanged.
+    /// The outcome is unknown: it must be retried unchanged.
     Unknown,
     /// It was rejected: this node is no longer a member.
     NotMember,
     /// It was rejected: the attempt is over.
     AttemptOver,
-    /// It would be rejected for ever, for example because no znode can hold the output. The shell has failed
+    /// It would always be rejected, for example because the output exceeds the size of a znode. The shell has failed
     /// the job.
     Unrecordable,
 }

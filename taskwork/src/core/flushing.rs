@@ -1,23 +1,23 @@
-//! Writing what this node holds: when, and what one flush consists of. The two sides of a grant that is not
-//! written are in [`given`](super::given) and [`bases`](super::bases).
+//! Writing the holdings of this node: the times and the content of flushes. The two sides of an unwritten grant
+//! are in [`given`](super::given) and [`bases`](super::bases).
 //!
-//! A flush replaces the node's holdings in `ZooKeeper` by a cut, in the same transaction in which it commits
-//! what was completed before the cut, writes the grants that were made before it, and takes in the bases that
-//! were confirmed before it. So every flush leads from one partition of the work to another, and whatever is
-//! lost with the node is what it has done since its last cut.
+//! A flush replaces the node's holdings in `ZooKeeper` by a cut, in the same transaction in which it commits the
+//! completions before the cut, writes the grants made before it, and absorbs the bases confirmed before it. So
+//! every flush leads from one partition of the work to another, and the loss of the node only loses its work since
+//! the last cut.
 //!
 //! | flush | after |
 //! |---|---|
-//! | tasks came or went | `ledger_soon_ms` |
+//! | tasks were received or given away | `ledger_soon_ms` |
 //! | tasks run | `ledger_interval_ms` |
-//! | a thief has nothing to do but to wait for it, or a task for its trial | at once, at most every [`PRESSED_MS`] |
-//! | the pool is idle and gets no tasks | at once |
-//! | the batch is large, or ids are owed | at once |
+//! | a thief only waits for it, or a task waits for its trial | immediately, at most every [`PRESSED_MS`] |
+//! | the pool is idle and gets no tasks | immediately |
+//! | the batch is large, or ids are owed | immediately |
 //!
-//! All but the last are less frequent in a large cluster, so that all nodes together do not write more often
-//! than `ZooKeeper` likes; those that somebody waits for less so, and a few of them may come in a row (see
-//! [`pace`](super::pace)), since at the end of a job one waits for the other. The first three also leave a pause after a flush that has taken long, and the first two
-//! are less frequent on a node that holds much, so that it does not write too many bytes.
+//! All but the last are less frequent in a large cluster, to limit the total load on `ZooKeeper`; awaited flushes are
+//! reduced less, and a few of them may come in a row (see [`pace`](super::pace)), since at the end of a job nodes wait
+//! for each other. The first three also pause after a slow flush for as long as it took, and the first two are less
+//! frequent on a node with large holdings, to limit the bytes written.
 
 use super::{
     accounting::Draft,
@@ -26,7 +26,7 @@ use super::{
     message::Message,
     run::Run,
     surroundings::Surroundings,
-    trials::Begun,
+    trials::Trial,
 };
 use crate::{
     envelope::Envelope,
@@ -34,24 +34,24 @@ use crate::{
     id::NodeId,
 };
 
-/// The minimum time between two flushes that somebody waits for, in milliseconds.
+/// The minimum time between two awaited flushes, in milliseconds.
 const PRESSED_MS: u64 = 5;
 
-/// How much a node writes of what it holds, in bytes by millisecond, unless somebody waits for it or its batch is
-/// full: about 4 MiB a second.
+/// The rate at which a node writes its holdings, in bytes per millisecond, unless a flush is awaited or its batch is
+/// full: about 4 MiB/s.
 const BYTES_BY_MS: u64 = 4 << 10;
 
 impl Run {
-    /// Begins a flush if one is due.
+    /// Starts a flush if one is due.
     pub(super) fn flush_if_due(&mut self, around: &mut Surroundings) {
-        // The flush that is begun may say that its trial is over.
+        // The flush may also end a trial.
         if !self.accounting.drafts()
-            && let Some(task) = self.trials.goes_on(around.pool.untried.is_some())
+            && let Some(task) = self.trials.resumed_trial(around.pool.untried.is_some())
         {
             around.actions.push(Action::Try { task });
         }
-        // Tasks that are just being taken out of the pool would be in neither the cut nor the grants. The look
-        // that follows will flush.
+        // Tasks that are being taken out of the pool would be in neither the cut nor the grants. The following look
+        // will flush.
         if around.actions.iter().any(Action::touches_pool) {
             return;
         }
@@ -60,9 +60,9 @@ impl Run {
         }
     }
 
-    /// Returns whether there is something to be written for which no tasks will come any more.
+    /// Returns whether there is something to write and no more tasks are expected.
     fn is_last_flush(&self, around: &Surroundings) -> bool {
-        // A node that leaves writes what it has given away with the leave: until then it may be refused.
+        // A leaving node writes its grants together with the leave: until then they may be refused.
         let something = match around.drain {
             Some(_) => self.bases.confirmed_since().is_some() && self.victim.open() == 0,
             None => around.pool.batch_ids > 0 || self.moved_since().is_some(),
@@ -70,8 +70,8 @@ impl Run {
         something && self.has_run_dry(around)
     }
 
-    /// Returns whether this node has nothing to do, and probably gets nothing soon. A moment without tasks is
-    /// nothing special: among many small ones it comes every few milliseconds.
+    /// Returns whether this node has nothing to do, and expects no tasks soon. A single moment without tasks does not
+    /// count: with many small tasks it occurs every few milliseconds.
     fn has_run_dry(&self, around: &Surroundings) -> bool {
         let Surroundings { now, limits, members, .. } = around;
         let nothing_to_come = members.is_empty()
@@ -80,7 +80,7 @@ impl Run {
         around.pool.is_idle() && nothing_to_come
     }
 
-    /// Returns when the next flush is due whatever the pool does until then.
+    /// Returns the time at which the next flush is due if the pool does not change.
     pub(super) fn flushes_at(&self, around: &Surroundings) -> Option<u64> {
         if !self.accounting.can_flush() {
             return None;
@@ -95,33 +95,33 @@ impl Run {
         let has_tasks = !pool.is_idle() || pool.waiting > 0;
         let works = limits.ledger_interval_ms > 0 && (has_tasks || !self.held_nothing);
         let regular = works.then(|| self.flushed_at + limits.ledger_interval_ms.max(pause_ms));
-        // If nothing runs, the task on trial waits.
+        // If no task runs, the task on trial waits.
         let has_ended = pool.is_idle() || (pool.is_hungry() && pool.batch_ids > 0);
         let trial = self.trials.are_due(pool.untried.is_some(), has_ended);
         let trial = trial.then_some(pressed_at);
         let written = |at: u64| at.max(self.written_after);
         let paced = [pressed, soon.map(written), regular.map(written), trial].into_iter().flatten();
         let paced = paced.map(|at| at.max(self.flush_after));
-        // Whoever leaves has no time.
+        // A leaving node has no time.
         let has_no_time = around.drain.is_some() || self.is_first_flush;
         let apart_ms = awaited_ms.min(PRESSED_MS);
         let last_at = if has_no_time { self.flushed_at } else { turn_at.max(self.flushed_at + apart_ms) };
         let last = self.is_last_flush(around).then_some(last_at);
-        // Each of these writes many completions.
+        // Both cases write many completions.
         let full = pool.batch_ids >= limits.batch_ids_commit || self.accounting.owes();
         let full = full.then_some(self.flushed_at);
         paced.chain(last).chain(full).min()
     }
 
-    /// Returns since when tasks have come or gone that the next flush would write.
+    /// Returns the time since which tasks were received or given away that the next flush would write.
     fn moved_since(&self) -> Option<u64> {
         let given = self.given.writable_since(|basis| !self.bases.is_tentative(basis));
         given.into_iter().chain(self.bases.confirmed_since()).min()
     }
 
-    /// Begins a flush that also parks tasks and, if `leave` is set, with which the node leaves.
+    /// Starts a flush that also parks tasks and, if `leave` is set, with which the node leaves.
     pub(super) fn begin_flush(&mut self, around: &mut Surroundings, park: Vec<Envelope>, leave: bool) {
-        let taken = self.bases.take_in();
+        let taken = self.bases.absorb();
         let is_firm = |basis: Basis| !self.bases.is_open(basis);
         let (give, mut beside) = self.given.select(is_firm);
         if let Some(drain) = &around.drain {
@@ -139,25 +139,25 @@ impl Run {
         around.actions.push(Action::Cut { firm: taken.bases });
     }
 
-    /// Keeps the cut that was taken for a flush.
+    /// Stores the cut that was taken for a flush.
     pub(super) fn cut(&mut self, around: &mut Surroundings, cut: Cut) {
         self.accounting.cut(cut);
         self.send_flush(around);
     }
 
-    /// Sends the flush whose cut was taken, unless it waits for another transaction.
+    /// Sends the flush with its cut, unless it must wait for another transaction.
     pub(super) fn send_flush(&mut self, around: &mut Surroundings) {
         let Some((mut draft, cut)) = self.accounting.ready() else { return };
         for gift in std::mem::take(&mut draft.give) {
             if self.given.begin(gift.grant) {
                 draft.give.push(gift);
             } else {
-                // They came back after the cut: then they were this node's.
+                // The grant was refused after the cut: at the cut, its tasks were this node's.
                 draft.beside.extend(gift.tasks);
             }
         }
         draft.suspect = self.trials.name(&cut, &draft.beside);
-        // A flush that only repeats what stands there is not worth a transaction.
+        // A flush that changes nothing is not worth a transaction.
         let idle = cut.tasks.is_empty() && draft.beside.is_empty() && !cut.unprotected;
         let nothing = idle
             && self.held_nothing
@@ -177,7 +177,7 @@ impl Run {
         around.actions.push(Action::Transact { attempt: self.attempt, transaction });
     }
 
-    /// Handles a committed flush: thieves learn that their tasks are written.
+    /// Handles a committed flush: notifies thieves that their tasks are written.
     pub(super) fn flushed(&mut self, around: &mut Surroundings, flush: &Flush) {
         let took_ms = around.now.saturating_sub(self.flushed_at);
         self.flush_after = around.now + took_ms.min(around.limits.ledger_interval_ms);
@@ -185,8 +185,8 @@ impl Run {
         self.written_after = self.flushed_at + bytes / BYTES_BY_MS;
         self.note_written(flush, &around.limits);
         match self.trials.begin(&flush.held) {
-            Some(Begun::Here(task)) => around.keep(Basis::FIRM, vec![*task]),
-            Some(Begun::InPool(task)) => around.actions.push(Action::Try { task }),
+            Some(Trial::Here(task)) => around.keep(Basis::FIRM, vec![*task]),
+            Some(Trial::InPool(task)) => around.actions.push(Action::Try { task }),
             None => {}
         }
         let written = self.given.written(around.id, &flush.give);
@@ -196,7 +196,7 @@ impl Run {
         self.reclaim.extend(written.refused);
     }
 
-    /// Returns whether nothing would be lost with this node.
+    /// Returns whether the loss of this node would lose nothing.
     pub(super) fn holds_nothing(&self, around: &Surroundings) -> bool {
         let Surroundings { pool, drain, .. } = around;
         self.held_nothing
@@ -211,7 +211,7 @@ impl Run {
             && self.moved_since().is_none()
     }
 
-    /// Claims back what a thief has refused after it was written.
+    /// Claims back tasks that a thief has refused after they were written.
     pub(super) fn claim_back(&mut self) -> Option<Transaction> {
         if !self.accounting.is_free() || !self.bases.can_claim() {
             return None;
@@ -221,20 +221,20 @@ impl Run {
     }
 }
 
-/// Returns the minimum time between two flushes of a node for which nobody waits, in milliseconds. All nodes
-/// share the servers, also those that work on another job.
+/// Returns the minimum time between two flushes that are not awaited, in milliseconds. All nodes
+/// share the servers, including nodes that work on another job.
 fn pause_ms(around: &Surroundings) -> u64 {
     around.limits.ledger_pause_ms.saturating_mul(around.sharers())
 }
 
-/// Returns the same for flushes that somebody waits for.
+/// Returns the minimum time between two awaited flushes, in milliseconds.
 fn awaited_ms(around: &Surroundings) -> u64 {
     pause_ms(around).min(around.limits.ledger_awaited_ms)
 }
 
 /// Tentative tasks.
 impl Run {
-    /// Asks victims whether they have written what this node has taken.
+    /// Asks victims whether they have written the grants that this node has taken.
     pub(super) fn ask_pending(&mut self, around: &mut Surroundings) {
         let waits = self.has_run_dry(around) || around.drain.is_some();
         let (questions, in_vain) = self.bases.questions(around.now, waits, &around.limits);
@@ -263,8 +263,8 @@ impl Run {
         }
     }
 
-    /// Drops everything on bases that will never be this node's own, here and on the nodes to which a part of
-    /// it was given.
+    /// Drops everything on void bases, here and on the nodes that received a part of
+    /// it.
     pub(super) fn drop_void(&mut self, around: &mut Surroundings, bases: Vec<Basis>) {
         if bases.is_empty() {
             return;

@@ -1,11 +1,11 @@
-//! When a node flushes: how long it waits where somebody waits for the flush, in a large cluster, and after a
-//! flush that has taken long.
+//! The times of flushes: of awaited ones, in a large cluster, and after a
+//! slow flush.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     Action, Cut, Event, Message, Node, PoolView, Transaction, TransactionKind, TransactionResult,
-    bases::TAKEN_IN_MAX,
+    bases::ABSORBED_MAX,
 };
 use crate::{
     config::Limits,
@@ -75,12 +75,12 @@ fn done() -> Cut {
     cut
 }
 
-/// Lets time pass until the node cuts; returns when, and the flush.
+/// Advances the time until the node cuts; returns the time, and the flush.
 fn next_flush(node: &mut Node, from: u64) -> (u64, Transaction) {
     next_flush_of(node, from, envelope(0))
 }
 
-/// Does the same with a task that the node holds.
+/// Does the same, with a task that the node holds.
 fn next_flush_of(node: &mut Node, from: u64, task: Envelope) -> (u64, Transaction) {
     let cut = (from..from + 10_000).find(|&ms| cuts(&node.handle(at(ms), BUSY, Event::Tick)));
     let cut_at = cut.expect("a node with tasks flushes");
@@ -94,8 +94,8 @@ fn committed(node: &mut Node, ms: u64, flush: &Transaction) {
     node.handle(at(ms), BUSY, committed);
 }
 
-/// Gives a task to the thief, which asks for a flush at once, while a flush that was begun goes on for so long.
-/// Returns when the next one is begun, and that flush.
+/// Gives a task to the thief, which asks for a flush immediately, while a flush with this duration is in progress.
+/// Returns the start of the next one, and that flush.
 fn pressed(
     node: &mut Node,
     request: u64,
@@ -128,7 +128,7 @@ fn pressed(
     (next, flush)
 }
 
-/// Returns the time between the first flush of a node and the next, for which the thief waits.
+/// Returns the time between the first flush of a node and the next one, which the thief awaits.
 fn pressed_after(members: u64, limits: Limits, took_ms: u64) -> u64 {
     let mut node = at_work(members, limits);
     let first = next_flush(&mut node, 101);
@@ -137,12 +137,12 @@ fn pressed_after(members: u64, limits: Limits, took_ms: u64) -> u64 {
 }
 
 #[test]
-fn a_thief_that_waits_is_served_at_once() {
+fn waiting_thief_gets_its_flush_immediately() {
     assert_eq!(pressed_after(1, Limits::default(), 1), 5);
 }
 
 #[test]
-fn all_nodes_of_a_large_cluster_together_do_not_write_more_often_than_the_server_likes() {
+fn flush_rate_of_a_large_cluster_is_bounded() {
     let gaps = |limits: Limits| {
         let mut node = at_work(50, limits);
         let mut flush = next_flush(&mut node, 101);
@@ -161,14 +161,14 @@ fn all_nodes_of_a_large_cluster_together_do_not_write_more_often_than_the_server
     );
     let limits = Limits { ledger_pause_ms: 40, ..Limits::default() };
     let awaited_ms = limits.ledger_awaited_ms;
-    assert_eq!(gaps(limits.clone())[8..], [awaited_ms, awaited_ms], "somebody waits for it");
+    assert_eq!(gaps(limits.clone())[8..], [awaited_ms, awaited_ms], "a node waits for it");
     let mut node = at_work(50, limits);
     let (first, flush) = next_flush(&mut node, 101);
     committed(&mut node, first + 1, &flush);
-    assert_eq!(next_flush(&mut node, first + 1).0 - first, 2_000, "if nobody waits, every 50 × 40 ms");
+    assert_eq!(next_flush(&mut node, first + 1).0 - first, 2_000, "if no node waits, every 50 × 40 ms");
 }
 
-/// Returns a node whose task 7 is on trial, and when that began.
+/// Returns a node with task 7 on trial, and the start of the trial.
 fn with_trial() -> (Node, u64) {
     let mut node = at_work(0, Limits::default());
     let (begun, flush) = next_flush(&mut node, 101);
@@ -192,9 +192,9 @@ fn with_trial() -> (Node, u64) {
     (node, named_at + 1)
 }
 
-/// Its trial may be over by the cut that was begun before it was woken.
+/// The cut that was started before the task was woken may end its trial.
 #[test]
-fn a_task_that_has_waited_does_not_go_on_while_a_flush_is_begun() {
+fn task_that_has_waited_does_not_continue_while_a_flush_starts() {
     let (mut node, from) = with_trial();
     let task = envelope(7).id;
     let woken = PoolView { waiting: 1, untried: Some(task), ..BUSY };
@@ -210,18 +210,18 @@ fn a_task_that_has_waited_does_not_go_on_while_a_flush_is_begun() {
     let waits = Cut { tasks: vec![suspicious], waiting_outside: BTreeSet::from([task]), ..Cut::default() };
     let actions = node.handle(at(cut_at), woken, Event::Cut(waits));
     assert!(transaction(&actions).is_some() && !tries(&actions), "{actions:?}");
-    assert!(!tries(&node.handle(at(cut_at + 1), woken, Event::Look)), "nobody would be to blame");
+    assert!(!tries(&node.handle(at(cut_at + 1), woken, Event::Look)), "no task would be blamed");
 }
 
 #[test]
-fn a_flush_that_took_long_is_followed_by_a_pause_as_long() {
+fn slow_flush_is_followed_by_an_equal_pause() {
     assert_eq!(pressed_after(1, Limits::default(), 300), 600);
     let interval_ms = Limits::default().ledger_interval_ms;
     assert_eq!(pressed_after(1, Limits::default(), 4 * interval_ms), 5 * interval_ms, "but not longer");
 }
 
 #[test]
-fn a_node_that_holds_much_writes_it_less_often() {
+fn node_with_large_holdings_flushes_less_often() {
     let flushes = |bytes: usize| {
         let mut node = at_work(1, Limits::default());
         let task = Envelope { task: vec![0; bytes].into(), ..envelope(0) };
@@ -234,7 +234,7 @@ fn a_node_that_holds_much_writes_it_less_often() {
 }
 
 #[test]
-fn a_node_that_runs_dry_again_and_again_waits_for_its_turn_in_a_large_cluster() {
+fn node_that_runs_dry_repeatedly_is_rate_limited_in_a_large_cluster() {
     let limits = Limits { ledger_pause_ms: 2, commit_patience_ms: 0, ..Limits::default() };
     let batch_ids_commit = limits.batch_ids_commit;
     let dry = PoolView { batch_ids: 1, ..IDLE };
@@ -246,7 +246,7 @@ fn a_node_that_runs_dry_again_and_again_waits_for_its_turn_in_a_large_cluster() 
         node.handle(at(cut + 1), dry, committed);
         cut
     };
-    // The first flush writes what it has claimed. The second one comes when nobody has answered its requests.
+    // The first flush writes its claim. The second one comes when none of its requests was answered.
     let first = next(101);
     let mut last = next(first + 1);
     let gaps = [(); 10].map(|()| {
@@ -260,10 +260,10 @@ fn a_node_that_runs_dry_again_and_again_waits_for_its_turn_in_a_large_cluster() 
 }
 
 #[test]
-fn a_node_claims_no_more_than_one_flush_can_take_in() {
+fn node_claims_no_more_than_one_flush_can_absorb() {
     let mut node = at_work(0, Limits { ledger_soon_ms: 1_000_000, ..Limits::default() });
     // Thousands of small claims, as after the loss of a large cluster, and ZooKeeper is too slow for a flush.
-    let transits: Vec<Transit> = (0..2 * TAKEN_IN_MAX as u64)
+    let transits: Vec<Transit> = (0..2 * ABSORBED_MAX as u64)
         .map(|number| Transit { from: NodeId(7), number: TransitNumber::Grant(number), to: NodeId(8) })
         .collect();
     let mut claims = 0;
@@ -284,7 +284,7 @@ fn a_node_claims_no_more_than_one_flush_can_take_in() {
         );
         claims += 1;
         now += 1;
-        assert!(claims <= TAKEN_IN_MAX, "the next flush could not take it in");
+        assert!(claims <= ABSORBED_MAX, "the next flush could not take it in");
     }
-    assert_eq!(claims, TAKEN_IN_MAX - 1, "with the root");
+    assert_eq!(claims, ABSORBED_MAX - 1, "with the root");
 }

@@ -7,9 +7,9 @@
 //!                       tasks is void (they are dropped)
 //! ```
 //!
-//! As long as a grant is unwritten, its tasks are among this node's holdings, and it alone decides what becomes
-//! of them. From the moment at which a flush with them is begun, `ZooKeeper` decides: tasks that a thief has
-//! refused are then claimed back, and those of a thief that is gone are claimed by any node.
+//! While a grant is unwritten, its tasks are among this node's holdings, and this node alone decides about them.
+//! Once a flush with them has started, `ZooKeeper` decides: tasks that a thief has refused are then claimed back,
+//! and those of a thief that is gone are claimed by any node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::{
 
 /// The maximum number of grants that one flush writes; the tasks of further ones remain among the holdings.
 const WRITTEN_MAX: usize = 128;
-/// The maximum number of grants that are not written.
+/// The maximum number of unwritten grants.
 const UNWRITTEN_MAX: usize = 65_536;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct Unwritten {
     basis: Basis,
     since: u64,
     writing: bool,
-    /// The thief has refused it while it was being written.
+    /// Whether the thief has refused it while it was being written.
     refused: bool,
 }
 
@@ -43,16 +43,16 @@ pub(crate) struct Gift {
     pub(crate) tasks: Vec<Envelope>,
 }
 
-/// The grants of one node in one attempt that are not written.
+/// The unwritten grants of one node in one attempt.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     unwritten: BTreeMap<u64, Unwritten>,
     bytes: usize,
-    /// Void grants, by their thieves, which may still ask.
+    /// Void grants by thief, because the thieves may still ask about them.
     void: BTreeMap<NodeId, BTreeSet<u64>>,
 }
 
-/// What becomes of a grant that was refused.
+/// The outcome of a refused grant.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// Its tasks come back, on this basis.
@@ -68,45 +68,45 @@ pub(super) enum Refused {
 pub(super) struct Answer {
     pub(super) confirmed: Vec<u64>,
     pub(super) void: Vec<u64>,
-    /// The bases of those that are not written.
+    /// The bases of the grants that are not written.
     pub(super) unwritten: BTreeSet<Basis>,
 }
 
-/// What a committed flush has written.
+/// The effects of a committed flush on grants.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Written {
-    /// The grants that their thieves can be told about.
+    /// The grants to confirm to their thieves.
     pub(super) confirmed: BTreeMap<NodeId, Vec<u64>>,
-    /// Transits of tasks that were refused meanwhile.
+    /// Transits of tasks that were refused during the write.
     pub(super) refused: Vec<Transit>,
 }
 
 impl Given {
-    /// Notes a grant of tasks with a common basis.
+    /// Records a grant of tasks with a common basis.
     pub(super) fn give(&mut self, now: u64, grant: u64, to: NodeId, tasks: Vec<Envelope>, basis: Basis) {
         self.bytes += bytes(&tasks);
         let given = Unwritten { to, tasks, basis, since: now, writing: false, refused: false };
         self.unwritten.insert(grant, given);
     }
 
-    /// Returns whether there is room for one more.
+    /// Returns whether another grant fits.
     pub(super) fn has_room(&self, bytes_max: usize) -> bool {
         self.unwritten.len() < UNWRITTEN_MAX && self.bytes < bytes_max
     }
 
-    /// Returns whether nothing is unwritten.
+    /// Returns whether there are no unwritten grants.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.unwritten.is_empty()
     }
 
-    /// Returns when the first of the grants that can be written was given.
+    /// Returns the time of the oldest grant that can be written.
     pub(super) fn writable_since(&self, is_firm: impl Fn(Basis) -> bool) -> Option<u64> {
         let writable = |given: &&Unwritten| !given.writing && is_firm(given.basis);
         self.unwritten.values().filter(writable).map(|given| given.since).min()
     }
 
-    /// Returns the grants that the next flush is to write, and the tasks of those that it leaves out although
+    /// Returns the grants for the next flush to write, and the tasks of the grants that it leaves out although
     /// they could be written.
     pub(super) fn select(&self, is_firm: impl Fn(Basis) -> bool) -> (Vec<Gift>, Vec<Envelope>) {
         let writable = |(_, given): &(&u64, &Unwritten)| !given.writing && is_firm(given.basis);
@@ -122,14 +122,14 @@ impl Given {
         (gifts, left_out)
     }
 
-    /// Begins to write a grant. Returns false if it is void meanwhile.
+    /// Starts to write a grant. Returns false if it has become void.
     #[must_use]
     pub(super) fn begin(&mut self, grant: u64) -> bool {
         let given = self.unwritten.get_mut(&grant);
         given.is_some_and(|given| !std::mem::replace(&mut given.writing, true))
     }
 
-    /// Notes that grants are written.
+    /// Records that grants are written.
     pub(super) fn written(&mut self, me: NodeId, gifts: &[Gift]) -> Written {
         let mut written = Written::default();
         for Gift { grant, .. } in gifts {
@@ -149,7 +149,7 @@ impl Given {
         Some(given)
     }
 
-    /// Notes that an open grant was refused.
+    /// Records that an open grant was refused.
     pub(super) fn refused(&mut self, me: NodeId, thief: NodeId, grant: u64) -> Refused {
         match self.unwritten.get_mut(&grant) {
             Some(given) if given.writing => {
@@ -189,7 +189,7 @@ impl Given {
         declared
     }
 
-    /// Answers a thief. What is neither unwritten nor void was written.
+    /// Answers a thief. Grants that are neither unwritten nor void were written.
     pub(super) fn answer(&self, thief: NodeId, grants: &[u64]) -> Answer {
         let mut answer = Answer::default();
         for &grant in grants {
@@ -204,7 +204,7 @@ impl Given {
         answer
     }
 
-    /// Forgets the void grants of nodes that are gone for good.
+    /// Forgets the void grants of nodes that are permanently gone.
     pub(super) fn gone(&mut self, is_gone: impl Fn(NodeId) -> bool) {
         self.void.retain(|&thief, _| !is_gone(thief));
     }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_confirmed_once_it_is_written() {
+    fn grant_is_confirmed_once_written() {
         let mut given = given(2);
         let (gifts, left_out) = given.select(is_firm);
         assert_eq!((gifts.len(), left_out.len()), (2, 0));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_on_a_tentative_basis_waits_for_it_and_goes_with_it() {
+    fn grant_on_a_tentative_basis_waits_for_it_and_is_dropped_with_it() {
         let mut given = Given::default();
         given.give(0, 0, THIEF, vec![task(0)], TENTATIVE);
         assert_eq!((given.select(is_firm).0.len(), given.writable_since(is_firm)), (0, None));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_written_does_not_come_back() {
+    fn refused_grant_during_its_write_does_not_come_back() {
         let mut given = given(4);
         let gifts = given.select(is_firm).0;
         assert!(given.begin(0) && given.begin(1) && given.begin(2));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_for_a_node_that_is_gone_come_back() {
+    fn unwritten_grant_to_a_departed_node_comes_back() {
         let mut given = given(1);
         assert_eq!(given.left(THIEF), [(Basis::FIRM, vec![task(0)])]);
         assert!(!given.begin(0), "they are no longer given");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_into_a_flush_remains_here() {
+    fn grants_beyond_the_limit_of_a_flush_remain_holdings() {
         let (gifts, left_out) = given(130).select(is_firm);
         assert_eq!((gifts.len(), left_out.len()), (128, 2));
     }

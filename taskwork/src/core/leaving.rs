@@ -1,22 +1,22 @@
-//! Leaving on purpose: all unfinished tasks go to the remaining members, then the node leaves cleanly (paper,
+//! Leaving cleanly: all unfinished tasks go to the remaining members, then the node leaves (paper,
 //! 3.4).
 //!
 //! ```text
-//!   asked ──▶ hands on ──pool quiet, nothing held, all heard──▶ leaves ──committed──▶ gone
-//!                │  no node takes it, or two thirds of the time are up: park it with the leave
-//!                └───────────────────────────┴── the time is up: abandoned, others go on from what it last wrote
+//!   asked ──▶ hands over ──pool quiet, nothing held, all answered──▶ leaves ──committed──▶ gone
+//!                │  no node accepts it, or two thirds of the time have passed: park it with the leave
+//!                └───────────────────────────┴── time is up: abandoned, others continue from its last written state
 //! ```
 //!
-//! Workers stop at their next `migrate()`, at different times; queued tasks are handed on meanwhile.
+//! Workers stop at their next `migrate()`, at different times; queued tasks are handed over during that time.
 //!
-//! It leaves only when nothing here is tentative any more, and no ids are owed: a victim that does not write
-//! what it has given, because a task there does not poll, delays the leave of its thief.
+//! The node leaves only when nothing here is tentative, and no ids are owed: a victim that does not write
+//! its grants, because a task there does not poll, delays the leave of its thief.
 //!
 //! A grant that was sent and not answered can be neither parked nor taken back: the other node may have it.
-//! So the last third of the time is for such answers, for tasks that take long to stop, and for the commit.
-//! The deadline holds whatever the program, the other nodes or the tree do: whoever sends a signal soon kills
-//! the process anyway. In other cases (an operator's request through the tree, or a suspended job) there is
-//! no deadline: nothing is to be done twice.
+//! So the last third of the time is for such answers, for tasks that are slow to stop, and for the commit.
+//! The deadline holds independently of the program, the other nodes and ZooKeeper, because the sender of a signal
+//! usually kills the process soon afterwards. In other cases (an operator's request through a znode, or a suspended
+//! job) there is no deadline, so that no work is repeated.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ use super::{
 use crate::{envelope::Envelope, holdings::Basis, id::NodeId};
 
 impl Node {
-    /// Begins to leave; on a further request, leaves as soon as possible and parks all tasks still here.
+    /// Starts to leave; on a further request, leaves as soon as possible and parks all tasks still here.
     pub(super) fn begin_drain(&mut self, kind: DrainKind) {
         let Surroundings { now, drain, limits, .. } = &mut self.around;
         let now = *now;
@@ -56,7 +56,7 @@ impl Node {
     }
 
     /// Performs the due steps of leaving, during the work on an attempt or the enrolment. The deadline holds
-    /// even while the leave is being committed: if the commit succeeds all the same, nothing is lost.
+    /// even while the leave is being committed: if the commit still succeeds, nothing is lost.
     pub(super) fn step_drain(&mut self) {
         let (Phase::Active(run), Some(drain)) = (&mut self.phase, &self.around.drain) else { return };
         if drain.abandon_at.is_some_and(|at| self.around.now >= at) {
@@ -76,7 +76,7 @@ impl Node {
     }
 }
 
-/// Returns the members that may take tasks. One that has never said anything about this attempt may not work on
+/// Returns the members that may accept tasks. A member without any message about this attempt may not work on
 /// this job.
 fn takers<'a>(
     members: &'a BTreeSet<NodeId>,
@@ -88,7 +88,7 @@ fn takers<'a>(
 
 impl Run {
     fn step_drain(&mut self, around: &mut Surroundings) {
-        // It may be enrolled by now: then it must leave cleanly.
+        // It may already be enrolled: then it must leave cleanly.
         if self.enrolment == Enrolment::Asked {
             self.refuse_held_back(around);
             return;
@@ -109,7 +109,7 @@ impl Run {
         self.flush_if_due(around);
     }
 
-    /// Distributes the pile over the members that take tasks.
+    /// Distributes the pile over the members that accept tasks.
     fn hand_on(&mut self, around: &mut Surroundings) {
         let Surroundings { now, limits, members, random, .. } = around;
         let Some(drain) = &mut around.drain else { return };
@@ -150,8 +150,8 @@ impl Run {
         }
     }
 
-    /// Leaves when every task is elsewhere, or can be parked because only this node holds it. If that exceeds
-    /// one transaction, parts of it are committed and parked first.
+    /// Leaves when every task is elsewhere, or can be parked because only this node holds it. If there are too many for
+    /// one transaction, parts are committed and parked first.
     fn leave_if_done(&mut self, around: &mut Surroundings) {
         let Surroundings { now, pool, limits, members, .. } = around;
         let Some(drain) = &mut around.drain else { return };

@@ -1,4 +1,4 @@
-//! How much of a node's work would be lost with it, for people: the protocol does not depend on it.
+//! The amount of work that the loss of a node would lose, for display: the protocol does not depend on it.
 
 use super::{
     action::Flush,
@@ -7,49 +7,49 @@ use super::{
 };
 use crate::{config::Limits, envelope::Envelope};
 
-/// What stands in `ZooKeeper` of what a node holds.
+/// The state of a node's holdings in `ZooKeeper`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LedgerState {
-    /// Everything that the node had at this time stands there, in milliseconds of the node's clock: what it has
-    /// done since would be lost. `None` if that was never so.
+    /// The time, in milliseconds of the node's clock, up to which the node's work is written: later work would be lost.
+    /// `None` if there was never such a time.
     pub(crate) written_at: Option<u64>,
-    /// Whether the node holds nothing; then `written_at` is since when.
+    /// Whether the node holds nothing; then `written_at` is the start of that state.
     pub(crate) empty: bool,
-    /// Whether it holds more than it writes: then its loss ends the attempt.
+    /// Whether it holds more than it can write: then its loss ends the attempt.
     pub(crate) unprotected: bool,
-    /// The size of everything that it held at its last cut, if it was encoded.
+    /// The size of its holdings at its last cut, if it was encoded.
     pub(crate) bytes: Option<u64>,
 }
 
 impl LedgerState {
-    /// Returns the state of a node that has just begun with an attempt.
+    /// Returns the state of a node that has just started with an attempt.
     pub(super) fn begin(now: u64) -> Self {
         Self { written_at: Some(now), empty: true, unprotected: false, bytes: Some(0) }
     }
 }
 
 impl Run {
-    /// Notes the size of what the next flush writes, or would write.
+    /// Records the size of the next flush, even if it is too large to be written.
     pub(super) fn note_cut<'a>(&mut self, held: impl Iterator<Item = &'a Envelope>) {
         self.cut_bytes = held.map(|task| task.bytes() as u64).sum();
     }
 
-    /// Notes a committed flush.
+    /// Records a committed flush.
     pub(super) fn note_written(&mut self, flush: &Flush, limits: &Limits) {
         let unprotected = flush.held.unprotected;
-        // Less than the maximum is unprotected only if tasks are missing that could not be encoded.
+        // Below the maximum it is unprotected only if tasks are missing that could not be encoded.
         let known = !unprotected || self.cut_bytes > limits.ledger_bytes() as u64;
         self.ledger.bytes = known.then_some(self.cut_bytes);
         self.ledger.unprotected = unprotected;
         if !unprotected {
-            // Everything that the node had when the cut was begun stands there now, and no later flush has
-            // begun. Only what has come of tasks that are not the node's own yet is in no cut.
+            // The state at the start of the cut is written now, and no later flush has started. Only the effects of
+            // tentative tasks are in no cut.
             let since = self.bases.open_since().unwrap_or(u64::MAX);
             self.ledger.written_at = Some(since.min(self.flushed_at));
         }
     }
 
-    /// Notes whether the node holds anything now.
+    /// Records whether the node currently holds anything.
     pub(super) fn note_holding(&mut self, around: &Surroundings) {
         if around.limits.ledger_interval_ms == 0 {
             if self.enrolment == Enrolment::Done {
@@ -101,7 +101,7 @@ mod tests {
         })
     }
 
-    /// Returns a node that has begun with the root task at 100 ms.
+    /// Returns a node that has started with the root task at 100 ms.
     fn at_work(limits: Limits) -> Node {
         let mut node = Node::new(NodeId(1), limits, 1);
         node.handle(at(0), PoolView { stopped: true, ..IDLE }, Event::Attempt { attempt: ATTEMPT });
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_counts_from_the_cut_once_it_is_committed() {
+    fn written_time_is_that_of_the_committed_cut() {
         let mut node = at_work(Limits::default());
         let begun = node.ledger().unwrap();
         assert_eq!((begun.written_at, begun.empty), (Some(100), false));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_holds_too_much_is_unprotected_until_it_has_written_everything_again() {
+    fn node_with_too_large_holdings_is_unprotected_until_the_next_complete_flush() {
         let limits = Limits { ledger_bytes_max: 100, ..Limits::default() };
         let mut node = at_work(limits);
         let large = envelope(200);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_writes_nothing_is_unprotected_once_it_takes_part() {
+    fn node_without_ledger_is_unprotected_once_enrolled() {
         let mut node = at_work(Limits { ledger_interval_ms: 0, ..Limits::default() });
         let unprotected = LedgerState { unprotected: true, ..LedgerState::default() };
         assert_eq!(node.ledger(), Some(unprotected));

@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!   thief                                victim
-//!     │ ── Steal{request} ─────────────────▶ │   queued tasks? take some.  Only running ones? raise demand
+//!     │ ── Steal{request} ─────────────────▶ │   queued tasks: take some; only running ones: raise demand
 //!     │ ◀── Deny{request} ────────────────── │   nothing to give, or no split came in time
 //!     │ ◀── Grant{grant, request, tasks} ─── │   repeats it until …
 //!     │ ── Ack{grant} ─────────────────────▶ │   … this, but holds the tasks until they are written
 //!     │ ◀── Settled{grant} ───────────────── │   the thief may forget the grant too, and may leave
 //!     ┊                                      ┊
 //!     │ ◀── Confirmed{grants} ────────────── │   written to ZooKeeper: the thief may write it as its own
-//!     │ ◀── Void{grants} ─────────────────── │   it never will be: the thief drops what came of it
-//!     │ ── Pending{grants} ────────────────▶ │   neither was heard: asks for either
+//!     │ ◀── Void{grants} ─────────────────── │   it never will be: the thief drops its effects
+//!     │ ── Pending{grants} ────────────────▶ │   neither was received: asks for the decision
 //! ```
 //!
 //! Every message may be lost, repeated, delayed or overtaken. A draining node sends grants without a request,
-//! and a node that takes no more tasks answers a grant with `Refuse`; a decision about a grant never changes.
+//! and a node that accepts no more tasks answers a grant with `Refuse`; a decision about a grant never changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,11 +51,11 @@ pub(crate) enum Message {
     /// The sender has taken these grants of the receiver, and does not know whether they are written.
     Pending {
         grants: Vec<u64>,
-        /// Whether the sender has nothing to do but to wait for that.
+        /// Whether the sender has nothing to do but to wait for the answer.
         urgent: bool,
     },
-    /// These grants of the sender are written.
+    /// The sender's grants that are written.
     Confirmed { grants: Vec<u64> },
-    /// These grants of the sender will never be written.
+    /// The sender's grants that will never be written.
     Void { grants: Vec<u64> },
 }

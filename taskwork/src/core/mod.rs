@@ -3,14 +3,14 @@
 //! ```text
 //!                    ┌──────────────── Node ────────────────┐
 //!   pool changed  ──▶│ stealing    asks, serves, grants:    │──▶ Send   a message
-//!   message       ──▶│   thief     whom to ask, and when    │──▶ Put    tasks into the pool
+//!   message       ──▶│   thief     requests, and their times│──▶ Put    tasks into the pool
 //!   member joined ──▶│   victim    thieves, open grants     │──▶ Take   tasks out of it
-//!   attempt began ──▶│   receipts  grants taken, once each  │──▶ Cut    what is the node's own
-//!   task parked   ──▶│ flushing    writes what it holds     │──▶ Transact
-//!   timer         ──▶│   given, bases  what is not written  │
+//!   attempt began ──▶│   receipts  grants taken, once each  │──▶ Cut    the node's own tasks
+//!   task parked   ──▶│ flushing    writes the holdings      │──▶ Transact
+//!   timer         ──▶│   given, bases  unwritten grants     │
 //!                    │ accounting  one transaction at a time│
-//!                    │ parked, orphans  who claims what     │
-//!   told to leave ──▶│ leaving     hands all on, leaves     │──▶ Leave
+//!                    │ parked, orphans  order of claims     │
+//!   drain request ──▶│ leaving     hands over, then leaves  │──▶ Leave
 //!                    └──────────────────────────────────────┘
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! [`surroundings`].
 //!
 //! The core never waits, reads a clock, uses other randomness or touches a thread: the time comes with each
-//! event, the randomness from the seed of the node. So the same events give the same actions, and a whole
+//! event, and the randomness from the node's seed. So the same events result in the same actions, and a whole
 //! cluster can be replayed from one number.
 
 mod node;

@@ -1,8 +1,8 @@
 //! One node of the cluster: a state machine from events to actions.
 //!
-//! [`Node::handle`] first records the event, then examines the whole state ([`Node::step`]) and performs what
-//! follows from it: ask, serve, claim, commit, hand on. Because the second part depends on the state alone, a
-//! missed reaction is made up for at the next event, whatever it is.
+//! [`Node::handle`] first records the event, then examines the whole state ([`Node::step`]) and performs the due
+//! actions: ask, serve, claim, commit, hand over. Because the second part depends on the state alone, a
+//! missed reaction is made up for at the next event of any kind.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -41,7 +41,7 @@ pub(crate) struct Node {
 pub(super) enum Phase {
     /// No attempt is known, or the job is over.
     Waiting,
-    /// Another attempt has begun; the tasks of the previous one are still to be dropped.
+    /// Another attempt has started; the tasks of the previous one are yet to be dropped.
     Clearing { next: Attempt },
     /// It works on an attempt.
     Active(Box<Run>),
@@ -50,7 +50,7 @@ pub(super) enum Phase {
 }
 
 impl Node {
-    /// Creates a node that knows of no other. The same seed and the same events give the same actions.
+    /// Creates a node that knows no other node. The same seed and the same events result in the same actions.
     pub(crate) fn new(id: NodeId, limits: Limits, seed: u64) -> Self {
         let around = Surroundings {
             id,
@@ -80,7 +80,7 @@ impl Node {
         self.around.now = whole_ms(self.around.clock);
         self.around.pool = pool;
         self.note(event);
-        // The view does not yet include the effects of actions on the pool: the look that follows will step.
+        // The view does not include the effects of actions on the pool yet: the following look will step.
         if !self.around.actions.iter().any(Action::touches_pool) {
             self.step();
         }
@@ -96,7 +96,7 @@ impl Node {
         let Phase::Active(run) = &self.phase else { return None };
         let Surroundings { now, pool, limits, .. } = &self.around;
         let drain = self.around.drain.iter().flat_map(Drain::deadlines);
-        // Whatever was due was done when the last event was handled.
+        // Everything that was due was done when the last event was handled.
         let claims = self.parked.claims_at(run.attempt).filter(|_| pool.is_hungry());
         let looks = Some(run.look_at).filter(|_| run.starves(&self.around));
         let flushes = run.flushes_at(&self.around);
@@ -114,12 +114,12 @@ impl Node {
         self.around.figures
     }
 
-    /// Returns from which nodes tasks came since the last call, and how many.
+    /// Returns the sources and numbers of tasks received since the last call.
     pub(crate) fn take_received(&mut self) -> Vec<(NodeId, u64)> {
         std::mem::take(&mut self.around.received)
     }
 
-    /// Returns what stands in `ZooKeeper` of what this node holds, while it works on an attempt.
+    /// Returns the state of this node's holdings in `ZooKeeper`, while it works on an attempt.
     pub(crate) fn ledger(&self) -> Option<LedgerState> {
         match &self.phase {
             Phase::Active(run) => Some(run.ledger),
@@ -143,10 +143,10 @@ impl Node {
                     run.enrolled(&mut self.around);
                 }
             }
-            // Recorded in every phase: it may come before the attempt has begun here, and is not repeated.
+            // Recorded in every phase: it may come before the attempt has started here, and is not repeated.
             Event::Parked { attempt, tasks } => {
                 let Surroundings { id, members, limits, now, .. } = &self.around;
-                self.parked.told(*now, attempt, &tasks, (*id, members), limits);
+                self.parked.update(*now, attempt, &tasks, (*id, members), limits);
             }
             Event::JobOver => self.job_over(),
             Event::Message { from, attempt, message } => self.message(from, attempt, message),
@@ -184,7 +184,7 @@ impl Node {
         }
     }
 
-    /// Performs what follows from the current state.
+    /// Performs the actions that are due in the current state.
     fn step(&mut self) {
         match self.phase {
             Phase::Waiting if self.around.drain.is_some() => self.depart(Departure::Clean),
@@ -238,7 +238,7 @@ impl Node {
             }
             TransactionResult::NotMember => return self.depart(Departure::Expelled),
             // The job's record will announce the next attempt or the end of the job. Until then this
-            // transaction stays under way, and no other begins.
+            // transaction stays in flight, and no other starts.
             TransactionResult::AttemptOver | TransactionResult::Unrecordable => None,
         };
         let Some(kind) = ended else { return };
@@ -279,7 +279,7 @@ fn whole_ms(time: Duration) -> u64 {
 
 /// Transactions.
 impl Run {
-    /// Tries a transaction again if it is due.
+    /// Retries a transaction if it is due.
     pub(super) fn retry(&mut self, around: &mut Surroundings) {
         if let Some(transaction) = self.accounting.retry(around.now) {
             around.figures.retries += 1;
@@ -287,7 +287,7 @@ impl Run {
         }
     }
 
-    /// Claims back what was refused; otherwise claims something if the node is hungry.
+    /// Claims back refused tasks; otherwise makes a claim if the node is hungry.
     pub(super) fn claim(&mut self, around: &mut Surroundings, parked: &mut Parked) {
         if let Some(transaction) = self.claim_back() {
             around.actions.push(Action::Transact { attempt: self.attempt, transaction });
@@ -306,8 +306,8 @@ impl Run {
         }
     }
 
-    /// Returns whether a source is still to be claimed. A grant that has arrived since it was seen in `transit/`
-    /// is this node's already; one that arrives from now on is ignored.
+    /// Returns whether a source should still be claimed. A grant that has arrived since its transit was listed
+    /// is already this node's; one that arrives from now on is ignored.
     fn may_claim(&mut self, around: &Surroundings, source: Source) -> bool {
         let Source::Transit(transit @ Transit { from, number: TransitNumber::Grant(grant), to }) = source
         else {
@@ -325,12 +325,12 @@ impl Run {
         lost
     }
 
-    /// Keeps what was claimed. It is on its way from this node to itself until the next flush.
+    /// Stores claimed tasks. They are in transit from this node to itself until the next flush.
     fn claimed(&mut self, around: &mut Surroundings, txn: u64, source: Source, holdings: Holdings) {
         if matches!(source, Source::Transit(_) | Source::Held(_)) {
             around.figures.recovered += holdings.tasks.len() as u64;
         }
-        // A cut that is being taken does not contain what comes now, and the next flush takes it in.
+        // A cut in progress does not contain the claim; the next flush absorbs it.
         self.bases.claimed(around.now, Transit::claim(around.id, txn), holdings.owed.clone());
         around.keep(Basis::FIRM, self.trials.receive(holdings, around.limits.deaths_max));
     }

@@ -1,11 +1,11 @@
-//! What nodes that are gone have left behind: their holdings, and tasks on their way to or from them.
+//! Orphans: holdings of nodes that are gone, and tasks in transit to or from them.
 //!
-//! Nobody in particular is responsible for it: a hungry node claims it like a parked task. A node looks when
-//! a member has gone without a clean leave, when it has often asked in vain whether its tasks are written, and
-//! from time to time while it finds no tasks anywhere.
+//! Any hungry node claims them like parked tasks. A node looks for them when a member has gone without a clean leave,
+//! when it has asked several times without an answer whether its tasks are written, and periodically while it finds
+//! no tasks.
 //!
-//! A look judges tentative tasks, too, but only those of victims whose departure was noticed before the look
-//! was requested. In an older answer a node that is no member may be one that has joined since, and still
+//! A look also decides about tentative tasks, but only those of victims whose departure was noticed before the look
+//! was requested: in an older answer, a node that is not a member may be one that has joined since, and still
 //! writes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,37 +21,37 @@ use crate::{
     id::NodeId,
 };
 
-/// The time for which a node finds no tasks before it looks, in milliseconds; it doubles with each look.
+/// The time without tasks after which a node looks, in milliseconds; it doubles with each look.
 const LOOK_FIRST_MS: u64 = 250;
-/// The time for which a node that has just come finds no tasks before it looks, in milliseconds.
+/// The time without tasks after which a node that has just joined looks, in milliseconds.
 pub(super) const LOOK_START_MS: u64 = 10;
 /// The maximum time between two looks of a node that finds no tasks, in milliseconds; more in a large cluster.
 const LOOK_MAX_MS: u64 = 8_000;
-/// By how much the maximum grows with each member, in milliseconds.
+/// The increase of the maximum per member, in milliseconds.
 const LOOK_MEMBER_MS: u64 = 50;
 
-/// The looks of a node, and the members whose departure it has noticed.
+/// The looks of a node, and the departures that it has noticed.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     /// The number of the last look.
     last: u64,
-    /// For each member that has gone, the first look that was begun after that.
+    /// For each member that has gone, the first look that started after that.
     gone: BTreeMap<NodeId, u64>,
 }
 
 impl Looks {
-    /// Notes that a member has gone.
+    /// Records that a member has gone.
     pub(super) fn left(&mut self, node: NodeId) {
         self.gone.insert(node, self.last + 1);
     }
 
-    /// Notes that a node is a member, perhaps again.
+    /// Records that a node is a member, possibly again.
     pub(super) fn joined(&mut self, node: NodeId) {
         self.gone.remove(&node);
     }
 }
 
-/// What a look has found.
+/// The result of a look.
 pub(super) struct Orphans {
     pub(super) look: u64,
     pub(super) members: BTreeSet<NodeId>,
@@ -79,15 +79,15 @@ impl Run {
         }
     }
 
-    /// Returns whether this node has nothing to do, and nothing to come.
+    /// Returns whether this node has nothing to do, and expects nothing.
     pub(super) fn starves(&self, around: &Surroundings) -> bool {
         around.pool.is_idle() && around.drain.is_none() && self.enrolment != Enrolment::Asked
     }
 
-    /// Handles what a look has found.
+    /// Handles the result of a look.
     pub(super) fn found(&mut self, around: &mut Surroundings, parked: &mut Parked, orphans: &Orphans) {
         let Orphans { look, members, transits, held } = orphans;
-        // Whatever was read before a departure says nothing about it.
+        // A read before a departure is no evidence about it.
         let gone: BTreeSet<NodeId> = self
             .looks
             .gone
@@ -98,8 +98,8 @@ impl Run {
         let void = self.bases.judge(around.now, |node| gone.contains(&node), transits);
         self.drop_void(around, void);
         let me = around.id;
-        // What is on its way to a node that is gone belongs to whoever claims it; what is on its way to this
-        // node from one that is gone may never have arrived.
+        // Tasks in transit to a departed node belong to the node that claims them; tasks in transit to this node from
+        // a departed one may never have arrived.
         let is_claimable = |transit: &&Transit| {
             if transit.to != me {
                 return !members.contains(&transit.to);
@@ -114,7 +114,7 @@ impl Run {
         let left = held.iter().filter(|node| !members.contains(node)).map(|&node| Source::Held(node));
         let sources: Vec<Source> = left.chain(claimable).collect();
         let others = &around.members;
-        parked.told_orphans(around.now, self.attempt, &sources, (me, others), &around.limits);
+        parked.update_orphans(around.now, self.attempt, &sources, (me, others), &around.limits);
         self.receipts.gone(|node| gone.contains(&node));
         self.given.gone(|node| gone.contains(&node));
         self.looks.gone.retain(|node, _| !gone.contains(node));

@@ -1,17 +1,16 @@
-//! How often a node writes what somebody waits for: a few times in a row if it has not for a while, and in the
-//! long run once in an interval.
+//! The rate limit of awaited flushes: short bursts after a pause, and once in an interval on average.
 //!
-//! At the end of a job one node waits for the other several times in a row, and each of these waits would take
-//! an interval if writes were evenly spaced. On average a cluster writes as often as if they were: this is the
-//! generic cell rate algorithm (ITU-T I.371, 1996), which keeps nothing but a time.
+//! At the end of a job two nodes wait for each other several times in a row, and each of these waits would take
+//! an interval if writes were evenly spaced. On average a cluster does not write more often than that: this is the
+//! generic cell rate algorithm (ITU-T I.371, 1996), whose only state is a time.
 
-/// The number of writes in a row after a pause of as many intervals.
+/// The maximum burst, in writes, after a pause of as many intervals.
 const ROW: u64 = 8;
 
 /// The writes of a node.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// When as many intervals have passed as there were writes.
+    /// The time at which as many intervals have passed as there were writes.
     paid_at: u64,
 }
 
@@ -21,7 +20,7 @@ impl Pace {
         self.paid_at.saturating_sub((ROW - 1) * interval_ms)
     }
 
-    /// Takes a write into account, whether or not it has waited for its turn.
+    /// Counts a write, even if it was early.
     pub(super) fn note(&mut self, now: u64, interval_ms: u64) {
         self.paid_at = self.paid_at.max(now) + interval_ms;
     }
@@ -31,7 +30,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Writes as soon as it is due, and returns the times of the first writes.
+    /// Writes as soon as possible, and returns the times of the first writes.
     fn writes(pace: &mut Pace, mut now: u64, count: usize) -> Vec<u64> {
         let write = |_| {
             now = now.max(pace.next(100));
@@ -42,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_writes_come_in_a_row_and_the_others_once_in_an_interval() {
+    fn pace_allows_a_burst_and_then_one_write_per_interval() {
         let mut pace = Pace::default();
         let first = writes(&mut pace, 1_000, 11);
         assert_eq!(first, [[1_000; 8].as_slice(), &[1_100, 1_200, 1_300]].concat());
@@ -51,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_interval_nothing_waits() {
+    fn pace_without_interval_never_waits() {
         let mut pace = Pace::default();
         (0..100).for_each(|_| pace.note(7, 0));
         assert!(pace.next(0) <= 7);

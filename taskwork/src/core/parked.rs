@@ -1,9 +1,8 @@
-//! What can be claimed (parked tasks, and what nodes that are gone have left behind), and when this node claims
-//! which of it.
+//! The claimable sources (parked tasks and orphans), and the time at which this node claims each.
 //!
-//! All hungry nodes see the same things at the same time. If each claimed the first one, all but one would
-//! fail, and again for the second: nodes × tasks transactions. So each has its own order of the nodes, derived
-//! from the ids: the first node claims at once, the next a little later if it is still there.
+//! All hungry nodes see the same sources at the same time. If each claimed the first one, all but one would
+//! fail, and again for the second: nodes × tasks transactions. So each source has its own order of the nodes, derived
+//! from the ids: the first node claims immediately, the next one later if the source is still there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,27 +12,27 @@ use crate::{
     id::{Attempt, NodeId, TaskId},
 };
 
-/// What can be claimed.
+/// The claimable sources.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
-    /// The attempt that it belongs to.
+    /// The attempt that they belong to.
     attempt: Option<Attempt>,
     /// The parked tasks, and the time from which this node may claim each.
     tasks: BTreeMap<Source, u64>,
-    /// The same for what nodes that are gone have left behind.
+    /// The orphans, likewise.
     orphans: BTreeMap<Source, u64>,
     /// The number of updates.
-    told: u64,
+    updates: u64,
     /// The number of updates when something was last claimed.
     claimed_at: u64,
 }
 
-/// The maximum number of parked tasks that a node considers; of more, it takes a part that depends on its id.
+/// The maximum number of parked tasks that a node considers; beyond that, a subset that depends on its id.
 const LOOKED_AT_MAX: usize = 32;
 
 impl Parked {
     /// Updates the complete list of parked tasks.
-    pub(super) fn told(
+    pub(super) fn update(
         &mut self,
         now: u64,
         attempt: Attempt,
@@ -46,8 +45,8 @@ impl Parked {
         self.tasks = ordered(now, &self.tasks, &tasks, around, limits);
     }
 
-    /// Updates the complete list of what nodes that are gone have left behind.
-    pub(super) fn told_orphans(
+    /// Updates the complete list of orphans.
+    pub(super) fn update_orphans(
         &mut self,
         now: u64,
         attempt: Attempt,
@@ -64,7 +63,7 @@ impl Parked {
             self.tasks.clear();
             self.orphans.clear();
         }
-        self.told += 1;
+        self.updates += 1;
     }
 
     fn next(&self) -> Option<(Source, u64)> {
@@ -72,31 +71,31 @@ impl Parked {
         all.map(|(&source, &at)| (source, at)).min_by_key(|&(_, at)| at)
     }
 
-    /// Returns when something may be claimed next.
+    /// Returns the next time at which a claim is due.
     pub(super) fn claims_at(&self, attempt: Attempt) -> Option<u64> {
         self.next().map(|(_, at)| at).filter(|_| self.attempt == Some(attempt))
     }
 
-    /// Returns something to be claimed now.
+    /// Returns a source to claim now.
     pub(super) fn claim(&mut self, now: u64, attempt: Attempt) -> Option<Source> {
         let (source, _) = self.next()?;
         if self.claims_at(attempt)? > now {
             return None;
         }
-        self.claimed_at = self.told;
+        self.claimed_at = self.updates;
         Some(source)
     }
 
-    /// Removes what was claimed by any node, unless there was an update since: it may be parked again.
+    /// Removes a source that was claimed by any node, unless there was an update since: it may be parked again.
     pub(super) fn claimed(&mut self, source: Source) {
-        if self.told == self.claimed_at {
+        if self.updates == self.claimed_at {
             self.tasks.remove(&source);
         }
         self.orphans.remove(&source);
     }
 }
 
-/// Returns from when this node may claim each of these, unless that is known from `before`.
+/// Returns the time from which this node may claim each source, keeping the times in `before`.
 fn ordered(
     now: u64,
     before: &BTreeMap<Source, u64>,
@@ -152,7 +151,7 @@ mod tests {
         for &me in &all {
             let others: BTreeSet<_> = all.iter().copied().filter(|&other| other != me).collect();
             let mut parked = Parked::default();
-            parked.told(0, ATTEMPT, &tasks(count), (me, &others), &limits);
+            parked.update(0, ATTEMPT, &tasks(count), (me, &others), &limits);
             hungry.insert(me, parked);
         }
         let (mut there, mut tried) =
@@ -180,27 +179,27 @@ mod tests {
     }
 
     #[test]
-    fn one_parked_task_is_claimed_by_one_node_at_once() {
+    fn parked_task_is_claimed_by_one_node_immediately() {
         assert_eq!(claims(1, 1), (1, 0));
         assert_eq!(claims(100, 1), (1, 0));
     }
 
     #[test]
-    fn many_nodes_do_not_all_claim_the_same_task() {
+    fn many_nodes_claim_different_parked_tasks() {
         let (tried, last) = claims(100, 50);
         assert!(tried <= 100 && last <= Limits::default().claim_stagger_max_ms, "{tried} claims, {last} ms");
     }
 
     #[test]
-    fn a_task_whose_first_node_does_not_come_is_claimed_by_the_next() {
+    fn parked_task_ignored_by_its_first_node_is_claimed_by_the_next() {
         let (limits, me) = (Limits::default(), NodeId(1));
         let others: BTreeSet<_> = (2..=1_000).map(NodeId).collect();
         let mut parked = Parked::default();
-        parked.told(7, ATTEMPT, &tasks(1), (me, &others), &limits);
+        parked.update(7, ATTEMPT, &tasks(1), (me, &others), &limits);
         let at = parked.claims_at(ATTEMPT).unwrap();
         assert!((7..=7 + limits.claim_stagger_max_ms).contains(&at), "{at}");
         // An update does not postpone it.
-        parked.told(at, ATTEMPT, &tasks(1), (me, &others), &limits);
+        parked.update(at, ATTEMPT, &tasks(1), (me, &others), &limits);
         assert_eq!(parked.claim(at, ATTEMPT), Some(Source::Parked(tasks(1)[0])));
         assert_eq!(parked.claim(at, Attempt(2)), None, "of another attempt");
     }

@@ -11,20 +11,20 @@ pub(crate) struct PoolView {
     pub(crate) idle: usize,
     /// The number of queued tasks.
     pub(crate) queued: usize,
-    /// The number of tasks that wait for others, or for something outside.
+    /// The number of tasks that wait for others, or for an external event.
     pub(crate) waiting: usize,
-    /// The first of those that could go on, and wait for their trials.
+    /// The first task that has waited, could continue, and waits for its trial.
     pub(crate) untried: Option<TaskId>,
     /// The number of queued tasks that are too large to be sent.
     pub(crate) staying: usize,
-    /// Whether no task may begin.
+    /// Whether no task may start.
     pub(crate) stopped: bool,
-    /// The number of ids to be committed.
+    /// The number of ids to commit.
     pub(crate) batch_ids: usize,
 }
 
 impl PoolView {
-    /// Returns that of an empty pool.
+    /// Returns the view of an empty pool.
     #[cfg(test)]
     pub(crate) const fn idle(workers: usize) -> Self {
         Self {
@@ -39,13 +39,13 @@ impl PoolView {
         }
     }
 
-    /// Returns whether a worker waits, and nothing is queued for it.
+    /// Returns whether a worker waits and no task is queued for it.
     pub(crate) fn is_hungry(&self) -> bool {
         self.queued == 0 && self.idle > 0 && !self.stopped
     }
 
-    /// Returns the number of queued tasks beyond those for idle workers. Those are about to begin: if they
-    /// were given away, the last task of a job could circulate among hungry nodes for ever without being run.
+    /// Returns the number of queued tasks beyond those for idle workers. Those are about to start: if they
+    /// were given away, the last task of a job could circulate among hungry nodes forever without being run.
     pub(crate) fn spare(&self) -> usize {
         self.spared().min(self.queued.saturating_sub(self.staying))
     }
@@ -54,12 +54,12 @@ impl PoolView {
         self.queued.saturating_sub(self.idle)
     }
 
-    /// Returns whether nothing runs and nothing is queued.
+    /// Returns whether no task runs or is queued.
     pub(crate) fn is_idle(&self) -> bool {
         self.queued == 0 && self.idle == self.workers
     }
 
-    /// Returns whether nothing runs, and nothing will begin.
+    /// Returns whether no task runs, and none will start.
     pub(crate) fn is_quiet(&self) -> bool {
         self.stopped && self.idle == self.workers
     }
@@ -70,12 +70,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_idle_workers_are_about_to_take_and_what_is_too_large_is_not_spare() {
+    fn tasks_for_idle_workers_and_too_large_ones_are_not_spare() {
         let view =
             |idle, queued, staying| PoolView { workers: 4, idle, queued, staying, ..PoolView::default() };
         assert_eq!(view(0, 5, 0).spare(), 5);
         assert_eq!(view(2, 5, 0).spare(), 3);
-        assert_eq!(view(2, 1, 0).spare(), 0, "the last task begins here");
+        assert_eq!(view(2, 1, 0).spare(), 0, "the last task starts here");
         assert_eq!(view(0, 5, 2).spare(), 3);
         assert_eq!(view(1, 5, 2).spare(), 3, "an idle worker may take one that cannot be sent");
     }

@@ -26,7 +26,7 @@ const WORKERS: usize = 2;
 #[derive(Debug, Clone)]
 enum Step {
     Joined(u64),
-    /// A look finds these transits, and these members besides this node.
+    /// A look finds these transits, and these members in addition to this node.
     Orphans {
         attempt: u32,
         members: Vec<u64>,
@@ -49,7 +49,7 @@ enum Step {
     },
     /// The current transaction is answered.
     Answered(Answer),
-    /// A worker begins, splits off, or completes a task.
+    /// A worker starts, splits off, or completes a task.
     Begin,
     Split,
     Complete,
@@ -98,7 +98,7 @@ fn message() -> impl Strategy<Value = Message> {
         number.clone().prop_map(|request| Message::Steal { request }),
         number.clone().prop_map(|request| Message::Deny { request }),
         (number.clone(), prop::option::of(number.clone()), 0_u64..4).prop_map(|(grant, request, back)| {
-            // The tasks are determined by the sender and the grant's number: see `Bench::tasks_of`.
+            // The tasks depend on the sender and the grant's number: see `Bench::tasks_of`.
             Message::Grant { grant, request, settled_below: grant.saturating_sub(back), tasks: Vec::new() }
         }),
         number.clone().prop_map(|grant| Message::Ack { grant }),
@@ -126,7 +126,7 @@ struct Bench {
     basis_of: BTreeMap<TaskId, Basis>,
     enrolling: Option<Attempt>,
     under_way: Option<Transaction>,
-    /// The number of the last transaction that was begun.
+    /// The number of the last transaction that was started.
     begun: Option<u64>,
     left: BTreeSet<NodeId>,
     /// Parked tasks that were claimed.
@@ -140,7 +140,7 @@ struct Granted {
     to: NodeId,
     tasks: Vec<TaskId>,
     acknowledged: bool,
-    /// Whether a flush with it was begun.
+    /// Whether a flush with it has started.
     writing: bool,
 }
 
@@ -213,7 +213,7 @@ impl Bench {
                 if clean_in.is_some() {
                     self.left.insert(node);
                 }
-                // What is not written comes back; what is can be claimed by any node.
+                // Unwritten grants come back; written ones can be claimed by any node.
                 let active = matches!(self.node.phase, Phase::Active(_));
                 for (_, granted) in self.granted.extract_if(.., |_, granted| active && granted.to == node) {
                     for task in granted.tasks {
@@ -273,7 +273,7 @@ impl Bench {
         }
     }
 
-    /// Lets a look find this.
+    /// Delivers the result of a look.
     fn look(&mut self, attempt: u32, members: Vec<u64>, transits: Vec<(u64, u64, u64)>, held: Vec<u64>) {
         let members = members.into_iter().map(NodeId).chain([ME]).collect();
         let transit = |(from, number, to)| Transit {
@@ -325,8 +325,8 @@ impl Bench {
         let result = match (&transaction.kind, answer) {
             (_, Answer::Unknown) => TransactionResult::Unknown,
             (_, Answer::AttemptOver) => TransactionResult::AttemptOver,
-            // A task that already belongs to this node is no longer parked, whatever an outdated read
-            // returns.
+            // A task that already belongs to this node is no longer parked, even if an outdated read
+            // returns it.
             (TransactionKind::Claim { source: Source::Parked(task), .. }, Answer::Done)
                 if !self.claimed.contains(task) =>
             {
@@ -454,7 +454,7 @@ impl Bench {
     }
 
     /// Checks that every task of this node is in one place: queued, running, granted and not taken, on the
-    /// pile to be handed on, or about to be parked.
+    /// pile to hand over, or about to be parked.
     fn check(&self) {
         // The tasks of an attempt that is over are dropped.
         if !matches!(self.node.phase, Phase::Active(_)) {
@@ -472,7 +472,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn no_task_is_lost_or_doubled_whatever_happens(seed: u64, steps in prop::collection::vec(step(), 1..120), drains: bool) {
+    fn random_events_lose_or_duplicate_no_task(seed: u64, steps in prop::collection::vec(step(), 1..120), drains: bool) {
         let mut bench = Bench::new(seed);
         bench.step(Step::Attempt(1));
         bench.step(Step::Enrolled);

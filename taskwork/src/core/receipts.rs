@@ -57,7 +57,7 @@ pub(super) enum Receipt {
     Take(Message),
     /// Answer, and ignore the tasks.
     Answer(Message),
-    /// Do not answer: it was settled long ago, or too many are remembered already.
+    /// Do not answer: the grant was settled long ago, or too many are remembered already.
     Pass,
 }
 
@@ -76,7 +76,7 @@ impl Receipts {
         let known = book.open.get(&grant).or_else(|| book.settled.get(&grant));
         match known {
             _ if grant < book.below => Receipt::Pass,
-            // Also if it was only to be claimed, and the claim came too late.
+            // Also if it was only claimed, and the claim came too late.
             None if book.refused.contains(&grant) => Receipt::Answer(Message::Refuse { grant }),
             Some(Decision::Accepted) => Receipt::Answer(Message::Ack { grant }),
             Some(Decision::Refused) => Receipt::Answer(Message::Refuse { grant }),
@@ -93,7 +93,7 @@ impl Receipts {
         }
     }
 
-    /// Notes that the victim has received the decision.
+    /// Records that the victim has received the decision.
     pub(super) fn settled(&mut self, victim: NodeId, grant: u64, settled_below: u64) {
         if let Some(book) = self.books.get_mut(&victim) {
             if let Some(decision) = book.open.remove(&grant) {
@@ -108,19 +108,19 @@ impl Receipts {
         self.books.remove(&node);
     }
 
-    /// Forgets the members that are gone for good. (Not those that only seem to be gone: if one comes back,
-    /// nothing may be taken from it twice.)
+    /// Forgets the members that are permanently gone. (Not those that only seem to be gone: if one comes back,
+    /// no grant of it may be taken twice.)
     pub(super) fn gone(&mut self, is_gone: impl Fn(NodeId) -> bool) {
         self.books.retain(|&victim, _| !is_gone(victim));
     }
 
-    /// Decides against a grant that never arrived, because its tasks are claimed otherwise: if it arrives late,
+    /// Decides against a grant that never arrived, because its tasks are claimed from `transit/`: if it arrives late,
     /// it is refused.
     pub(super) fn disown(&mut self, victim: NodeId, grant: u64) {
         self.books.entry(victim).or_default().refused.insert(grant);
     }
 
-    /// Returns whether tasks that stand in `transit/` for this node are not its own: the grant never arrived, or
+    /// Returns whether tasks in `transit/` to this node are not its own: the grant never arrived, or
     /// was refused.
     pub(super) fn never_took(&self, victim: NodeId, grant: u64) -> bool {
         self.books.get(&victim).is_none_or(|book| {
@@ -156,7 +156,7 @@ mod tests {
     const VICTIM: NodeId = NodeId(1);
 
     #[test]
-    fn a_grant_that_comes_again_is_acknowledged_but_not_taken_again() {
+    fn repeated_grant_is_acknowledged_and_not_taken_again() {
         let mut receipts = Receipts::default();
         assert_eq!(receipts.receive(VICTIM, 5, 0, true, 9), Receipt::Take(Message::Ack { grant: 5 }));
         assert_eq!(receipts.receive(VICTIM, 5, 0, true, 9), Receipt::Answer(Message::Ack { grant: 5 }));
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_final() {
+    fn refusal_of_a_grant_is_final() {
         let mut receipts = Receipts::default();
         assert_eq!(receipts.receive(VICTIM, 5, 0, false, 9), Receipt::Answer(Message::Refuse { grant: 5 }));
         assert_eq!(receipts.receive(VICTIM, 5, 0, true, 9), Receipt::Answer(Message::Refuse { grant: 5 }));
     }
 
     #[test]
-    fn a_grant_that_was_to_be_claimed_is_refused_if_it_arrives_after_all() {
+    fn disowned_grant_that_arrives_late_is_refused() {
         let mut receipts = Receipts::default();
         receipts.disown(VICTIM, 5);
         for _ in 0..2 {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn receipts_are_bounded() {
         let mut receipts = Receipts::default();
         for grant in 0..9 {
             assert!(matches!(receipts.receive(VICTIM, grant, 0, true, 9), Receipt::Take(_)));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_remembered_of_a_thousand_victims_that_have_left() {
+    fn receipts_of_departed_victims_are_forgotten() {
         let mut receipts = Receipts::default();
         for node in (0..1_000).map(NodeId) {
             assert!(matches!(receipts.receive(node, 5, 0, true, 9), Receipt::Take(_)));

@@ -33,27 +33,27 @@ pub(super) struct Run {
     pub(super) accounting: Accounting,
     pub(super) trials: Trials,
     pub(super) enrolment: Enrolment,
-    /// The members that work on this attempt, as far as they have said anything about it: another job may come
-    /// first for others.
+    /// The members that have sent a message about this attempt, so that they work on it: other members may have another
+    /// job first.
     pub(super) heard_of: BTreeSet<NodeId>,
     /// Grants received before this node was enrolled: neither taken nor answered yet.
     pub(super) held_back: Vec<Granted>,
-    /// The time from which they are refused: while ZooKeeper is unavailable, another node can run what this
-    /// one cannot begin.
+    /// The time from which they are refused: while ZooKeeper is unavailable, another node can run the tasks that this
+    /// one cannot start.
     pub(super) held_back_until: u64,
     /// Written grants that were refused.
     pub(super) reclaim: Vec<Transit>,
-    /// The time at which the last flush was begun.
+    /// The time at which the last flush started.
     pub(super) flushed_at: u64,
-    /// How often flushes may come that somebody waits for.
+    /// The rate limit of awaited flushes.
     pub(super) pace: Pace,
-    /// The time before which no flush begins that can wait.
+    /// The time before which no flush starts that can wait.
     pub(super) flush_after: u64,
-    /// The time before which none begins that nobody waits for, because the last one has written much.
+    /// The time before which no flush starts that is not awaited, because the last one was large.
     pub(super) written_after: u64,
     /// Whether there was no flush yet.
     pub(super) is_first_flush: bool,
-    /// Whether a thief has nothing to do but to wait for a flush.
+    /// Whether a thief only waits for a flush.
     pub(super) pressed: bool,
     /// Whether the last cut was empty.
     pub(super) held_nothing: bool,
@@ -61,7 +61,7 @@ pub(super) struct Run {
     pub(super) cut_bytes: u64,
     pub(super) ledger: LedgerState,
     pub(super) looks: Looks,
-    /// When to look for what nodes that are gone have left behind, unless something happens before.
+    /// The time of the next look for orphans, unless an event causes one earlier.
     pub(super) look_at: u64,
     pub(super) look_pause_ms: u64,
     /// The time of the last steal request, on the node's clock.
@@ -77,8 +77,8 @@ pub(super) struct Numbers {
     pub(super) basis: u64,
 }
 
-/// Whether this node is enrolled in the attempt. It enrols when it gets work: without, it holds nothing, and
-/// can go at any time. So a small job involves only a few of many nodes.
+/// Whether this node is enrolled in the attempt. It enrols when it gets work: before that it holds nothing, and
+/// can leave at any time. So a small job involves only a few of many nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Enrolment {
     /// It is not enrolled.
@@ -90,7 +90,7 @@ pub(super) enum Enrolment {
 }
 
 impl Run {
-    /// Creates the state at the beginning of an attempt.
+    /// Creates the state at the start of an attempt.
     pub(super) fn new(now: u64, attempt: Attempt, numbers: Numbers) -> Self {
         Self {
             attempt,
@@ -122,7 +122,7 @@ impl Run {
         }
     }
 
-    /// Returns the next numbers to be used.
+    /// Returns the next unused numbers.
     pub(super) fn numbers(&self) -> Numbers {
         Numbers {
             request: self.thief.next_request(),
@@ -132,7 +132,7 @@ impl Run {
         }
     }
 
-    /// Returns the times at which something is due.
+    /// Returns the times at which an action is due.
     pub(super) fn deadlines(&self, limits: &Limits) -> impl Iterator<Item = u64> {
         let asking = self.thief.deadline().into_iter().chain(self.thief.commits_at(limits));
         let held_back = (!self.held_back.is_empty()).then_some(self.held_back_until);

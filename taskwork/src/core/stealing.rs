@@ -1,9 +1,9 @@
-//! Stealing (paper, 3.3): everything that a node does to get tasks from others and to give them tasks, from
+//! Stealing (paper, 3.3): all steps by which a node gets tasks from others and gives tasks to them, from
 //! the request to the last message about a grant. The messages are shown in [`message`](super::message).
 //!
-//! | decision | in | by the rules of |
+//! | decision | function | rules |
 //! |---|---|---|
-//! | whom this node asks, and when | [`Run::ask`] | [`thief`](super::thief) |
+//! | the member to ask, and the time | [`Run::ask`] | [`thief`](super::thief) |
 //! | whether a thief may wait here | [`Run::admit`] | [`victim`](super::victim) |
 //! | which thief gets how many tasks, and which are denied | [`Run::serve`] | [`victim`](super::victim) |
 //! | when grants are closed, and tasks come back | [`Run::hear`], [`Run::left`] | [`victim`](super::victim), [`given`](super::given) |
@@ -30,7 +30,7 @@ use crate::{
     id::NodeId,
 };
 
-/// The maximum number of grants that are held back; further ones will be sent again.
+/// The maximum number of grants that are held back; further ones are dropped, and will be sent again.
 const HELD_BACK_MAX: usize = 16;
 
 impl Run {
@@ -66,9 +66,9 @@ impl Run {
 
 /// The part of the thief.
 impl Run {
-    /// Sends a steal request if it is time to.
+    /// Sends a steal request if one is due.
     pub(super) fn ask(&mut self, around: &mut Surroundings) {
-        // A task that arrived now could not begin.
+        // A task that arrived now could not start.
         if self.enrolment == Enrolment::Asked {
             return;
         }
@@ -130,7 +130,7 @@ impl Run {
         }
     }
 
-    /// Refuses grants that were held back for too long. A refusal is final: the victim has the tasks back.
+    /// Refuses grants that were held back for too long. A refusal is final: the victim keeps the tasks.
     pub(super) fn refuse_held_back(&mut self, around: &mut Surroundings) {
         if self.held_back.is_empty() || around.now < self.held_back_until {
             return;
@@ -148,7 +148,7 @@ impl Run {
 
 /// The part of the victim.
 impl Run {
-    /// Lets a thief wait for tasks, or denies it at once.
+    /// Lets a thief wait for tasks, or denies it immediately.
     fn admit(&mut self, around: &mut Surroundings, thief: NodeId, request: u64) {
         let admitted = around.drain.is_none()
             && self.given.has_room(around.limits.open_grant_bytes_max)
@@ -160,7 +160,7 @@ impl Run {
         }
     }
 
-    /// Takes tasks out of the pool for the next thief, or denies those that have waited in vain; and repeats
+    /// Takes tasks out of the pool for the next thief, or denies thieves that have waited too long; and repeats
     /// unacknowledged grants.
     pub(super) fn serve(&mut self, around: &mut Surroundings) {
         match self.victim.step(around.now, around.pool, &around.limits) {
@@ -187,7 +187,7 @@ impl Run {
         if tasks.is_empty() {
             return;
         }
-        // If the thief no longer waits, or this node has begun to leave, it keeps the tasks.
+        // If the thief no longer waits, or this node has started to leave, the node keeps the tasks.
         if around.drain.is_some() || !self.victim.serve(thief, request) {
             around.keep(self.bases.still(basis), tasks);
             return;
@@ -227,7 +227,7 @@ impl Run {
         }
     }
 
-    /// Handles a refusal: the tasks come back, at once or by a claim.
+    /// Handles a refusal: the tasks come back, immediately or by a claim.
     fn refused(&mut self, around: &mut Surroundings, thief: NodeId, grant: u64) {
         let (tasks, settled) = self.victim.refused(thief, grant);
         self.send(around, thief, settled);
@@ -245,7 +245,7 @@ impl Run {
         }
     }
 
-    /// Handles the departure of a member. What was given to it and is not written comes back.
+    /// Handles the departure of a member. Unwritten grants to it come back.
     pub(super) fn left(&mut self, around: &mut Surroundings, node: NodeId, clean: bool) {
         self.thief.unreachable(around.now, node);
         self.heard_of.remove(&node);

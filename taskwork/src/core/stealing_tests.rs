@@ -1,4 +1,4 @@
-//! The time of the request for stolen tasks, by the node's clock: that of the request that they answer.
+//! The request time of stolen tasks, on the node's clock: the time of the request that the grant answers.
 
 use std::time::Duration;
 
@@ -50,17 +50,17 @@ fn put(actions: &[Action]) -> Option<Duration> {
 }
 
 #[test]
-fn a_steal_is_measured_from_the_request_that_is_answered() {
+fn steal_time_starts_at_the_answered_request() {
     assert_eq!(granted(Some(0)), Some(ASKED_AT));
     assert_eq!(granted(Some(3)), None, "another request is answered");
     assert_eq!(granted(None), None, "nothing was asked for: a node that leaves hands its tasks on");
 }
 
 #[test]
-fn a_parked_task_that_is_claimed_was_not_stolen() {
+fn claimed_parked_task_is_not_a_steal() {
     let mut node = asking();
     node.handle(LATER, HUNGRY, Event::Parked { attempt: ATTEMPT, tasks: vec![sealed(7).id] });
-    // Now the task is claimed, whichever of the two nodes is the first in its order.
+    // The task is claimed now, at either position of the node in its order.
     let far = LATER + Duration::from_millis(Limits::default().claim_stagger_max_ms);
     node.handle(far, HUNGRY, Event::Tick);
     let claimed = TransactionResult::Claimed(Holdings::of(vec![sealed(7)]));
@@ -68,7 +68,7 @@ fn a_parked_task_that_is_claimed_was_not_stolen() {
 }
 
 #[test]
-fn tasks_that_were_held_back_have_come_from_whoever_granted_them() {
+fn held_back_tasks_are_received_from_their_victim() {
     let mut node = Node::new(NodeId(1), Limits::default(), 1);
     let stopped = PoolView { stopped: true, ..HUNGRY };
     node.handle(Duration::ZERO, stopped, Event::Joined { node: OTHER });
@@ -84,6 +84,6 @@ fn tasks_that_were_held_back_have_come_from_whoever_granted_them() {
     assert_eq!(node.take_received(), [(OTHER, 1)]);
     node.handle(LATER, HUNGRY, grant(1, 8));
     node.handle(LATER, HUNGRY, grant(1, 8));
-    assert_eq!(node.take_received(), [(OTHER, 1)], "a repeated grant brings nothing");
+    assert_eq!(node.take_received(), [(OTHER, 1)], "a repeated grant adds no task");
     assert_eq!(node.take_received(), []);
 }

@@ -14,7 +14,7 @@ use crate::{
     id::{Attempt, NodeId},
 };
 
-/// The state that the steps of a run use besides the run itself.
+/// The state that the steps of a run use in addition to the run itself.
 #[derive(Debug)]
 pub(super) struct Surroundings {
     /// This node.
@@ -23,16 +23,16 @@ pub(super) struct Surroundings {
     pub(super) random: SmallRng,
     /// The other members. Some may turn out not to work on jobs like this one.
     pub(super) members: BTreeSet<NodeId>,
-    /// Those of them that do, as far as that is known.
+    /// The members known to work on such jobs.
     pub(super) known: BTreeSet<NodeId>,
-    /// Those of these that are near.
+    /// The known members that are near.
     pub(super) near: BTreeSet<NodeId>,
-    /// The number of other nodes, also of those that cannot work on the job.
+    /// The number of other nodes, including nodes that cannot work on the job.
     pub(super) roster: usize,
     /// Set when the node is leaving.
     pub(super) drain: Option<Drain>,
     pub(super) figures: Figures,
-    /// From which nodes tasks came since this was last asked for, and how many.
+    /// The sources and numbers of tasks received since the last query.
     pub(super) received: Vec<(NodeId, u64)>,
     /// The time of the current event, on the node's clock.
     pub(super) clock: Duration,
@@ -50,19 +50,19 @@ impl Surroundings {
         self.actions.push(Action::Send { to, attempt, message });
     }
 
-    /// Forgets a node that is no longer a member, or not of those that work on jobs like this one.
+    /// Forgets a node that is no longer a member, or does not work on jobs like this one.
     pub(super) fn forget(&mut self, node: NodeId) {
         self.members.remove(&node);
         self.known.remove(&node);
         self.near.remove(&node);
     }
 
-    /// Returns the number of other nodes that share the servers with this one.
+    /// Returns the number of other nodes that use the same servers.
     pub(super) fn sharers(&self) -> u64 {
         self.members.len().max(self.roster) as u64
     }
 
-    /// Keeps tasks of this node: in its pool or, if it is leaving, on the pile to be handed on.
+    /// Keeps tasks of this node: in its pool or, if it is leaving, on the pile to hand over.
     pub(super) fn keep(&mut self, basis: Basis, tasks: Vec<Envelope>) {
         if tasks.is_empty() {
             return;

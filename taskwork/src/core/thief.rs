@@ -1,12 +1,12 @@
-//! The thief's side of stealing: whom to ask, and when (paper, 3.3).
+//! The thief's side of stealing: the choice of victims, and the times of requests (paper, 3.3).
 //!
-//! A node whose workers are all idle asks a random member at once. A node with busy workers first waits a
-//! moment, because usually one of its own tasks is split meanwhile. When denied, it asks the next member;
+//! A node with only idle workers asks a random member immediately. A node with busy workers first waits
+//! [`PATIENCE_MS`], because usually one of its own tasks is split in that time. When denied, it asks the next member;
 //! after a round of denials it pauses, each time longer, so that hungry nodes do not disturb the last tasks
 //! of a job.
 //!
-//! It prefers members that are near, and then those that it knows: for the first message to another one,
-//! records are read and a connection is made. But some requests go to any member, so that work spreads
+//! It prefers near members, and then members that it knows: the first message to another one requires reading its
+//! record and opening a connection. But some requests go to any member, so that work spreads
 //! everywhere.
 
 use std::collections::BTreeSet;
@@ -44,16 +44,16 @@ pub(super) struct Thief {
 /// milliseconds.
 const PATIENCE_MS: u64 = 1;
 
-/// One in so many requests goes to any member, and not to one that is preferred.
+/// One in so many requests goes to any member instead of a preferred one.
 const ANY_ONE_IN: u32 = 8;
 
-/// The members that can be asked.
+/// The members to choose from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Members<'a> {
     pub(super) all: &'a BTreeSet<NodeId>,
-    /// Those of them that are known to work on the job.
+    /// The members known to work on the job.
     pub(super) known: &'a BTreeSet<NodeId>,
-    /// Those of these that are near.
+    /// The known members that are near.
     pub(super) near: &'a BTreeSet<NodeId>,
 }
 
@@ -74,14 +74,14 @@ impl Thief {
         self.next_request
     }
 
-    /// Returns when to commit completed work because no more tasks may come: some time after the first
-    /// unsuccessful request. Not at once: among many small tasks a node is idle every few milliseconds, and a
-    /// commit is the most expensive operation.
+    /// Returns the time to commit completed work because no more tasks may come: [`Limits::commit_patience_ms`] after
+    /// the first unsuccessful request. Not immediately: with many small tasks a node is idle every few milliseconds,
+    /// and a commit is the most expensive operation.
     pub(super) fn commits_at(&self, limits: &Limits) -> Option<u64> {
         self.denied_at.map(|at| at + limits.commit_patience_ms)
     }
 
-    /// Decides what to do in the current state of the pool.
+    /// Decides about the next request in the current state of the pool.
     pub(super) fn step(
         &mut self,
         now: u64,
@@ -115,7 +115,7 @@ impl Thief {
         }
     }
 
-    /// Stops asking, because no worker is hungry any more. An outstanding answer will still be accepted.
+    /// Stops asking, because no worker is hungry. An outstanding answer will still be accepted.
     fn content(&mut self) {
         self.state = State::Content;
         self.asked.clear();
@@ -153,14 +153,14 @@ impl Thief {
         preferred.into_iter().chain([all]).find_map(|members| left(members, random))
     }
 
-    /// Pauses for between half and the whole of a time that doubles, so that hungry nodes do not act in step.
+    /// Pauses for between half and the whole of a time that doubles, so that hungry nodes are not synchronised.
     fn pause(&mut self, now: u64, limits: &Limits, random: &mut SmallRng) {
         let doubled = (2 * self.pause_ms).clamp(limits.backoff_first_ms, limits.backoff_max_ms);
         self.pause_ms = doubled;
         self.state = State::Pausing { until: now + random.random_range(doubled.div_ceil(2)..=doubled) };
     }
 
-    /// Notes that a request was denied. The next step asks another member.
+    /// Records that a request was denied. The next step asks another member.
     pub(super) fn denied(&mut self, now: u64, request: u64) {
         if matches!(self.state, State::Asking { request: asked, .. } if asked == request) {
             self.denied_at.get_or_insert(now);
@@ -168,7 +168,7 @@ impl Thief {
         }
     }
 
-    /// Notes that a node could not be reached, or is no longer a member.
+    /// Records that a node could not be reached, or is no longer a member.
     pub(super) fn unreachable(&mut self, now: u64, node: NodeId) {
         if let State::Asking { request, victim, .. } = self.state
             && victim == node
@@ -177,7 +177,7 @@ impl Thief {
         }
     }
 
-    /// Notes that tasks came from another node. Returns whether they answer the open request.
+    /// Records that tasks came from another node. Returns whether they answer the open request.
     pub(super) fn granted(&mut self, request: Option<u64>) -> bool {
         let answers = matches!(self.state, State::Asking { request: asked, .. } if Some(asked) == request);
         self.content();
@@ -245,14 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_node_asks_at_once_and_only_once() {
+    fn idle_node_asks_immediately_and_once() {
         let mut desk = Desk::with_members([1]);
         assert_eq!(desk.step(0, HUNGRY), Some(Request { to: NodeId(1), request: 0 }));
         assert_eq!(desk.step(1, HUNGRY), None);
     }
 
     #[test]
-    fn a_node_with_work_of_its_own_is_patient_first() {
+    fn node_with_busy_workers_waits_before_asking() {
         let mut desk = Desk::with_members([1]);
         assert_eq!(desk.step(0, ONE_IDLE), None);
         assert_eq!(desk.step(0, FED), None);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_asks_everybody_once_and_then_pauses_longer_and_longer() {
+    fn round_asks_every_member_once_and_pauses_grow() {
         let mut desk = Desk::with_members([1, 2, 3]);
         let (mut now, mut pauses) = (0, Vec::new());
         for _round in 0..8 {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_victim_that_does_not_answer_is_given_up() {
+    fn victim_without_answer_is_skipped_after_the_timeout() {
         let mut desk = Desk::with_members([1, 2]);
         let first = desk.step(0, HUNGRY).unwrap();
         let until = desk.thief.deadline().unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_waits_until_nothing_has_come_for_a_while() {
+    fn commit_of_an_idle_node_waits_for_its_patience() {
         let mut desk = Desk::with_members([1, 2]);
         let limits = Limits::default();
         let first = desk.step(10, HUNGRY).unwrap();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn near_members_are_asked_most_of_the_time_but_not_always() {
+    fn near_members_are_preferred_but_not_exclusive() {
         let mut desk = Desk::with_members(1..=20);
         (desk.known, desk.near) = (desk.members.clone(), [1, 2].map(NodeId).into());
         let far: Vec<u64> = (3..=20).collect();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_are_known_are_asked_rather_than_others_but_not_always() {
+    fn known_members_are_preferred_but_not_exclusive() {
         let mut desk = Desk::with_members(1..=20);
         desk.known = [1, 2].map(NodeId).into();
         let others: Vec<u64> = (3..=20).collect();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_goes_on_beyond_the_near_members() {
+    fn round_continues_beyond_the_near_members() {
         let mut desk = Desk::with_members([1, 2, 3, 4]);
         (desk.known, desk.near) = ([1, 2, 3].map(NodeId).into(), [NodeId(1)].into());
         let mut asked = BTreeSet::new();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_ends_the_pause() {
+    fn new_member_ends_the_pause() {
         let mut desk = Desk::with_members([]);
         assert_eq!(desk.step(0, HUNGRY), None);
         desk.members.insert(NodeId(9));

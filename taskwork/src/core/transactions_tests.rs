@@ -52,7 +52,7 @@ fn after(result: TransactionResult) -> (usize, Option<Transaction>) {
 }
 
 #[test]
-fn a_claim_is_settled_if_it_was_written_and_only_then() {
+fn claim_is_settled_only_if_written() {
     let claimed = Envelope::new(task(7), Blob::default(), Blob::default());
     let (put, next) = after(TransactionResult::Claimed(Holdings::of(vec![claimed])));
     assert_eq!((put, next.unwrap().settled), (1, Some(0)));
@@ -63,7 +63,7 @@ fn a_claim_is_settled_if_it_was_written_and_only_then() {
 }
 
 #[test]
-fn what_is_refused_is_neither_tried_again_nor_replaced() {
+fn refused_transaction_is_neither_retried_nor_replaced() {
     for refused in [TransactionResult::AttemptOver, TransactionResult::Unrecordable] {
         let (mut node, claim) = claiming();
         let actions = node.handle(

@@ -1,11 +1,11 @@
 //! Tasks that may be to blame for the loss of the nodes that held them.
 //!
-//! What a lost node was working on is not known: it may have begun a task since it last wrote. So a loss counts
-//! as a death for everything that the node held, but condemns nothing. A task that has run for long is cleared,
-//! because if it fails later it is continued from there. One that is a single death short of the limit is *on
-//! trial*: it waits outside of the pool until no other task is on trial here and it stands in `ZooKeeper` as this
-//! node's suspect. If the node is lost then, the task is *condemned*: whoever claims it writes it to the
-//! quarantine, and the job goes on without it.
+//! The task that a lost node was working on is not known: the node may have started it since its last flush. So a loss
+//! counts as a death for all tasks that the node held, but condemns none. A task that has run for long is cleared,
+//! because after a later failure it is continued from there. A task that is one death short of the limit is *on
+//! trial*: it waits outside the pool until no other task is on trial here and `ZooKeeper` names it as this
+//! node's suspect. If the node is lost then, the task is *condemned*: the node that claims it writes it to the
+//! quarantine, and the job continues without it.
 //!
 //! ```text
 //!   claimed ─▶ waiting ──named by a flush──▶ on trial, in the pool ──run for long, complete or gone──▶ cleared
@@ -13,10 +13,10 @@
 //!     └─condemned─▶ quarantine, with the next flush ◀── claimed by another node
 //! ```
 //!
-//! The trial of a task that begins to wait is over, since it may wait for the others. When it could go on, it waits
+//! A task's trial ends when the task waits, since it may wait for the others. Before it continues, it waits
 //! in the pool until it is tried again.
 //!
-//! Only one task is on trial on a node at a time, so that the others that wait are not blamed for it.
+//! Only one task is on trial on a node at a time, so that the other waiting ones are not blamed for it.
 
 use std::collections::VecDeque;
 
@@ -30,12 +30,12 @@ use crate::{
 /// The maximum number of tasks that one flush sets aside.
 pub(crate) const CONDEMNED_MAX: usize = 8;
 
-/// A task whose trial begins.
+/// A task whose trial starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Begun {
+pub(super) enum Trial {
     /// It is not in the pool yet.
     Here(Box<Envelope>),
-    /// It waits there.
+    /// It waits in the pool.
     InPool(TaskId),
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Trials {
 }
 
 impl Trials {
-    /// Takes out of what was claimed the tasks that are condemned or are to be tried; the others can run.
+    /// Removes from claimed holdings the tasks that are condemned or must be tried; the others can run.
     pub(super) fn receive(&mut self, claimed: Holdings, deaths_max: u32) -> Vec<Envelope> {
         let Holdings { mut tasks, suspect, .. } = claimed;
         if deaths_max == 0 {
@@ -66,30 +66,30 @@ impl Trials {
         tasks
     }
 
-    /// Takes out the condemned tasks that the next flush sets aside, and returns them with the other tasks here:
-    /// they are this node's, and outside of the pool.
+    /// Removes the condemned tasks that the next flush sets aside, and returns them with the other tasks here:
+    /// they are this node's, and outside the pool.
     pub(super) fn take_condemned(&mut self) -> (Vec<Condemned>, impl Iterator<Item = &Envelope>) {
         let rest = self.condemned.split_off(self.condemned.len().min(CONDEMNED_MAX));
         let taken = std::mem::replace(&mut self.condemned, rest);
         (taken, self.waiting.iter().chain(self.condemned.iter().map(|condemned| &condemned.task)))
     }
 
-    /// Returns whether nothing is here.
+    /// Returns whether there are no tasks here.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.condemned.is_empty()
     }
 
-    /// Returns whether a flush would begin a trial, or end the only one that others wait for, whose task has
-    /// probably ended or waits. In the pool, there may be an untried task, too.
+    /// Returns whether a flush would start a trial, or end the one that others wait for, because its task has
+    /// probably completed or waits. There may be untried tasks in the pool, too.
     pub(super) fn are_due(&self, any_untried: bool, has_ended: bool) -> bool {
         let any = any_untried || !self.waiting.is_empty();
         let can_begin = any && (self.tried.is_none() || has_ended);
         can_begin || !self.condemned.is_empty()
     }
 
-    /// Returns the suspect to be named together with this cut. A trial whose task is no longer in the cut, has run
-    /// for long, or waits is over: the others may have to be tried first, or nobody knows when it goes on. Then the
-    /// next task is named, if it is among those that are written.
+    /// Returns the suspect to name with this cut. A trial is over if its task is no longer in the cut, has run
+    /// for long, or waits: it may wait for tasks that must be tried first, or for an unknown time. Then the
+    /// next task is named, if this flush writes it.
     pub(super) fn name(&mut self, cut: &Cut, beside: &[Envelope]) -> Option<Suspect> {
         let waits =
             |task: &Envelope| task.spawned.awaited().is_some() || cut.waiting_outside.contains(&task.id);
@@ -105,26 +105,26 @@ impl Trials {
         Some(Suspect { task, reason: String::new(), is_certain: false })
     }
 
-    /// Returns the task that a committed flush has named, if it is to run now.
-    pub(super) fn begin(&mut self, written: &Holdings) -> Option<Begun> {
+    /// Returns the task that a committed flush has named, if it should run now.
+    pub(super) fn begin(&mut self, written: &Holdings) -> Option<Trial> {
         let named = written.suspect.as_ref()?.task;
         if self.tried.is_some() {
             return None;
         }
         self.tried = Some(named);
         if self.waiting.front().is_none_or(|first| first.id != named) {
-            return Some(Begun::InPool(named));
+            return Some(Trial::InPool(named));
         }
-        self.waiting.pop_front().map(|task| Begun::Here(Box::new(task)))
+        self.waiting.pop_front().map(|task| Trial::Here(Box::new(task)))
     }
 
-    /// Returns the task that is on trial if untried ones are in the pool: it may be among them, since it has waited
-    /// for a moment.
-    pub(super) fn goes_on(&self, any_untried: bool) -> Option<TaskId> {
+    /// Returns the task on trial if there are untried tasks in the pool: it may be one of them, since it has waited
+    /// briefly.
+    pub(super) fn resumed_trial(&self, any_untried: bool) -> Option<TaskId> {
         self.tried.filter(|_| any_untried)
     }
 
-    /// Gives up all trials of a node that leaves. Returns the tasks that have not begun.
+    /// Cancels all trials of a leaving node. Returns the tasks that have not started.
     pub(super) fn give_up(&mut self) -> impl Iterator<Item = Envelope> + use<'_> {
         self.tried = None;
         self.waiting.drain(..)
@@ -157,8 +157,8 @@ mod tests {
         suspect.map(|suspect| suspect.task.number)
     }
 
-    fn here(task: Envelope) -> Begun {
-        Begun::Here(Box::new(task))
+    fn here(task: Envelope) -> Trial {
+        Trial::Here(Box::new(task))
     }
 
     fn written(number: u64) -> Holdings {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_on_trial_run_one_after_the_other_each_after_it_was_named() {
+    fn trials_run_one_at_a_time_each_after_it_was_named() {
         let mut trials = Trials::default();
         let claimed = Holdings::of(vec![task(1, 0), task(2, 2), task(3, 1), task(4, 2)]);
         assert_eq!(trials.receive(claimed, MAX), [task(1, 0), task(3, 1)]);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_on_trial_that_waits_lets_others_be_tried_for_which_it_may_wait() {
+    fn trial_that_waits_lets_other_tasks_be_tried() {
         let (parent, child) = (task(2, 2), task(4, 2));
         let spawned = Spawned::Awaited { scope: Scope(task(9, 0).id), then: Then::GoesOn };
         let parent = Envelope { spawned, ..parent };
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(
             trials.begin(&written(2)),
             Some(here(parent.clone())),
-            "others may be complete: then it goes on"
+            "others may be complete: then it continues"
         );
         let beside = [child.clone()];
         assert_eq!(named(trials.name(&cut(vec![parent]), &beside)), Some(4));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_on_trial_that_waits_for_something_outside_blocks_no_other() {
+    fn trial_that_waits_for_an_external_event_blocks_no_other() {
         let (first, second) = (task(2, 2), task(4, 2));
         let mut trials = Trials::default();
         trials.receive(Holdings::of(vec![first.clone(), second.clone()]), MAX);
@@ -216,22 +216,22 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_has_waited_is_tried_again_before_it_goes_on() {
+    fn task_that_has_waited_is_tried_again_before_it_continues() {
         let one = task(2, 2);
         let mut trials = Trials::default();
         assert!(trials.are_due(true, false) && !trials.are_due(false, false));
         let untried = Cut { untried: BTreeSet::from([one.id]), ..cut(vec![one.clone()]) };
-        assert_eq!(trials.goes_on(true), None, "nobody would be to blame");
+        assert_eq!(trials.resumed_trial(true), None, "no task would be blamed");
         assert_eq!(named(trials.name(&untried, &[])), Some(2));
-        assert_eq!(trials.begin(&written(2)), Some(Begun::InPool(one.id)));
+        assert_eq!(trials.begin(&written(2)), Some(Trial::InPool(one.id)));
         assert!(!trials.are_due(true, false), "one at a time");
-        // It has waited for a moment.
+        // It has waited briefly.
         assert_eq!(named(trials.name(&untried, &[])), Some(2));
-        assert_eq!((trials.goes_on(true), trials.goes_on(false)), (Some(one.id), None));
+        assert_eq!((trials.resumed_trial(true), trials.resumed_trial(false)), (Some(one.id), None));
     }
 
     #[test]
-    fn a_task_is_named_only_if_the_same_flush_writes_it() {
+    fn suspect_is_named_only_if_the_same_flush_writes_it() {
         let mut trials = Trials::default();
         trials.receive(Holdings::of(vec![task(2, 2)]), MAX);
         assert_eq!(named(trials.name(&cut(Vec::new()), &[])), None);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_condemned_are_written_with_the_reason_once() {
+    fn condemned_tasks_are_written_once_with_their_reason() {
         let mut trials = Trials::default();
         let suspect = Suspect { task: task(7, 0).id, reason: "it panicked".to_owned(), is_certain: true };
         let claimed =
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_condemned_tasks_the_others_are_still_written_as_held() {
+    fn condemned_tasks_beyond_the_limit_are_written_as_holdings() {
         let mut trials = Trials::default();
         let all = (0..12).map(|number| task(number, MAX)).collect();
         assert_eq!(trials.receive(Holdings::of(all), MAX), []);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_nothing_is_tried() {
+    fn trials_without_a_limit_do_not_happen() {
         let mut trials = Trials::default();
         assert_eq!(trials.receive(Holdings::of(vec![task(1, 9)]), 0), [task(1, 9)]);
         assert!(trials.is_empty());

@@ -1,11 +1,11 @@
 //! The victim's side of stealing: thieves that wait for a split, and grants that wait for their
 //! acknowledgement.
 //!
-//! Here a grant is open until the thief's answer has arrived, or the thief has left. Whose its tasks are then
-//! is the matter of the [ledger](super::given).
+//! A grant is open here until the thief's answer has arrived, or the thief has left. The owner of its tasks after
+//! that is decided by the [ledger](super::given).
 //!
-//! **A grant is sent again until it is answered**, at increasing intervals. The carrier ensures that only one
-//! copy is under way at a time.
+//! **A grant is sent again until it is answered**, at increasing intervals. The transport ensures that only one
+//! copy is in flight at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -50,10 +50,10 @@ pub(super) struct Victim {
     next_grant: u64,
 }
 
-/// What to do for waiting thieves.
+/// The action for waiting thieves.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Serving {
-    /// Nothing now.
+    /// No action now.
     Nothing,
     /// Take at most this number of tasks and bytes for this thief.
     Take { thief: NodeId, request: u64, tasks_max: usize, bytes_max: usize },
@@ -128,7 +128,7 @@ impl Victim {
         std::mem::take(&mut self.waiting).into()
     }
 
-    /// Removes a waiting thief, which is to be served now. Returns false if it no longer waits.
+    /// Removes a waiting thief that will be served now. Returns false if it no longer waits.
     #[must_use]
     pub(super) fn serve(&mut self, thief: NodeId, request: u64) -> bool {
         let before = self.waiting.len();
@@ -139,7 +139,7 @@ impl Victim {
     /// Returns whether one more grant to this thief may be opened.
     ///
     /// The thief remembers every grant since the oldest open one, up to the limit of open grants: beyond that
-    /// it could not take any, not even the oldest. It is also given no more while enough bytes are
+    /// it could not accept any, not even the oldest. No more is granted to it either while too many bytes are
     /// unacknowledged.
     pub(super) fn has_room_for(&self, thief: NodeId, limits: &Limits) -> bool {
         let oldest = self.open.values().find(|grant| grant.to == thief);
@@ -228,14 +228,14 @@ impl Victim {
         self.forget_given(node);
     }
 
-    /// Closes grants whose tasks are no longer to be given away.
+    /// Closes grants with tasks that can no longer be given away.
     pub(super) fn forget(&mut self, thief: NodeId, grants: &[u64]) {
         for &grant in grants {
             self.close(thief, grant);
         }
     }
 
-    /// Resets the intervals of repetition, when the node begins to leave.
+    /// Resets the intervals of repetition, when the node starts to leave.
     pub(super) fn hurry(&mut self, now: u64, limits: &Limits) {
         for grant in self.open.values_mut() {
             grant.waited_ms = limits.grant_retry_ms;
@@ -262,7 +262,7 @@ impl Victim {
         self.open.values().map(|grant| (grant.tasks.len(), grant.bytes))
     }
 
-    /// Returns the times at which something is due.
+    /// Returns the times at which an action is due.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = u64> {
         let waiting = self.waiting.iter().map(|waiting| waiting.until);
         let open = self.open.values().map(|grant| grant.again_at);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_said_again_later_each_time_up_to_a_limit() {
+    fn unacknowledged_grant_is_repeated_at_growing_intervals() {
         let (mut victim, limits) = (Victim::new(0), limits());
         granted(&mut victim, THIEF, 100);
         let (mut said, mut now) = (vec![0], 0);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_to_a_thief_is_bounded_in_bytes() {
+    fn open_grants_to_a_thief_are_bounded_in_bytes() {
         let (mut victim, limits) = (Victim::new(0), limits());
         let first = granted(&mut victim, THIEF, 900);
         assert!(victim.has_room_for(THIEF, &limits));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_to_all_thieves_is_bounded_in_bytes() {
+    fn open_grants_to_all_thieves_are_bounded_in_bytes() {
         let (mut victim, limits) = (Victim::new(0), limits());
         let first = granted(&mut victim, THIEF, 2_000);
         granted(&mut victim, OTHER, 600);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_remembered_of_a_thousand_thieves_that_have_left() {
+    fn departed_thieves_are_forgotten() {
         let mut victim = Victim::new(0);
         for thief in (0..1_000).map(NodeId) {
             let taken = granted(&mut victim, thief, 100);

@@ -1,7 +1,7 @@
-//! The ledger shared by threads: workers complete tasks, and the node takes a finished cut without waiting for
+//! The ledger shared by threads: workers complete tasks, and the driver takes a finished cut without waiting for
 //! them.
 //!
-//! A worker holds the ledger while it merges an output, which is the program's own code and may take long.
+//! A worker holds the ledger while it merges an output, which is the program's own code and may take seconds.
 //! The driver must not wait for that: its session would expire. So it sets a flag that it wants the cut, and
 //! the next worker that holds the ledger finishes it.
 
@@ -31,32 +31,32 @@ use crate::{core::Cut, output::Output, scope::Completed, task::Task};
 #[derive(Debug, Default)]
 pub(super) struct Batches<O> {
     ledger: Mutex<Ledger<O>>,
-    /// The number of ids to be committed, as of the last completion.
+    /// The number of ids to commit, as of the last completion.
     ids: AtomicUsize,
-    /// Whether the driver wants the cut that is collected.
+    /// Whether the driver wants the collected cut.
     wanted: AtomicBool,
     /// A cut that a worker has finished.
     ready: Mutex<Option<Result<Cut, PoolFault>>>,
 }
 
-/// What came of taking a cut.
+/// The outcome of taking a cut.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     Cut(Result<Cut, PoolFault>),
-    /// The next worker that completes a task, or reaches its point, makes it possible.
+    /// The next worker that completes a task, or reaches its point, enables it.
     Later,
-    /// Outputs are to be [merged](Batches::merge) first.
+    /// Outputs must be [merged](Batches::merge) first.
     Merges,
 }
 
 impl<O: Output> Batches<O> {
-    /// Returns the number of ids to be committed.
+    /// Returns the number of ids to commit.
     pub(super) fn ids(&self) -> usize {
         self.ids.load(Relaxed)
     }
 
     /// Records a completed task. `standing` is called with the ledger locked, so that no cut is finished between
-    /// the answer and its effect. Returns whether the driver waits for a cut that is finished now.
+    /// the answer and its effect. Returns whether the driver waits for a cut that is now finished.
     pub(super) fn complete<T: Task<Output = O>>(
         &self,
         queue: &Queue<T>,
@@ -73,12 +73,12 @@ impl<O: Output> Batches<O> {
             *lock(&self.ready) = finished;
         }
         drop(ledger);
-        // If the driver has set the flag since then and found the ledger locked, it must look again.
+        // If the driver has set the flag since then and found the ledger locked, the worker must check it again.
         fence(SeqCst);
         handed_out || self.wanted.load(Relaxed)
     }
 
-    /// Takes the cut if it is collected, unless that takes the program's own code, or a worker that runs it holds
+    /// Takes the cut if it is collected, unless that runs the program's own code, or a worker that runs it holds
     /// the ledger.
     pub(super) fn take<T: Task<Output = O>>(&self, queue: &Queue<T>) -> Taken {
         if let Some(cut) = lock(&self.ready).take() {
@@ -98,7 +98,7 @@ impl<O: Output> Batches<O> {
         finished.map_or(Taken::Later, Taken::Cut)
     }
 
-    /// Finishes the cut, however long the program takes to merge outputs; [`take`](Self::take) returns it then.
+    /// Finishes the cut, even if merging outputs takes long; [`take`](Self::take) returns it then.
     pub(super) fn merge<T: Task<Output = O>>(&self, queue: &Queue<T>) {
         let mut ledger = lock(&self.ledger);
         if let Some(finished) = self.finish(queue, &mut ledger) {
@@ -106,7 +106,7 @@ impl<O: Output> Batches<O> {
         }
     }
 
-    /// Resets the ledger. No task may be completed meanwhile.
+    /// Resets the ledger. No task may be completed concurrently.
     pub(super) fn reset(&self) {
         let mut ledger = lock(&self.ledger);
         *ledger = Ledger::default();
@@ -135,7 +135,7 @@ impl<O: Output> Batches<O> {
         })
     }
 
-    /// Locks the ledger if it is free. A poisoned lock is used as it is.
+    /// Locks the ledger if it is free. A poisoned lock is used anyway.
     fn try_lock(&self) -> Option<MutexGuard<'_, Ledger<O>>> {
         match self.ledger.try_lock() {
             Ok(ledger) => Some(ledger),
@@ -174,10 +174,10 @@ mod tests {
         }
     }
 
-    /// The state of a merge: begun, and allowed to end.
+    /// The state of a merge: started, and allowed to finish.
     static GATE: (Mutex<(bool, bool)>, Condvar) = (Mutex::new((false, false)), Condvar::new());
 
-    /// An output whose merge takes as long as the test requires.
+    /// An output with a merge that blocks until the test permits it to finish.
     #[derive(Debug, Default, Serialize, Deserialize)]
     struct Slow(u64);
 
@@ -187,13 +187,13 @@ mod tests {
             stands.lock().unwrap().0 = true;
             changed.notify_all();
             let wait = changed.wait_timeout_while(stands.lock().unwrap(), Duration::from_secs(60), |s| !s.1);
-            assert!(!wait.unwrap().1.timed_out(), "whoever drives the node waits for the merge");
+            assert!(!wait.unwrap().1.timed_out(), "the driver waits for the merge");
             self.0 += other.0;
         }
     }
 
     #[test]
-    fn a_merge_that_takes_long_is_not_waited_for() {
+    fn slow_merge_does_not_block_the_driver() {
         let batches = Arc::new((Batches::<Slow>::default(), Queue::<Nothing>::new(1, 0)));
         let its = Arc::clone(&batches);
         let done = Completed::plain(TaskId::ROOT, &[]);
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(batches.take(queue), Taken::Later);
         stands.lock().unwrap().1 = true;
         changed.notify_all();
-        assert!(worker.join().unwrap(), "the worker says that it is waited for");
+        assert!(worker.join().unwrap(), "the worker reports that the driver waits");
         let Taken::Cut(Ok(mut cut)) = batches.take(queue) else { panic!("it is handed out") };
         assert_eq!(cut.toggles.take(9), [TaskId::ROOT]);
         assert_eq!((batches.take(queue), batches.ids()), (Taken::Later, 0), "once");

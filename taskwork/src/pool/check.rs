@@ -1,4 +1,4 @@
-//! Runs a job on the caller's thread, and does to its tasks whatever a cluster may do to them, far more often: see
+//! Runs a job on the caller's thread, and interrupts, sends and splits its tasks far more often than a cluster: see
 //! [`check`](crate::check()).
 
 use std::{
@@ -27,13 +27,13 @@ use crate::{
     wire::{codec, large},
 };
 
-/// Which of the polls of a task interrupts it.
+/// The polls of a task that interrupt it.
 #[derive(Debug, Default)]
 pub(crate) struct Interrupts {
     /// 0 for none.
     every: AtomicU64,
     polls: AtomicU64,
-    /// Whether the present call of `search` was interrupted.
+    /// Whether the current call of `search` was interrupted.
     done: AtomicBool,
 }
 
@@ -44,7 +44,7 @@ impl Interrupts {
         self.done.store(false, Relaxed);
     }
 
-    /// Counts a poll. Returns whether the task is to stop; once it is, at all further polls of this call.
+    /// Counts a poll. Returns whether the task must stop; once true, it remains true for this call.
     pub(crate) fn poll(&self) -> bool {
         let (every, polls) = (self.every.load(Relaxed), self.polls.fetch_add(1, Relaxed) + 1);
         if every > 0 && polls >= every {
@@ -54,13 +54,13 @@ impl Interrupts {
     }
 }
 
-/// The number of thieves that makes every offer of a split be taken.
+/// The number of thieves with which every offered split is taken.
 const INSATIABLE: usize = usize::MAX / 2;
 
-/// Runs a job in one way.
+/// Runs a job with a disturbance.
 ///
 /// # Errors
-/// If it does not come to its end.
+/// If the job fails.
 pub(crate) fn run<T: Task>(job: Job<T>, drill: Drill) -> Result<Report<T>, CheckError> {
     let began = Instant::now();
     let failed = |reason: String| CheckError::Failed { drill, reason };
@@ -149,7 +149,7 @@ impl<T: Task> Running<T> {
             match outcome {
                 Err(panic) => return Err(self.failed(format!("a task panicked: {}", message(&*panic)))),
                 Ok(Outcome::Migrate) if finished.requested.stop => {
-                    // A task that polls before its first step must come to that.
+                    // A task that polls before its first step must be able to do that step.
                     every = if codec::encode(&task).ok() == before { every * 2 } else { self.drill.every() };
                     next = Some(self.sent(finished.part.stopped(deaths, task))?);
                 }
@@ -173,7 +173,7 @@ impl<T: Task> Running<T> {
         put.map(drop).map_err(|_| self.failed("the root task cannot be queued"))
     }
 
-    /// Returns a task as it is on another node.
+    /// Returns a task as decoded by another node.
     fn sent(&self, entry: Entry<T>) -> Result<Entry<T>, CheckError> {
         if !self.drill.sends() {
             return Ok(entry);

@@ -7,12 +7,12 @@
 //!                   └─────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Which pool gets a worker is decided by [`Shares`]. A worker that has no pool to go to is *vacant*, and all
-//! pools are told that they could have it, so that their tasks split. A worker that is recalled leaves at its
-//! task's next `migrate()`; the task is queued, and is the next to begin there.
+//! [`Shares`] decides which pool gets a worker. A worker without a pool is *vacant*, and all pools are notified
+//! that they could have it, so that their tasks split. A recalled worker leaves at its task's next `migrate()`; the
+//! task is queued, and is the next to start there.
 //!
-//! The crew's lock is taken before that of a pool, never the other way round. While there is a single pool, it is
-//! taken only when pools come and go.
+//! The crew's lock is taken before that of a pool, never in the other order. While there is a single pool, it is
+//! taken only when pools are added or removed.
 
 use std::{
     collections::BTreeMap,
@@ -36,48 +36,48 @@ use super::shares::{Claim, PoolNumber, Shares};
 
 /// A pool in which the workers of a crew can work.
 pub(crate) trait Workplace: Send + Sync {
-    /// Returns the number of tasks that could begin now.
+    /// Returns the number of tasks that could start now.
     fn waiting(&self) -> usize;
-    /// Sets the number of workers that it may have, and whether they have other pools to go to.
+    /// Sets the number of workers that it may have, and whether they have other pools to work in.
     fn allot(&self, slots: usize, shared: bool);
     /// Asks a worker to leave after its task, or at its next `migrate()`.
     fn recall(&self, worker: usize);
-    /// Prepares for a worker that comes: it is not recalled.
+    /// Prepares for the arrival of a worker, and cancels its recall.
     fn welcome(&self, worker: usize);
-    /// Works in it until it is closed or, if workers are [shared](Self::allot), until there is no task or the
+    /// Works in the pool until it is closed or, if workers are [shared](Self::allot), until there is no task or the
     /// worker is recalled.
     fn stint(self: Arc<Self>, worker: usize) -> Stint;
-    /// Sets its connection to the crew, once.
+    /// Connects the pool to the crew, once.
     fn enlist(&self, post: Post);
 }
 
 /// A worker's stay in a pool.
 pub(crate) enum Stint {
-    /// It has ended.
+    /// It is over.
     Over,
-    /// It ends with this future, in virtual time.
+    /// It is over when this future completes, in virtual time.
     Sliced(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
-/// The workers of a node. They end when it is dropped, each at its task's next `migrate()`.
+/// The workers of a node. They exit when it is dropped, each at its task's next `migrate()`.
 pub(crate) struct Crew {
     desk: Arc<Desk>,
     #[cfg(test)]
     threads: Vec<thread::JoinHandle<()>>,
 }
 
-/// What the workers of a crew share.
+/// The shared state of a crew's workers.
 struct Desk {
     state: Mutex<State>,
     /// Wakes vacant workers.
     wake: Condvar,
-    /// The same in virtual time.
+    /// Wakes vacant workers in virtual time.
     woken: Notify,
     /// The number of vacant workers.
     vacant: AtomicUsize,
-    /// Notified when there are several pools, which are to be [balanced](Desk::balance) from time to time.
+    /// Notified when there are several pools, which are then [balanced](Desk::balance) periodically.
     several: Notify,
-    /// The number of workers that have not ended.
+    /// The number of workers that have not exited.
     out: AtomicUsize,
     begun: Instant,
 }
@@ -89,11 +89,11 @@ struct State {
     closed: bool,
 }
 
-/// A pool that the workers can go to.
+/// A pool that workers can work in.
 #[derive(Clone)]
 struct Place {
     pool: Arc<dyn Workplace>,
-    /// Each worker that is in it holds a clone.
+    /// A channel of which each worker in the pool holds a clone.
     away: mpsc::Sender<Infallible>,
 }
 
@@ -103,15 +103,15 @@ pub(crate) struct Post {
     number: PoolNumber,
 }
 
-/// The workers that are in a pool, or may come. Dropping it ends none: close the pool first, then wait until they
-/// have [returned](Self::returned).
+/// The workers that are in a pool, or may come. Dropping it stops no worker: close the pool first, then wait until
+/// they have [returned](Self::returned).
 #[derive(Debug)]
 pub(crate) struct Workers {
     /// Closed when the pool has left the crew, and the last worker has returned.
     back: mpsc::Receiver<Infallible>,
 }
 
-/// The interval at which workers are recalled for jobs that have had less than their shares.
+/// The interval at which workers are recalled for jobs that have had less than their share.
 const BALANCE_EVERY: Duration = Duration::from_millis(5);
 
 impl Workers {
@@ -129,7 +129,7 @@ impl Crew {
     /// Starts a number of threads.
     ///
     /// # Errors
-    /// If the operating system refuses a thread. Those already started end.
+    /// If the operating system refuses a thread. Threads already started exit.
     pub(crate) fn start(workers: usize) -> io::Result<Self> {
         #[cfg_attr(not(test), expect(unused_mut, reason = "only tests join the threads"))]
         let mut crew = Self::without_workers(workers);
@@ -155,7 +155,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Starts loops on the runtime with the virtual time.
+    /// Starts tasks on the runtime with virtual time.
     pub(crate) fn start_sliced(workers: usize) -> Self {
         let crew = Self::without_workers(workers);
         for worker in 0..workers {
@@ -187,7 +187,7 @@ impl Crew {
         }
     }
 
-    /// Waits until every thread has ended. All pools must be closed.
+    /// Waits until every thread has exited. All pools must be closed.
     ///
     /// # Panics
     /// If a thread has panicked: a worker catches the panics of its tasks.
@@ -200,7 +200,7 @@ impl Crew {
         }
     }
 
-    /// Lets the workers work in a pool, too.
+    /// Adds a pool for the workers to work in.
     pub(crate) fn add(&self, claim: Claim, pool: Arc<dyn Workplace>) -> Workers {
         let (away, back) = mpsc::channel(1);
         let mut state = self.desk.lock();
@@ -217,7 +217,7 @@ impl Crew {
         Workers { back }
     }
 
-    /// Recalls workers as the jobs' shares demand, for ever.
+    /// Recalls workers according to the jobs' shares, in an endless loop.
     pub(crate) fn keep_balance(&self) -> impl Future<Output = ()> + Send + use<> {
         let desk = Arc::clone(&self.desk);
         async move {
@@ -230,12 +230,12 @@ impl Crew {
         }
     }
 
-    /// Returns the number of workers that are in no pool that has been closed.
+    /// Returns the number of workers that are not in a closed pool.
     pub(crate) fn available(&self) -> usize {
         self.desk.lock().shares.available()
     }
 
-    /// Returns the number of workers that have not ended.
+    /// Returns the number of workers that have not exited.
     pub(crate) fn out(&self) -> impl Fn() -> usize + Send + Sync + use<> {
         let desk = Arc::clone(&self.desk);
         move || desk.out.load(Relaxed)
@@ -266,7 +266,7 @@ impl Desk {
         self.woken.notify_waiters();
     }
 
-    /// Works as a thread until the crew is dropped.
+    /// Works on a thread until the crew is dropped.
     fn work(&self, worker: usize) {
         let mut state = self.lock();
         loop {
@@ -311,9 +311,9 @@ impl Desk {
         }
     }
 
-    /// Returns the pool to which a worker goes; `None` if it is vacant now.
+    /// Returns the pool for a worker to work in; `None` if the worker is vacant now.
     fn assign(&self, state: &mut State, worker: usize) -> Option<Place> {
-        // Before any pool is looked at: who puts a task there afterwards sees that it is wanted.
+        // Incremented before any pool is examined: a task put there afterwards causes a notification.
         self.vacant.fetch_add(1, Relaxed);
         let State { shares, pools, .. } = state;
         let waiting = |pool: PoolNumber| pools.get(&pool).map_or(0, |place| place.pool.waiting());
@@ -326,16 +326,16 @@ impl Desk {
         Some(place)
     }
 
-    /// Notes that a worker has returned from a pool.
+    /// Records that a worker has returned from a pool.
     fn back(&self, worker: usize) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.shares.end(worker, self.now());
-        // Also if there is a single pool: the worker may come from one that was closed, and is available again.
+        // Also with a single pool: the worker may come from one that was closed, and is available again.
         state.allot();
         state
     }
 
-    /// Recalls workers for jobs that are behind. Returns whether there are several pools.
+    /// Recalls workers for jobs that have had less than their share. Returns whether there are several pools.
     fn balance(&self) -> bool {
         let mut state = self.lock();
         let State { shares, pools, .. } = &mut *state;
@@ -361,7 +361,7 @@ impl Desk {
 }
 
 impl State {
-    /// Tells every pool how many workers it could have.
+    /// Notifies every pool of the number of workers that it could have.
     fn allot(&self) {
         let waiting = |pool: PoolNumber| self.pools.get(&pool).map_or(0, |place| place.pool.waiting());
         let shared = self.pools.len() > 1;
@@ -378,7 +378,7 @@ impl State {
 }
 
 impl Post {
-    /// Tells the crew that tasks have been queued. `first` says that there were none before. Must not be called
+    /// Notifies the crew of queued tasks. `first` is whether there were none before. Must not be called
     /// under the lock of a pool.
     pub(super) fn offer(&self, first: bool) {
         if self.desk.vacant.load(Relaxed) > 0 {
@@ -389,7 +389,7 @@ impl Post {
         }
     }
 
-    /// Takes the pool out of the crew: no worker comes any more. Must not be called under the lock of a pool.
+    /// Removes the pool from the crew: no more workers come. Must not be called under the lock of a pool.
     pub(super) fn leave(&self) {
         let mut state = self.desk.lock();
         if state.pools.remove(&self.number).is_some() {
@@ -419,7 +419,7 @@ mod tests {
 
     use super::*;
 
-    /// A pool with a task that runs until it is told to end.
+    /// A pool with a task that runs until it is asked to stop.
     #[derive(Default)]
     struct Fake {
         tasks: AtomicUsize,
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_comes_late_from_a_closed_pool_is_one_of_the_others_again() {
+    fn worker_returning_late_from_a_closed_pool_is_available_again() {
         let crew = Crew::start(1).unwrap();
         let [first, second] = [(); 2].map(|()| Arc::<Fake>::default());
         first.tasks.store(1, Relaxed);

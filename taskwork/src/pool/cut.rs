@@ -1,13 +1,13 @@
-//! A cut through a pool that works: every task that is the node's own, as it was at one point of its worker's
-//! time, and what was completed before.
+//! A cut through a working pool: every task that is the node's own, as of one point of its worker's time, and
+//! the completions before that point.
 //!
-//! Nobody is stopped for it. Each running task is interrupted at its next poll, encoded by its own worker, and
-//! goes on: that is the worker's point of the cut. Queued tasks are encoded at the beginning. What a worker does
-//! before its point belongs to the cut: its completions are counted, and the tasks that it puts into the queue
-//! are encoded. What it does after does not: its completions wait for the next cut, and the tasks that it
-//! splits off are still a part of what was encoded. A worker without a task is past its point.
+//! No worker is stopped for it. Each running task is interrupted at its next poll, encoded by its own worker, and
+//! continued: that is the worker's point of the cut. Queued tasks are encoded at the start. The work before a worker's
+//! point belongs to the cut: its completions are counted, and the tasks that it puts into the queue are encoded. The
+//! work after its point does not: its completions wait for the next cut, and the tasks that it splits off are still
+//! part of the encoded task. A worker without a task is past its point.
 //!
-//! Tasks on a tentative [`Basis`] are in no cut; nor is what comes of them.
+//! Tasks on a tentative [`Basis`], and their effects, are in no cut.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +16,16 @@ use crate::{envelope::Envelope, holdings::Basis, id::TaskId};
 /// A task in its sealed form, unless it is too large.
 pub(super) type Seal = Option<Envelope>;
 
-/// Where a completion counts.
+/// The cut in which a completion counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Nowhere: the task was not this node's.
+    /// None: the task was not this node's.
     Void,
     /// With its basis.
     Tentative(Basis),
-    /// In the next cut to be finished.
+    /// The next cut to be finished.
     Before,
-    /// In the one after the cut with this number.
+    /// The one after the cut with this number.
     After(u64),
 }
 
@@ -33,15 +33,15 @@ pub(super) enum Standing {
 #[derive(Debug, Default)]
 pub(super) struct Sealed {
     pub(super) tasks: Vec<Envelope>,
-    /// Those of them that wait for something outside.
+    /// The tasks that wait for an external event.
     pub(super) waiting_outside: BTreeSet<TaskId>,
-    /// Those that wait for their trials.
+    /// The tasks that wait for their trials.
     pub(super) untried: BTreeSet<TaskId>,
     /// Whether tasks are missing because they are too large.
     pub(super) incomplete: bool,
 }
 
-/// The cut that is being taken, and the bases that count in it.
+/// The current cut, and the bases that count in it.
 #[derive(Debug, Default)]
 pub(super) struct Collecting {
     tentative: BTreeSet<Basis>,
@@ -53,7 +53,7 @@ pub(super) struct Collecting {
 
 #[derive(Debug, Default)]
 struct Current {
-    /// The workers whose points are still to come.
+    /// The workers that have not reached their points yet.
     awaited: BTreeSet<usize>,
     /// Whether queued tasks are being encoded.
     sealing: bool,
@@ -61,14 +61,14 @@ struct Current {
 }
 
 impl Collecting {
-    /// Notes a basis before the first task with it comes.
+    /// Registers a basis before the first task with it is queued.
     pub(super) fn open(&mut self, basis: Basis) {
         if basis != Basis::FIRM {
             self.tentative.insert(basis);
         }
     }
 
-    /// Returns whether what has this basis is in the cut.
+    /// Returns whether a basis counts in the cut.
     pub(super) fn counts(&self, basis: Basis) -> bool {
         !self.tentative.contains(&basis) && !self.void.contains(&basis)
     }
@@ -86,7 +86,7 @@ impl Collecting {
         }
     }
 
-    /// Begins a cut in which these bases count, with the workers that have a task that counts.
+    /// Starts a cut in which these bases count, with the workers that have a task that counts.
     pub(super) fn begin(&mut self, firm: &[Basis]) {
         for basis in firm {
             self.tentative.remove(basis);
@@ -102,17 +102,17 @@ impl Collecting {
         }
     }
 
-    /// Returns whether a worker's point is still to come.
+    /// Returns whether a worker has not reached its point yet.
     pub(super) fn awaits(&self, worker: usize) -> bool {
         self.current.as_ref().is_some_and(|current| current.awaited.contains(&worker))
     }
 
-    /// Returns whether any worker's point is still to come.
+    /// Returns whether any worker has not reached its point yet.
     pub(super) fn awaits_any(&self) -> bool {
         self.current.as_ref().is_some_and(|current| !current.awaited.is_empty())
     }
 
-    /// Returns the number of the cut that is collected, and the workers whose point is still to come.
+    /// Returns the number of the current cut, and the workers that have not reached their points yet.
     pub(super) fn awaited(&self) -> (u64, Vec<usize>) {
         let awaited = self.current.iter().flat_map(|current| &current.awaited);
         (self.number, awaited.copied().collect())
@@ -127,46 +127,46 @@ impl Collecting {
         }
     }
 
-    /// Notes that a task in the cut waits for something outside.
+    /// Records that a task in the cut waits for an external event.
     pub(super) fn note_waiting_outside(&mut self, task: TaskId) {
         if let Some(current) = &mut self.current {
             current.sealed.waiting_outside.insert(task);
         }
     }
 
-    /// Notes that a task in the cut waits for its trial.
+    /// Records that a task in the cut waits for its trial.
     pub(super) fn note_untried(&mut self, task: TaskId) {
         if let Some(current) = &mut self.current {
             current.sealed.untried.insert(task);
         }
     }
 
-    /// Notes that all queued tasks are encoded.
+    /// Records that all queued tasks are encoded.
     pub(super) fn sealed_queue(&mut self) {
         if let Some(current) = &mut self.current {
             current.sealing = false;
         }
     }
 
-    /// Passes a worker's point. Returns whether the cut is collected with it.
+    /// Passes a worker's point. Returns whether that completes the collection of the cut.
     pub(super) fn pass(&mut self, worker: usize) -> bool {
         let Some(current) = &mut self.current else { return false };
         current.awaited.remove(&worker) && self.is_collected()
     }
 
-    /// Returns whether a cut waits to be finished, with all tasks in it.
+    /// Returns whether a cut is collected and not finished yet.
     pub(super) fn is_collected(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.awaited.is_empty() && !current.sealing)
     }
 
-    /// Finishes a cut that is collected.
+    /// Finishes a collected cut.
     pub(super) fn finish(&mut self) -> Option<(u64, Sealed)> {
         self.current
             .take_if(|current| current.awaited.is_empty() && !current.sealing)
             .map(|current| (self.number, current.sealed))
     }
 
-    /// Returns where a completion of this worker counts.
+    /// Returns the cut in which a completion of this worker counts.
     pub(super) fn standing(&self, worker: usize, basis: Basis) -> Standing {
         if self.void.contains(&basis) {
             Standing::Void
@@ -179,7 +179,7 @@ impl Collecting {
         }
     }
 
-    /// Drops everything that belongs to an attempt that is over; the numbers go on.
+    /// Drops the state of a finished attempt; the numbers continue.
     pub(super) fn reset(&mut self) {
         *self = Self { number: self.number, ..Self::default() };
     }

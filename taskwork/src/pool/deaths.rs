@@ -1,20 +1,20 @@
-//! How often nodes were lost with a task, and when that is forgotten.
+//! The number of nodes lost with a task, and the time after which it is forgotten.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 /// The time for which a task must run before its deaths are forgotten. If it kills this node later, it is
-/// continued from a state that was written not long before, so the next time it does not come so far.
+/// continued from a state written shortly before, so the next run reaches that point sooner.
 const SURVIVED_AFTER: Duration = Duration::from_secs(1);
 
-/// The number of nodes in a row that were lost with a task.
+/// The number of consecutive nodes that were lost with a task.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Deaths {
     count: u32,
-    /// When it began to run on this node, if there were any and it does not wait.
+    /// The start of its current run on this node, if there are deaths and it does not wait.
     since: Option<Instant>,
-    /// How long it had run before it waited.
+    /// The time for which it had run before it waited.
     ran: Duration,
 }
 
@@ -27,7 +27,7 @@ impl Deaths {
         self.count
     }
 
-    /// Returns whether there were some, and the next one is the last before the task is set aside.
+    /// Returns whether there are deaths, and the next one is the last before the task is set aside.
     pub(super) fn may_be_last(self, deaths_max: u32) -> bool {
         self.count > 0 && deaths_max > 0 && self.count.saturating_add(1) >= deaths_max
     }
@@ -40,7 +40,7 @@ impl Deaths {
         Self { since: self.since.or(Some(now)), ..self }
     }
 
-    /// Returns the deaths of a task that waits from now on: it does not run meanwhile.
+    /// Returns the deaths of a task that waits from now on: waiting does not count as running.
     pub(super) fn resting(self, now: Instant) -> Self {
         let ran = self.since.map_or(Duration::ZERO, |since| now.duration_since(since));
         Self { since: None, ran: self.ran + ran, ..self }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deaths_are_forgotten_when_the_task_has_run_for_long_and_not_while_it_waits() {
+    fn deaths_are_forgotten_after_long_running_and_not_after_waiting() {
         let start = Instant::now();
         let deaths = Deaths::new(2);
         assert_eq!(deaths.polled(start + 2 * SURVIVED_AFTER).count(), 2, "it has not run");

@@ -1,5 +1,5 @@
-//! Mistakes of a program: a task that panics, and one that is too large. The worker goes on, nothing is written
-//! that lacks the task, and what can be divided is handed on.
+//! Errors of a program: a task that panics, and one that is too large. The worker continues, no written cut
+//! lacks the task, and a task that can be divided is handed over in parts.
 
 use std::{
     sync::{
@@ -30,7 +30,7 @@ const LIMITS: PoolLimits = PoolLimits {
     ledger_bytes_max: usize::MAX,
 };
 
-/// How long anything is waited for.
+/// The maximum time of each wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start<T: Task<Shared = ()>>(root: T) -> (Arc<Pool<T>>, Crew) {
@@ -111,7 +111,7 @@ impl Task for Bad {
 }
 
 #[test]
-fn a_task_that_panics_is_a_fault_and_is_missing_in_no_cut() {
+fn task_that_panics_is_a_fault_and_no_cut_lacks_it() {
     let (pool, workers) = start(Bad);
     GATE.wait_for_the_task();
     pool.begin_cut(&[]).unwrap();
@@ -119,7 +119,7 @@ fn a_task_that_panics_is_a_fault_and_is_missing_in_no_cut() {
     let fault = fault(&pool);
     assert!(matches!(fault, PoolFault::Panicked { task: TaskId::ROOT, .. }), "{fault}");
     assert!(fault.to_string().contains("on purpose"), "{fault}");
-    // The worker goes on, and passes its point of the cut.
+    // The worker continues, and passes its point of the cut.
     let give_up = Instant::now() + PATIENCE;
     while !pool.view().is_idle() {
         assert!(Instant::now() < give_up, "waited in vain for an idle pool");
@@ -131,7 +131,7 @@ fn a_task_that_panics_is_a_fault_and_is_missing_in_no_cut() {
     end(&pool, workers);
 }
 
-/// A task that is split once, and whose child panics.
+/// A task that is split once, with a child that panics.
 #[derive(Debug, Serialize, Deserialize)]
 struct Parent {
     is_child: bool,
@@ -153,7 +153,7 @@ impl Task for Parent {
 }
 
 #[test]
-fn a_panic_names_what_the_task_has_come_from() {
+fn panic_fault_contains_the_lineage_of_the_task() {
     let (pool, workers) = start(Parent { is_child: false });
     let fault = fault(&pool);
     let PoolFault::Panicked { task, lineage, .. } = &fault else { panic!("{fault}") };
@@ -162,7 +162,7 @@ fn a_panic_names_what_the_task_has_come_from() {
     end(&pool, workers);
 }
 
-/// A task that panics where it is read, or where its outlook is asked for.
+/// A task that panics when it is decoded, or when its outlook is read.
 #[derive(Debug, Serialize)]
 struct Unreadable {
     at_outlook: bool,
@@ -194,7 +194,7 @@ impl Task for Unreadable {
 }
 
 #[test]
-fn a_panic_where_a_task_arrives_is_that_of_the_task() {
+fn panic_at_the_arrival_of_a_task_is_its_fault() {
     for (at_outlook, said) in [(false, "it cannot be read"), (true, "there is no outlook")] {
         let pool = Pool::<Unreadable>::new(NodeId(1), Arc::new(()), 1, LIMITS);
         let task = codec::encode(&Unreadable { at_outlook }).unwrap().into();
@@ -238,7 +238,7 @@ impl Task for Unencodable {
 }
 
 #[test]
-fn a_task_that_panics_when_it_is_encoded_for_a_cut_ends_no_worker() {
+fn task_that_panics_while_encoded_for_a_cut_ends_no_worker() {
     let (pool, workers) = start(Unencodable);
     let give_up = Instant::now() + PATIENCE;
     while !PANICS.load(Relaxed) {
@@ -249,7 +249,7 @@ fn a_task_that_panics_when_it_is_encoded_for_a_cut_ends_no_worker() {
     let fault = fault(&pool);
     assert!(fault.to_string().contains("it cannot be encoded"), "{fault}");
     end(&pool, workers);
-    // Nor does it on the thread of the driver.
+    // A panic on the driver's thread does not end it either.
     for _ in 0..2 {
         let entry = Entry::new(TaskId::ROOT, Unencodable);
         pool.put_split(0, entry);
@@ -276,7 +276,7 @@ impl Task for Parts {
 }
 
 #[test]
-fn a_task_that_is_too_large_is_unloaded_in_parts_if_it_can_be_split() {
+fn task_too_large_is_unloaded_in_parts_if_it_can_be_split() {
     let pool = Pool::<Parts>::new(NodeId(1), Arc::new(()), 1, LIMITS).numbered(Arc::new(AtomicU64::new(7)));
     let part = "x".repeat(20 << 20);
     pool.put_split(0, Entry::new(TaskId::ROOT, Parts(vec![part.clone(); 4])));
@@ -293,8 +293,8 @@ fn a_task_that_is_too_large_is_unloaded_in_parts_if_it_can_be_split() {
     ids.sort();
     children.sort();
     assert_eq!((parts, &ids), (4, &children), "every part is there once, and every child has a parent");
-    assert_eq!(ids.first().map(|id| id.number), Some(7), "numbers go on from those of earlier jobs");
-    // What cannot be split is the program's mistake.
+    assert_eq!(ids.first().map(|id| id.number), Some(7), "numbers continue from earlier jobs");
+    // A too large task that cannot be split is an error of the program.
     pool.put_split(0, Entry::new(TaskId::ROOT, Parts(vec![part.repeat(4)])));
     assert!(matches!(pool.unload(), Err(PoolFault::Unsendable { .. })));
 }

@@ -1,5 +1,5 @@
 //! The queue and the signals in every interleaving of a few threads: no wake-up is lost, each task is taken
-//! exactly once, and the pool is idle only when nothing runs.
+//! exactly once, and the pool is idle only when no task runs.
 //!
 //! Run by `cargo test -p taskwork --lib --features loom interleavings`, which `cargo xtask test` does too.
 
@@ -49,13 +49,13 @@ fn task(number: u64) -> Entry<Nothing> {
 }
 
 /// A queue with its signals, shared by the threads of a model.
-struct Desk {
+struct Bench {
     queue: Queue<Nothing>,
     signals: Signals,
     taken: AtomicUsize,
 }
 
-impl Desk {
+impl Bench {
     fn new(workers: usize) -> Arc<Self> {
         Arc::new(Self {
             queue: Queue::new(workers, 0),
@@ -80,84 +80,84 @@ fn every_interleaving(model: impl Fn() + Send + Sync + 'static) {
 }
 
 #[test]
-fn a_worker_that_waits_hears_of_a_task() {
+fn waiting_worker_is_notified_of_a_task() {
     every_interleaving(|| {
-        let desk = Desk::new(1);
-        let its = Arc::clone(&desk);
+        let bench = Bench::new(1);
+        let its = Arc::clone(&bench);
         let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}, &|_| None).is_some());
-        desk.queue.put([task(0)], &desk.signals);
+        bench.queue.put([task(0)], &bench.signals);
         assert!(worker.join().unwrap());
     });
 }
 
 #[test]
-fn each_task_goes_to_one_worker_and_all_end() {
+fn each_task_goes_to_one_worker_and_all_workers_exit() {
     every_interleaving(|| {
-        let desk = Desk::new(2);
+        let bench = Bench::new(2);
         let workers: Vec<_> = (0..2)
             .map(|worker| {
-                let its = Arc::clone(&desk);
+                let its = Arc::clone(&bench);
                 thread::spawn(move || its.work(worker))
             })
             .collect();
-        desk.queue.put([task(0)], &desk.signals);
-        while desk.taken.load(SeqCst) == 0 {
+        bench.queue.put([task(0)], &bench.signals);
+        while bench.taken.load(SeqCst) == 0 {
             thread::yield_now();
         }
-        desk.queue.close(&desk.signals);
+        bench.queue.close(&bench.signals);
         workers.into_iter().for_each(|worker| worker.join().unwrap());
-        assert_eq!(desk.taken.load(SeqCst), 1);
+        assert_eq!(bench.taken.load(SeqCst), 1);
     });
 }
 
 #[test]
-fn a_thief_and_a_worker_never_have_the_same_task() {
+fn thief_and_worker_never_have_the_same_task() {
     every_interleaving(|| {
-        let desk = Desk::new(1);
-        desk.queue.put([task(0), task(1)], &desk.signals);
-        let its = Arc::clone(&desk);
+        let bench = Bench::new(1);
+        bench.queue.put([task(0), task(1)], &bench.signals);
+        let its = Arc::clone(&bench);
         let worker =
             thread::spawn(move || its.queue.next(0, &its.signals, || {}, &|_| None).map(|entry| entry.id));
         let stolen: Vec<TaskId> =
-            desk.queue.take_for_thief(1, 1, &desk.signals).iter().map(|queued| queued.entry.id).collect();
+            bench.queue.take_for_thief(1, 1, &bench.signals).iter().map(|queued| queued.entry.id).collect();
         let begun = worker.join().unwrap().unwrap();
-        assert_eq!((stolen.len(), desk.queue.view().queued), (1, 0));
+        assert_eq!((stolen.len(), bench.queue.view().queued), (1, 0));
         assert_ne!(stolen[0], begun);
     });
 }
 
 #[test]
-fn a_worker_that_was_stopped_goes_on() {
+fn stopped_worker_continues_after_resume() {
     every_interleaving(|| {
-        let desk = Desk::new(1);
-        let its = Arc::clone(&desk);
+        let bench = Bench::new(1);
+        let its = Arc::clone(&bench);
         let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}, &|_| None).is_some());
-        desk.queue.stop(&desk.signals);
-        desk.queue.put([task(0)], &desk.signals);
-        desk.queue.resume(&desk.signals);
+        bench.queue.stop(&bench.signals);
+        bench.queue.put([task(0)], &bench.signals);
+        bench.queue.resume(&bench.signals);
         assert!(worker.join().unwrap());
-        assert!(!desk.signals.stop());
+        assert!(!bench.signals.stop());
     });
 }
 
 #[test]
-fn an_idle_pool_has_nothing_that_runs() {
+fn idle_pool_runs_no_task() {
     every_interleaving(|| {
-        let desk = Desk::new(1);
-        desk.queue.put([task(0)], &desk.signals);
-        let its = Arc::clone(&desk);
+        let bench = Bench::new(1);
+        bench.queue.put([task(0)], &bench.signals);
+        let its = Arc::clone(&bench);
         let worker = thread::spawn(move || its.work(0));
-        // Like the driver: it commits the completed tasks when the pool is idle.
-        if desk.queue.view().is_idle() {
-            assert_eq!(desk.taken.load(SeqCst), 1, "idle, but the task is not done");
+        // Like the driver: commits the completed tasks when the pool is idle.
+        if bench.queue.view().is_idle() {
+            assert_eq!(bench.taken.load(SeqCst), 1, "idle, but the task is not done");
         }
-        desk.queue.close(&desk.signals);
+        bench.queue.close(&bench.signals);
         worker.join().unwrap();
     });
 }
 
 #[test]
-fn an_idle_pool_shows_everything_that_it_has_completed() {
+fn idle_pool_shows_all_completions() {
     every_interleaving(|| {
         let limits = PoolLimits {
             task_children_max: 1,
@@ -176,7 +176,7 @@ fn an_idle_pool_shows_everything_that_it_has_completed() {
             }
         });
         let view = Work::view(&*pool);
-        // A node that leaves assumes that it sees all tasks then.
+        // A leaving node assumes that it sees all tasks then.
         if view.is_idle() {
             assert_eq!(view.batch_ids, 1, "idle, but what was done last is missing");
         }
@@ -186,57 +186,57 @@ fn an_idle_pool_shows_everything_that_it_has_completed() {
 }
 
 #[test]
-fn what_a_steal_took_is_noted_when_the_first_stolen_task_begins() {
+fn steal_time_is_recorded_when_the_first_stolen_task_starts() {
     every_interleaving(|| {
-        let desk = Desk::new(1);
-        desk.queue.put([task(0)], &desk.signals);
-        let its = Arc::clone(&desk);
+        let bench = Bench::new(1);
+        bench.queue.put([task(0)], &bench.signals);
+        let its = Arc::clone(&bench);
         let worker = thread::spawn(move || {
             let begun = its.queue.next(0, &its.signals, || {}, &|_| None).map(|entry| entry.id.number);
             assert_eq!((begun, its.queue.steal_times().count()), (Some(0), 0), "that was its own");
         });
-        desk.queue.put_stolen([task(1), task(2)], Basis::FIRM, Some(Instant::now()), &desk.signals);
+        bench.queue.put_stolen([task(1), task(2)], Basis::FIRM, Some(Instant::now()), &bench.signals);
         worker.join().unwrap();
         for _ in 0..2 {
-            desk.queue.next(0, &desk.signals, || {}, &|_| None).unwrap();
-            assert_eq!(desk.queue.steal_times().count(), 1);
+            bench.queue.next(0, &bench.signals, || {}, &|_| None).unwrap();
+            assert_eq!(bench.queue.steal_times().count(), 1);
         }
     });
 }
 
 #[test]
-fn the_demand_is_right_when_all_is_quiet() {
+fn demand_is_exact_when_the_pool_is_quiet() {
     every_interleaving(|| {
-        let desk = Desk::new(1);
-        let its = Arc::clone(&desk);
+        let bench = Bench::new(1);
+        let its = Arc::clone(&bench);
         let worker = thread::spawn(move || its.queue.next(0, &its.signals, || {}, &|_| None).is_some());
-        desk.queue.set_thieves(2, &desk.signals);
-        desk.queue.put([task(0)], &desk.signals);
+        bench.queue.set_thieves(2, &bench.signals);
+        bench.queue.put([task(0)], &bench.signals);
         assert!(worker.join().unwrap());
-        desk.queue.put([task(8)], &desk.signals);
-        assert!(desk.signals.split(), "two thieves wait, no worker, and one task is queued");
-        desk.queue.put([task(9)], &desk.signals);
-        assert!(!desk.signals.split(), "two tasks are queued for two thieves");
+        bench.queue.put([task(8)], &bench.signals);
+        assert!(bench.signals.split(), "two thieves wait, no worker, and one task is queued");
+        bench.queue.put([task(9)], &bench.signals);
+        assert!(!bench.signals.split(), "two tasks are queued for two thieves");
     });
 }
 
 #[test]
-fn a_cut_waits_for_every_worker_with_a_task_and_for_no_other() {
+fn cut_waits_exactly_for_workers_with_a_task() {
     every_interleaving(|| {
-        let desk = Desk::new(1);
-        desk.queue.put([task(0), task(1)], &desk.signals);
-        let its = Arc::clone(&desk);
+        let bench = Bench::new(1);
+        bench.queue.put([task(0), task(1)], &bench.signals);
+        let its = Arc::clone(&bench);
         let worker = thread::spawn(move || {
             let first = its.queue.next(0, &its.signals, || {}, &|_| None).unwrap();
             let standing = its.queue.standing(0, first.basis);
             let second = its.queue.next(0, &its.signals, || {}, &|_| None).unwrap();
             (standing, its.queue.standing(0, second.basis))
         });
-        let taken = desk.queue.begin_cut(&[], true, &desk.signals);
+        let taken = bench.queue.begin_cut(&[], true, &bench.signals);
         let sealed: Vec<u64> = taken.iter().map(|queued| queued.entry.id.number).collect();
-        desk.queue.sealed(taken.into_iter().map(|queued| (queued, None)).collect(), &desk.signals);
+        bench.queue.sealed(taken.into_iter().map(|queued| (queued, None)).collect(), &bench.signals);
         let (first, second) = worker.join().unwrap();
-        // What was encoded counts after the cut when it is complete, what was not counts before.
+        // A task that was encoded counts after the cut when it is complete; one that was not, before it.
         let after = Standing::After(1);
         match sealed.as_slice() {
             [0, 1] => assert_eq!((first, second), (after, after)),
@@ -244,14 +244,14 @@ fn a_cut_waits_for_every_worker_with_a_task_and_for_no_other() {
             [] => assert_eq!(first, Standing::Before),
             other => panic!("{other:?}"),
         }
-        assert!(desk.queue.cut_is_collected() || sealed.is_empty());
+        assert!(bench.queue.cut_is_collected() || sealed.is_empty());
     });
 }
 
 const SCOPE: Scope = Scope(TaskId { node: NodeId(1), number: 9 });
 
-impl Desk {
-    /// Lets a task wait for the only task of its scope.
+impl Bench {
+    /// Makes a task wait for the only task of its scope.
     fn wait(&self) {
         let spawned = Spawned::Awaited { scope: SCOPE, then: Then::GoesOn };
         let (waiting, child) = (Entry { spawned, ..task(2) }, task(1).id);
@@ -259,7 +259,7 @@ impl Desk {
         assert!(waits.is_ok(), "there is no cut in which it has to be");
     }
 
-    /// Notes that this task is complete.
+    /// Records that this task is complete.
     fn complete_child(&self) {
         let done = Completed { scope: Some(SCOPE), ..Completed::plain(task(1).id, &[]) };
         self.queue.note_completed(Basis::FIRM, &done, &self.signals);
@@ -272,31 +272,31 @@ impl Desk {
 }
 
 #[test]
-fn a_task_that_begins_to_wait_hears_of_the_last_completion() {
+fn task_starting_to_wait_is_notified_of_the_last_completion() {
     every_interleaving(|| {
-        let desk = Desk::new(2);
-        desk.queue.open_scope(SCOPE, Basis::FIRM);
-        let its = Arc::clone(&desk);
+        let bench = Bench::new(2);
+        bench.queue.open_scope(SCOPE, Basis::FIRM);
+        let its = Arc::clone(&bench);
         let child = thread::spawn(move || its.complete_child());
-        desk.wait();
+        bench.wait();
         child.join().unwrap();
-        desk.assert_woken();
+        bench.assert_woken();
     });
 }
 
 #[test]
-fn a_task_that_is_being_written_hears_of_the_last_completion() {
+fn task_being_written_is_notified_of_the_last_completion() {
     every_interleaving(|| {
-        let desk = Desk::new(2);
-        desk.queue.open_scope(SCOPE, Basis::FIRM);
-        desk.wait();
-        let its = Arc::clone(&desk);
+        let bench = Bench::new(2);
+        bench.queue.open_scope(SCOPE, Basis::FIRM);
+        bench.wait();
+        let its = Arc::clone(&bench);
         let child = thread::spawn(move || its.complete_child());
-        // The driver takes it out of the pool for a moment.
-        let taken = desk.queue.begin_cut(&[], true, &desk.signals);
+        // The driver takes it out of the pool temporarily.
+        let taken = bench.queue.begin_cut(&[], true, &bench.signals);
         assert_eq!(taken.len(), 1);
-        desk.queue.sealed(taken.into_iter().map(|queued| (queued, None)).collect(), &desk.signals);
+        bench.queue.sealed(taken.into_iter().map(|queued| (queued, None)).collect(), &bench.signals);
         child.join().unwrap();
-        desk.assert_woken();
+        bench.assert_woken();
     });
 }

@@ -1,7 +1,7 @@
 //! Completed tasks that are not committed yet, and the output of all completed tasks.
 //!
-//! A completion counts in the next [cut](super::cut), or in the one after it, or with its basis: as long as
-//! the basis is tentative it is kept apart.
+//! A completion counts in the next [cut](super::cut), or in the one after it, or with its basis: while the
+//! basis is tentative, the completion is kept separately.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +17,20 @@ use crate::{
 /// The ledger of one node in one attempt.
 #[derive(Debug, Default)]
 pub(super) struct Ledger<O> {
-    /// The ids to be toggled for completions since the last cut.
+    /// The ids to toggle for completions since the last cut.
     toggles: Toggles,
     /// The merged output of every task completed here in this attempt, committed or not. Each commit writes
     /// all of it, so that a repeated commit adds nothing twice.
     total: O,
-    /// What was completed after a worker's point of the cut that is being taken.
+    /// Completions after a worker's point of the current cut.
     after: Option<Part<O>>,
-    /// What was completed on bases that were tentative then.
+    /// Completions on bases that were tentative at the time.
     parts: BTreeMap<Basis, Part<O>>,
     /// The number of the last finished cut.
     finished: u64,
 }
 
-/// Completions that are kept apart.
+/// Completions that are kept separately.
 #[derive(Debug, Default)]
 struct Part<O> {
     toggles: Toggles,
@@ -39,7 +39,7 @@ struct Part<O> {
 
 impl<O: Output> Part<O> {
     fn complete(&mut self, completed: &Completed<'_>, output: O) {
-        // The program's own code: if it panics, the task is not complete.
+        // This runs the program's own code: if it panics, the task is not complete.
         self.output.merge(output);
         self.toggles.add(completed);
     }
@@ -63,18 +63,18 @@ impl<O: Output> Ledger<O> {
         }
     }
 
-    /// Returns the number of ids to be committed.
+    /// Returns the number of ids to commit.
     pub(super) fn ids(&self) -> usize {
         self.toggles.len() + self.after.as_ref().map_or(0, |after| after.toggles.len())
     }
 
-    /// Returns whether outputs are to be merged to finish a cut.
+    /// Returns whether outputs must be merged to finish a cut.
     pub(super) fn merges(&self, judge: impl Fn(Basis) -> Judgement) -> bool {
         self.after.is_some() || self.parts.keys().any(|&basis| judge(basis) == Judgement::Firm)
     }
 
-    /// Finishes a cut: returns the ids to be toggled since the last one, and the output of everything completed
-    /// before.
+    /// Finishes a cut: returns the ids to toggle since the last one, and the output of all completions before
+    /// it.
     pub(super) fn finish(
         &mut self,
         cut: u64,
@@ -122,20 +122,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_completed_after_the_cut_is_in_the_next_one() {
+    fn completion_after_the_cut_is_in_the_next_one() {
         let mut ledger = Ledger::<u64>::default();
         ledger.complete(Standing::Before, &Completed::plain(task(0), &[]), 1);
         ledger.complete(Standing::After(1), &Completed::plain(task(1), &[]), 2);
         assert_eq!(ledger.ids(), 2);
         assert_eq!(finish(&mut ledger, 1, Judgement::Firm), (vec![task(0)], 1));
-        // It asked where to count before the cut was finished, and comes after it.
+        // Its worker read the standing before the cut was finished, and completes the task afterwards.
         ledger.complete(Standing::After(1), &Completed::plain(task(2), &[]), 4);
         assert_eq!(finish(&mut ledger, 2, Judgement::Firm), (vec![task(1), task(2)], 7));
         assert_eq!(ledger.ids(), 0);
     }
 
     #[test]
-    fn what_is_tentative_counts_with_its_basis() {
+    fn tentative_completion_counts_with_its_basis() {
         let mut ledger = Ledger::<u64>::default();
         ledger.complete(Standing::Tentative(BASIS), &Completed::plain(task(0), &[]), 1);
         assert_eq!(finish(&mut ledger, 1, Judgement::Tentative), (vec![], 0));

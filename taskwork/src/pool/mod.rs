@@ -5,15 +5,15 @@
 //!     │  ▲     │  ▲     │  ▲
 //!     │  └──┬──┘  └──┬──┘  │         potential split: one load of the signals; if wanted → split, put
 //!     ▼     │        │     ▼
-//!   ledger  └ queue ─┘  variables    each behind a lock of its own, none held while a task is searched
+//!   ledger  └ queue ─┘  variables    each behind a separate lock, none held while a task is searched
 //!     │         │           │
-//!     └─────────┴─ Work ────┘        what the shell sees, whatever the program
+//!     └─────────┴─ Work ────┘        the shell's type-erased interface
 //! ```
 //!
 //! The workers belong to the node's [crew](crew), and work in the pools of all its jobs.
 //!
 //! A local split never leaves this module: the child goes into the queue and a hungry worker takes it. The
-//! rest of the node is only notified of a change ([`Work::changed`]), and then looks at the pool.
+//! rest of the node is only notified of a change ([`Work::changed`]), and then reads the state of the pool.
 
 mod signals;
 mod queue;
@@ -57,7 +57,7 @@ use self::{
     cut::Seal,
     queue::{End, Queue, Waits},
     times::{Doing, Times},
-    wakers::Desk,
+    wakers::WakeUps,
 };
 pub(crate) use self::{
     crew::{Crew, Workers, Workplace},
@@ -67,7 +67,7 @@ pub(crate) use self::{
     signals::Signals,
     slices::Slices,
     variables::{Source, Unpublished, VariableTable},
-    work::{PoolFault, Work, merge},
+    work::{Merged, PoolFault, Work, merge},
 };
 pub use self::{slices::Pace, wakers::Waker};
 use crate::{
@@ -90,18 +90,18 @@ use crate::{
 /// A task with the runtime's data about it.
 pub(crate) struct Entry<T: Task> {
     pub(crate) id: TaskId,
-    /// The scope that it is in.
+    /// The scope of the task.
     pub(crate) scope: Option<Scope>,
     pub(crate) children: Vec<TaskId>,
     pub(crate) spawned: Spawned,
     pub(crate) deaths: Deaths,
     pub(crate) output: T::Output,
-    /// The task's outlook when it was queued: it does not change while the task waits, and the program's code
+    /// The task's outlook when it was queued: it does not change while the task is queued, and the program's code
     /// is not called under a lock.
     pub(crate) outlook: Option<f64>,
-    /// Its [place](Task::order) in the queue, likewise.
+    /// The task's [order](Task::order) when it was queued.
     pub(crate) order: u64,
-    /// On which it is this node's.
+    /// The basis on which it belongs to this node.
     pub(crate) basis: Basis,
     pub(crate) lineage: Lineage,
     pub(crate) task: T,
@@ -120,25 +120,27 @@ pub(crate) struct Pool<T: Task> {
     merging: AtomicBool,
     fault: Mutex<Option<PoolFault>>,
     tasks_made: Arc<AtomicU64>,
-    /// What tasks reach of the companion, if there is one.
+    /// The part of the companion that tasks can access, if there is one.
     pub(crate) companion: Option<Handle>,
     /// The companion itself, until it is started.
     unstarted: Mutex<Option<Run>>,
     /// Units of work, one counter per worker.
     worked: Vec<Counter>,
-    /// Units of work done in attempts before the present one.
+    /// Units of work done in earlier attempts.
     worked_earlier: Counter,
-    /// Shares of the whole done in the present attempt, one counter per worker.
+    /// Shares of the whole job done in the current attempt, one counter per worker.
     done: Vec<Counter>,
     /// The outlook of each worker's task.
     at_work: Vec<AtWork>,
+    /// The outlook of the work that was left in tasks that have completed.
+    left_open: Mutex<Outlook>,
     /// The task of each worker. Each lock is taken when its worker's task begins, ends or is renewed.
     running: Vec<Mutex<Option<TaskId>>>,
     completed: Counter,
     splits: Counter,
     times: Times,
-    desk: Arc<Desk>,
-    /// If its job is checked: which polls interrupt a task.
+    wake_ups: Arc<WakeUps>,
+    /// The polls that interrupt a task, if its job is checked.
     pub(crate) interrupts: Option<check::Interrupts>,
 }
 
@@ -157,15 +159,15 @@ pub(crate) struct PoolLimits {
     pub(crate) task_children_max: usize,
     pub(crate) batch_ids_commit: usize,
     pub(crate) spawned_tasks_max: usize,
-    /// The number of nodes in a row that may be lost with a task, 0 for any.
+    /// The number of consecutive nodes that may be lost with a task, 0 for no limit.
     pub(crate) deaths_max: u32,
-    /// Whether running tasks are written from time to time.
+    /// Whether running tasks are written periodically.
     pub(crate) ledger: bool,
     /// The size of the tasks of a cut beyond which further queued tasks need not be in it, in bytes.
     pub(crate) ledger_bytes_max: usize,
 }
 
-/// The maximum number of children of a task whatever the limits.
+/// The maximum number of children of a task, independent of the limits.
 const CHILDREN_MAX: usize = 500;
 
 impl PoolLimits {
@@ -206,16 +208,17 @@ impl<T: Task> Pool<T> {
             worked_earlier: Counter::default(),
             done: (0..workers).map(|_| Counter::default()).collect(),
             at_work: (0..workers).map(|_| AtWork::default()).collect(),
+            left_open: Mutex::default(),
             running: (0..workers).map(|_| Mutex::default()).collect(),
             completed: Counter::default(),
             splits: Counter::default(),
             times: Times::new(workers),
-            desk: Arc::default(),
+            wake_ups: Arc::default(),
             interrupts: None,
         }
     }
 
-    /// Numbers its tasks after those that the node has made before.
+    /// Numbers its tasks after those that the node has created before.
     pub(crate) fn numbered(self, tasks_made: Arc<AtomicU64>) -> Self {
         Self { tasks_made, ..self }
     }
@@ -225,30 +228,30 @@ impl<T: Task> Pool<T> {
         TaskId { node: self.node, number: self.tasks_made.fetch_add(1, Relaxed) }
     }
 
-    /// Queues a task that was just split off by a worker's task.
+    /// Queues a task just split off by a worker's task.
     pub(crate) fn put_split(&self, worker: usize, entry: Entry<T>) {
         self.splits.add(1);
         self.put_by(worker, entry, End::Back);
     }
 
-    /// Queues a task that was just spawned by a worker's task. Returns whether there are so many that the worker's
-    /// task is asked to let them begin first.
+    /// Queues a task just spawned by a worker's task. Returns whether there are so many that the worker's
+    /// task is asked to let them start first.
     pub(crate) fn put_spawned(&self, worker: usize, entry: Entry<T>) -> bool {
         self.put_by(worker, entry, End::Spawned);
         self.queue.is_crowded(worker, self.limits.spawned_tasks_max, &self.signals)
     }
 
-    /// Fails the job because a task spawns more and more.
+    /// Fails the job because a task spawns without limit.
     pub(crate) fn fail_spawner(&self, task: TaskId) {
         self.fail(PoolFault::TooManySpawned { task, max: self.limits.spawned_tasks_max });
     }
 
-    /// Fails the job because a task has found a mistake of the program.
+    /// Fails the job because a task has found an error in the program.
     pub(crate) fn fail_mistaken(&self, task: TaskId, reason: String) {
         self.fail(PoolFault::Mistake { task, reason });
     }
 
-    /// Opens a scope for what a task with this basis spawns.
+    /// Opens a scope for the tasks that a task with this basis spawns.
     pub(crate) fn open_scope(&self, basis: Basis) -> Scope {
         let scope = Scope(self.new_id());
         self.queue.open_scope(scope, basis);
@@ -257,13 +260,13 @@ impl<T: Task> Pool<T> {
 
     /// Returns a waker for one wait of a task.
     pub(crate) fn waker(&self, task: TaskId) -> Waker {
-        self.desk.waker(task)
+        self.wake_ups.waker(task)
     }
 
     /// Queues a task of a worker.
     fn put_by(&self, worker: usize, entry: Entry<T>, end: End) {
         let put = self.queue.put_by(worker, entry, end, None, &self.signals).or_else(|entry| {
-            // The entry is a part of what the cut that is being taken is to contain.
+            // The entry may be part of the cut that is being taken.
             let sealed = self.seal_for_cut(&entry);
             self.queue.put_by(worker, *entry, end, Some(sealed), &self.signals)
         });
@@ -273,7 +276,7 @@ impl<T: Task> Pool<T> {
         }
     }
 
-    /// Lets a worker's task wait, which names these tasks of the scope that it waits for.
+    /// Makes a worker's task wait, which names these tasks of the scope that it waits for.
     fn wait_by(&self, worker: usize, entry: Entry<T>, waits: Waits, named: &[TaskId]) {
         let again = waits.clone();
         let waiting =
@@ -302,9 +305,9 @@ impl<T: Task> Pool<T> {
         }
     }
 
-    /// Returns whether a worker's task is to be interrupted.
+    /// Returns whether a worker's task is asked to return.
     pub(crate) fn is_interrupted(&self, worker: usize) -> bool {
-        Signals::heed_snapshot();
+        Signals::fence_snapshot();
         self.queue.is_interrupted(worker)
     }
 
@@ -320,7 +323,7 @@ impl<T: Task> Pool<T> {
         }
     }
 
-    /// Returns whether more tasks are wanted than are queued.
+    /// Returns the demand for more tasks than are queued, if there is one.
     pub(crate) fn hunger(&self) -> Option<Hunger> {
         self.queue.hunger()
     }
@@ -341,12 +344,17 @@ impl<T: Task> Pool<T> {
         &self.at_work[worker]
     }
 
-    /// Records which task a worker runs now.
+    /// Records the task that a worker runs now.
     pub(crate) fn runs(&self, worker: usize, task: Option<TaskId>) {
         *lock(&self.running[worker]) = task;
         if task.is_none() {
             self.times.note(worker, Doing::Looking);
         }
+    }
+
+    /// Records the outlook of work that is left in a task that is about to complete.
+    pub(crate) fn leave_open(&self, outlook: Option<f64>) {
+        lock(&self.left_open).merge_best(Outlook::from_number(outlook));
     }
 
     /// Returns the outlook of all tasks here; unknown while a worker is between two tasks, because its task
@@ -360,11 +368,12 @@ impl<T: Task> Pool<T> {
         for one in at_work {
             outlook.merge_best(one);
         }
+        outlook.merge_best(*lock(&self.left_open));
         outlook
     }
 
     pub(crate) fn notify_changed(&self) {
-        self.desk.changed.notify_one();
+        self.wake_ups.changed.notify_one();
     }
 
     fn fail(&self, fault: PoolFault) {
@@ -380,6 +389,7 @@ impl<T: Task> Pool<T> {
             tasks: self.completed.get(),
             splits: self.splits.get(),
             steal_times: self.queue.steal_times(),
+            left_open: *lock(&self.left_open),
             open_tasks: Some(self.queue.open_tasks()),
             times: self.times.sums(),
             ..Figures::default()
@@ -392,7 +402,7 @@ impl<T: Task> Entry<T> {
         Self::resume(id, Vec::new(), T::Output::default(), task)
     }
 
-    /// Creates the entry of a task that continues where it stopped.
+    /// Creates the entry of a task that continues from its last state.
     pub(crate) fn resume(id: TaskId, children: Vec<TaskId>, output: T::Output, task: T) -> Self {
         Self {
             id,
@@ -438,8 +448,8 @@ impl<T: Task> Entry<T> {
     }
 }
 
-/// Locks a mutex; a poisoned lock is used as it is. Only the program's own code (`merge`, `improves`) can
-/// panic under these locks, and a panic there fails the job, so the state that it left behind is never
+/// Locks a mutex; a poisoned lock is used anyway. Only the program's own code (`merge`, `improves`) can
+/// panic under these locks, and a panic there fails the job, so the resulting state is never
 /// reported.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,8 +1,8 @@
 //! The queued tasks of a pool, and the workers and thieves that wait for tasks.
 //!
 //! One lock guards both, so that the demand is always well defined. The lock is taken when a task is split
-//! off, begun or ended; never while a task is searched. It also guards the [`cut`](super::cut) that is being
-//! taken.
+//! off, started or ended; never while a task is searched. It also guards the current
+//! [`cut`](super::cut).
 
 mod cuts;
 mod idling;
@@ -36,7 +36,7 @@ use crate::{
     envelope::TASK_BYTES_MAX,
     figures::Histogram,
     holdings::Basis,
-    idle::Meanwhile,
+    idle::IdleWork,
     outlook::{self, Outlook},
     steps,
     task::Task,
@@ -47,11 +47,11 @@ pub(super) struct Queue<T: Task> {
     state: Mutex<State<T>>,
     wake: Condvar,
     stirred: Stirred,
-    /// For each worker, whether its task is to be interrupted.
+    /// For each worker, whether its task should return briefly.
     interrupted: Box<[AtomicBool]>,
-    /// For each worker, whether it is to leave for another pool.
+    /// For each worker, whether it should leave for another pool.
     recalled: Box<[AtomicBool]>,
-    /// For each worker, whether its task is to let others begin that it has spawned.
+    /// For each worker, whether its task should let its spawned tasks start.
     yields: Box<[AtomicBool]>,
     /// The connection to the crew, from which workers come.
     post: OnceLock<Post>,
@@ -63,41 +63,41 @@ pub(super) struct Queue<T: Task> {
 struct Stirred(AtomicU64);
 
 /// The time for which a worker spins before it sleeps, while others of its pool work: usually one of them
-/// splits within microseconds, and to wake a thread takes longer than that.
+/// splits within microseconds, which is less than the time to wake a thread.
 const WATCH: Duration = if cfg!(feature = "loom") { Duration::ZERO } else { Duration::from_micros(50) };
 
-/// The result of asking for a task without waiting.
+/// The result of a request for a task without waiting.
 pub(super) enum Next<T: Task> {
     Task(Entry<T>),
     /// No task is available now.
     Nothing,
-    /// The worker is to leave: the pool is closed, or another one needs it.
+    /// The worker should leave: the pool is closed, or another one needs it.
     Leave,
 }
 
-/// What is to be done with a task that was interrupted.
+/// The action for an interrupted task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interruption {
-    /// It never was this node's.
+    /// Drop it: it never was this node's.
     Drop,
-    /// It is to be encoded for the cut, and goes on.
+    /// Encode it for the cut, and continue it.
     Seal,
     GoOn,
 }
 
-/// The end of the queue to which a task goes.
+/// The position in the queue at which a task is put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// It begins before all others.
+    /// It starts before all others.
     Front,
-    /// The same; and thieves take it after those that were put there before.
+    /// It starts before all others; and thieves take it after those put there before.
     Spawned,
-    /// It begins after the task that was put to the front last.
+    /// It starts after the task that was put to the front last.
     Second,
     Back,
 }
 
-/// Whether what has a basis is this node's.
+/// Whether a basis is this node's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judgement {
     Firm,
@@ -112,9 +112,9 @@ pub(super) struct Queued<T: Task> {
     pub(super) bytes: Option<usize>,
     /// The time of the steal request, for the first task of a grant.
     pub(super) asked: Option<Instant>,
-    /// What it waits for, if it does not wait for a worker.
+    /// The event that it waits for, if it does not wait for a worker.
     pub(super) waits: Waits,
-    /// Whether it was spawned here and has not run: such tasks are queued the other way round, the last first, so
+    /// Whether it was spawned here and has not run: such tasks are queued in reverse order, so
     /// that a tree of them is searched depth first.
     pub(super) spawned: bool,
 }
@@ -133,22 +133,22 @@ struct State<T: Task> {
     /// Whether workers without a task leave for other pools.
     shared: bool,
     thieves: usize,
-    /// Since when more tasks are wanted than are queued.
+    /// The start of the demand for more tasks than are queued.
     wanted_since: Option<Instant>,
     gate: Gate,
     steal_times: Histogram,
     /// For each worker that has a task, the basis of the task.
     running: Vec<Option<Basis>>,
     cut: Collecting,
-    /// The number of nodes in a row that may be lost with a task, 0 for any.
+    /// The number of consecutive nodes that may be lost with a task, 0 for no limit.
     deaths_max: u32,
 }
 
-/// Whether workers may begin tasks.
+/// Whether workers may start tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gate {
     Open,
-    /// Running tasks are asked to stop; no task may begin.
+    /// Running tasks are asked to stop; no task may start.
     Stopped,
     /// The pool is closed: workers return.
     Closed,
@@ -220,7 +220,7 @@ impl<T: Task> Queue<T> {
     }
 
     /// Queues a task that a worker has split off, or has stopped. Returns whether a thief waits for one. If the
-    /// worker's point of the cut is still to come, the task must come with its sealed form: otherwise it is
+    /// worker has not reached its point of the cut, the task must come with its sealed form: otherwise it is
     /// returned.
     pub(super) fn put_by(
         &self,
@@ -248,15 +248,15 @@ impl<T: Task> Queue<T> {
         }
     }
 
-    /// Waits for a task for a worker that has none; `None` when the worker is to leave, because the pool is closed
-    /// or others need it. `notify` is called if no task can begin at once or, while others of the pool work, soon;
-    /// and if the worker was the last that a cut has waited for. `meanwhile` is called if it has to wait for long.
+    /// Waits for a task for a worker that has none; `None` when the worker should leave, because the pool is closed
+    /// or others need it. `notify` is called if no task can start immediately or, while others of the pool work, soon;
+    /// and if the worker was the last that a cut has waited for. `idle_work` runs when the wait exceeds 10 ms.
     pub(super) fn next(
         &self,
         worker: usize,
         signals: &Signals,
         notify: impl Fn(),
-        meanwhile: Meanwhile<'_>,
+        idle_work: IdleWork<'_>,
     ) -> Option<Entry<T>> {
         let mut state = self.lock();
         if self.rest(&mut state, worker, signals) {
@@ -291,12 +291,12 @@ impl<T: Task> Queue<T> {
             if state.shared {
                 return None;
             }
-            state = self.idle(state, worker, &mut idling, meanwhile);
+            state = self.idle(state, worker, &mut idling, idle_work);
         }
         None
     }
 
-    /// Spins for a moment until a task can begin, without the lock.
+    /// Spins for up to [`WATCH`] until a task can start, without the lock.
     fn watch<'a>(&'a self, mut state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
         let until = Instant::now() + WATCH;
         while state.gate == Gate::Open && !state.can_begin() && !state.shared && Instant::now() < until {
@@ -351,7 +351,7 @@ impl<T: Task> Queue<T> {
         if shared { Next::Leave } else { Next::Nothing }
     }
 
-    /// Takes all tasks out, also those that wait; the others are oldest first: those nearest to the root.
+    /// Takes all tasks out, including waiting ones; the others are oldest first, that is, nearest to the root first.
     pub(super) fn take_all(&self, signals: &Signals) -> Vec<Entry<T>> {
         let mut state = self.lock();
         state.staying = 0;
@@ -365,7 +365,7 @@ impl<T: Task> Queue<T> {
         taken.into_iter().map(|queued| queued.entry).collect()
     }
 
-    /// Prevents workers from beginning tasks, and asks running tasks to stop.
+    /// Prevents workers from starting tasks, and asks running tasks to stop.
     pub(super) fn stop(&self, signals: &Signals) {
         let mut state = self.lock();
         if state.gate == Gate::Open {
@@ -376,7 +376,7 @@ impl<T: Task> Queue<T> {
         self.stir();
     }
 
-    /// Lets workers begin tasks again.
+    /// Lets workers start tasks again.
     pub(super) fn resume(&self, signals: &Signals) {
         let mut state = self.lock();
         if state.gate == Gate::Stopped {
@@ -406,7 +406,7 @@ impl<T: Task> Queue<T> {
         (state.busy, outlook::of_all(waiting))
     }
 
-    /// Returns since when more tasks are wanted than are queued, and whether a worker here wants one.
+    /// Returns the demand for more tasks than are queued: its duration, and whether a worker here needs a task.
     pub(super) fn hunger(&self) -> Option<Hunger> {
         let state = self.lock();
         let since = state.wanted_since?;

@@ -1,27 +1,27 @@
-//! How the workers of a node are shared among its jobs: in proportion to the weights of the jobs that have tasks
-//! for them, and those of the highest priority first.
+//! The division of a node's workers among its jobs: in proportion to the weights of the jobs that have tasks
+//! for them, highest priority first.
 //!
-//! Each job has a clock that runs while workers are in its pool, slower for a larger weight. A worker goes to
-//! the job whose clock is behind; one that is in another job's pool is recalled when that job's clock is ahead
-//! by more than a quantum. So the shares are fair in the long run, and what a job cannot use goes to the others.
-//! A job that has had no task for a while starts beside the others, a quantum behind: it gets a worker at once,
-//! and nothing for the time in which it needed none. (The Completely Fair Scheduler of Linux does the same with
+//! Each job has a clock that advances while workers are in its pool, more slowly for a larger weight. A worker goes to
+//! the job whose clock is behind; a worker in another job's pool is recalled when that job's clock is ahead
+//! by more than a quantum. So the shares are fair on average, and workers that one job cannot use go to the others.
+//! The clock of a job that has had no tasks restarts a quantum behind the others: it gets a worker immediately,
+//! but no compensation for the time without tasks. (The Completely Fair Scheduler of Linux does the same with
 //! threads.)
 
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
-/// The least time for which a worker stays with a job, unless it finds no task there or one of a higher priority
-/// elsewhere.
+/// The minimum time for which a worker stays with a job, unless the worker finds no task there or another job has
+/// a higher priority.
 const QUANTUM: Duration = Duration::from_millis(10);
 
-/// The time after which a worker that was recalled and did not come is recalled again.
+/// The time after which a worker that was recalled and has not returned is recalled again.
 const RECALL_AGAIN: Duration = Duration::from_millis(100);
 
-/// The rate of the clock of a job with the weight 1: ticks in a microsecond. One with the largest weight still
-/// moves.
+/// The clock rate of a job with weight 1, in ticks per microsecond. High enough that the clock of a job with the
+/// largest weight advances, too.
 const RATE: u64 = 1 << 10;
 
-/// Where the clocks begin, so that one can be put back.
+/// The start of the clocks, so that one can be set back.
 const BEGIN: u64 = 1 << 50;
 
 /// The largest weight of a job.
@@ -45,24 +45,24 @@ impl Default for Claim {
 /// The number of a pool in its crew.
 pub(super) type PoolNumber = u64;
 
-/// The shares of the jobs of a node. All times are since a moment that is the same for all calls.
+/// The shares of the jobs of a node. All times are relative to one fixed start.
 #[derive(Debug)]
 pub(super) struct Shares {
     pools: BTreeMap<PoolNumber, Share>,
-    /// The least clock of a pool with tasks when they were last looked at. It never goes back, so that nobody has to
-    /// make up for a time in which another one needed nothing.
+    /// The smallest clock of a pool with tasks at the last check. It never decreases, so that no job has to
+    /// compensate for a time in which another one had no tasks.
     floor: u64,
-    /// For each worker, where it is.
+    /// The location of each worker.
     workers: Vec<Option<Stint>>,
 }
 
-/// What a pool has had.
+/// A pool's clock.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     claim: Claim,
-    /// Its clock, without the present stints of workers.
+    /// Its clock, without the current stints of workers.
     ticks: u64,
-    /// Whether it had no tasks when it was last looked at.
+    /// Whether it had no tasks at the last check.
     was_idle: bool,
 }
 
@@ -95,18 +95,18 @@ impl Shares {
         self.pools.remove(&pool);
     }
 
-    /// Returns the only pool, if there is one and no other.
+    /// Returns the only pool, if there is exactly one.
     pub(super) fn only(&self) -> Option<PoolNumber> {
         let mut pools = self.pools.keys();
         pools.next().copied().filter(|_| pools.next().is_none())
     }
 
-    /// Notes that a worker has gone to a pool.
+    /// Records that a worker has gone to a pool.
     pub(super) fn begin(&mut self, worker: usize, pool: PoolNumber, now: Duration) {
         self.workers[worker] = Some(Stint { pool, since: now, recalled: None });
     }
 
-    /// Notes that a worker has left the pool in which it was.
+    /// Records that a worker has left its pool.
     pub(super) fn end(&mut self, worker: usize, now: Duration) {
         let Some(stint) = self.workers[worker].take() else { return };
         if let Some(share) = self.pools.get_mut(&stint.pool) {
@@ -114,8 +114,8 @@ impl Shares {
         }
     }
 
-    /// Returns the pool to which a worker is to go, if any of them has tasks. `waiting` returns the number of
-    /// tasks that could begin in a pool.
+    /// Returns the next pool for a worker, if any pool has tasks. `waiting` returns the number of tasks that could
+    /// start in a pool.
     pub(super) fn choose(
         &mut self,
         now: Duration,
@@ -126,7 +126,7 @@ impl Shares {
         ready.min_by_key(|&&pool| self.rank(pool, now)).copied()
     }
 
-    /// Returns a worker that is to leave its pool because another one has tasks and is to have it.
+    /// Returns a worker that should leave its pool because another one is entitled to it.
     pub(super) fn recall(
         &mut self,
         now: Duration,
@@ -135,7 +135,7 @@ impl Shares {
         self.look(now, &waiting);
         let is_coming = |stint: &Stint| stint.recalled.is_some_and(|at| now < at + RECALL_AGAIN);
         let coming = self.workers.iter().flatten().filter(|stint| is_coming(stint)).count();
-        // Those that come are for the first of these tasks.
+        // Arriving workers take the first of these tasks.
         let mut ready: Vec<PoolNumber> =
             self.pools.keys().copied().filter(|&pool| waiting(pool) > 0).collect();
         ready.sort_by_key(|&pool| self.rank(pool, now));
@@ -151,7 +151,7 @@ impl Shares {
         let ahead = self.clock(stint.pool, now) >= self.clock(wanted, now) + from.ticks(QUANTUM);
         let goes = match self.pools[&wanted].claim.priority.cmp(&from.priority) {
             std::cmp::Ordering::Greater => true,
-            // One at a time: otherwise all of them would come and go together.
+            // One at a time: otherwise all of them would move together.
             std::cmp::Ordering::Equal => {
                 ahead && coming == 0 && self.has_more_than_its_share(stint.pool, &waiting)
             }
@@ -164,8 +164,8 @@ impl Shares {
         Some((stint.pool, worker))
     }
 
-    /// Returns the number of workers that a pool would have now if it had enough tasks: those that are in it and
-    /// those that are nowhere, and at least its fair share.
+    /// Returns the number of workers that a pool would have now if it had enough tasks: its own and the vacant ones,
+    /// and at least its fair share.
     pub(super) fn slots(&self, pool: PoolNumber, waiting: impl Fn(PoolNumber) -> usize) -> usize {
         let Some(share) = self.pools.get(&pool) else { return 0 };
         let free = self.workers.iter().filter(|stint| stint.is_none_or(|stint| stint.pool == pool)).count();
@@ -183,15 +183,15 @@ impl Shares {
         free.max(usize::try_from(fair).unwrap_or(usize::MAX)).min(available)
     }
 
-    /// Returns the number of workers that are in no pool that was removed.
+    /// Returns the number of workers that are not in a removed pool.
     pub(super) fn available(&self) -> usize {
         let comes_back =
             |stint: &Option<Stint>| stint.is_none_or(|stint| self.pools.contains_key(&stint.pool));
         self.workers.iter().filter(|stint| comes_back(stint)).count()
     }
 
-    /// Returns whether more workers are in a pool than are due to it among those that have tasks. One that has just
-    /// its share keeps it, however far it is ahead.
+    /// Returns whether a pool has more workers than its share among the pools with tasks. A pool with exactly its share
+    /// keeps it, even if its clock is ahead.
     fn has_more_than_its_share(&self, pool: PoolNumber, waiting: &impl Fn(PoolNumber) -> usize) -> bool {
         let Claim { weight, priority } = self.pools[&pool].claim;
         let is_rival = |(other, share): &(&PoolNumber, &Share)| {
@@ -207,7 +207,7 @@ impl Shares {
         self.workers.iter().flatten().any(|stint| stint.pool == pool)
     }
 
-    /// Returns the order in which pools get workers: the least first.
+    /// Returns the order in which pools get workers: smallest first.
     fn rank(&self, pool: PoolNumber, now: Duration) -> (Reverse<i32>, u64) {
         (Reverse(self.pools[&pool].claim.priority), self.clock(pool, now))
     }
@@ -218,7 +218,7 @@ impl Shares {
         ticks + stints.map(|stint| claim.ticks(now.saturating_sub(stint.since))).sum::<u64>()
     }
 
-    /// Lets the clocks of pools that were idle go on beside the others.
+    /// Advances the clocks of pools that were idle to those of the others.
     fn look(&mut self, now: Duration, waiting: &impl Fn(PoolNumber) -> usize) {
         let is_idle = |pool| waiting(pool) == 0 && !self.is_worked(pool);
         let (idle, active): (Vec<_>, Vec<_>) = self.pools.keys().copied().partition(|&pool| is_idle(pool));

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// Workers in virtual time, and the time that each job has had of them.
+/// Workers in virtual time, and the time that each job has had.
 struct Bench {
     shares: Shares,
     now: Duration,
@@ -35,7 +35,7 @@ impl Bench {
         }
     }
 
-    /// Lets a millisecond pass.
+    /// Advances the time by one millisecond.
     fn tick(&mut self) {
         for worker in 0..self.at.len() {
             if let Some(pool) = self.at[worker]
@@ -83,7 +83,7 @@ fn assert_shares(had: &[u64], weights: &[u64]) {
 }
 
 #[test]
-fn the_workers_are_shared_in_proportion_to_the_weights() {
+fn workers_are_shared_in_proportion_to_weights() {
     for workers in 1..=8 {
         let had = Bench::new(workers, &[(1, 0), (2, 0), (5, 0)]).run(8_000);
         assert_eq!(had.iter().sum::<u64>(), 8_000 * workers as u64, "none is idle");
@@ -92,7 +92,7 @@ fn the_workers_are_shared_in_proportion_to_the_weights() {
 }
 
 #[test]
-fn what_a_job_cannot_use_goes_to_the_others() {
+fn unused_share_of_a_job_goes_to_the_others() {
     let mut bench = Bench::new(4, &[(5, 0), (1, 0), (1, 0)]);
     bench.tasks.insert(0, 1);
     let had = bench.run(4_000);
@@ -102,21 +102,21 @@ fn what_a_job_cannot_use_goes_to_the_others() {
 }
 
 #[test]
-fn a_job_that_has_waited_gets_a_worker_at_once_and_no_more_than_its_share() {
+fn job_that_has_waited_gets_a_worker_immediately_and_only_its_share() {
     let mut bench = Bench::new(1, &[(1, 0), (1, 0)]);
     bench.tasks.insert(1, 0);
     assert_eq!(bench.run(60_000), [60_000, 0]);
     bench.tasks.insert(1, usize::MAX);
-    assert_eq!(bench.run(1), [0, 1], "at once");
+    assert_eq!(bench.run(1), [0, 1], "immediately");
     assert_shares(&bench.run(1_000), &[1, 1]);
 }
 
 #[test]
-fn nobody_makes_up_for_what_it_did_not_need() {
+fn idle_job_gets_no_compensation_later() {
     let mut bench = Bench::new(1, &[(1, 0), (1, 0)]);
     bench.tasks.insert(1, 0);
     bench.run(60_000);
-    // For a moment neither has a task; then first the one that has had nothing.
+    // Briefly neither job has a task; then first the one that has had no worker time.
     bench.tasks.insert(0, 0);
     bench.run(1);
     bench.tasks.insert(1, usize::MAX);
@@ -126,7 +126,7 @@ fn nobody_makes_up_for_what_it_did_not_need() {
 }
 
 #[test]
-fn workers_that_are_shared_fairly_stay_where_they_are() {
+fn workers_shared_fairly_are_not_recalled() {
     let mut bench = Bench::new(4, &[(1, 0), (1, 0)]);
     bench.run(100);
     let mut changes = 0;
@@ -139,7 +139,7 @@ fn workers_that_are_shared_fairly_stay_where_they_are() {
 }
 
 #[test]
-fn a_higher_priority_comes_first_and_a_lower_one_gets_what_it_leaves() {
+fn job_of_higher_priority_comes_first_and_lower_gets_the_rest() {
     let mut bench = Bench::new(2, &[(1, 0), (1000, 0), (1, 1)]);
     bench.tasks.insert(2, 0);
     bench.run(100);
@@ -151,7 +151,7 @@ fn a_higher_priority_comes_first_and_a_lower_one_gets_what_it_leaves() {
 }
 
 #[test]
-fn a_worker_stays_for_a_quantum() {
+fn worker_stays_for_a_quantum() {
     let mut bench = Bench::new(1, &[(1, 0), (1, 0)]);
     let mut changes = 0;
     for _ in 0..1_000 {
@@ -163,7 +163,7 @@ fn a_worker_stays_for_a_quantum() {
 }
 
 #[test]
-fn a_pool_is_hungry_for_its_fair_share_and_for_workers_that_are_nowhere() {
+fn pool_slots_are_its_fair_share_plus_vacant_workers() {
     let mut shares = Shares::new(4);
     shares.add(1, Claim { weight: 1, priority: 0 });
     shares.add(2, Claim { weight: 3, priority: 0 });

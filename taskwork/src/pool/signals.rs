@@ -1,7 +1,7 @@
 //! The word that running tasks poll.
 //!
-//! A poll is one relaxed load of a word that hardly ever changes, so it causes no traffic between cores.
-//! Relaxed suffices: the word only indicates *that* there is something to see; the data itself is behind a
+//! A poll is one relaxed load of a word that rarely changes, so it causes no traffic between cores.
+//! Relaxed suffices: the word only indicates *that* there is a change; the data itself is behind a
 //! lock.
 
 use std::sync::atomic::{
@@ -30,7 +30,7 @@ impl Signals {
     /// An epoch that never occurs.
     pub(crate) const NO_EPOCH: u64 = u64::MAX / EPOCH;
 
-    /// Returns the whole word, which changes when there is something to see.
+    /// Returns the whole word, which changes when there is a new request.
     #[inline]
     pub(crate) fn word(&self) -> u64 {
         self.0.load(Relaxed)
@@ -42,7 +42,7 @@ impl Signals {
         epoch * EPOCH
     }
 
-    /// Returns whether all running tasks should stop, or some of them be interrupted, at their next
+    /// Returns whether all running tasks should stop, or some of them should return, at their next
     /// `migrate()`.
     #[inline]
     pub(crate) fn interrupts(&self) -> bool {
@@ -55,7 +55,7 @@ impl Signals {
         self.word() & STOP != 0
     }
 
-    /// Returns whether some running tasks are to be interrupted.
+    /// Returns whether some running tasks should return briefly.
     #[inline]
     pub(crate) fn snapshot(&self) -> bool {
         self.word() & SNAPSHOT != 0
@@ -65,20 +65,20 @@ impl Signals {
         self.set(SNAPSHOT, snapshot);
     }
 
-    /// Makes every task look which of them are to be interrupted, also those that have looked since others were.
+    /// Makes every task check again whether it should return, even if it has checked for an earlier request.
     pub(crate) fn announce_snapshot(&self) {
         self.set(SNAPSHOT, true);
-        // Whoever sees the new word sees which tasks are meant.
+        // A task that sees the new word also sees which tasks are meant.
         self.0.fetch_add(EPOCH, Release);
     }
 
-    /// Must be called between the look at the word and the look at whether a task is meant.
-    pub(crate) fn heed_snapshot() {
+    /// Must be called between reading the word and checking whether a task is meant.
+    pub(crate) fn fence_snapshot() {
         fence(Acquire);
     }
 
-    /// Returns the word of an epoch in which other tasks than the caller's are to be interrupted, and nothing
-    /// else is requested.
+    /// Returns the word of an epoch in which only tasks other than the caller's should return, and there is no other
+    /// request.
     #[inline]
     pub(crate) fn quiet_but_snapshot(epoch: u64) -> u64 {
         Self::quiet(epoch) | SNAPSHOT
@@ -99,7 +99,7 @@ impl Signals {
     }
 
     /// The caller holds the queue's lock, so no other thread changes the bit between the test and the update;
-    /// the test keeps the word in every core's cache as long as nothing changes.
+    /// the test keeps the word in every core's cache while nothing changes.
     fn set(&self, bit: u64, on: bool) {
         let is_on = self.word() & bit != 0;
         if on && !is_on {

@@ -1,4 +1,4 @@
-//! A pool that is worked in slices of virtual time instead of by threads: the queue, the ledger, the
+//! A pool worked in slices of virtual time instead of by threads: the queue, the ledger, the
 //! variables and the contexts are the production ones, and only the scheduling differs.
 
 use std::{
@@ -29,16 +29,16 @@ use crate::{
     task::{Outcome, Task},
 };
 
-/// Determines the time that tasks take.
+/// Determines the duration of tasks.
 pub trait Pace: Send + Sync + 'static {
     /// Waits until a worker of the node may run its next slice.
     fn slice(&self, node: NodeId) -> Pin<Box<dyn Future<Output = ()> + Send>>;
     /// Runs a slice of a task of the job with this number: calls `run` once. The task's search then returns
-    /// [`Outcome::Migrate`] at the end of the slice, without having been asked to.
+    /// [`Outcome::Migrate`] at the end of the slice, without a request.
     fn work(&self, node: NodeId, job: u64, run: &mut dyn FnMut());
 }
 
-/// A pool whose workers are loops on the runtime with the virtual time.
+/// A pool whose workers are tasks on the runtime with virtual time.
 pub(crate) struct Slices<T: Task> {
     pool: Pool<T>,
     /// The number of the job.
@@ -74,16 +74,16 @@ impl<T: Task> Slices<T> {
             self.pace.work(self.pool.node, self.job, &mut || {
                 begun = entry.take().and_then(|entry| self.slice(entry, worker));
             });
-            // Waiting workers may take what was split off or put back.
+            // Waiting workers may take tasks that were split off or put back.
             self.look.notify_waiters();
         }
     }
 
-    /// Runs a task for a slice; returns it if it is to continue.
+    /// Runs a task for a slice; returns it if it should continue.
     fn slice(&self, mut entry: Entry<T>, worker: usize) -> Option<Entry<T>> {
-        // A task is interrupted for microseconds: a whole slice for it would be too much.
+        // The interruption of a task takes microseconds, far less than a slice.
         if self.pool.is_interrupted(worker) {
-            let Some(same) = self.pool.heed(worker, entry) else {
+            let Some(same) = self.pool.handle_interruption(worker, entry) else {
                 self.pool.runs(worker, None);
                 return None;
             };
@@ -94,7 +94,7 @@ impl<T: Task> Slices<T> {
                 if !finished.requested.stop =>
             {
                 let entry = finished.part.stopped(deaths.polled(Instant::now()), task);
-                // After the slice: otherwise a quantum that is shorter than a slice would let nothing run.
+                // After the slice: otherwise a quantum shorter than a slice would allow no progress.
                 let goes_on = self.pool.yield_if_asked(worker, entry);
                 if goes_on.is_none() {
                     self.pool.runs(worker, None);
@@ -241,11 +241,11 @@ impl<T: Task> Work for Slices<T> {
         let pool = &self.pool;
         loop {
             match pool.batches.take(&pool.queue) {
-                // A task that has panicked is in none.
+                // A task that has panicked would be missing in the cut.
                 Taken::Cut(_) if pool.fault().is_some() => return Ok(None),
                 Taken::Cut(cut) => return cut.map(Some),
                 Taken::Later => return Ok(None),
-                // At once and on this thread: another thread's time would not be that of the run.
+                // Immediately and on this thread: another thread would not use the run's virtual time.
                 Taken::Merges => pool.batches.merge(&pool.queue),
             }
         }
@@ -256,7 +256,7 @@ impl<T: Task> Work for Slices<T> {
     }
 
     fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging {
-        // At once and on this thread: another thread's time would not be that of the run.
+        // Immediately and on this thread: another thread would not use the run's virtual time.
         Box::pin(ready(merge_shown::<T::Output>(&outputs, show)))
     }
 

@@ -91,8 +91,8 @@ impl Bench {
         Self::start_on(NodeId(1), workers)
     }
 
-    /// Starts a pool of a node. Pools that exchange tasks belong to different nodes, since a node's number is part
-    /// of the ids of the tasks that it makes.
+    /// Starts a pool of a node. Pools that exchange tasks belong to different nodes, since the ids of new tasks contain
+    /// the node's number.
     fn start_on(node: NodeId, workers: usize) -> Self {
         let (pool, crew) =
             (Arc::new(Pool::new(node, Arc::new(()), workers, LIMITS)), Crew::start(workers).unwrap());
@@ -125,7 +125,7 @@ impl Bench {
 }
 
 #[test]
-fn every_state_is_visited_once_and_the_batch_holds_the_root_alone() {
+fn every_state_is_visited_once_and_the_batch_has_only_the_root() {
     for round in 0..50 {
         let bench = Bench::start(1 + round % 4);
         // Thieves that are never served keep the demand high: as many splits as possible.
@@ -141,7 +141,7 @@ fn every_state_is_visited_once_and_the_batch_holds_the_root_alone() {
 }
 
 #[test]
-fn tasks_that_go_back_and_forth_between_two_pools_are_neither_lost_nor_doubled() {
+fn tasks_moved_between_two_pools_are_neither_lost_nor_duplicated() {
     for round in 0..40 {
         let mut random = SmallRng::seed_from_u64(round);
         let pair = [1, 2].map(|node| Bench::start_on(NodeId(node), 1 + random.random_range(0..3)));
@@ -160,10 +160,10 @@ fn tasks_that_go_back_and_forth_between_two_pools_are_neither_lost_nor_doubled()
     }
 }
 
-/// The driver looks only when it is notified: a worker that has put its task back must notify it although
+/// The driver reads the pool only when it is notified: a worker that has put its task back must notify it, even if
 /// there is a task.
 #[test]
-fn a_pool_that_is_stopped_says_when_it_is_quiet() {
+fn stopped_pool_notifies_when_quiet() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     for round in 0..40 {
         let bench = Bench::start(1 + round % 3);
@@ -176,13 +176,13 @@ fn a_pool_that_is_stopped_says_when_it_is_quiet() {
             }
         };
         let heard = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), quiet).await });
-        assert!(heard.is_ok(), "round {round}: nothing was said: {:?}", bench.pool.view());
+        assert!(heard.is_ok(), "round {round}: no notification: {:?}", bench.pool.view());
         bench.end();
     }
 }
 
 #[test]
-fn a_pool_that_is_stopped_and_unloaded_gives_up_everything() {
+fn stopped_pool_unloads_every_task() {
     for round in 0..40 {
         let (first, second) = (Bench::start(1 + round % 3), Bench::start_on(NodeId(2), 2));
         first.put_root();
@@ -205,8 +205,8 @@ fn a_pool_that_is_stopped_and_unloaded_gives_up_everything() {
     }
 }
 
-/// Returns the leaves that a cut accounts for: those in the output, those that its tasks have found, and those
-/// that are still open in them.
+/// Returns the leaves that a cut accounts for: those in the output, those found by its tasks, and those
+/// still open in them.
 fn leaves(cut: &Cut) -> u64 {
     let decode = |bytes: &[u8]| codec::decode::<u64>(bytes).unwrap();
     let open = |task: &Envelope| {
@@ -217,7 +217,7 @@ fn leaves(cut: &Cut) -> u64 {
 }
 
 #[test]
-fn every_cut_through_a_pool_at_work_is_the_whole_of_it() {
+fn every_cut_through_a_working_pool_accounts_for_all_leaves() {
     let mut cuts_with_tasks = 0;
     for round in 0..40 {
         let bench = Bench::start(1 + round % 4);
@@ -244,7 +244,7 @@ fn every_cut_through_a_pool_at_work_is_the_whole_of_it() {
 }
 
 #[test]
-fn what_is_tentative_is_in_no_cut_until_it_is_firm_and_goes_when_it_is_void() {
+fn tentative_task_is_in_no_cut_until_firm_and_dropped_when_void() {
     const TENTATIVE: Basis = Basis(7);
     for round in 0..40 {
         let bench = Bench::start(1 + round % 3);
@@ -291,7 +291,7 @@ impl Task for Heavy {
 }
 
 #[test]
-fn a_thief_is_given_so_many_bytes_and_what_is_too_large_to_be_sent_stays() {
+fn thief_gets_at_most_its_bytes_and_too_large_tasks_stay() {
     let pool = Arc::new(Pool::<Heavy>::new(NodeId(1), Arc::new(()), 1, LIMITS));
     let sizes = [400, 400, 400, 9_000, 65 << 20, 10, 10, 10, 10, 10, 10, 10];
     for (number, size) in (0..).zip(sizes) {
@@ -302,7 +302,7 @@ fn a_thief_is_given_so_many_bytes_and_what_is_too_large_to_be_sent_stays() {
     };
     assert_eq!(give(1_000), [0, 1], "a third would be too much");
     assert_eq!(give(1_000), [2], "so would the next");
-    assert_eq!(give(1_000), [3], "larger than that alone, but by itself");
+    assert_eq!(give(1_000), [3], "larger than the limit, but alone");
     assert_eq!(give(1_000), [5, 6, 7], "half of what is there, less what stays");
     let view = pool.view();
     assert_eq!((view.queued, view.staying, view.spare()), (5, 1, 4));

@@ -1,5 +1,5 @@
-//! The locks and atomics of the queue and the signals: the standard library's, or loom's, which explores all
-//! interleavings of the threads.
+//! The locks and atomics of the queue and the signals: those of the standard library, or of loom, which explores all
+//! interleavings of threads.
 
 #[cfg(feature = "loom")]
 pub(super) use loom::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicU64};

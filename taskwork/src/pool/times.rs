@@ -1,4 +1,4 @@
-//! Where the time of a pool's workers goes. Measured by a clock that is read when a task begins and ends, never while
+//! The time of a pool's workers by activity. The clock is read when a task starts and ends, never while
 //! it is searched.
 
 use std::{
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::figures::WorkerTimes;
 
-/// What a worker does.
+/// The activity of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Doing {
@@ -20,7 +20,7 @@ pub(crate) enum Doing {
     Looking = 1,
     /// It runs the program's code.
     Searching = 2,
-    /// It has a task, and runs the runtime's code: the task has ended or is written.
+    /// It has a task, and runs the runtime's code: the task was completed or is written.
     Handling = 3,
 }
 
@@ -28,16 +28,16 @@ pub(crate) enum Doing {
 #[derive(Debug)]
 pub(crate) struct Times {
     begun: Instant,
-    /// When the first task began, in nanoseconds since then; 0 if none has.
+    /// The start of the first task, in nanoseconds since `start`; 0 before that.
     first_ns: AtomicU64,
     lanes: Vec<Lane>,
 }
 
-/// The times of one worker, which alone writes them, on cache lines of its own.
+/// The times of one worker, written only by that worker, on separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Lane {
-    /// What it does and since when, in nanoseconds: the two lowest bits are the [`Doing`].
+    /// Its activity and the start of that, in nanoseconds: the two lowest bits are the [`Doing`].
     now: AtomicU64,
     starting_ns: AtomicU64,
     looking_ns: AtomicU64,
@@ -54,7 +54,7 @@ impl Times {
         }
     }
 
-    /// Records what a worker does from now on. Only that worker may call it.
+    /// Records the activity of a worker from now on. Only that worker may call it.
     pub(crate) fn note(&self, worker: usize, doing: Doing) {
         self.note_at(self.now_ns(), worker, doing);
     }
@@ -74,14 +74,14 @@ impl Times {
             (&lane.handling_ns, spent.handling_ns),
         ] {
             if part > 0 {
-                // One thread writes it.
+                // Only one thread writes it.
                 sum.store(sum.load(Relaxed) + part, Relaxed);
             }
         }
     }
 
-    /// Returns the sums of all workers so far, including what they do now. While they work it is not exact: a worker
-    /// may be between two things.
+    /// Returns the sums of all workers so far, including their current activities. Inexact while they work: a worker
+    /// may be between two activities.
     pub(crate) fn sums(&self) -> WorkerTimes {
         self.sums_at(self.now_ns())
     }
@@ -101,7 +101,7 @@ impl Times {
         sums
     }
 
-    /// Adds a span of time. A worker without a task starts until some worker of the pool has had one.
+    /// Adds a span of time. Time without a task counts as `starting` until a worker of the pool has had a task.
     fn add_span(&self, sums: &mut WorkerTimes, doing: Doing, from_ns: u64, to_ns: u64) {
         let span_ns = to_ns.saturating_sub(from_ns);
         match doing {
@@ -120,7 +120,7 @@ impl Times {
         }
     }
 
-    /// Returns the nanoseconds since the beginning, at least 1. Two bits are free for a hundred years.
+    /// Returns the nanoseconds since the start, at least 1. Two bits are free for a hundred years.
     fn now_ns(&self) -> u64 {
         nanoseconds(self.begun.elapsed()).max(1)
     }
@@ -147,11 +147,11 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn every_moment_of_a_worker_in_the_pool_is_one_of_four_things() {
+    fn worker_time_is_the_sum_of_four_activities() {
         let times = Times::new(2);
         let note = |ms: u64, worker, doing| times.note_at(ms * MS, worker, doing);
         let sums = |ms: u64| times.sums_at(ms * MS);
-        assert_eq!(sums(5), WorkerTimes::default(), "nobody has come");
+        assert_eq!(sums(5), WorkerTimes::default(), "no worker has come");
         note(5, 0, Doing::Looking);
         note(5, 1, Doing::Looking);
         assert_eq!(sums(15), WorkerTimes { starting_ns: 20 * MS, ..WorkerTimes::default() });
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_does_is_told_before_it_ends() {
+    fn current_activity_is_included_in_the_sums() {
         let times = Times::new(1);
         times.note(0, Doing::Looking);
         times.note(0, Doing::Searching);

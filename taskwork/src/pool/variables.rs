@@ -12,7 +12,7 @@ use crate::{
     wire::codec::{DecodeError, EncodeError},
 };
 
-/// The variables of a node, in the order of their declaration.
+/// The variables of a node, in order of declaration.
 #[derive(Debug)]
 pub(crate) struct VariableTable {
     slots: Vec<Slot>,
@@ -31,7 +31,7 @@ struct NodeCopy {
     version: u64,
     /// The version that the znode is known to be at least as good as.
     published: u64,
-    /// How often the znode was overwritten because its content could not be decoded.
+    /// The number of times that the znode was overwritten because its content could not be decoded.
     overwritten: u32,
 }
 
@@ -42,13 +42,13 @@ const OVERWRITES_MAX: u32 = 3;
 /// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A task here, or another node: the znode may not have it.
+    /// A task here, or another node: the znode may not have the value.
     Node,
     /// The znode itself.
     Znode,
 }
 
-/// A value of a variable that may be better than that in the znode.
+/// A value of a variable that may be better than the one in the znode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unpublished {
     /// The index of the variable in the declaration.
@@ -107,7 +107,7 @@ impl VariableTable {
                 return false;
             }
             let mut copy = slot.copy();
-            // The copy has improved meanwhile: compare again.
+            // The copy was improved concurrently: compare again.
             if copy.version != version {
                 continue;
             }
@@ -142,7 +142,7 @@ impl VariableTable {
         value.map(|value| (self.slots[slot].declared.encode)(&*value)).transpose()
     }
 
-    /// Returns the value of a variable as JSON, for people; null if it has none, is large, or has no JSON
+    /// Returns the value of a variable as JSON, for display; null if it has none, is large, or has no JSON
     /// form.
     pub(crate) fn shown(&self, slot: usize) -> serde_json::Value {
         let small = |bytes: Vec<u8>| bytes.len() <= SHOWN_ENCODED_BYTES_MAX;
@@ -152,8 +152,8 @@ impl VariableTable {
         self.read(slot).map(|value| (self.slots[slot].declared.show)(&*value)).unwrap_or_default()
     }
 
-    /// Returns the first value that has a score, which is a finite number, and the name of its variable. The program's
-    /// code that tells the score may panic, and then there is none.
+    /// Returns the first value that has a score, which is a finite number, and the name of its variable. `None` if the
+    /// program's `score` panics.
     pub(crate) fn score(&self) -> Option<(&'static str, Score)> {
         let score = |slot: usize| {
             let value = self.read(slot)?;
@@ -171,7 +171,7 @@ impl VariableTable {
         Ok((declared.improves)(&*(declared.decode)(new)?, &*(declared.decode)(old)?))
     }
 
-    /// Returns the values that their znodes may not have yet.
+    /// Returns the values that may be missing in their znodes.
     pub(crate) fn unpublished(&self) -> Result<Vec<Unpublished>, EncodeError> {
         let mut values = Vec::new();
         for (slot, Slot { declared, copy }) in self.slots.iter().enumerate() {
@@ -228,10 +228,10 @@ mod tests {
     use super::*;
     use crate::variable::Variable;
 
-    /// The state of a comparison: begun, and allowed to end.
+    /// The state of a comparison: started, and allowed to finish.
     static GATE: (Mutex<(bool, bool)>, Condvar) = (Mutex::new((false, false)), Condvar::new());
 
-    /// A variable whose comparison takes as long as the test requires.
+    /// A variable with a comparison that blocks until the test permits it to finish.
     struct Slow;
 
     impl Variable for Slow {
@@ -242,13 +242,13 @@ mod tests {
             stands.lock().unwrap().0 = true;
             changed.notify_all();
             let wait = changed.wait_timeout_while(stands.lock().unwrap(), Duration::from_secs(60), |s| !s.1);
-            assert!(!wait.unwrap().1.timed_out(), "whoever drives the node waits for the comparison");
+            assert!(!wait.unwrap().1.timed_out(), "the driver waits for the comparison");
             new > old
         }
     }
 
     #[test]
-    fn a_comparison_that_takes_long_is_not_waited_for() {
+    fn slow_comparison_does_not_block_other_callers() {
         let mut declared = Variables::default();
         declared.declare::<Slow>();
         let (table, signals) = (Arc::new(VariableTable::new(declared)), Arc::new(Signals::default()));

@@ -1,5 +1,5 @@
-//! Tasks that spawn others and wait for them: each is called again when all of that is complete and not before,
-//! whatever is interrupted, split, moved to another pool or continued from a cut.
+//! Tasks that spawn others and wait for them: each is called again when all of them are complete and not before,
+//! even if tasks are interrupted, split, moved to another pool or continued from a cut.
 
 use std::{
     collections::BTreeSet,
@@ -35,20 +35,20 @@ const LIMITS: PoolLimits = PoolLimits {
     ledger_bytes_max: usize::MAX,
 };
 
-/// How long anything is waited for.
+/// The maximum time of each wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The number of units in each leaf.
 const UNITS: u64 = 4;
 
-/// A vertex of a complete tree: it spawns its children and, mostly, waits for them. The leaves have units, which
+/// A vertex of a complete tree: it spawns its children and usually waits for them. Each leaf has units, which
 /// are done one by one, and can be split off.
 #[derive(Debug, Serialize, Deserialize)]
 struct Fork {
-    /// Its place: that of the root is 1, those of its children are 2 and 3, and so on.
+    /// Its position: that of the root is 1, those of its children are 2 and 3, and so on.
     place: u64,
     height: u32,
-    /// The number of children, and how many of them were spawned.
+    /// The number of children, and the number of children that were spawned.
     fan: u64,
     spawned: u64,
     waits: bool,
@@ -61,7 +61,7 @@ impl Fork {
         Self { place, height, fan, spawned: 0, waits: false, units }
     }
 
-    /// Returns the units below it.
+    /// Returns the units below this vertex.
     fn below(&self) -> impl Iterator<Item = u64> {
         let leaves = self.fan.pow(self.height);
         // The first child of the vertex at `place` is at `place * fan`.
@@ -70,7 +70,7 @@ impl Fork {
     }
 }
 
-/// What is done, as the tasks see it.
+/// The completed units, as seen by the tasks.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Board {
     #[serde(skip)]
@@ -79,7 +79,7 @@ struct Board {
     too_early: AtomicBool,
     #[serde(skip)]
     waits: AtomicU32,
-    /// The number of units after which no further one is done; 0 if all are.
+    /// The number of units after which no further one is done; 0 for no limit.
     #[serde(skip)]
     units_max: usize,
 }
@@ -116,7 +116,7 @@ impl Task for Fork {
                 return Outcome::Migrate;
             }
             let child = Self::new(self.place * self.fan + self.spawned, self.height - 1, self.fan);
-            // Some belong to whoever waits for this one.
+            // Some units belong to the task that waits for this one.
             if self.place % 5 == 4 {
                 cx.spawn_sibling(child);
             } else {
@@ -154,7 +154,7 @@ impl Task for Fork {
 struct Bench {
     pool: Arc<Pool<Fork>>,
     crew: Crew,
-    /// The names in the global task list that come of what was committed here.
+    /// The names in the global task list after the commits here.
     list: BTreeSet<Mark>,
 }
 
@@ -171,7 +171,7 @@ impl Bench {
         self.pool.put(vec![Entry::new(TaskId::ROOT, root).seal().unwrap()], Basis::FIRM, None).unwrap();
     }
 
-    /// Takes a cut, and toggles what it commits in the list.
+    /// Takes a cut, and applies its toggles to the list.
     fn cut(&self, list: &mut BTreeSet<Mark>) -> Cut {
         self.pool.begin_cut(&[]).unwrap();
         let give_up = Instant::now() + PATIENCE;
@@ -212,7 +212,7 @@ impl Bench {
     }
 }
 
-/// Lets the tasks go on whose scope is complete according to the list.
+/// Continues the tasks with a scope that is complete according to the list.
 fn wake(bench: &Bench, list: &BTreeSet<Mark>) {
     let names: Vec<String> = list.iter().map(Mark::to_string).collect();
     bench.pool.wake(&scope::complete(&bench.pool.awaited_scopes(), &names));
@@ -225,12 +225,12 @@ fn units(outputs: &[Vec<u8>]) -> Vec<u64> {
 }
 
 fn assert_right(board: &Board, outputs: &[Vec<u8>], root: &Fork, what: &str) {
-    assert!(!board.too_early.load(Relaxed), "{what}: a task went on too early");
+    assert!(!board.too_early.load(Relaxed), "{what}: a task continued too early");
     assert_eq!(units(outputs), root.below().collect::<Vec<_>>(), "{what}");
 }
 
 #[test]
-fn a_task_goes_on_when_everything_is_complete_that_it_has_spawned() {
+fn task_continues_when_all_its_spawned_tasks_are_complete() {
     for round in 0..40 {
         let (board, fan) = (Arc::new(Board::default()), 2 + round as u64 % 4);
         let mut bench = Bench::start(1, 1 + round % 4, &board);
@@ -247,7 +247,7 @@ fn a_task_goes_on_when_everything_is_complete_that_it_has_spawned() {
 }
 
 #[test]
-fn whatever_cut_is_continued_elsewhere_leads_to_the_same_end() {
+fn every_cut_continued_elsewhere_leads_to_the_same_result() {
     let mut waiting_in_cuts = 0;
     for round in 0..60 {
         let what = format!("round {round}");
@@ -258,12 +258,12 @@ fn whatever_cut_is_continued_elsewhere_leads_to_the_same_end() {
         first.wait_for("some units done", |_| board.is_held());
         let mut list = std::mem::take(&mut first.list);
         let mut cut = first.cut(&mut list);
-        // Each time the pool has gone on a little.
+        // Each round starts after some progress of the pool.
         for _ in 0..round % 5 {
             cut = first.cut(&mut list);
         }
         first.end();
-        // The node is lost now, with what it has done since.
+        // The node is lost now, with its work since the cut.
         let again = Arc::new(Board::default());
         let before = codec::decode::<Done>(&cut.output).unwrap().0;
         let so_far = cut.tasks.iter().flat_map(|task| codec::decode::<Done>(&task.output).unwrap().0);
@@ -285,7 +285,7 @@ fn whatever_cut_is_continued_elsewhere_leads_to_the_same_end() {
 }
 
 #[test]
-fn tasks_that_move_between_pools_while_others_wait_for_them_end_the_waiting() {
+fn awaited_tasks_that_move_between_pools_end_the_wait() {
     for round in 0..40 {
         let mut random = SmallRng::seed_from_u64(round);
         let board = Arc::new(Board::default());
@@ -298,12 +298,12 @@ fn tasks_that_move_between_pools_while_others_wait_for_them_end_the_waiting() {
             let from = random.random_range(0..2);
             let (giver, taker) = (&pair[from], &pair[1 - from]);
             if random.random_range(0..8) == 0 {
-                // The waiting ones go, too.
+                // The waiting tasks move, too.
                 giver.pool.stop();
                 giver.wait_for("a quiet pool", |pool| pool.view().is_quiet());
                 let unloaded = giver.pool.unload().unwrap().into_iter().map(|(_, task)| task).collect();
                 assert!(giver.is_idle(), "round {round}");
-                // Nobody is called again for what is not committed, so the giver commits first.
+                // Uncommitted completions wake no task, so the giver commits first.
                 giver.cut(&mut list);
                 taker.pool.put(unloaded, Basis::FIRM, None).unwrap();
                 giver.pool.resume();
@@ -327,7 +327,7 @@ fn tasks_that_move_between_pools_while_others_wait_for_them_end_the_waiting() {
 }
 
 #[test]
-fn what_is_tentative_waits_in_no_cut_and_goes_when_it_is_void() {
+fn tentative_waiting_task_is_in_no_cut_and_dropped_when_void() {
     const TENTATIVE: Basis = Basis(7);
     for round in 0..20 {
         let board = Arc::new(Board::default());
@@ -347,7 +347,7 @@ fn what_is_tentative_waits_in_no_cut_and_goes_when_it_is_void() {
     }
 }
 
-/// A task that spawns many that do nothing, then waits for them.
+/// A task that spawns many empty tasks, then waits for them.
 #[derive(Debug, Serialize, Deserialize)]
 struct Wide {
     left: u32,
@@ -376,7 +376,7 @@ impl Task for Wide {
     }
 }
 
-/// Runs a task to its end in a pool with one worker, and returns the pool.
+/// Runs a task to completion in a pool with one worker, and returns the pool.
 pub(super) fn run<T: Task<Shared = ()>>(root: T) -> (Arc<Pool<T>>, Crew) {
     let pool = Arc::new(Pool::new(NodeId(1), Arc::new(()), 1, LIMITS));
     let crew = Crew::start(1).unwrap();
@@ -394,7 +394,7 @@ pub(super) fn wait_for<T: Task>(pool: &Arc<Pool<T>>, what: &str, mut holds: impl
 }
 
 #[test]
-fn who_spawns_much_lets_it_be_done_meanwhile() {
+fn spawner_of_many_tasks_lets_them_run_first() {
     let (pool, crew) = run(Wide { left: 50_000, polls: true });
     wait_for(&pool, "the end", |pool| {
         assert_eq!(pool.fault(), None);
@@ -409,7 +409,7 @@ fn who_spawns_much_lets_it_be_done_meanwhile() {
 }
 
 #[test]
-fn who_spawns_too_much_without_asking_fails_the_job_and_is_told_the_limit() {
+fn spawner_that_does_not_poll_fails_the_job_with_the_limit() {
     let (pool, crew) = run(Wide { left: 50_000, polls: false });
     wait_for(&pool, "the fault", |pool| pool.fault().is_some());
     let fault = pool.fault().unwrap();
@@ -420,7 +420,7 @@ fn who_spawns_too_much_without_asking_fails_the_job_and_is_told_the_limit() {
     crew.join();
 }
 
-/// A task that waits without anything to wait for.
+/// A task that waits without any event to wait for.
 #[derive(Debug, Serialize, Deserialize)]
 struct Idler;
 
@@ -438,7 +438,7 @@ impl Task for Idler {
 }
 
 #[test]
-fn who_waits_for_nothing_is_told_so() {
+fn wait_without_an_event_fails_the_job() {
     let (pool, crew) = run(Idler);
     wait_for(&pool, "the fault", |pool| pool.fault().is_some());
     assert_eq!(pool.fault(), Some(PoolFault::WaitsForNothing { task: TaskId::ROOT }));
@@ -446,7 +446,7 @@ fn who_waits_for_nothing_is_told_so() {
     crew.join();
 }
 
-/// A task that is woken at once, and then complete.
+/// A task that is woken immediately, and then complete.
 #[derive(Debug, Serialize, Deserialize)]
 struct Woken(bool);
 
@@ -468,9 +468,9 @@ impl Task for Woken {
     }
 }
 
-/// While it waited, its trial may have ended: nobody would be to blame if it killed the node now.
+/// Its trial may have ended while it waited: then no task would be blamed if it killed the node now.
 #[test]
-fn a_task_that_nodes_were_lost_with_waits_for_its_trial_before_it_goes_on() {
+fn woken_task_short_of_the_limit_waits_for_its_trial() {
     for (deaths, is_tried) in [(0, false), (1, false), (2, true)] {
         let pool = Arc::new(Pool::<Woken>::new(NodeId(1), Arc::default(), 1, LIMITS));
         let crew = Crew::start(1).unwrap();
@@ -478,7 +478,7 @@ fn a_task_that_nodes_were_lost_with_waits_for_its_trial_before_it_goes_on() {
         let task = Entry::new(TaskId::ROOT, Woken(false)).seal().unwrap();
         pool.put(vec![Envelope { deaths, ..task }], Basis::FIRM, None).unwrap();
         if is_tried {
-            // It is woken at once, and no worker takes it.
+            // It is woken immediately, and no worker takes it.
             let is_untried = |pool: &Pool<Woken>| pool.view().untried.is_some() && pool.view().is_idle();
             wait_for(&pool, "the wake-up", is_untried);
             pool.begin_cut(&[]).unwrap();
@@ -494,7 +494,7 @@ fn a_task_that_nodes_were_lost_with_waits_for_its_trial_before_it_goes_on() {
     }
 }
 
-/// Returns a pool that works on nothing yet, with a task that is a death short of the limit.
+/// Returns a pool without workers, with a task that is one death short of the limit.
 fn with_last_chance<T: Task<Shared: Default>>(entry: &Entry<T>, limits: PoolLimits) -> Arc<Pool<T>> {
     let pool = Arc::new(Pool::<T>::new(NodeId(1), Arc::default(), 1, limits));
     let task = Envelope { deaths: limits.deaths_max - 1, ..entry.seal().unwrap() };
@@ -503,7 +503,7 @@ fn with_last_chance<T: Task<Shared: Default>>(entry: &Entry<T>, limits: PoolLimi
 }
 
 #[test]
-fn a_task_that_waits_for_its_trial_is_in_the_cut_of_a_node_that_does_not_write_what_it_holds() {
+fn untried_task_is_in_the_cut_of_a_node_without_ledger() {
     let limits = PoolLimits { ledger: false, ..LIMITS };
     let pool = with_last_chance(&Entry::new(TaskId::ROOT, Woken(false)), limits);
     pool.run(pool.queue.next(0, &pool.signals, || {}, &|_| None).unwrap(), 0);
@@ -514,8 +514,8 @@ fn a_task_that_waits_for_its_trial_is_in_the_cut_of_a_node_that_does_not_write_w
 }
 
 #[test]
-fn a_task_that_is_complete_after_it_has_waited_needs_no_trial() {
-    // It does not wait itself, and is in a scope for which another one waits.
+fn task_complete_after_its_wait_needs_no_trial() {
+    // It does not wait itself, and is in a scope that another task waits for.
     let outer = Some(Scope(TaskId { number: 99, ..TaskId::ROOT }));
     let spawner = Entry { scope: outer, ..Entry::new(TaskId::ROOT, Fork::new(3, 1, 2)) };
     let pool = with_last_chance(&spawner, LIMITS);
@@ -530,10 +530,10 @@ fn a_task_that_is_complete_after_it_has_waited_needs_no_trial() {
 }
 
 #[test]
-fn a_spawner_is_not_complete_in_a_cut_in_which_what_it_has_spawned_is_not() {
+fn spawner_is_not_complete_in_a_cut_before_its_spawned_tasks() {
     let pool = Arc::new(Pool::<Fork>::new(NodeId(1), Arc::default(), 2, LIMITS));
     let next = |worker| pool.queue.next(worker, &pool.signals, || {}, &|_| None).unwrap();
-    // It does not wait itself, and is in a scope for which another one waits.
+    // It does not wait itself, and is in a scope that another task waits for.
     let spawner = Fork::new(3, 1, 1);
     let outer = Some(Scope(pool.new_id()));
     let entry = Entry { scope: outer, ..Entry::new(TaskId::ROOT, spawner) };
@@ -542,7 +542,7 @@ fn a_spawner_is_not_complete_in_a_cut_in_which_what_it_has_spawned_is_not() {
     pool.begin_cut(&[]).unwrap();
     pool.run(next(1), 1);
     assert!(pool.conclude(searched, 0).is_none());
-    // It is called again at once, after the cut.
+    // It is called again immediately, after the cut.
     let again = next(0);
     let give_up = Instant::now() + PATIENCE;
     let cut = loop {

@@ -1,5 +1,5 @@
-//! Tasks that wait for something outside: each is called again when it is woken, before or after it waits, also where
-//! it is twice.
+//! Tasks that wait for an external event: each is called again when it is woken, before or after it waits, even if
+//! it exists twice.
 
 use std::{
     collections::BTreeSet,
@@ -23,10 +23,10 @@ use crate::{
     task::{Outcome, Task},
 };
 
-/// Where the tasks that wait for something outside leave their wakers.
+/// The wakers of tasks that wait for an external event.
 static DOORBELLS: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
 
-/// A task that waits for something outside a few times; the first of its wakers it uses itself.
+/// A task that waits several times for an external event; it uses its first waker itself.
 #[derive(Debug, Serialize, Deserialize)]
 struct Guest {
     calls: u64,
@@ -56,19 +56,19 @@ impl Task for Guest {
 }
 
 #[test]
-fn a_task_that_waits_for_something_outside_goes_on_when_it_is_woken_before_or_after() {
+fn task_that_waits_for_an_external_event_continues_when_woken_before_or_after() {
     let (pool, crew) = run(Guest { calls: 0 });
     let first_two = || DOORBELLS.lock().unwrap().len() == 2;
     wait_for(&pool, "the second call", |pool| {
         pool.wake_rung();
-        // It gives its worker back a moment after.
+        // It releases its worker shortly afterwards.
         first_two() && pool.view().waiting == 1 && pool.view().is_idle()
     });
-    // It is written as one that can be called at once: whoever claims it knows none of its wakers.
+    // It is written as a task that can be called immediately: the claiming node knows none of its wakers.
     pool.begin_cut(&[]).unwrap();
     let cut = Arc::clone(&pool).ready_cut().unwrap().unwrap();
     assert_eq!((cut.tasks.len(), &cut.tasks[0].spawned), (1, &Spawned::Nothing));
-    assert_eq!(cut.waiting_outside, BTreeSet::from([TaskId::ROOT]), "it can kill nobody now");
+    assert_eq!(cut.waiting_outside, BTreeSet::from([TaskId::ROOT]), "it cannot kill a node now");
     let (old, new) = {
         let bells = DOORBELLS.lock().unwrap();
         (bells[0].clone(), bells[1].clone())
@@ -101,11 +101,11 @@ fn a_task_that_waits_for_something_outside_goes_on_when_it_is_woken_before_or_af
     last.wake();
 }
 
-/// What [`Twofold`] waits for.
+/// The event that [`Twofold`] waits for.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 static GIVEN: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
 
-/// A task that waits for something outside, which knows the last waker only.
+/// A task that waits for an external event, which only knows its last waker.
 #[derive(Debug, Serialize, Deserialize)]
 struct Twofold;
 
@@ -127,9 +127,9 @@ impl Task for Twofold {
     }
 }
 
-/// It is handed over to the node on which it waits already, and then that does not count.
+/// It is handed over to the node on which it already waits, and then the second instance is void.
 #[test]
-fn a_task_that_waits_twice_is_woken_although_the_second_one_is_void() {
+fn task_waiting_twice_is_woken_although_the_second_is_void() {
     const TENTATIVE: Basis = Basis(7);
     let (pool, crew) = run(Twofold);
     let wait_for_calls = |calls| {

@@ -34,12 +34,12 @@ use crate::{
 /// The maximum size of an encoded value to be shown as JSON, in bytes: JSON takes many times as much.
 pub(super) const SHOWN_ENCODED_BYTES_MAX: usize = 256 << 10;
 
-/// A mistake of the program that would recur in another attempt: the job fails.
+/// An error of the program that would recur in another attempt: the job fails.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum PoolFault {
     #[error("task {task} panicked: {message}")]
     Panicked { task: TaskId, lineage: Lineage, message: String },
-    #[error("the program panicked on a worker that had no task, in Task::idle: {message}")]
+    #[error("the program panicked on a worker without a task, in Task::idle: {message}")]
     PanickedIdle { message: String },
     #[error("task {task} returned Migrate although nothing asked it to")]
     Deserted { task: TaskId },
@@ -75,14 +75,13 @@ impl PoolFault {
     }
 }
 
-/// The future of merged outputs: as bytes and, if they are to be shown, as JSON.
-pub(crate) type Merging =
-    Pin<Box<dyn Future<Output = Result<(Vec<u8>, serde_json::Value), PoolFault>> + Send>>;
+/// The future of merged outputs.
+pub(crate) type Merging = Pin<Box<dyn Future<Output = Result<Merged, PoolFault>> + Send>>;
 
 /// A pool with its type of task erased.
 ///
 /// The driver calls these methods and must not wait for the program's own code: a search, a merge or a
-/// comparison may take seconds. So they take no lock under which such code runs.
+/// comparison may take seconds. So they take no lock that is held while such code runs.
 pub(crate) trait Work: Workplace + 'static {
     /// Waits for an event that the node must react to: a worker went hungry, a task was queued for a thief,
     /// the batch grew large, a variable improved, the program failed.
@@ -94,63 +93,63 @@ pub(crate) trait Work: Workplace + 'static {
     fn outlook(&self) -> Outlook;
     /// Returns the tasks that are being searched or completed.
     fn running(&self) -> Vec<TaskId>;
-    /// Returns the number of the cut that is collected, and the tasks that it waits for.
+    /// Returns the number of the current cut, and the tasks that it waits for.
     fn awaited(&self) -> (u64, Vec<TaskId>);
     fn signals(&self) -> &Signals;
     fn variables(&self) -> &VariableTable;
     /// Queues tasks from elsewhere, with a basis that is open from now on, and the time of the request for
     /// them.
     fn put(&self, envelopes: Vec<Envelope>, basis: Basis, asked: Option<Instant>) -> Result<(), PoolFault>;
-    /// Takes queued tasks for a thief, with one basis and at most `bytes_max` bytes together; a larger one goes
+    /// Takes queued tasks for a thief, with one basis and at most `bytes_max` bytes in total; a larger task is taken
     /// alone. Tasks that are too large to be sent remain.
     fn take(&self, tasks_max: usize, bytes_max: usize) -> Result<(Basis, Vec<Envelope>), PoolFault>;
-    /// Returns the scopes that tasks here wait for, each with the id of the task that waits.
+    /// Returns the scopes that tasks here wait for, each with the id of the waiting task.
     fn awaited_scopes(&self) -> Vec<(Mark, Scope)>;
     /// Queues the tasks that wait for these scopes, which are complete.
     fn wake(&self, scopes: &[Scope]);
-    /// Queues the tasks for which a wake-up has come from outside.
+    /// Queues the tasks with an external wake-up.
     fn wake_rung(&self);
-    /// Lets a task go on that has waited for its trial.
+    /// Lets a task continue that has waited for its trial.
     fn begin_trial(&self, task: TaskId);
     /// Sets the number of thieves that wait for a split.
     fn set_thieves(&self, thieves: usize);
-    /// Asks running tasks to stop and lets none begin.
+    /// Asks running tasks to stop and lets no task start.
     fn stop(&self);
-    /// Lets tasks begin again.
+    /// Lets tasks start again.
     fn resume(&self);
-    /// Takes every queued task of a pool in which none begins.
+    /// Takes every queued task of a stopped pool.
     fn unload(&self) -> Result<Vec<(Basis, Envelope)>, PoolFault>;
     /// Discards every task of a quiet pool, its batch and its outputs: they belong to an attempt that is
     /// over.
     fn discard(&self);
-    /// Makes what has these bases the node's own, and begins a cut. It is [`ready`](Self::ready_cut) when every
-    /// running task has been polled, which [`changed`](Self::changed) announces; in a quiet pool at once.
+    /// Makes these bases the node's own, and starts a cut. It is [`ready`](Self::ready_cut) when every
+    /// running task has been polled, which [`changed`](Self::changed) announces; in a quiet pool immediately.
     fn begin_cut(&self, firm: &[Basis]) -> Result<(), PoolFault>;
-    /// Returns the cut that was begun, if it is finished. If outputs have to be merged first, another thread does
-    /// that, since it may take long, and [`changed`](Self::changed) announces its end.
+    /// Returns the cut that was started, if it is finished. If outputs have to be merged first, another thread does
+    /// that, since it may take seconds, and [`changed`](Self::changed) announces its completion.
     fn ready_cut(self: Arc<Self>) -> Result<Option<Cut>, PoolFault>;
-    /// Drops everything that has these bases.
+    /// Drops all tasks and completions on these bases.
     fn void(&self, bases: &[Basis]);
-    /// Merges outputs of nodes on another thread, since it may take long. Nodes without any output yet have
+    /// Merges outputs of nodes on another thread, since it may take seconds. A node without any output has
     /// an empty one.
     fn merge(self: Arc<Self>, outputs: Vec<Vec<u8>>, show: bool) -> Merging;
-    /// Offers a user's suggestion. Returns whether it made a difference, and the answer.
+    /// Offers a user's suggestion. Returns whether it was adopted, and the answer.
     fn suggest(&self, given: serde_json::Value) -> Result<(bool, String), String>;
-    /// Returns what starts the companion of the pool, and where it runs; once.
+    /// Returns the function that starts the companion of the pool, and its stage; once.
     fn companion(&self) -> Option<(Run, Stage)>;
-    /// Closes the pool: running tasks are asked to stop, workers leave, and none comes any more.
+    /// Closes the pool: running tasks are asked to stop, workers leave, and no more come.
     fn close(&self);
 }
 
 impl<T: Task> Work for Pool<T> {
     fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.desk.changed.notified())
+        Box::pin(self.wake_ups.changed.notified())
     }
 
     fn view(&self) -> PoolView {
         // The queue first: a worker completes its task before it becomes idle. In the other order, a pool
-        // that has just become idle might not show what was completed last, and a node that leaves would
-        // leave it behind.
+        // that has just become idle might not show its last completion, and a leaving node would
+        // lose it.
         let queue = self.queue.view();
         PoolView { batch_ids: self.batches.ids(), ..queue }
     }
@@ -215,7 +214,7 @@ impl<T: Task> Work for Pool<T> {
                     full = true;
                     kept.push(Queued { bytes: Some(envelope.bytes()), ..queued });
                 }
-                // The task is completed here. Only if this node must leave first can no node complete it.
+                // The task is completed here. Only if this node must leave first, no node can complete it.
                 Err(EncodeError::TooLarge { bytes, limit }) => {
                     tracing::warn!(
                         task = %queued.entry.id, bytes, limit,
@@ -241,9 +240,9 @@ impl<T: Task> Work for Pool<T> {
     }
 
     fn wake_rung(&self) {
-        let rung = self.desk.take_rung();
-        if !rung.is_empty() {
-            self.queue.wake_rung(&rung, &self.signals);
+        let pending = self.wake_ups.take_pending();
+        if !pending.is_empty() {
+            self.queue.wake_rung(&pending, &self.signals);
         }
     }
 
@@ -265,7 +264,7 @@ impl<T: Task> Work for Pool<T> {
 
     fn unload(&self) -> Result<Vec<(Basis, Envelope)>, PoolFault> {
         let mut entries = self.queue.take_all(&self.signals);
-        // The oldest go first, then and later.
+        // The oldest stay first.
         entries.reverse();
         let mut unloaded = Vec::with_capacity(entries.len());
         while let Some(mut entry) = entries.pop() {
@@ -287,11 +286,11 @@ impl<T: Task> Work for Pool<T> {
 
     fn discard(&self) {
         self.queue.take_all(&self.signals);
-        // Another attempt begins from nothing.
+        // Another attempt starts from zero.
         self.worked_earlier.reset();
         self.worked_earlier.add(self.worked_here());
         self.done.iter().for_each(Counter::reset);
-        // The queue first: otherwise a thread that merges could finish a cut of the attempt that is over.
+        // The queue first: otherwise a merging thread could finish a cut of the previous attempt.
         self.queue.reset(&self.signals);
         self.batches.reset();
     }
@@ -299,7 +298,7 @@ impl<T: Task> Work for Pool<T> {
     fn begin_cut(&self, firm: &[Basis]) -> Result<(), PoolFault> {
         let queued = self.queue.begin_cut(firm, self.limits.ledger, &self.signals);
         // Encoding takes time and is therefore done outside the queue's lock. A cut that is too large is not
-        // written, so nothing more is encoded for it.
+        // written, so no further task is encoded for it.
         let mut bytes = 0;
         let seal = |queued: Queued<T>| {
             let is_too_large = bytes > self.limits.ledger_bytes_max;
@@ -316,7 +315,7 @@ impl<T: Task> Work for Pool<T> {
 
     fn ready_cut(self: Arc<Self>) -> Result<Option<Cut>, PoolFault> {
         match self.batches.take(&self.queue) {
-            // A task that has panicked is in none.
+            // A task that has panicked would be missing in the cut.
             Taken::Cut(_) if self.fault().is_some() => Ok(None),
             Taken::Cut(cut) => cut.map(Some),
             Taken::Later => Ok(None),
@@ -343,7 +342,7 @@ impl<T: Task> Work for Pool<T> {
         Box::pin(async move {
             match merging.await {
                 Ok(merged) => merged,
-                // Panics are caught there, so the runtime is ending, and nothing waits for the answer.
+                // Panics are caught there, so the runtime is shutting down, and nothing waits for the answer.
                 Err(_) => std::future::pending().await,
             }
         })
@@ -379,7 +378,7 @@ impl<T: Task> Work for Pool<T> {
 }
 
 impl<T: Task> Pool<T> {
-    /// Runs the program's code for a task on the driver's thread. If it panics, no cut is finished any more.
+    /// Runs the program's code for a task on the driver's thread. After a panic, no further cut is finished.
     fn guarded<R>(&self, task: TaskId, lineage: &Lineage, code: impl FnOnce() -> R) -> Result<R, PoolFault> {
         catch_unwind(AssertUnwindSafe(code)).map_err(|panic| {
             let fault = PoolFault::panicked(task, lineage.clone(), &*panic);
@@ -392,7 +391,7 @@ impl<T: Task> Pool<T> {
         self.guarded(entry.id, &entry.lineage, || entry.seal())
     }
 
-    /// Splits some tasks off one that does not run, because it is too large to be sent; as many as it may have
+    /// Splits tasks off a task that does not run, because it is too large to be sent; at most as many as it may have
     /// children, and none if it cannot be split.
     fn split_off(&self, entry: &mut Entry<T>) -> Result<Vec<Entry<T>>, PoolFault> {
         let mut pieces = Vec::new();
@@ -411,21 +410,28 @@ impl<T: Task> Pool<T> {
     }
 }
 
-/// The number of tasks that are split off one that is too large before it is encoded again.
+/// The number of tasks that are split off a too large one before it is encoded again.
 const PIECES_MAX: usize = 16;
 
+/// The merged output of a job.
+#[derive(Debug)]
+pub(crate) struct Merged {
+    pub(crate) encoded: Vec<u8>,
+    /// Its form in JSON, if that was requested and exists.
+    pub(crate) shown: serde_json::Value,
+    /// See [`Output::failure`].
+    pub(crate) failure: Option<String>,
+}
+
 /// Merges outputs, and encodes and shows the result: all of it the program's own code.
-pub(super) fn merge_shown<O: Output>(
-    outputs: &[Vec<u8>],
-    show: bool,
-) -> Result<(Vec<u8>, serde_json::Value), PoolFault> {
+pub(super) fn merge_shown<O: Output>(outputs: &[Vec<u8>], show: bool) -> Result<Merged, PoolFault> {
     let merging = || {
         let merged = merge::<O>(outputs)?;
         let encoded = codec::encode(&merged).map_err(|e| PoolFault::Unencodable { reason: e.to_string() })?;
-        // A result without a JSON form, such as a map with pairs as keys, is for the program only.
+        // A result without a JSON form, such as a map with pairs as keys, is only for the program.
         let shown =
             if show { serde_json::to_value(&merged).unwrap_or_default() } else { serde_json::Value::Null };
-        Ok((encoded, shown))
+        Ok(Merged { encoded, shown, failure: merged.failure() })
     };
     catch_unwind(AssertUnwindSafe(merging))
         .unwrap_or_else(|panic| Err(PoolFault::Unmergeable { message: message(&*panic) }))

@@ -1,4 +1,4 @@
-//! What a worker does with a task.
+//! Running a task on a worker.
 
 use std::{
     any::Any,
@@ -79,7 +79,7 @@ impl<T: Task> Pool<T> {
         self.runs(worker, None);
     }
 
-    /// Lets the program use a worker that has no task. Returns when to do so again.
+    /// Lets the program use a worker without a task. Returns the time of the next call.
     fn idle(&self, stops: &dyn Fn() -> bool) -> Option<Duration> {
         catch_unwind(AssertUnwindSafe(|| T::idle(&Idle::new(self, stops)))).unwrap_or_else(|panic| {
             self.fail(PoolFault::PanickedIdle { message: message(&*panic) });
@@ -94,7 +94,7 @@ impl<T: Task> Pool<T> {
         self.runs(worker, Some(id));
         self.at_work(worker).set(outlook);
         let deaths = deaths.running(Instant::now());
-        // It has only waited for what it has spawned: there is nothing to be searched any more.
+        // It has only waited for its spawned tasks: no work is left to search.
         let is_done = spawned.awaited().is_some();
         let spawned = if is_done { Spawned::Nothing } else { spawned };
         let mut cx =
@@ -106,8 +106,8 @@ impl<T: Task> Pool<T> {
         Searched { outcome, finished: cx.finish(), deaths, task }
     }
 
-    /// Handles the outcome of a search. Returns the task if it goes on at once. A panic of the program's code, also
-    /// where it encodes a task, is that of the task.
+    /// Handles the outcome of a search. Returns the task if it continues immediately. A panic of the program's code,
+    /// even while it encodes a task, counts as a panic of the task.
     pub(super) fn conclude(&self, searched: Searched<T>, worker: usize) -> Option<Entry<T>> {
         let Part { id, lineage, .. } = &searched.finished.part;
         let (task, lineage) = (*id, lineage.clone());
@@ -128,7 +128,7 @@ impl<T: Task> Pool<T> {
                 let now = Instant::now();
                 let entry = part.stopped(deaths.polled(now).resting(now), task);
                 match waker {
-                    Some(waker) => self.wait_by(worker, entry, Waits::Outside(waker.bell()), &[]),
+                    Some(waker) => self.wait_by(worker, entry, Waits::Outside(waker.wake_up()), &[]),
                     None => self.wait_for_spawned(worker, entry, Then::GoesOn),
                 }
             }
@@ -138,14 +138,14 @@ impl<T: Task> Pool<T> {
             Ok(Outcome::Migrate) if requested.snapshot => {
                 return self.interrupt(worker, part.stopped(deaths.polled(Instant::now()), task));
             }
-            // A task that stops without a request would be begun and stop again for ever.
+            // A task that stops without a request would be started and stop again without end.
             Ok(Outcome::Migrate) => self.fail(PoolFault::Deserted { task: id }),
             Err(panic) => self.fail(PoolFault::panicked(id, part.lineage, &*panic)),
         }
         None
     }
 
-    /// Completes a task. If others may wait for it, it waits itself for what it has spawned, and is complete then.
+    /// Completes a task. If others may wait for it, it waits first until its spawned tasks are complete.
     fn complete_or_join(&self, worker: usize, part: Part<T::Output>, deaths: Deaths, task: T) {
         if let Spawned::Tasks { scope, tasks } = &part.spawned {
             if part.scope.is_none() {
@@ -163,8 +163,8 @@ impl<T: Task> Pool<T> {
         self.complete(worker, basis, &completed, output);
     }
 
-    /// Lets a task wait for what it has spawned. It goes on under a new id: that names what it has spawned, and is
-    /// seen in the global task list when that is known there.
+    /// Makes a task wait for its spawned tasks. It continues under a new id, which names the spawned tasks: when the
+    /// new id is in the global task list, so are they.
     fn wait_for_spawned(&self, worker: usize, entry: Entry<T>, then: Then) {
         let Entry { id, scope, children, spawned, basis, .. } = entry;
         let Spawned::Tasks { scope: own, ref tasks } = spawned else {
@@ -190,12 +190,12 @@ impl<T: Task> Pool<T> {
         self.wait_by(worker, waiting, Waits::Scope, tasks);
     }
 
-    /// Handles a running task that was interrupted. Returns it if it goes on.
+    /// Handles an interrupted task. Returns it if it continues.
     fn interrupt(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
-        self.yield_if_asked(worker, self.heed(worker, entry)?)
+        self.yield_if_asked(worker, self.handle_interruption(worker, entry)?)
     }
 
-    /// Queues a running task if its worker is to leave, or has to run what the task has spawned. Returns it
+    /// Queues a running task if its worker should leave, or should run the spawned tasks. Returns it
     /// otherwise.
     pub(super) fn yield_if_asked(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
         let yields = self.queue.yields(worker);
@@ -206,8 +206,8 @@ impl<T: Task> Pool<T> {
         Some(entry)
     }
 
-    /// Does with a running task what it was interrupted for. Returns it unless it is to be dropped.
-    pub(super) fn heed(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
+    /// Performs the request for which a running task was interrupted. Returns the task unless it was dropped.
+    pub(super) fn handle_interruption(&self, worker: usize, entry: Entry<T>) -> Option<Entry<T>> {
         match self.queue.interruption(worker, entry.basis, &self.signals) {
             Interruption::Drop => return None,
             Interruption::GoOn => {}

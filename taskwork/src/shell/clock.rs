@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// A clock that counts milliseconds from its creation and never goes back.
+/// A monotonic clock that counts milliseconds from its creation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock(Instant);
 
@@ -29,8 +29,8 @@ impl Clock {
     }
 }
 
-/// Returns the time of day in milliseconds since 1970, for records that people read. No decision depends on
-/// it: the clocks of nodes may differ by hours.
+/// Returns the time of day in milliseconds since 1970, for display. No decision depends on it: the clocks of nodes
+/// may differ by hours.
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }

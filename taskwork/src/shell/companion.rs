@@ -1,4 +1,4 @@
-//! The companion of a job on this node: where it runs, and the way of its messages.
+//! The companion of a job on this node: its thread and its outgoing messages.
 
 use std::{
     any::Any,
@@ -22,17 +22,17 @@ use crate::{
     wire::packet::{Note, NoteContent},
 };
 
-/// The time for which it is waited for a companion whose job is over for the node.
+/// The maximum time to wait for a companion after the node has finished the job.
 pub(crate) const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum number of companions of this process that have not ended although their jobs are over. Beyond it no
-/// other is started.
+/// The maximum number of companions in this process that still run although their jobs are over. At this limit no
+/// further companion is started.
 const LEFT_BEHIND_MAX: usize = 16;
 
-/// The number of these companions.
+/// The number of companions that still run although their jobs are over.
 static LEFT_BEHIND: AtomicUsize = AtomicUsize::new(0);
 
-/// A companion that was started.
+/// A started companion.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) desk: Arc<Desk>,
@@ -76,7 +76,7 @@ impl Host {
         };
         let left_behind = LEFT_BEHIND.load(Relaxed);
         if left_behind >= LEFT_BEHIND_MAX {
-            over(Err(format!("{left_behind} companions of earlier jobs on this node have not ended")));
+            over(Err(format!("{left_behind} companions of earlier jobs on this node are still running")));
             return host;
         }
         match stage {
@@ -87,7 +87,7 @@ impl Host {
                         its_over(run_here(run, context));
                     });
                 if let Err(error) = running {
-                    over(Err(format!("no thread could be started: {error}")));
+                    over(Err(format!("the thread could not be started: {error}")));
                 }
             }
             Stage::Here => {
@@ -100,13 +100,13 @@ impl Host {
         host
     }
 
-    /// Does not wait for the companion any more.
+    /// Counts the companion as left behind: the node no longer waits for it.
     pub(crate) fn leave_behind(&self) {
         LEFT_BEHIND.fetch_add(1, Relaxed);
         self.end.is_left_behind.store(true, Release);
     }
 
-    /// Waits until the companion has ended. Returns why it has failed, unless it has not.
+    /// Waits until the companion has ended; returns the reason if it has failed.
     ///
     /// # Cancellation safety
     /// Dropping the future has no effect.
@@ -118,17 +118,17 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // The node may have broken down.
+        // The node may have panicked.
         self.desk.end();
     }
 }
 
 fn run_here(run: Run, context: CompanionContext) -> Result<(), String> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("no runtime could be started: {error}"))?;
+    let runtime = runtime.map_err(|error| format!("the runtime could not be started: {error}"))?;
     let running = AssertUnwindSafe(|| runtime.block_on(async { run(context).await }));
     let outcome = catch_unwind(running).unwrap_or_else(|panic| Err(panicked(&*panic)));
-    // What it may still run on other threads is not waited for, also after a panic.
+    // Work that the companion still runs on other threads is not awaited, even after a panic.
     runtime.shutdown_background();
     outcome
 }
@@ -139,7 +139,7 @@ fn panicked(panic: &(dyn Any + Send)) -> String {
     format!("it panicked: {}", text.unwrap_or("without a message"))
 }
 
-/// The way of a companion's messages.
+/// The outgoing messages of a companion.
 struct ToNodes {
     /// The number of the job.
     job: u64,

@@ -1,12 +1,12 @@
-//! Assigns the messages that arrive at a node to its jobs.
+//! Routes messages that arrive at a node to its jobs.
 //!
 //! ```text
 //!   arrivals ─▶ dispatch ─▶ line of a job ─▶ its driver
-//!                  │ no such job here, or the node has left it: answered at once
+//!                  │ no such job here, or the node has left it: answered immediately
 //! ```
 //!
 //! A thief without an answer would wait until its timeout, which would dominate the duration of a small job. A
-//! job that receives more than it handles loses messages, as the network may, and delays no other.
+//! job that receives more messages than it handles loses some of them, but delays no other job.
 
 use std::{
     collections::BTreeMap,
@@ -35,10 +35,10 @@ const INBOX_MAX: usize = 1024;
 
 /// A node's connection to the other nodes, shared by its jobs.
 pub(crate) struct Dispatch {
-    // Shared by the lines.
+    // Shared with the lines.
     carrier: Arc<Box<dyn Carrier>>,
     table: Arc<Table>,
-    /// The loop that receives.
+    /// The receiving loop.
     receiving: JoinSet<()>,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct Dispatch {
 struct Table(Mutex<BTreeMap<u64, Entry>>);
 
 enum Entry {
-    /// The node works on it, perhaps with a companion.
+    /// The node works on the job, perhaps with a companion.
     Open(mpsc::Sender<Delivery>, Option<Arc<Desk>>),
-    /// The node has left it cleanly, and holds nothing.
+    /// The node has left the job cleanly, and holds no tasks of it.
     Left,
 }
 
@@ -62,16 +62,16 @@ pub(crate) struct Line {
     has_left: bool,
 }
 
-/// What arrives at a job.
+/// An arrival for a job.
 pub(crate) enum Delivery {
-    /// A message about it and its sender, with the room that it occupies until it was handled.
+    /// A message, its sender, and the room that it occupies until it has been handled.
     Message { from: NodeId, parcel: Parcel, room: Room },
     /// A message could not be sent to this node.
     Unreachable { to: NodeId },
 }
 
 impl Dispatch {
-    /// Begins to receive.
+    /// Starts receiving.
     pub(crate) fn start(network: Network) -> Self {
         let Network { carrier, mut arrivals } = network;
         let (carrier, table) = (Arc::new(carrier), Arc::<Table>::default());
@@ -85,7 +85,7 @@ impl Dispatch {
         Self { carrier, table, receiving }
     }
 
-    /// Opens the line of a job, and of its companion if there is one.
+    /// Opens the line of a job and of its companion, if there is one.
     pub(crate) fn open(&self, job: u64, companion: Option<Arc<Desk>>) -> Line {
         let (deliveries, inbox) = mpsc::channel(INBOX_MAX);
         self.table.lock().insert(job, Entry::Open(deliveries, companion));
@@ -93,19 +93,19 @@ impl Dispatch {
         Line { job, carrier, inbox, table, has_left: false }
     }
 
-    /// Returns the carrier, as long as the connections are open.
+    /// Returns the carrier while the connections are open.
     pub(crate) fn carrier(&self) -> Weak<Box<dyn Carrier>> {
         Arc::downgrade(&self.carrier)
     }
 
-    /// Delivers what is queued, as far as possible within a time limit, and closes all connections. All lines must
+    /// Delivers queued messages as far as possible within a time limit, and closes all connections. All lines must
     /// be closed.
     pub(crate) async fn close(mut self) {
         self.receiving.shutdown().await;
         if let Some(carrier) = Arc::into_inner(self.carrier) {
             carrier.close().await;
         } else {
-            tracing::debug!("a job still uses the network; its connections end with it");
+            tracing::debug!("a job still uses the network; the connections are closed when it stops");
         }
     }
 }
@@ -161,7 +161,7 @@ impl Table {
         };
         let refused = match (content, desk) {
             (NoteContent::Message(bytes), _) if bytes.len() > COMPANION_MESSAGE_BYTES_MAX => {
-                tracing::warn!(%from, bytes = bytes.len(), "a message that is too large was dropped");
+                tracing::warn!(%from, bytes = bytes.len(), "a companion's message is too large and was dropped");
                 Ok(())
             }
             (NoteContent::Message(bytes), Some(desk)) => desk.message(from, bytes.into()),
@@ -176,7 +176,7 @@ impl Table {
         if let Err(why) = refused
             && let Ok(answer) = (Note { job, number, content: NoteContent::Refused(why) }).payload()
         {
-            // If it is lost, so is the message, for the sender.
+            // If the refusal is lost, the sender considers the message lost.
             let _ = carrier.send_note(from, answer);
         }
     }
@@ -193,7 +193,7 @@ impl Line {
         self.carrier.under_way(to, subject)
     }
 
-    /// Notes that the node has left the job cleanly: whatever is still sent to it is refused.
+    /// Records that the node has left the job cleanly: further tasks sent to it are refused.
     pub(crate) fn leave(&mut self) {
         self.has_left = true;
     }
@@ -222,7 +222,7 @@ mod tests {
         shell::transport::{Rooms, TransportLimits},
     };
 
-    /// Remembers what was sent.
+    /// A carrier that records messages.
     #[derive(Clone, Default)]
     struct Sent(Arc<Mutex<Vec<(NodeId, Packet)>>>);
 
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_job_gets_its_messages_and_the_others_are_answered() {
+    async fn messages_are_routed_by_job_and_answered_without_one() {
         let sent = Sent::default();
         let (network_in, arrivals) = mpsc::channel(8);
         let dispatch = Dispatch::start(Network { carrier: Box::new(sent.clone()), arrivals });
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_for_a_companion_go_to_it_and_whoever_is_not_heard_is_told() {
+    async fn companion_messages_are_delivered_or_refused() {
         let sent = Sent::default();
         let (network_in, arrivals) = mpsc::channel(8);
         let dispatch = Dispatch::start(Network { carrier: Box::new(sent.clone()), arrivals });
@@ -304,7 +304,7 @@ mod tests {
         let message = || NoteContent::Message(vec![5; 2].into());
         let desk = Arc::new(Desk::default());
         let (_with, _without) = (dispatch.open(1, Some(Arc::clone(&desk))), dispatch.open(2, None));
-        // What has not been accepted by another node, is said to nobody again.
+        // A refusal is not answered by another refusal.
         arrive(note(2, NoteContent::Refused(Refusal::Full)));
         arrive(note(2, message()));
         arrive(note(3, message()));

@@ -1,5 +1,4 @@
-//! The loop that drives a node: waits for an event, passes it to the core, and performs the resulting
-//! actions.
+//! The main loop of a node: waits for an event, passes it to the core, and performs the resulting actions.
 
 use std::{
     collections::VecDeque,
@@ -48,35 +47,35 @@ pub(crate) struct Driver {
     pub(crate) orders: mpsc::Sender<Order>,
     /// Wakes the loop that writes improved variables to their znodes.
     pub(crate) publish: Arc<Notify>,
-    /// Wakes the loop that finds out for which tasks the waiting is over.
+    /// Wakes the loop that detects which waits of tasks are complete.
     pub(crate) waits: Arc<Notify>,
-    /// Wakes the loop that looks for what lost nodes have left behind.
+    /// Wakes the loop that looks for work of lost nodes.
     pub(crate) orphan_looks: watch::Sender<u64>,
     /// `None` for a single node within one process, which has no peers.
     pub(crate) line: Option<Line>,
     pub(crate) shutdown: oneshot::Receiver<()>,
-    /// Asks the node to leave by a deadline, and to hand on its unfinished tasks.
+    /// Requests that the node leaves within a deadline and hands over its unfinished tasks.
     pub(crate) drain: mpsc::Receiver<Deadline>,
     /// The node's figures, for observers.
     pub(crate) figures: Arc<Mutex<Figures>>,
-    /// What stands in `ZooKeeper` of what the node holds, for observers.
+    /// The written state of the node's holdings, for observers.
     pub(crate) ledger: Arc<Mutex<Option<LedgerState>>>,
-    /// From which nodes its tasks came, for observers.
+    /// The nodes from which its tasks came, for observers.
     pub(crate) givers: Arc<Mutex<Givers>>,
-    /// The node's events in the job, for people who look at it later.
+    /// The node's events in the job, for users.
     pub(crate) timeline: Arc<Timeline>,
     pub(crate) clock: Clock,
     /// Whether the node ever had a task.
     pub(crate) fed: bool,
-    /// The epoch of the pool's variables when last examined.
+    /// The last seen epoch of the pool's variables.
     pub(crate) epoch: u64,
 }
 
-/// The reasons for which a node's loop has ended.
+/// The reasons why a node's loop has stopped.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It was told to.
+    /// It was requested.
     ShutDown,
     /// The job is over.
     JobOver,
@@ -86,7 +85,7 @@ pub(crate) enum Ended {
     Departed(Departure),
 }
 
-/// What the loop has been waiting for.
+/// An input of the loop.
 enum Input {
     Event(Event),
     Delivery(Delivery),
@@ -97,7 +96,7 @@ enum Input {
 }
 
 impl Driver {
-    /// Runs the node until it has left, the job is over, or it is shut down. Then the pool is closed.
+    /// Runs the node until it has left, the job is over, or it is shut down. Then closes the pool.
     pub(crate) async fn run(mut self) -> Ended {
         let mut faulty = false;
         let ended = loop {
@@ -109,7 +108,7 @@ impl Driver {
                     None => continue,
                 },
                 Input::Letter(from, parcel) => {
-                    self.mail.letter_from(from, self.clock.now_ms());
+                    self.mail.on_letter(from, self.clock.now_ms());
                     match self.unpack(from, parcel) {
                         Some(event) => event,
                         None => continue,
@@ -118,7 +117,7 @@ impl Driver {
                 Input::PoolChanged => self.look(),
                 Input::Due => Event::Tick,
             };
-            // Before anything else is written.
+            // A fault is reported before anything else is written.
             if !faulty && let Some(fault) = self.pool.fault() {
                 faulty = true;
                 self.order(Order::Fail(fault));
@@ -140,7 +139,7 @@ impl Driver {
         ended
     }
 
-    /// Returns the event for a change of the pool, which may be a wake-up from outside.
+    /// Returns the event for a change of the pool, which may be an external wake-up.
     fn look(&self) -> Event {
         self.pool.wake_rung();
         match Arc::clone(&self.pool).ready_cut() {
@@ -153,13 +152,13 @@ impl Driver {
     }
 
     /// # Cancellation safety
-    /// All branches are cancel safe: nothing is lost when another branch wins.
+    /// All branches are cancel safe: nothing is lost when another branch completes first.
     async fn wait(&mut self) -> Input {
         let due = self.core.deadline().map(|ms| self.clock.instant(time::Duration::from_millis(ms)));
         let far = time::Instant::now() + time::Duration::from_secs(3600);
         let inbox = self.line.as_mut().map(|line| &mut line.inbox);
-        // The order is fixed, so that a run can be replayed. No branch starves: whatever the event, the core
-        // examines the current state of the pool and the time.
+        // The order is fixed, so that a run can be replayed. No branch starves: for any event, the core examines the
+        // current state of the pool and the time.
         tokio::select! {
             biased;
             _ = &mut self.shutdown => Input::ShutDown,
@@ -181,23 +180,23 @@ impl Driver {
                 Some(Event::Unreachable { to })
             }
             Delivery::Message { from, parcel, room: _room } => {
-                self.mail.heard_of(from);
+                self.mail.on_message(from);
                 self.unpack(from, parcel)
             }
         }
     }
 
-    /// Returns the event of a message; `None` if it is about another job, which only a letter can be.
+    /// Returns the event of a message; `None` if it belongs to another job, which is possible only for letters.
     fn unpack(&self, from: NodeId, parcel: Parcel) -> Option<Event> {
         if parcel.job != self.job.number() {
             return None;
         }
         steps::handled(&parcel.message, from, false);
-        self.take_riders(from, &parcel.riders);
+        self.apply_riders(from, &parcel.riders);
         Some(Event::Message { from, attempt: parcel.attempt, message: parcel.message })
     }
 
-    fn take_riders(&self, from: NodeId, riders: &[(u32, Vec<u8>)]) {
+    fn apply_riders(&self, from: NodeId, riders: &[(u32, Vec<u8>)]) {
         for (slot, value) in riders {
             let slot = usize::try_from(*slot).unwrap_or(usize::MAX);
             let variables = self.pool.variables();
@@ -210,8 +209,7 @@ impl Driver {
         }
     }
 
-    /// Passes an event to the core and performs the resulting actions, and those that follow from them, to
-    /// the end.
+    /// Passes an event to the core, and performs the resulting actions and all of their consequences.
     fn handle(&mut self, event: Event) -> Option<Departure> {
         let epoch = self.pool.signals().epoch();
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
@@ -245,7 +243,7 @@ impl Driver {
         None
     }
 
-    /// Notes from which nodes tasks have just come.
+    /// Records the nodes from which tasks have just come.
     fn note_givers(&mut self) {
         let received = self.core.take_received();
         if received.is_empty() {
@@ -257,7 +255,7 @@ impl Driver {
         }
     }
 
-    /// Performs an action. Returns the event that answers it, if any.
+    /// Performs an action, and returns the event that answers it, if any.
     fn perform(&mut self, action: Action) -> Result<Option<Event>, Refusal> {
         match action {
             Action::Send { to, attempt, message } => self.send(to, attempt, message)?,
@@ -279,7 +277,7 @@ impl Driver {
             Action::Unload => return Ok(Some(Event::Unloaded { tasks: self.pool.unload()? })),
             Action::Cut { firm } => {
                 self.pool.begin_cut(&firm)?;
-                // Otherwise the pool notifies the driver when it is ready.
+                // If the cut is not ready yet, the pool notifies the driver later.
                 return Ok(Arc::clone(&self.pool).ready_cut()?.map(Event::Cut));
             }
             Action::Try { task } => self.pool.begin_trial(task),
@@ -295,8 +293,7 @@ impl Driver {
     }
 
     fn send(&mut self, to: NodeId, attempt: Attempt, message: Message) -> Result<(), PoolFault> {
-        // A repeated message that is still being sent, and makes progress, needs neither a copy nor another
-        // way.
+        // A repeated message that is still being sent and makes progress needs neither a copy nor a letter.
         let under_way = self.under_way(to, &message);
         if under_way == UnderWay::Moves {
             return Ok(());
@@ -325,8 +322,8 @@ impl Driver {
     }
 
     /// # Errors
-    /// If the message cannot be encoded. Its tasks were encoded before, and are few enough: this is a bug of
-    /// the runtime, but must not be repeated for ever.
+    /// If the message cannot be encoded. Its tasks were encoded before, and are few enough, so this is a bug of
+    /// the runtime; the error prevents endless retries.
     fn send_parcel(&self, to: NodeId, parcel: &Parcel) -> Result<(), PoolFault> {
         let Some(line) = &self.line else { return Ok(()) };
         let message = &parcel.message;
@@ -344,7 +341,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the values of variables that are small enough to be riders, as far as there is room for them.
+    /// Returns the values of variables that are small enough to be riders, as long as there is room.
     fn riders(&self) -> Vec<(u32, Vec<u8>)> {
         let variables = self.pool.variables();
         let value = |slot| variables.encoded(slot).ok().flatten().filter(|v| v.len() <= RIDER_BYTES_MAX);
@@ -359,10 +356,10 @@ impl Driver {
     }
 
     fn order(&self, order: Order) {
-        // The core asks for one transaction and one enrolment at a time, so the channel is full only if
-        // attempts follow each other faster than they can be joined, and closed only when the node ends.
+        // The core requests one transaction and one enrolment at a time. So the channel is full only if attempts follow
+        // each other faster than the node can enrol, and closed only when the node stops.
         if let Err(error) = self.orders.try_send(order) {
-            tracing::warn!(%error, "the coordination is behind and was not told");
+            tracing::warn!(%error, "the coordination is overloaded; a write was dropped");
         }
     }
 
@@ -374,7 +371,7 @@ impl Driver {
     }
 }
 
-/// The reasons for which an action was not performed.
+/// The reasons why an action was not performed.
 enum Refusal {
     Departs(Departure),
     Fault(PoolFault),

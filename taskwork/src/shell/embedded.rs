@@ -1,8 +1,8 @@
-//! A whole cluster within this process: the znode tree, the nodes, the submitter.
+//! A whole cluster in this process: the znode tree, the nodes and the submitter.
 //!
-//! Nothing is simplified: the job is submitted, claimed, run, accounted for and closed as on many machines,
-//! with the tree in memory instead of a server, or in memory and on disk (`kept.rs`). Only a
-//! single node has no endpoint and no encryption, since it has no peers.
+//! Nothing is simplified: the job is submitted, claimed, run, accounted for and closed as on many machines. Only the
+//! tree is in memory instead of on a server, or in memory and on disk (`kept.rs`). A single node has no endpoint
+//! and no encryption, since it has no peers.
 
 use std::{
     future::{Future as _, poll_fn},
@@ -49,7 +49,7 @@ use crate::{
 /// The parameters of an embedded run.
 pub(crate) struct Setup {
     pub(crate) root: Root,
-    /// Opens the pools of the nodes, and holds the shared data.
+    /// Opens the pools of the nodes, and contains the shared data.
     pub(crate) kind: Box<dyn Kind>,
     /// Creates a table of the program's variables.
     pub(crate) variables: fn() -> VariableTable,
@@ -61,18 +61,18 @@ pub(crate) struct Setup {
     /// The requested number of nodes, if it can change.
     pub(crate) scale: Option<watch::Receiver<Option<usize>>>,
     pub(crate) progress: Option<Observer>,
-    /// Where the tree is kept, if it is.
+    /// The directory of the tree; `None` for a tree in memory only.
     pub(crate) kept: Option<Kept>,
     pub(crate) started: Instant,
 }
 
-/// The interval at which tasks are written while several nodes run.
+/// The interval at which holdings are written if there are several nodes.
 const LEDGER_INTERVAL_MS: u64 = 50;
 
-/// The name of the cluster, which is invisible outside the process.
+/// The name of the cluster, which is not visible outside the process.
 const CLUSTER: &str = "embedded";
 
-/// The address that nodes of this process listen on, at any port.
+/// The address on which nodes of this process listen, at any port.
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Returns the release of the nodes of this process.
@@ -80,7 +80,7 @@ fn release() -> Release {
     Release { program: "embedded".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
 }
 
-/// Runs a job to its end. Within another runtime it uses a new thread and waits for it.
+/// Runs a job to completion. Within another runtime it uses a new thread and waits for it.
 pub(crate) fn run(setup: Setup) -> Result<RawReport, JobError> {
     if runtime::Handle::try_current().is_err() {
         return run_here(setup);
@@ -90,15 +90,15 @@ pub(crate) fn run(setup: Setup) -> Result<RawReport, JobError> {
 }
 
 fn run_here(setup: Setup) -> Result<RawReport, JobError> {
-    // On this thread alone: waking another thread takes longer.
+    // Single-threaded: waking another thread takes longer.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(JobError::Thread)?;
     let tree = setup.kept.as_ref().map_or_else(|| Ok(MemoryTree::new()), Kept::open)?;
     let done = runtime.block_on(run_on(&tree, setup));
-    // If the disk is full all sessions end, which is what most of the errors are about then.
+    // A full disk ends all sessions, which then is the cause of most errors.
     done.map_err(|error| tree.failure().map_or(error, JobError::from))
 }
 
-/// Runs a job to its end on this tree.
+/// Runs a job to completion on this tree.
 pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport, JobError> {
     let Setup {
         root,
@@ -127,10 +127,10 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
         deaths_max: limits.deaths_max,
         require: Labels::NONE,
         after: &[],
-        // Nobody could add anything.
+        // No other process could add tasks.
         stays_open: false,
         share: job::Share::default(),
-        // The nodes are all in this process and share the data directly.
+        // All nodes are in this process and share the data directly.
         shared: submit::SharedData::Stored(&[]),
         start_values: &start_values,
     };
@@ -166,17 +166,17 @@ pub(crate) async fn run_on(tree: &MemoryTree, setup: Setup) -> Result<RawReport,
     submitted.report(&outcome?, &figures, variables()).await
 }
 
-/// Returns the limits of nodes within this process. Without a directory nothing survives the process, and within it no
-/// node is lost alone.
+/// Returns the limits of nodes in this process. Without a directory nothing survives the process, and a node is not
+/// lost without the process.
 fn limits_here(limits: &Limits, alone: bool, is_kept: bool) -> Limits {
     if is_kept {
-        // A disk takes more than ZooKeeper.
+        // A disk accepts larger holdings than ZooKeeper.
         Limits { ledger_bytes_max: LEDGER_BYTES_MAX, ..limits.clone() }
     } else if alone {
         Limits { ledger_interval_ms: 0, ..limits.clone() }
     } else {
-        // Tasks are interrupted and written as on a cluster, but more often, so that a short test shows a program that
-        // does not support it. A panic fails the job at once: the ledger does not outlive the process.
+        // Tasks are interrupted and written as on a cluster, but more often, so that a short test reveals a program
+        // that does not support it. A panic fails the job immediately: the ledger does not outlive the process.
         let ledger_interval_ms = limits.ledger_interval_ms.min(LEDGER_INTERVAL_MS);
         Limits { ledger_interval_ms, deaths_max: 0, ..limits.clone() }
     }
@@ -195,9 +195,9 @@ struct Fleet<'a> {
     nodes: Vec<EmbeddedNode>,
     /// Nodes that have resigned.
     resigned: Resigned,
-    /// Nodes that were told to leave.
+    /// Nodes that were asked to leave.
     leaving: JoinSet<Figures>,
-    /// The sum of the figures of those that have left.
+    /// The sum of the figures of the nodes that have left.
     figures: Figures,
 }
 
@@ -208,17 +208,17 @@ struct EmbeddedNode {
 }
 
 impl EmbeddedNode {
-    /// Leaves the cluster: hands on the unfinished tasks, and ends.
+    /// Leaves the cluster: hands over the unfinished tasks and stops.
     async fn leave(mut self) -> Figures {
-        // There is no deadline in an embedded run.
+        // An embedded run has no deadline for leaving.
         self.running.retire();
         let ended = self.running.ended().await;
         tracing::debug!(node = %self.seat.node, ?ended, "a node has left");
         self.end().await
     }
 
-    /// Waits until the node of a suspended job has parked its tasks, and ends it. Its seat is given up at once:
-    /// others that have granted it tasks take them back when it is no member any more.
+    /// Waits until the node of a suspended job has parked its tasks, and stops it. Its seat is given up immediately:
+    /// nodes that have granted it tasks take them back once it is not a member.
     async fn rest(mut self) -> Figures {
         let ended = self.running.ended().await;
         if !matches!(ended, Ended::JobOver | Ended::Departed(Departure::Clean)) {
@@ -227,7 +227,7 @@ impl EmbeddedNode {
         self.end().await
     }
 
-    /// Ends the node, and returns its figures.
+    /// Stops the node and returns its figures.
     async fn end(mut self) -> Figures {
         let figures = self.running.finish(&mut self.seat).await;
         self.seat.give_up().await;
@@ -236,7 +236,7 @@ impl EmbeddedNode {
 }
 
 impl Fleet<'_> {
-    /// Starts nodes, or lets the youngest ones leave, to reach the given number.
+    /// Starts nodes or lets the newest ones leave, to reach the given number.
     async fn resize(&mut self, nodes: usize) -> Result<(), JobError> {
         for node in self.nodes.drain(nodes.min(self.nodes.len())..) {
             self.leaving.spawn(node.leave());
@@ -285,8 +285,8 @@ impl Fleet<'_> {
         Ok(())
     }
 
-    /// Waits for the end of the job, and meanwhile reports progress, scales and stops as requested. A job
-    /// that is kept is suspended instead of stopped, and when its time is up.
+    /// Waits until the job is over. Until then it reports progress, scales and stops as requested. A job with a
+    /// directory is suspended instead of stopped, and also when its time limit is reached.
     async fn watch_over(
         &mut self,
         stopper: &Stopper,
@@ -324,10 +324,10 @@ impl Fleet<'_> {
         }
     }
 
-    /// Suspends the job, and waits until its nodes have parked all of its tasks.
+    /// Suspends the job and waits until its nodes have parked all of its tasks.
     async fn suspend(&mut self) -> Result<JobRecord, JobError> {
         let Tracked { store, cluster, job: id, .. } = self.submitted;
-        // The job may also be over by now, as its record says.
+        // The job may also be over by now, as its record shows.
         job::suspend(&**store, cluster, &id.0).await?;
         for node in self.nodes.drain(..) {
             self.leaving.spawn(node.rest());
@@ -347,7 +347,7 @@ impl Fleet<'_> {
         Ok(Progress { figures, nodes, sight, elapsed, variables })
     }
 
-    /// Ends all nodes, and returns the sum of their figures and of those that left.
+    /// Stops all nodes and returns the sum of all figures, including those of earlier nodes.
     async fn end(mut self) -> Figures {
         for node in self.nodes.drain(..) {
             self.leaving.spawn(node.end());
@@ -356,23 +356,23 @@ impl Fleet<'_> {
         self.figures
     }
 
-    /// Waits for the nodes that were told to leave.
+    /// Waits for the nodes that were asked to leave.
     async fn all_left(&mut self) {
         while let Some(ended) = self.leaving.join_next().await {
             match ended {
                 Ok(done) => self.figures += done,
-                Err(error) => tracing::error!(%error, "a node did not end well"),
+                Err(error) => tracing::error!(%error, "a node has panicked while leaving"),
             }
         }
     }
 }
 
-/// The interval of reports if there is no observer.
+/// The interval of ticks if there is no observer.
 const FAR: Duration = Duration::from_secs(3600);
 /// The minimum interval of progress reports.
 const TICK_MIN: Duration = Duration::from_millis(1);
 
-/// Waits until the time is up, if it is limited.
+/// Waits until the time limit is reached, if there is one.
 async fn time_up(started: Instant, limit: Option<Duration>) {
     match limit.and_then(|limit| started.checked_add(limit)) {
         Some(end) => time::sleep_until(end.into()).await,
@@ -380,8 +380,8 @@ async fn time_up(started: Instant, limit: Option<Duration>) {
     }
 }
 
-/// Waits until one of the nodes is no member any more, which it has not asked for, and returns its place. Within
-/// this process that happens after a panic: there is no other way to lose a session.
+/// Waits until a node has lost its membership without a request to leave, and returns its index. In this process,
+/// only a panic has this effect: sessions cannot be lost in another way.
 async fn next_expelled(nodes: &mut [EmbeddedNode]) -> usize {
     poll_fn(|cx| {
         for (place, node) in nodes.iter_mut().enumerate() {
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_leaves_in_the_tree_is_bounded() {
+    fn znodes_of_finished_jobs_are_bounded() {
         for round in 0..10 {
             let tree = MemoryTree::new();
             let setup = Setup {

@@ -1,16 +1,16 @@
-//! The job that a directory holds: whether it is the one that is to run, and how it continues.
+//! The job stored in a directory: whether it is the job to run, and how it continues.
 //!
 //! ```text
-//!   no job, or one that was never submitted completely   write the identity, submit
-//!   a job of another identity                            refuse
-//!   the same, running                                    its process is gone: nodes join anew
-//!   the same, suspended                                  resume, nodes join anew
-//!   the same, over, but for tasks that were set aside    try these again
-//!   the same, over                                       answer
+//!   no job, or one whose submission was incomplete       write the identity, submit
+//!   a job with another identity                          refuse
+//!   the same job, running                                its process is gone: nodes join again
+//!   the same job, suspended                              resume, nodes join again
+//!   the same job, over, except for tasks set aside       retry these tasks
+//!   the same job, over                                   return its result
 //! ```
 //!
-//! The identity is a znode of its own, written before the job, which it outlives if the process ends between
-//! the two: without a job it means nothing.
+//! The identity is a separate znode, written before the job. If the process exits between the two writes, there is
+//! an identity without a job, which has no meaning.
 
 use std::{path::PathBuf, sync::Arc, time::Duration, time::Instant};
 
@@ -26,7 +26,7 @@ use zk::{
 use super::submit::{Draft, Root, Tracked, job_id};
 use crate::report::{JobError, StateError};
 
-/// A directory, and the job that is to run in it.
+/// A directory, and the job to run in it.
 pub(crate) struct Kept {
     pub(crate) dir: PathBuf,
     pub(crate) identity: Identity,
@@ -34,23 +34,23 @@ pub(crate) struct Kept {
     pub(crate) time_limit: Option<Duration>,
 }
 
-/// What makes two jobs the same.
+/// The attributes by which two jobs are the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     program: String,
     version: String,
     kind: String,
-    /// The number of the form in which tasks and holdings are written.
+    /// The version of the format of tasks and holdings.
     #[serde(default)]
     form: u32,
-    /// The SHA-256 of everything that the job begins with.
+    /// The SHA-256 of the job's input: shared data, root task and initial values.
     instance: String,
 }
 
-/// The jobs of a directory have no limit of attempts: each end of the process without warning may end one.
+/// The number of attempts is unlimited: every unclean exit of the process may end one.
 pub(crate) const ATTEMPTS_MAX: u32 = u32::MAX;
 
-/// The form in which tasks and holdings are written now. What has another one cannot be read.
+/// The current version of the format of tasks and holdings. Other versions cannot be read.
 const FORM: u32 = 3;
 
 /// The number of hexadecimal digits of the fingerprint that [`Release`](crate::Release) adds to a version.
@@ -66,7 +66,7 @@ impl Identity {
         start_values: &[(String, Vec<u8>)],
     ) -> Self {
         let mut digest = Context::new(&SHA256);
-        // With its length: parts that are joined otherwise are other parts.
+        // Prefixed by its length, so that different parts with the same concatenation differ.
         let mut add = |part: &[Bytes]| {
             let bytes: usize = part.iter().map(Bytes::len).sum();
             digest.update(&(bytes as u64).to_be_bytes());
@@ -87,7 +87,7 @@ impl Identity {
         Self { program, version, kind: kind.to_owned(), form: FORM, instance }
     }
 
-    /// Compares this identity with that of the job that a directory holds.
+    /// Compares this identity with that of the job in the directory.
     fn check(&self, held: &Self, kept: &Kept) -> Result<(), StateError> {
         let file = kept.file();
         let (program, there, here) = (held.program.clone(), held.version.clone(), self.version.clone());
@@ -105,7 +105,7 @@ impl Identity {
         if self.form != held.form {
             let reason = format!(
                 "{file} was written by another version of the runtime, in a form that this one cannot read: \
-                 continue with that version, use another directory, or delete it to begin anew"
+                 continue with that version, use another directory, or delete it to start over"
             );
             return Err(StateError::Unusable { reason });
         }
@@ -116,12 +116,12 @@ impl Identity {
     }
 }
 
-/// Returns whether `build` is this version with the fingerprint of a build.
+/// Returns whether `build` is `version` followed by the fingerprint of a build.
 fn is_build_of(version: &str, build: &str) -> bool {
     base(build) == Some(version)
 }
 
-/// Returns a version without the fingerprint of its build, if it has one.
+/// Returns the part before the fingerprint of the build, if there is one.
 fn base(version: &str) -> Option<&str> {
     let (base, build) = version.rsplit_once('-')?;
     let is_build = build.len() == BUILD_DIGITS && build.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -137,7 +137,7 @@ impl Kept {
         })
     }
 
-    /// Finds the job, or submits it. Returns its record too if it was over before.
+    /// Finds the job, or submits it. Also returns its record if it was already over.
     pub(crate) async fn find(
         &self,
         store: Arc<dyn Store>,
@@ -161,26 +161,26 @@ impl Kept {
                 let Retried::Begun(_) = job::retry(&*tracked.store, &cluster, &name, &key).await? else {
                     return Ok((tracked, Some(record)));
                 };
-                tracing::info!(job = name, "what the job had set aside is tried again");
+                tracing::info!(job = name, "the tasks that the job had set aside are retried");
                 return Ok((tracked, None));
             }
             if record.state.is_over() {
                 return Ok((tracked, Some(record)));
             }
             job::resume(&*tracked.store, &cluster, &name).await?;
-            tracing::info!(job = name, dir = %self.dir.display(), "the job of the directory goes on");
+            tracing::info!(job = name, dir = %self.dir.display(), "the job of the directory continues");
             return Ok((tracked, None));
         }
         self.write(&*store, &cluster).await?;
         Ok((Tracked::submit(store, cluster, draft, started).await?, None))
     }
 
-    /// Returns the error of a job that has failed before. It would fail again.
+    /// Returns the error of a job that has already failed. It would fail again.
     fn failed_earlier(&self, record: JobRecord) -> JobError {
         let file = self.file();
         let reason = record.reason.unwrap_or_default();
         JobError::Failed {
-            reason: format!("{reason}. That was in an earlier run; delete {file} to begin anew"),
+            reason: format!("{reason}. The job failed in an earlier run; delete {file} to start over"),
         }
     }
 
@@ -188,7 +188,7 @@ impl Kept {
         let (content, _) = store.get(&cluster.identity()).await?;
         let file = self.file();
         Ok(serde_json::from_slice(&content).map_err(|error| {
-            let reason = format!("{file} does not say which job it holds: {error}");
+            let reason = format!("the identity of the job in {file} cannot be read: {error}");
             StateError::Unusable { reason }
         })?)
     }
@@ -202,7 +202,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Returns the name of the file in the directory.
+    /// Returns the path of the file in the directory.
     fn file(&self) -> String {
         durable::file_of(&self.dir).display().to_string()
     }
@@ -219,15 +219,17 @@ mod tests {
     }
 
     #[test]
-    fn a_release_without_a_build_continues_what_any_build_of_its_version_has_left() {
+    fn release_without_a_build_continues_a_job_of_any_build_of_its_version() {
         let kept = Kept { dir: PathBuf::from("dir"), identity: identity("1.0"), time_limit: None };
-        let goes_on = |here: &str, there: &str| identity(here).check(&identity(there), &kept);
+        let continues = |here: &str, there: &str| identity(here).check(&identity(there), &kept);
         let (one, two) = ("1.0-0123456789ab", "1.0-ba9876543210");
-        assert!(goes_on("1.0", "1.0").is_ok() && goes_on("1.0", one).is_ok() && goes_on(one, one).is_ok());
-        assert!(matches!(goes_on(one, two), Err(StateError::OtherBuild { .. })));
-        assert!(matches!(goes_on(one, "1.0"), Err(StateError::OtherBuild { .. })));
-        assert!(matches!(goes_on("1.0", "1.0-rc1"), Err(StateError::OtherVersion { .. })));
-        assert!(matches!(goes_on("1.0-rc1", "1.0-rc2"), Err(StateError::OtherVersion { .. })));
-        assert!(matches!(goes_on("1.1-0123456789ab", one), Err(StateError::OtherVersion { .. })));
+        assert!(
+            continues("1.0", "1.0").is_ok() && continues("1.0", one).is_ok() && continues(one, one).is_ok()
+        );
+        assert!(matches!(continues(one, two), Err(StateError::OtherBuild { .. })));
+        assert!(matches!(continues(one, "1.0"), Err(StateError::OtherBuild { .. })));
+        assert!(matches!(continues("1.0", "1.0-rc1"), Err(StateError::OtherVersion { .. })));
+        assert!(matches!(continues("1.0-rc1", "1.0-rc2"), Err(StateError::OtherVersion { .. })));
+        assert!(matches!(continues("1.1-0123456789ab", one), Err(StateError::OtherVersion { .. })));
     }
 }

@@ -1,4 +1,4 @@
-//! The types of task of a program, each under a name, so that a node can run every job of its program.
+//! The types of task of a program, each with a name, so that a node can run every job of its program.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
 
@@ -13,9 +13,9 @@ use crate::{
 
 /// The types of task that a program's nodes can run.
 ///
-/// A program with one type of task has one kind; one that chooses among several, for example by the size of
-/// the problem, has a kind for each. The name of a kind is part of the job's record, so it must not change
-/// within a version of the program.
+/// A program with one type of task has one kind. A program that chooses among several types, for example by the
+/// size of the problem, has one kind for each. The name of a kind is part of the job's record, so it must not
+/// change within a version of the program.
 #[derive(Default)]
 pub struct Kinds {
     kinds: BTreeMap<&'static str, Arc<dyn Kind>>,
@@ -34,7 +34,7 @@ impl Kinds {
     /// Adds a type of task under a name.
     ///
     /// # Panics
-    /// If the name is used twice, which is a mistake in the program.
+    /// If the name is used twice.
     pub fn add<T: Task>(&mut self, name: &'static str) -> &mut Self {
         self.add_kind(name, Of::<T>::default())
     }
@@ -52,7 +52,7 @@ impl Kinds {
     /// Returns the kind of a job's tasks.
     ///
     /// # Errors
-    /// If there is none of this name, or it has another type of task. An empty type fits any.
+    /// If no kind has this name, or it has another type of task. An empty type matches any.
     pub(crate) fn find(&self, name: &str, task_type: &str) -> Result<&dyn Kind, NoSuchKind> {
         let Some(kind) = self.kinds.get(name) else {
             let known: Vec<String> = self.kinds.keys().map(|name| format!("{name:?}")).collect();
@@ -66,7 +66,7 @@ impl Kinds {
     }
 }
 
-/// Why a node cannot run a job of its own program.
+/// The reasons why a node cannot run a job of its own program.
 #[derive(Debug, Error)]
 pub(crate) enum NoSuchKind {
     #[error(
@@ -89,8 +89,8 @@ impl<T: Task> Kind for Of<T> {
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_> {
         Box::pin(async move {
             let PoolSetup { node, workers, limits, tasks_made, shared, .. } = setup;
-            // Decoded by the program's own code, and possibly large: not on the thread that maintains the
-            // session. The program may also prepare its companion.
+            // Decoded by the program's own code, and possibly large, so not on the thread that maintains the session.
+            // The program may also prepare its companion.
             let opening = tokio::task::spawn_blocking(move || {
                 let shared =
                     large::decode::<T::Shared>(&shared).map_err(|error| OpenError::unreadable(&error))?;

@@ -1,5 +1,5 @@
-//! Something that happens once, for several who wait. They are woken in the order in which they began to wait: in
-//! the simulator, a run can be replayed.
+//! A one-time event with several waiting tasks. They are woken in the order in which they started to wait, so that
+//! the simulator can replay runs.
 
 use std::sync::atomic::{
     AtomicBool,
@@ -8,7 +8,7 @@ use std::sync::atomic::{
 
 use tokio::sync::Notify;
 
-/// Whether it has happened.
+/// A flag that can be set once and awaited.
 #[derive(Debug, Default)]
 pub(crate) struct Latch {
     is_set: AtomicBool,
@@ -16,13 +16,13 @@ pub(crate) struct Latch {
 }
 
 impl Latch {
-    /// Notes that it has happened.
+    /// Sets the flag.
     pub(crate) fn set(&self) {
         self.is_set.store(true, Release);
         self.set.notify_waiters();
     }
 
-    /// Waits until it has happened.
+    /// Waits until the flag is set.
     ///
     /// # Cancellation safety
     /// Dropping the future has no effect.

@@ -1,30 +1,30 @@
-//! Decides which messages are also sent through ZooKeeper: those that decide about tasks, to a node that the
-//! network does not reach.
+//! Decides which messages are also sent through ZooKeeper: those that decide the ownership of tasks, to a node that
+//! the network does not reach.
 //!
-//! A grant in transit when the network between two nodes fails for good belongs to neither until one has
-//! heard from the other. Either both reach ZooKeeper, and communicate there, or one of them soon ceases to be
-//! a member. The protocol is unaware of this: to it a letter is a late message.
+//! If the network between two nodes fails permanently while a grant is in transit, its tasks belong to neither node
+//! until one of them has received the other's answer. Either both reach ZooKeeper and communicate there, or one of
+//! them soon ceases to be a member. The protocol is unaware of this: it treats a letter as a late message.
 
 use std::collections::BTreeMap;
 
 use super::transport::Subject;
 use crate::{core::Message, id::NodeId};
 
-/// The time for which a node must be out of reach, or a grant unanswered, before it is sent letters, in
+/// The time for which a node must be unreachable, or a grant unanswered, before letters are sent, in
 /// milliseconds.
-const OUT_OF_REACH_MS: u64 = 2_000;
+const UNREACHABLE_MS: u64 = 2_000;
 /// The time after which a letter is repeated, in milliseconds.
-const AGAIN_MS: u64 = 2_000;
-/// The bytes that add one millisecond to this time, so that a large letter is not repeated while it may still
-/// be in transit.
+const REPEAT_MS: u64 = 2_000;
+/// The number of bytes that extend this time by one millisecond, so that a large letter is not repeated while it may
+/// still be in transit.
 const BYTES_PER_MS: u64 = 1 << 10;
-/// The maximum number of letters that are remembered.
+/// The maximum number of recorded letters.
 const WRITTEN_MAX: usize = 1024;
 
-/// A node's knowledge about the ways to the others.
+/// The reachability of the other nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Mail {
-    /// The times from which nodes have been out of reach.
+    /// The times since which nodes have been unreachable.
     unreached: BTreeMap<NodeId, u64>,
     /// The times at which grants were first sent, by thief and grant.
     granted: BTreeMap<(NodeId, u64), u64>,
@@ -38,25 +38,25 @@ impl Mail {
         self.unreached.entry(node).or_insert(now);
     }
 
-    /// Records that a message has come from a node over the network.
-    pub(crate) fn heard_of(&mut self, node: NodeId) {
+    /// Records that a message was received from a node over the network.
+    pub(crate) fn on_message(&mut self, node: NodeId) {
         self.unreached.remove(&node);
     }
 
-    /// Records that a letter has come from a node: it cannot reach this one, and is answered by letter.
-    pub(crate) fn letter_from(&mut self, node: NodeId, now: u64) {
-        self.unreached.insert(node, now.saturating_sub(OUT_OF_REACH_MS));
+    /// Records a letter from a node: the network does not connect it to this node, so it is answered by letter.
+    pub(crate) fn on_letter(&mut self, node: NodeId, now: u64) {
+        self.unreached.insert(node, now.saturating_sub(UNREACHABLE_MS));
     }
 
-    /// Forgets a node that is no longer a member: it is sent nothing.
+    /// Forgets a node that is no longer a member: nothing is sent to it.
     pub(crate) fn left(&mut self, node: NodeId) {
         self.unreached.remove(&node);
         self.granted.retain(|&(to, _), _| to != node);
         self.written.retain(|&(to, ..), _| to != node);
     }
 
-    /// Returns the subject of a message. `None` for a message that is not about a grant: a thief can ask
-    /// another node, whereas all other messages decide to whom tasks belong.
+    /// Returns the subject of a message. `None` for a message that is not about a grant: a thief can ask another
+    /// node, but all other messages decide the ownership of tasks.
     pub(crate) fn subject(job: u64, message: &Message) -> Option<Subject> {
         let (grant, kind) = match message {
             Message::Steal { .. } | Message::Deny { .. } => return None,
@@ -64,7 +64,7 @@ impl Mail {
             Message::Ack { grant } => (*grant, 1),
             Message::Refuse { grant } => (*grant, 2),
             Message::Settled { grant, .. } => (*grant, 3),
-            // All of them are repeated: one about the first of its grants is as good as another.
+            // These messages are repeated, so the first of their grants can identify them.
             Message::Pending { grants, .. } => (*grants.first()?, 4),
             Message::Confirmed { grants } => (*grants.first()?, 5),
             Message::Void { grants } => (*grants.first()?, 6),
@@ -79,16 +79,16 @@ impl Mail {
             self.written.clear();
             self.granted.clear();
         }
-        // A grant is repeated until it is answered: after this time either the grant or its answer finds no
-        // way through the network.
+        // A grant is repeated until it is answered. If it is still unanswered after this time, the network loses
+        // either the grant or its answer.
         let said_since = (kind == 0).then(|| *self.granted.entry((to, grant)).or_insert(now));
         let since = self.unreached.get(&to).copied().into_iter().chain(said_since).min();
-        if since.is_none_or(|since| now < since + OUT_OF_REACH_MS) {
+        if since.is_none_or(|since| now < since + UNREACHABLE_MS) {
             return false;
         }
         let last = self.written.insert((to, grant, kind), now);
         match last {
-            Some(last) if now < last + AGAIN_MS + bytes_of(message) / BYTES_PER_MS => {
+            Some(last) if now < last + REPEAT_MS + bytes_of(message) / BYTES_PER_MS => {
                 self.written.insert((to, grant, kind), last);
                 false
             }
@@ -114,32 +114,32 @@ mod tests {
     }
 
     #[test]
-    fn letters_go_to_those_that_were_out_of_reach_for_a_while() {
+    fn letters_are_sent_after_a_node_was_unreachable_for_two_seconds() {
         let mut mail = Mail::default();
-        assert!(!mail.is_due(FAR, &ack(1), 0), "nothing is known against it");
+        assert!(!mail.is_due(FAR, &ack(1), 0), "it is not unreachable");
         mail.unreachable(FAR, 100);
         mail.unreachable(FAR, 2_000);
         assert!(!mail.is_due(FAR, &ack(1), 2_099));
         assert!(mail.is_due(FAR, &ack(1), 2_100));
-        assert!(!mail.is_due(FAR, &Message::Steal { request: 1 }, 2_100), "who steals can ask another");
-        mail.heard_of(FAR);
+        assert!(!mail.is_due(FAR, &Message::Steal { request: 1 }, 2_100), "a thief can ask another node");
+        mail.on_message(FAR);
         assert!(!mail.is_due(FAR, &ack(2), 9_000));
     }
 
     #[test]
-    fn a_grant_that_finds_no_answer_is_written_although_nothing_says_that_it_was_lost() {
+    fn unanswered_grant_is_sent_as_a_letter() {
         let mut mail = Mail::default();
         let grant = Message::Grant { grant: 3, request: None, settled_below: 0, tasks: Vec::new() };
         assert!(!mail.is_due(FAR, &grant, 100));
         assert!(!mail.is_due(FAR, &grant, 2_099));
         assert!(mail.is_due(FAR, &grant, 2_100));
-        assert!(!mail.is_due(FAR, &ack(1), 9_000), "that is said of the grant, not of the way");
+        assert!(!mail.is_due(FAR, &ack(1), 9_000), "only the grant is unanswered, the node is reachable");
     }
 
     #[test]
-    fn the_same_is_not_written_again_at_once() {
+    fn letter_is_not_repeated_within_two_seconds() {
         let mut mail = Mail::default();
-        mail.letter_from(FAR, 5_000);
+        mail.on_letter(FAR, 5_000);
         assert!(mail.is_due(FAR, &ack(1), 5_000), "a letter is answered by a letter");
         assert!(!mail.is_due(FAR, &ack(1), 6_999));
         assert!(mail.is_due(FAR, &ack(2), 6_999));
@@ -147,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn a_large_letter_is_not_written_again_while_it_may_be_on_its_way() {
+    fn large_letter_is_not_repeated_while_it_may_be_in_transit() {
         let mut mail = Mail::default();
-        mail.letter_from(FAR, 5_000);
+        mail.on_letter(FAR, 5_000);
         let (id, task) = (TaskId::ROOT, vec![0; 40 << 20].into());
         let tasks = vec![Envelope::new(id, Vec::new().into(), task)];
         let grant = Message::Grant { grant: 3, request: None, settled_below: 0, tasks };
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_remembered_of_nodes_that_have_gone() {
+    fn departed_nodes_leave_no_records() {
         let mut mail = Mail::default();
         for number in 0..1_000 {
             let node = NodeId(number);

@@ -1,28 +1,28 @@
-//! The memory that a node may use.
+//! The memory available to a node.
 
 use std::{
     fs,
     path::{Component, Path, PathBuf},
 };
 
-/// Returns the memory that this process may use, in bytes: that of the machine, or the least limit of its control
-/// group and of the groups around it, of either version; 0 if none can be read.
+/// Returns the memory available to this process, in bytes: the minimum of the machine's memory and the limits of its
+/// control group and all enclosing groups, in cgroup versions 1 and 2; 0 if none of these can be read.
 pub fn available_memory() -> u64 {
     least(Path::new("/"))
 }
 
-/// Does the same with the files of a root directory.
+/// Implements [`available_memory`] for the files below a root directory.
 fn least(root: &Path) -> u64 {
     let read = |path: &str| fs::read_to_string(root.join(path)).ok();
     let machine = read("proc/meminfo").and_then(|text| of_machine(&text));
     let own = read("proc/self/cgroup").unwrap_or_default();
-    // Without a limit the file says "max", or more than any machine has.
+    // Without a limit the file contains "max", or a number larger than the memory of any machine.
     let limits = limits_of(&own).filter_map(|path| read(&path)?.trim().parse().ok());
     limits.chain(machine).min().unwrap_or(0)
 }
 
-/// Returns the files that may limit the memory of a process, from a text as in `/proc/self/cgroup`: those of its
-/// group and of all groups around it. The paths are relative to the root directory.
+/// Returns the files that may limit the memory of a process, from a text like `/proc/self/cgroup`: those of its
+/// group and all enclosing groups. The paths are relative to the root directory.
 fn limits_of(groups: &str) -> impl Iterator<Item = String> {
     let of = |controller: &str, root: &'static str, file: &'static str| {
         let group = groups.lines().find_map(|line| {
@@ -31,7 +31,7 @@ fn limits_of(groups: &str) -> impl Iterator<Item = String> {
             is_this.then(|| parts.next()).flatten()
         });
         let own = Path::new(group.unwrap_or("").trim_start_matches('/'));
-        // Outside of the process's namespace, a group has a path with "..".
+        // A group outside of the process's namespace has a path with "..".
         let own: PathBuf = own.components().filter(|part| matches!(part, Component::Normal(_))).collect();
         let around: Vec<String> =
             own.ancestors().map(|path| format!("{root}/{}", path.join(file).display())).collect();
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limits_of_a_group_are_its_own_and_those_around_it() {
+    fn limits_of_a_group_include_enclosing_groups() {
         let files: Vec<String> = limits_of("0::/system.slice/node.service\n").collect();
         let expected = ["system.slice/node.service/", "system.slice/", ""];
         assert_eq!(files[..3], expected.map(|group| format!("sys/fs/cgroup/{group}memory.max")));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_total_memory_is_read() {
+    fn total_memory_is_read() {
         assert_eq!(of_machine("MemTotal:        2048 kB\nMemFree: 1 kB\n"), Some(2 << 20));
         for wrong in ["", "MemTotal: many kB", "MemTotal: 3", "MemTotal: 99999999999999999999 kB"] {
             assert_eq!(of_machine(wrong), None, "{wrong}");

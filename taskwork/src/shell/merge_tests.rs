@@ -1,4 +1,4 @@
-//! Merging the outputs of nodes is the program's own code: it may take long, or panic, and must not delay
+//! Merging the outputs of nodes runs the program's own code, which may take long or panic. It must not delay
 //! anything else.
 
 use std::{
@@ -24,13 +24,13 @@ use crate::{
     task::{Outcome, Task},
 };
 
-/// The maximum duration of any step before a test fails.
+/// The maximum duration of each step of a test.
 const SOON: Duration = Duration::from_secs(30);
 
-/// The state of the merge: begun, and allowed to end.
+/// The state of the merge: whether it has started, and whether it may complete.
 static GATE: (Mutex<(bool, bool)>, Condvar) = (Mutex::new((false, false)), Condvar::new());
 
-/// An output that workers merge at once, but the leader slowly or with a panic.
+/// An output that workers merge immediately, but the leader slowly or with a panic.
 #[derive(Debug, Default, Serialize, Deserialize)]
 enum Made {
     #[default]
@@ -56,7 +56,7 @@ fn wait_at_the_gate() {
     let (stands, changed) = &GATE;
     stands.lock().unwrap().0 = true;
     let waited = changed.wait_timeout_while(stands.lock().unwrap(), SOON, |stands| !stands.1).unwrap();
-    assert!(!waited.1.timed_out(), "whoever drives the node waits for the merge");
+    assert!(!waited.1.timed_out(), "the driver of the node waits for the merge");
 }
 
 /// A task that produces an output.
@@ -105,8 +105,8 @@ fn run(badly: bool, meanwhile: impl Future<Output = ()>) -> Result<Report<Makes>
 }
 
 #[test]
-fn who_drives_a_node_does_not_wait_while_outputs_are_merged() {
-    // This runs on the thread of the node, and only if that does not block.
+fn driver_does_not_wait_for_a_merge() {
+    // This runs on the node's thread, and only if that does not block.
     let opens_the_gate = async {
         let (stands, changed) = &GATE;
         while !stands.lock().unwrap().0 {
@@ -120,7 +120,7 @@ fn who_drives_a_node_does_not_wait_while_outputs_are_merged() {
 }
 
 #[test]
-fn a_merge_that_panics_fails_the_job() {
+fn panicking_merge_fails_the_job() {
     let failed = run(true, async {}).unwrap_err().to_string();
     assert!(failed.contains("it does not fit"), "{failed}");
 }

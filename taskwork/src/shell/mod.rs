@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            ┌──────────── driver ────────────┐
-//!   pool ───▶│ select: what happened?         │───▶ pool          put, take, stop …
+//!   pool ───▶│ select the next event          │───▶ pool          put, take, stop …
 //!   peers ──▶│ core.handle(now, view, event)  │───▶ transport     send
 //!   znodes ─▶│ perform the actions            │───▶ coordination  enrol, transact, fail
 //!            └────────────────────────────────┘

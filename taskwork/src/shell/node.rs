@@ -22,7 +22,9 @@ use zk::{
 use super::{
     clock::{Clock, unix_ms},
     companion::Host,
-    coordination::{Coordination, Deadline, LEAVINGS_MAX, LOOKS_MAX, Leaving, ORDERS_MAX, Told, Visibility},
+    coordination::{
+        Coordination, Deadline, LEAVE_REQUESTS_MAX, LOOKS_MAX, LeaveRequest, Leaving, ORDERS_MAX, Visibility,
+    },
     driver::{Driver, Ended},
     mail::Mail,
     seat::Seat,
@@ -58,46 +60,46 @@ pub(crate) struct Part {
     /// The job's claim on the workers of the node.
     pub(crate) claim: Claim,
     pub(crate) pool: Arc<dyn Work>,
-    /// Offers the shared data to other nodes.
+    /// The offer of the shared data to other nodes.
     pub(crate) offer: Option<Offer>,
     pub(crate) limits: Limits,
-    /// Whether figures are written, and the result so that people can read it.
+    /// Whether figures and a readable result are written for users.
     pub(crate) visibility: Visibility,
 }
 
-/// A node that works on a job.
+/// A node working on a job.
 pub(crate) struct RunningNode {
     driver: JoinHandle<Ended>,
-    /// The result of the driver.
+    /// The result of the driver, once it has stopped.
     ended: Option<Ended>,
     coordination: Arc<Coordination>,
     loops: JoinSet<()>,
     workers: Workers,
     shutdown: oneshot::Sender<()>,
-    /// The shared data, which other nodes fetch as long as this one works on the job.
+    /// The shared data, offered to other nodes while this one works on the job.
     _offer: Option<Offer>,
 }
 
-/// The maximum number of events of the znode tree that wait for the driver.
+/// The maximum number of events of the znode tree queued for the driver.
 const EVENTS_MAX: usize = 1024;
 
-/// The maximum number of letters that wait for the driver: they are safe in the tree, and may be large.
+/// The maximum number of letters queued for the driver. They may be large, and stay in the tree until they are read.
 const LETTERS_MAX: usize = 2;
 
-/// Where the shared data of a job comes from.
+/// The source of a job's shared data.
 pub(crate) enum SharedData {
-    /// It is read in the tree, or fetched from other nodes.
+    /// The data is read from the tree, or fetched from other nodes.
     Stored(Box<JobRecord>),
-    /// The kind has it already.
+    /// The kind already has the data.
     InKind,
 }
 
-/// The reasons for which a job's pool could not be opened.
+/// The reasons why a job's pool was not opened.
 #[derive(Debug, Error)]
 pub(crate) enum NotOpened {
     #[error(transparent)]
     Failed(#[from] JobError),
-    /// No member has sent the shared data, which others may have later.
+    /// No member has sent the shared data so far.
     #[error("{0}")]
     Absent(String),
 }
@@ -111,11 +113,11 @@ impl From<ReadError> for NotOpened {
     }
 }
 
-/// A job's pool, with its shared data as it is offered to other nodes.
+/// A job's pool, and the offer of its shared data to other nodes.
 pub(crate) type OpenPool = (Arc<dyn Work>, Option<Offer>);
 
-/// Opens a pool for a job with any type of task, after what remains to be done for an earlier part of the node in
-/// it. The seat is not used any more when this returns.
+/// Opens a pool for a job with any type of task, after the cleanup of an earlier part of the node in the job. The
+/// future does not borrow the seat.
 pub(crate) fn open_pool<'k>(
     seat: &mut Seat,
     kind: &'k dyn Kind,
@@ -123,11 +125,11 @@ pub(crate) fn open_pool<'k>(
     limits: &Limits,
     shared: SharedData,
 ) -> impl Future<Output = Result<OpenPool, NotOpened>> + Send + use<'k> {
-    let (errands, job, source) = (seat.errands_of(job), job.clone(), Source::of(seat));
+    let (cleanups, job, source) = (seat.cleanup_of(job), job.clone(), Source::of(seat));
     let (node, workers, tasks_made) = (seat.node, seat.workers, Arc::clone(&seat.tasks_made));
     let limits = PoolLimits::of(limits);
     async move {
-        errands.await;
+        cleanups.await;
         let Shared { pieces: shared, offer } = match shared {
             SharedData::Stored(record) => source.read(&job, &record).await?,
             SharedData::InKind => Shared { pieces: Vec::new(), offer: None },
@@ -138,36 +140,42 @@ pub(crate) fn open_pool<'k>(
 }
 
 impl RunningNode {
-    /// Begins to work on a job whose pool is open.
+    /// Starts to work on a job whose pool is open.
     pub(crate) fn start(seat: &Seat, part: Part) -> Self {
         let (events_in, events) = mpsc::channel(EVENTS_MAX);
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
         let (letters_in, letters) = mpsc::channel(LETTERS_MAX);
-        let (leavings, leavings_out) = mpsc::channel(LEAVINGS_MAX);
-        let (drain, drain_out) = mpsc::channel(LEAVINGS_MAX);
-        let (shutdown, told_to_shut_down) = oneshot::channel();
+        let (leave_requests, leave_requests_out) = mpsc::channel(LEAVE_REQUESTS_MAX);
+        let (drain, drain_out) = mpsc::channel(LEAVE_REQUESTS_MAX);
+        let (shutdown, shutdown_out) = oneshot::channel();
         let (orphan_looks, orphans_wanted) = watch::channel(0);
         let Part { job, pool, limits, .. } = &part;
         let run = pool.companion();
         let (journal, journal_out) = Journal::new();
         let desk = run.is_some().then(Arc::<Desk>::default);
-        // Before the companion begins, so that the first answers to it are heard.
+        // Opened before the companion starts, so that the first answers to it are received.
         let line = seat.dispatch.as_ref().map(|dispatch| dispatch.open(job.number(), desk.clone()));
         let companion = run.zip(desk).map(|(run, desk)| {
             let who = (seat.node, seat.means(part.visibility.is_public()));
             Arc::new(Host::start(run, job, who, (desk, journal), seat.dispatch.as_ref()))
         });
-        let said =
-            Said { events: events_in, letters: letters_in, leavings, drain, orphans_wanted, companion };
-        let coordination = Arc::new(coordination(seat, &part, said));
-        seat.pulse.works(&coordination);
+        let channels = Channels {
+            events: events_in,
+            letters: letters_in,
+            leave_requests,
+            drain,
+            orphans_wanted,
+            companion,
+        };
+        let coordination = Arc::new(coordination(seat, &part, channels));
+        seat.pulse.add_part(&coordination);
         coordination.timeline.note_at(
             seat.joined_ms,
             EventKind::Joined,
             format!("with {} workers", seat.workers),
         );
         let span = tracing::info_span!("job", id = %job, node = %seat.node);
-        let loops = span.in_scope(|| coordination.start(orders_out, leavings_out, journal_out));
+        let loops = span.in_scope(|| coordination.start(orders_out, leave_requests_out, journal_out));
         let driver = Driver {
             probe: Arc::clone(&seat.probe),
             core: core::Node::new(seat.node, limits.clone(), seat.node.0.wrapping_add(job.number())),
@@ -181,7 +189,7 @@ impl RunningNode {
             publish: Arc::clone(&coordination.publish),
             waits: Arc::clone(&coordination.waits),
             orphan_looks,
-            shutdown: told_to_shut_down,
+            shutdown: shutdown_out,
             drain: drain_out,
             figures: Arc::clone(&coordination.figures),
             ledger: Arc::clone(&coordination.ledger_state),
@@ -191,7 +199,7 @@ impl RunningNode {
             fed: false,
             epoch: 0,
         };
-        // Before the driver, which takes the pool out of the crew at its end.
+        // Added before the driver starts, which removes the pool from the crew when it stops.
         let workers = seat.crew.add(part.claim, Arc::clone(pool) as Arc<dyn Workplace>);
         let driver = tokio::spawn(driver.run().instrument(span));
         Self { driver, ended: None, coordination, loops, workers, shutdown, _offer: part.offer }
@@ -202,18 +210,18 @@ impl RunningNode {
         self.coordination.figures_now()
     }
 
-    /// Returns the number of nodes of its release that it knows, itself included.
+    /// Returns the number of known nodes of this node's release, including itself.
     pub(crate) fn members_known(&self) -> usize {
         self.coordination.members_known()
     }
 
-    /// Returns what the companion on the node shows of the job.
+    /// Returns the job status provided by the companion on this node.
     pub(crate) fn sight(&self) -> Option<Sight> {
         self.coordination.sight()
     }
 
-    /// Asks the node to leave by its deadline, or within a shorter time, handing on its unfinished tasks. On a second
-    /// request it parks them.
+    /// Requests that the node leaves by its deadline or within a shorter time, handing over its unfinished tasks. On a
+    /// second request the tasks are parked.
     pub(crate) fn drain(&self, within: Option<Duration>) {
         self.coordination.timeline.note(EventKind::ToldToLeave, "");
         let within_ms =
@@ -227,14 +235,14 @@ impl RunningNode {
         self.coordination.suspended.load(Relaxed)
     }
 
-    /// Waits until the node has nothing more to do with the job.
+    /// Waits until the node's part in the job has ended.
     ///
     /// # Cancellation safety
     /// Dropping the future has no effect.
     pub(crate) async fn ended(&mut self) -> Ended {
         if self.ended.is_none() {
             let outcome = (&mut self.driver).await.unwrap_or_else(|error| {
-                tracing::error!(node = %self.coordination.node, %error, "a node has broken down");
+                tracing::error!(node = %self.coordination.node, %error, "the node's driver has panicked");
                 self.coordination.pool.close();
                 Ended::BrokenDown
             });
@@ -243,19 +251,19 @@ impl RunningNode {
         self.ended.unwrap_or(Ended::BrokenDown)
     }
 
-    /// Asks the node to leave, however long it takes to hand on its unfinished tasks.
+    /// Requests that the node leaves, without a time limit for handing over its unfinished tasks.
     pub(crate) fn retire(&self) {
         self.coordination.timeline.note(EventKind::ToldToLeave, "");
         self.coordination.leave(Leaving::Retire);
     }
 
-    /// The same, because of another job that does not wait for long.
+    /// Like [`retire`](Self::retire), but with less time for the companion, because another job waits.
     pub(crate) fn give_way(&self) {
         self.coordination.timeline.note(EventKind::ToldToLeave, "");
         self.coordination.leave(Leaving::GiveWay);
     }
 
-    /// Waits until tasks have not stopped long after they were asked to.
+    /// Waits until tasks have ignored a request to stop for too long.
     ///
     /// # Cancellation safety
     /// Dropping the future has no effect.
@@ -264,38 +272,38 @@ impl RunningNode {
         async move { coordination.silence.notified().await }
     }
 
-    /// Says whether the node works on no other job.
+    /// Sets whether the node works on no other job.
     pub(crate) fn set_alone(&self, alone: bool) {
         self.coordination.alone.send_replace(alone);
     }
 
-    /// Waits until the node has to break down, which it does when it works on no other job.
+    /// Waits until the node has to resign, which it does once it works on no other job.
     ///
     /// # Cancellation safety
     /// Dropping the future has no effect.
-    pub(crate) fn breaking(&self) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn resigning(&self) -> impl Future<Output = ()> + use<> {
         let coordination = Arc::clone(&self.coordination);
-        async move { coordination.breaking.notified().await }
+        async move { coordination.resigning.notified().await }
     }
 
-    /// Ends the node's part in the job. Running tasks end at their next `migrate()`.
+    /// Ends the node's part in the job. Running tasks stop at their next `migrate()`.
     pub(crate) async fn stop(mut self, seat: &mut Seat) -> Stopping {
         let shutdown = std::mem::replace(&mut self.shutdown, oneshot::channel().0);
-        // Fails if the node has ended already.
+        // Fails if the driver has already stopped.
         let _ = shutdown.send(());
         let ended = self.ended().await;
         self.loops.shutdown().await;
         if let Some(companion) = &self.coordination.companion {
             companion.desk.end();
-            seat.see_off(&self.coordination.job, Arc::clone(companion));
+            seat.await_companion(&self.coordination.job, Arc::clone(companion));
         }
-        // Its tasks may take long to stop, and others that work on the job need a leader.
+        // Not awaited: the tasks may be slow to stop, and other nodes that work on the job need a leader.
         let coordination = Arc::clone(&self.coordination);
-        seat.run_errand(&self.coordination.job, async move { coordination.withdraw().await });
+        seat.run_cleanup(&self.coordination.job, async move { coordination.withdraw().await });
         Stopping { ended, coordination: self.coordination, workers: self.workers, asked_ms: unix_ms() }
     }
 
-    /// Ends the work on the job, however long its tasks take to stop, and returns the figures.
+    /// Ends the work on the job, waits for its tasks to stop, and returns the figures.
     pub(crate) async fn finish(self, seat: &mut Seat) -> Figures {
         let mut stopping = self.stop(seat).await;
         stopping.workers_back().await;
@@ -303,18 +311,18 @@ impl RunningNode {
     }
 }
 
-/// What the loops of a node's coordination say to others, and hear.
-struct Said {
+/// The channel ends of a node's coordination.
+struct Channels {
     events: mpsc::Sender<Event>,
     letters: mpsc::Sender<(NodeId, Parcel)>,
-    leavings: mpsc::Sender<Told>,
+    leave_requests: mpsc::Sender<LeaveRequest>,
     drain: mpsc::Sender<Deadline>,
     orphans_wanted: watch::Receiver<u64>,
     companion: Option<Arc<Host>>,
 }
 
-fn coordination(seat: &Seat, part: &Part, said: Said) -> Coordination {
-    let Said { events, letters, leavings, drain, orphans_wanted, companion } = said;
+fn coordination(seat: &Seat, part: &Part, channels: Channels) -> Coordination {
+    let Channels { events, letters, leave_requests, drain, orphans_wanted, companion } = channels;
     let Part { job, require, pool, limits, visibility, .. } = part;
     Coordination {
         store: Arc::new(Counted::new(Arc::clone(&seat.store))),
@@ -345,35 +353,36 @@ fn coordination(seat: &Seat, part: &Part, said: Said) -> Coordination {
         silent: Mutex::default(),
         silence: Notify::new(),
         standing: AsyncMutex::default(),
+        has_led: AtomicBool::default(),
         looks: Arc::new(Semaphore::new(LOOKS_MAX)),
         visibility: *visibility,
         orphans_wanted,
         ledger_interval_ms: limits.ledger_interval_ms,
-        told_unprotected: AtomicBool::new(false),
+        unprotected_logged: AtomicBool::new(false),
         deaths_max: limits.deaths_max,
         drain_deadline_ms: limits.drain_deadline_ms,
         rescue_ms: limits.rescue_ms,
         companion,
-        leavings,
+        leave_requests,
         drain,
         resigned: seat.resigned.clone(),
         alone: watch::Sender::new(true),
-        breaking: Notify::new(),
+        resigning: Notify::new(),
         probe: Arc::clone(&seat.probe),
     }
 }
 
-/// A node whose part in a job has ended, but whose workers may still run.
+/// A node's part in a job that has ended, but whose workers may still run.
 pub(crate) struct Stopping {
     ended: Ended,
     coordination: Arc<Coordination>,
     workers: Workers,
-    /// The latest time at which its tasks were asked to stop.
+    /// The time at which its tasks were last asked to stop.
     asked_ms: u64,
 }
 
-/// The time limit for publishing the last figures of a node, on which nothing depends.
-const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time limit for publishing the last figures of a node. Nothing depends on them.
+const LAST_FIGURES_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Stopping {
     /// Waits until every worker has returned.
@@ -389,11 +398,11 @@ impl Stopping {
         self.coordination.running_tasks()
     }
 
-    /// Publishes the last figures, and returns them.
+    /// Publishes the last figures and returns them.
     pub(crate) async fn done(self) -> Figures {
         let figures = self.coordination.figures_now();
         let Figures { handed_on, parked, .. } = figures;
-        let handed_on = || format!("{handed_on} tasks handed on, {parked} parked");
+        let handed_on = || format!("{handed_on} tasks handed over, {parked} parked");
         match self.ended {
             Ended::Departed(Departure::Clean) => {
                 self.coordination.timeline.note(EventKind::Left, handed_on());
@@ -404,7 +413,7 @@ impl Stopping {
             Ended::Departed(Departure::Expelled) | Ended::ShutDown | Ended::JobOver | Ended::BrokenDown => {}
         }
         self.coordination.note_silent(self.coordination.silent_since(self.asked_ms));
-        if time::timeout(LAST_WORDS_TIMEOUT, self.coordination.tell_figures(true)).await.is_err() {
+        if time::timeout(LAST_FIGURES_TIMEOUT, self.coordination.publish_figures_once(true)).await.is_err() {
             tracing::debug!(node = %self.coordination.node, "the last figures were not written in time");
         }
         figures

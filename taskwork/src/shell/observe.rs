@@ -1,11 +1,11 @@
-//! Observes a cluster: turns what changes in its znodes into the events of a [view](crate::view).
+//! Observes a cluster: turns changes of its znodes into the events of a [view](crate::view).
 //!
-//! One session sets one watch on everything below the cluster, and reads what has changed: each znode once, however
-//! often it has changed meanwhile, and at most [`READS_PER_S`] in a second. It never writes. Of tasks only the number
-//! is read, once a second.
+//! One session sets one watch on the whole subtree of the cluster, and reads the changed znodes: each one once,
+//! however often it has changed since the last read, and at most [`READS_PER_S`] per second. It never writes. Tasks
+//! are only counted, once per second.
 //!
 //! After a lost connection the watch is set again and everything is read again, since changes may have been missed.
-//! Until then the view says since when it is out of date.
+//! Until then the view shows since when it has been out of date.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -19,18 +19,18 @@ use super::{
 };
 use crate::view::{Content, Event, Place, Snapshot, View};
 
-/// The maximum number of reads in a second.
+/// The maximum number of reads per second.
 const READS_PER_S: u32 = 500;
 /// The interval at which reads are sent.
 const PACE: Duration = Duration::from_millis(20);
-/// The number of reads that are sent at a time.
+/// The number of reads sent at a time.
 const READS_AT_ONCE: usize = (READS_PER_S / 50) as usize;
 /// The interval of ticks.
 const TICK: Duration = Duration::from_secs(1);
-/// The number of reads that may be unanswered.
+/// The maximum number of unanswered reads.
 const UNANSWERED_MAX: usize = 4 * READS_AT_ONCE;
 
-/// What stands for the content of a znode that may not be read: it is no record.
+/// The content of znodes that the observer is not permitted to read. It cannot be decoded as a record.
 const FORBIDDEN: &[u8] = b"ZooKeeper does not permit this observer to read it";
 
 /// The pause before the watch is set again after an error.
@@ -43,26 +43,26 @@ enum Read {
     Names(Answer<Vec<String>>),
 }
 
-/// Looks at a cluster once, without a watch.
+/// Reads the state of a cluster once, without a watch.
 ///
 /// # Errors
 /// Any error from the store.
 pub(crate) async fn look(store: &dyn Store, cluster: &ClusterPaths, scope: Scope) -> zk::Result<Snapshot> {
-    // What nodes have committed before the call is seen.
+    // Includes everything that nodes have committed before the call.
     store.sync(&cluster.base()).await?;
     let mut view = View::keeping(match &scope {
         Scope::Job(job) => Some(job.clone()),
         Scope::Current | Scope::Records => None,
     });
-    let mut tell = |event: Event| view.apply(&event);
-    let mut observation = Observation::of(scope, cluster.clone(), &mut tell);
+    let mut observer = |event: Event| view.apply(&event);
+    let mut observation = Observation::of(scope, cluster.clone(), &mut observer);
     observation.read_all(store).await?;
     observation.tick();
     Ok(view.snapshot())
 }
 
-/// The time as people know it, which never goes back: when the machine's clock is set back, time goes on from where it
-/// was. When the clock leaps ahead, as it does after the machine has slept, it is followed.
+/// A monotonic time of day. If the machine's clock is set back, the time continues from its previous value; if the
+/// clock leaps ahead, as after a suspension of the machine, the time follows it.
 #[derive(Debug, Clone, Copy)]
 struct WallClock {
     ms: u64,
@@ -70,7 +70,7 @@ struct WallClock {
 }
 
 impl WallClock {
-    /// Returns the time in milliseconds since 1970. `wall_ms` is what the machine's clock says.
+    /// Returns the time in milliseconds since 1970. `wall_ms` is the time of the machine's clock.
     fn now(&mut self, wall_ms: u64, at: Instant) -> u64 {
         let passed = at.saturating_duration_since(self.at);
         let steady = self.ms.saturating_add(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX));
@@ -81,7 +81,7 @@ impl WallClock {
     }
 }
 
-/// What a read has found; `None` if the znode does not exist.
+/// The result of a read; `None` if the znode does not exist.
 enum Found {
     Data(Option<Vec<u8>>),
     Children(Option<u32>),
@@ -92,28 +92,28 @@ enum Found {
 pub(crate) struct Observation<'a> {
     cluster: ClusterPaths,
     reading: Reading,
-    tell: &'a mut (dyn FnMut(Event) + Send),
-    /// Whether it was told that ZooKeeper does not answer.
+    observer: &'a mut (dyn FnMut(Event) + Send),
+    /// Whether an outage of ZooKeeper has been reported.
     is_lost: bool,
     /// Whether everything has been read since the watch was set.
     is_whole: bool,
     clock: WallClock,
-    /// When the next tick is due.
+    /// The time of the next tick.
     due: Instant,
 }
 
 impl<'a> Observation<'a> {
-    pub(crate) fn new(cluster: ClusterPaths, tell: &'a mut (dyn FnMut(Event) + Send)) -> Self {
-        Self::of(Scope::default(), cluster, tell)
+    pub(crate) fn new(cluster: ClusterPaths, observer: &'a mut (dyn FnMut(Event) + Send)) -> Self {
+        Self::of(Scope::default(), cluster, observer)
     }
 
-    fn of(scope: Scope, cluster: ClusterPaths, tell: &'a mut (dyn FnMut(Event) + Send)) -> Self {
+    fn of(scope: Scope, cluster: ClusterPaths, observer: &'a mut (dyn FnMut(Event) + Send)) -> Self {
         let (reading, due) = (Reading::of(scope), Instant::now());
         let clock = WallClock { ms: unix_ms(), at: due };
-        Self { cluster, reading, tell, is_lost: false, is_whole: false, clock, due }
+        Self { cluster, reading, observer, is_lost: false, is_whole: false, clock, due }
     }
 
-    /// Observes in a session until that ends, or ZooKeeper refuses something.
+    /// Observes in one session until it ends or ZooKeeper refuses a request.
     pub(crate) async fn follow(&mut self, store: Arc<dyn Store>) -> zk::Error {
         loop {
             if let Err(error) = self.follow_one_watch(&store).await {
@@ -129,16 +129,16 @@ impl<'a> Observation<'a> {
         }
     }
 
-    /// Says that ZooKeeper does not answer, which is shown at once.
+    /// Reports that ZooKeeper does not answer. The view shows this immediately.
     pub(crate) fn lose(&mut self) {
         if !self.is_lost {
             self.is_lost = true;
-            self.say("", Content::Lost);
+            self.emit("", Content::Lost);
             self.tick();
         }
     }
 
-    /// Waits for something, and lets time pass in the view.
+    /// Waits for a future, and advances the time of the view until it completes.
     pub(crate) async fn meanwhile<T>(&mut self, doing: impl Future<Output = T>) -> T {
         tokio::pin!(doing);
         loop {
@@ -150,10 +150,10 @@ impl<'a> Observation<'a> {
         }
     }
 
-    /// Lets what was seen before count.
+    /// Applies the changes reported so far to the view.
     fn tick(&mut self) {
         self.due = Instant::now() + TICK;
-        self.say("", Content::Tick);
+        self.emit("", Content::Tick);
     }
 
     /// Observes until the watch has to be set again.
@@ -161,7 +161,7 @@ impl<'a> Observation<'a> {
         let base = self.cluster.base();
         // Set before the first read, so that no change is missed.
         let mut events: Box<dyn Events> = self.meanwhile(store.watch_tree(&base)).await?;
-        // This server may be behind the one that answered before.
+        // This server may lag behind the server of the earlier answers.
         self.meanwhile(store.sync(&base)).await?;
         self.reading.begin();
         self.is_whole = false;
@@ -170,7 +170,7 @@ impl<'a> Observation<'a> {
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut unanswered: VecDeque<(Work, Read)> = VecDeque::new();
         loop {
-            // Ticks and reads come first, so that they do not starve if there are events all the time.
+            // Ticks and reads come first, so that a continuous stream of events does not starve them.
             tokio::select! {
                 biased;
                 () = time::sleep_until(self.due) => {
@@ -208,13 +208,13 @@ impl<'a> Observation<'a> {
             let is_idle = unanswered.is_empty() && !self.reading.has_work();
             if is_idle && !self.reading.advance() && !self.is_whole {
                 (self.is_whole, self.is_lost) = (true, false);
-                self.say("", Content::Found);
+                self.emit("", Content::Found);
                 self.tick();
             }
         }
     }
 
-    /// Reads everything once, as fast as it is answered.
+    /// Reads everything once, as fast as the server answers.
     async fn read_all(&mut self, store: &dyn Store) -> zk::Result<()> {
         let mut unanswered: VecDeque<(Work, Read)> = VecDeque::new();
         self.reading.begin();
@@ -244,32 +244,32 @@ impl<'a> Observation<'a> {
         }
     }
 
-    /// Takes what a read has found.
+    /// Applies the result of a read.
     fn take(&mut self, work: Work, found: Found) {
         match (work, found) {
             (Work::Read(path), Found::Data(Some(content))) => {
                 if self.reading.is_there(&path) {
-                    // What cannot be read is a matter of the view.
+                    // The view reports undecodable records.
                     if let Some(Place::Job { .. }) = Place::of(&path)
                         && let Ok(record) = job::decode(&path, &content)
                     {
                         self.reading.job(&path, &record);
                     }
-                    self.say(&path, Content::Data(content));
+                    self.emit(&path, Content::Data(content));
                 }
             }
             (Work::Count(path), Found::Children(Some(children))) => {
                 if self.reading.is_there(&path) {
-                    self.say(&path, Content::Children(children));
+                    self.emit(&path, Content::Children(children));
                 }
             }
             (Work::List(folder), Found::Names(names)) => {
                 let listed = self.reading.listed(&folder, &names);
                 for path in listed.gone {
-                    self.say(&path, Content::Gone);
+                    self.emit(&path, Content::Gone);
                 }
                 for path in listed.named {
-                    self.say(&path, Content::Data(Vec::new()));
+                    self.emit(&path, Content::Data(Vec::new()));
                 }
             }
             (Work::Read(path) | Work::Count(path), _) => self.gone(&path),
@@ -281,7 +281,7 @@ impl<'a> Observation<'a> {
         if let Some(below) = self.below(path)
             && self.reading.changed(below)
         {
-            self.say(below, Content::Data(Vec::new()));
+            self.emit(below, Content::Data(Vec::new()));
         }
     }
 
@@ -293,7 +293,7 @@ impl<'a> Observation<'a> {
 
     fn gone(&mut self, path: &str) {
         if self.reading.gone(path) {
-            self.say(path, Content::Gone);
+            self.emit(path, Content::Gone);
         }
     }
 
@@ -301,9 +301,9 @@ impl<'a> Observation<'a> {
         path.strip_prefix(&self.cluster.base())?.strip_prefix('/')
     }
 
-    fn say(&mut self, path: &str, content: Content) {
+    fn emit(&mut self, path: &str, content: Content) {
         let now_ms = self.clock.now(unix_ms(), Instant::now());
-        (self.tell)(Event::of(now_ms, path, content));
+        (self.observer)(Event::of(now_ms, path, content));
     }
 }
 
@@ -315,7 +315,7 @@ async fn answer(unanswered: &mut VecDeque<(Work, Read)>) -> (Work, zk::Result<Fo
     let Some((_, read)) = unanswered.front_mut() else { return std::future::pending().await };
     let found = match read {
         Read::Data(answer) => match missing(answer.await.map(|(content, _)| content)) {
-            // It is something else than what was written there: the view warns of that, and shows the rest.
+            // This content differs from that of the znode: the view warns of it, and shows the rest.
             Err(zk::Error::NoAuth { .. }) => Ok(Found::Data(Some(FORBIDDEN.to_vec()))),
             found => found.map(Found::Data),
         },
@@ -328,7 +328,7 @@ async fn answer(unanswered: &mut VecDeque<(Work, Read)>) -> (Work, zk::Result<Fo
     }
 }
 
-/// Turns the error that a znode does not exist into nothing.
+/// Converts the error of a missing znode to `None`.
 fn missing<T>(answer: zk::Result<T>) -> zk::Result<Option<T>> {
     match answer {
         Ok(found) => Ok(Some(found)),
@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_goes_on_when_the_clock_is_set_back_and_follows_it_ahead() {
+    fn wall_clock_continues_when_set_back_and_follows_when_set_ahead() {
         let begin = Instant::now();
         let after = |s| begin + Duration::from_secs(s);
         let mut clock = WallClock { ms: 10_000_000, at: begin };
@@ -354,15 +354,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_znode_that_may_not_be_read_is_no_record_and_hinders_nobody() {
+    async fn forbidden_znode_causes_a_warning_only() {
         let path = "jobs/j-0000000001";
         let refusal: Answer<(Vec<u8>, Stat)> =
             Box::pin(std::future::ready(Err(zk::Error::NoAuth { path: path.to_owned() })));
         let mut unanswered = VecDeque::from([(Work::Read(path.to_owned()), Read::Data(refusal))]);
         let (work, found) = answer(&mut unanswered).await;
         let mut view = View::default();
-        let mut tell = |event: Event| view.apply(&event);
-        let mut observation = Observation::new(ClusterPaths::new("seen").unwrap(), &mut tell);
+        let mut observer = |event: Event| view.apply(&event);
+        let mut observation = Observation::new(ClusterPaths::new("seen").unwrap(), &mut observer);
         observation.take(work, found.unwrap());
         observation.tick();
         let snapshot = view.snapshot();

@@ -1,4 +1,4 @@
-//! What an observation tells of a cluster in memory.
+//! Events of an observation of a cluster in memory.
 
 use std::{
     sync::{Arc, Mutex},
@@ -11,7 +11,7 @@ use zk::{Counted, CreateMode, MemoryTree, Requests, Store, job, membership};
 use super::observe::Observation;
 use crate::view::{Content, Event, Snapshot, View, fixtures};
 
-/// Far longer than anything here takes.
+/// The maximum duration of each step of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Cluster {
@@ -42,7 +42,7 @@ impl Cluster {
     }
 }
 
-/// Whoever waits for something in a view that is observed.
+/// An observer that can wait for a state of the observed view.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<View>>, Arc<Mutex<Vec<Event>>>);
 
@@ -62,15 +62,15 @@ impl Seen {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"))
+        timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("timeout: {what}"))
     }
 }
 
-/// Does something while a cluster is observed in a session of its own; returns the requests of that.
+/// Runs a future while a cluster is observed in a separate session; returns the requests of that session.
 async fn observed(cluster: &Cluster, seen: &Seen, doing: impl Future<Output = ()>) -> Requests {
     let counted = Arc::new(Counted::new(cluster.tree.connect()));
-    let mut tell = |event| seen.take(event);
-    let mut observation = Observation::new(cluster.paths.clone(), &mut tell);
+    let mut observer = |event| seen.take(event);
+    let mut observation = Observation::new(cluster.paths.clone(), &mut observer);
     tokio::select! {
         error = observation.follow(counted.clone()) => panic!("it ends: {error}"),
         () = doing => {}
@@ -79,7 +79,7 @@ async fn observed(cluster: &Cluster, seen: &Seen, doing: impl Future<Output = ()
 }
 
 #[tokio::test]
-async fn what_is_there_and_what_changes_is_seen_and_nothing_is_written() {
+async fn observation_sees_state_and_changes_without_writing() {
     let (cluster, seen) = (Cluster::new().await, Seen::default());
     membership::join(&*cluster.store, &cluster.paths, &fixtures::member("n1")).await.unwrap();
     cluster.job("running").await;
@@ -88,7 +88,7 @@ async fn what_is_there_and_what_changes_is_seen_and_nothing_is_written() {
         cluster.put(&format!("{job}/{folder}"), "").await;
     }
     let doing = async {
-        let first = seen.wait_until("what is there", |now| now.jobs.len() == 1).await;
+        let first = seen.wait_until("the initial state", |now| now.jobs.len() == 1).await;
         assert_eq!(first.members.keys().collect::<Vec<_>>(), ["n1"]);
         membership::join(&*cluster.store, &cluster.paths, &fixtures::member("n2")).await.unwrap();
         cluster.put("drain/n2", "word").await;
@@ -119,12 +119,12 @@ async fn what_is_there_and_what_changes_is_seen_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn what_was_missed_is_seen_in_the_next_session() {
+async fn missed_changes_are_seen_in_the_next_session() {
     let (cluster, seen) = (Cluster::new().await, Seen::default());
     cluster.put("drain/n1", "").await;
     cluster.job("running").await;
-    let mut tell = |event| seen.take(event);
-    let mut observation = Observation::new(cluster.paths.clone(), &mut tell);
+    let mut observer = |event| seen.take(event);
+    let mut observation = Observation::new(cluster.paths.clone(), &mut observer);
     let first = cluster.tree.connect();
     let ends = async {
         seen.wait_until("the job", |now| now.jobs.len() == 1).await;
@@ -141,9 +141,8 @@ async fn what_was_missed_is_seen_in_the_next_session() {
     assert!(seen.0.lock().unwrap().snapshot().cluster.silent_since_ms.is_some());
     job::forget(&*cluster.store, &cluster.paths, "j-0000000001").await.unwrap();
     let second = observation.follow(cluster.tree.connect());
-    let found = seen.wait_until("what has changed meanwhile", |now| {
-        now.jobs.is_empty() && now.cluster.silent_since_ms.is_none()
-    });
+    let found = seen
+        .wait_until("the missed changes", |now| now.jobs.is_empty() && now.cluster.silent_since_ms.is_none());
     tokio::select! {
         error = second => panic!("it ends: {error}"),
         now = found => assert_eq!(now.cluster.outages, 1),

@@ -1,5 +1,5 @@
-//! The platform of a node process: its access to the znode tree and to the other nodes. On a machine these
-//! are a session with ZooKeeper and a QUIC endpoint; the layers above are independent of it.
+//! The platform of a node process: its access to the znode tree and to other nodes. On a machine these are a
+//! session with ZooKeeper and a QUIC endpoint; the layers above do not depend on it.
 
 use std::{
     future::Future,
@@ -30,12 +30,12 @@ pub(crate) type Connecting<'a> =
 pub(crate) trait Platform: Send + Sync {
     /// Opens a session on the tree.
     fn connect(&self) -> Connecting<'_>;
-    /// Returns a seed for random choices that separate nodes which fail together. It is the same each time
-    /// where runs must be replayed.
+    /// Returns a seed for random choices of nodes that fail together, so that they differ. It is constant where runs
+    /// must be replayable.
     fn chance(&self) -> u64 {
         0
     }
-    /// Returns an id that no node has had.
+    /// Returns an id that no node has ever had.
     fn new_id(&self) -> NodeId;
     /// Starts a node's workers.
     fn start_crew(&self, workers: usize) -> io::Result<Crew> {
@@ -49,7 +49,7 @@ pub(crate) trait Platform: Send + Sync {
     }
 }
 
-/// The view of a node from its platform.
+/// The platform's hooks into a node.
 pub(crate) trait Probe: Send + Sync {
     /// Returns the figures of the node's process.
     fn process(&self) -> ProcessNow {
@@ -61,7 +61,7 @@ pub(crate) trait Probe: Send + Sync {
     }
 }
 
-/// The probe of nodes that are processes, or parts of this one.
+/// The probe of nodes that run as a process or within one.
 pub(crate) struct Process;
 
 impl Probe for Process {}
@@ -79,29 +79,29 @@ pub(crate) struct Endpoint {
     pub(crate) fingerprint: String,
     /// The accepted peers; the seat maintains the table.
     pub(crate) peers: Arc<Peers>,
-    /// The exchange of byte objects, where there is one.
+    /// The exchange of byte objects, if there is one.
     pub(crate) bulk: Option<Bulk>,
 }
 
-/// A host, by its address or its name.
+/// A host, by address or name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HostName {
     Ip(IpAddr),
     Name(String),
 }
 
-/// The address at which others reach a node.
+/// The address at which other nodes reach this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Advertise {
     pub(crate) host: HostName,
-    /// `None` means the port that the node listens on.
+    /// `None` means the port on which the node listens.
     pub(crate) port: Option<u16>,
 }
 
 /// The maximum number of queued messages of peers.
 pub(crate) const ARRIVALS_MAX: usize = 1024;
 
-/// Listens for other nodes by QUIC.
+/// Listens for other nodes over QUIC.
 pub(crate) fn listen(
     node: NodeId,
     listen: SocketAddr,
@@ -124,7 +124,7 @@ pub(crate) fn listen(
     Ok(Endpoint { network, address, fingerprint, peers, bulk })
 }
 
-/// The time limit for looking up the name at which others reach a node.
+/// The time limit for resolving the node's advertised name.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A machine: ZooKeeper and QUIC.
@@ -133,7 +133,7 @@ pub(crate) struct Machine {
     connect: Connect,
     listen: SocketAddr,
     advertise: Option<Advertise>,
-    /// The address that the advertised name had when it was last looked up.
+    /// The address of the advertised name at the last lookup.
     found: Mutex<Option<IpAddr>>,
 }
 
@@ -142,7 +142,7 @@ impl Machine {
         Self { connect, listen, advertise, found: Mutex::default() }
     }
 
-    /// Looks up the address at which others reach the node.
+    /// Resolves the address at which other nodes reach this node.
     async fn find(&self) -> Result<(), SeatError> {
         let ip = match self.advertise.as_ref().map(|at| &at.host) {
             None => return Ok(()),
@@ -158,36 +158,36 @@ impl Machine {
         Ok(())
     }
 
-    /// Chooses among the addresses of a name. On many machines, their own name stands for a loopback address.
+    /// Chooses among the addresses of a name. On many machines, the machine's own name resolves to a loopback address.
     fn best_of(&self, all: &[IpAddr]) -> Result<IpAddr, String> {
-        let first = all.first().ok_or("the name server knows none")?;
+        let first = all.first().ok_or("the name server returned no address")?;
         let is_reached = |ip: &&IpAddr| self.listen.ip().is_loopback() || !ip.is_loopback();
         let mut reached = all.iter().filter(is_reached).peekable();
         let Some(&&first_reached) = reached.peek() else {
-            return Err(format!("here it is {first}, at which no other machine reaches this one"));
+            return Err(format!("on this machine it resolves to {first}, which other machines cannot reach"));
         };
         match reached.find(|ip| ip.is_ipv4() == self.listen.is_ipv4()) {
             Some(best) => Ok(*best),
-            // A socket for IPv6 usually takes IPv4 too.
+            // A socket for IPv6 usually accepts IPv4 as well.
             None if self.listen.is_ipv6() => Ok(first_reached),
             None => Err(format!(
-                "here it is {first_reached}, an IPv6 address, and the node listens on {}, an IPv4 address: let it \
-                 listen on an IPv6 address, such as [::] (--listen), or name a host that has an IPv4 address",
+                "on this machine it resolves to {first_reached}, an IPv6 address, but the node listens on {}, an IPv4 \
+                 address: listen on an IPv6 address such as [::] (--listen), or specify a host with an IPv4 address",
                 self.listen.ip()
             )),
         }
     }
 }
 
-/// What the standard library reports when the name service may answer later. It has no kind of error for that.
+/// Error messages of the standard library for temporary failures of the name service, which have no error kind.
 const LATER: [&str; 2] = ["Temporary failure", "Try again"];
 
-/// Returns the addresses that were found for a name; `found` is `None` if there was no answer in time.
+/// Returns the addresses found for a name; `found` is `None` after a timeout.
 fn looked_up(name: &str, found: Option<io::Result<Vec<IpAddr>>>) -> Result<Vec<IpAddr>, SeatError> {
     let name = name.to_owned();
     match found {
         Some(Ok(all)) => Ok(all),
-        None => Err(SeatError::NoNameService { name, why: "no name server answers".to_owned() }),
+        None => Err(SeatError::NoNameService { name, why: "the name server does not answer".to_owned() }),
         Some(Err(error)) => {
             let why = error.to_string();
             let is_timeout = error.kind() == io::ErrorKind::TimedOut;
@@ -203,7 +203,7 @@ fn looked_up(name: &str, found: Option<io::Result<Vec<IpAddr>>>) -> Result<Vec<I
 impl Platform for Machine {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
-            // Before there is a session, which would have to be kept meanwhile.
+            // Before a session is opened, which would have to be kept alive during the lookup.
             self.find().await?;
             Ok(self.connect.open().await? as Arc<dyn Store>)
         })
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_is_looked_up_and_the_others_are_told_the_address() {
+    async fn advertised_name_is_resolved_to_its_address() {
         let machine = machine("localhost", "127.0.0.1:0");
         machine.find().await.unwrap();
         let endpoint = machine.open_endpoint(NodeId(7)).unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_told_an_address_that_they_reach() {
+    fn reachable_address_of_the_name_is_chosen() {
         let best = |listen: &str, all: &[&str]| {
             let all: Vec<IpAddr> = all.iter().map(|ip| ip.parse().unwrap()).collect();
             machine("name", listen).best_of(&all).map(|ip| ip.to_string())
@@ -261,19 +261,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_nobody_knows_is_named() {
+    async fn unknown_name_is_reported() {
         let error = machine("no-such-host.invalid", "127.0.0.1:0").find().await.unwrap_err().to_string();
         assert!(error.contains("no-such-host.invalid") && error.contains("--advertise"), "{error}");
     }
 
     #[test]
-    fn a_name_service_that_does_not_answer_is_waited_for() {
-        let passes = |found| ServeError::from(looked_up("name", found).unwrap_err()).passes();
+    fn unanswered_name_lookup_is_temporary() {
+        let is_temporary = |found| ServeError::from(looked_up("name", found).unwrap_err()).is_temporary();
         let said =
             |text: &str| Some(Err(io::Error::other(format!("failed to lookup address information: {text}"))));
-        assert!(passes(None));
-        assert!(passes(Some(Err(io::ErrorKind::TimedOut.into()))));
-        assert!(passes(said("Temporary failure in name resolution")));
-        assert!(!passes(said("Name or service not known")));
+        assert!(is_temporary(None));
+        assert!(is_temporary(Some(Err(io::ErrorKind::TimedOut.into()))));
+        assert!(is_temporary(said("Temporary failure in name resolution")));
+        assert!(!is_temporary(said("Name or service not known")));
     }
 }

@@ -1,13 +1,13 @@
-//! The process of a node and its machine, as the system describes them.
+//! Figures of a node's process and its machine, from the operating system.
 
 use std::fs;
 
 use zk::figures::ProcessNow;
 
-/// Ticks of the system's clock per second, in which it tells processor times: the same on all of Linux.
+/// Clock ticks per second in `/proc/self/stat`: the same on all Linux systems.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Returns what the system tells now.
+/// Returns the current figures.
 pub(crate) fn now() -> ProcessNow {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     ProcessNow {
@@ -25,7 +25,7 @@ fn resident(text: &str) -> Option<u64> {
 
 /// Returns the processor time in milliseconds, from a text as in `/proc/self/stat`.
 fn cpu_ms(text: &str) -> Option<u64> {
-    // The name of the program stands in parentheses, and may contain anything.
+    // The name of the program is in parentheses, and may contain any character.
     let (_, after_name) = text.rsplit_once(')')?;
     let mut times = after_name.split_whitespace().skip(11).map(str::parse::<u64>);
     let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_tells_is_read() {
+    fn process_figures_are_parsed() {
         assert_eq!(resident("VmHWM:\t 99 kB\nVmRSS:\t  2048 kB\n"), Some(2 << 20));
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 150 25 0 0 20 0 3 0 1 2 3";
         assert_eq!(cpu_ms(stat), Some(1_750));
@@ -50,14 +50,17 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_tell_is_unknown() {
+    fn missing_or_invalid_process_figures_are_unknown() {
         for text in ["", "VmRSS: many kB", "7 (a", "7 (a) S 1 2", "VmRSS: 99999999999999999999 kB"] {
             assert_eq!((resident(text), cpu_ms(text)), (None, None), "{text}");
         }
         for text in ["", "inf 1 1", "nan", "VmRSS: 1 kB"] {
             assert_eq!(load(text), None, "{text}");
         }
-        let told = now();
-        assert!(told.resident_bytes > Some(0) && told.cpu_ms.is_some(), "the tests run on Linux: {told:?}");
+        let figures = now();
+        assert!(
+            figures.resident_bytes > Some(0) && figures.cpu_ms.is_some(),
+            "the tests run on Linux: {figures:?}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! How a node is, for whoever asks its process.
+//! Node health, for callers within its process.
 
 use std::{
     collections::BTreeMap,
@@ -15,33 +15,35 @@ use crate::{
     id::{JobId, NodeId},
 };
 
-/// How a node is.
+/// The health of a node.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Health {
-    /// Its present id; `None` while it is no member.
+    /// Its current id; `None` while it is not a member.
     pub node: Option<NodeId>,
-    /// Whether it is connected to ZooKeeper. If not, it goes on with what it has.
+    /// Whether it is connected to ZooKeeper. If not, it continues with the tasks that it has.
     pub is_connected: bool,
-    /// What it would report now of each job that it works on.
+    /// Its current report on each job on which it works.
     pub jobs: BTreeMap<JobId, NodeFigures<Figures>>,
 }
 
 impl Health {
-    /// Returns whether the node is a member, and connected.
+    /// Returns whether the node is a member and connected.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Why the node is not ready.
     pub fn ready(&self) -> Result<(), &'static str> {
         match (self.node, self.is_connected) {
-            (None, _) => Err("the node is no member of the cluster"),
-            (Some(_), false) => Err("ZooKeeper does not answer; the node goes on with what it has"),
+            (None, _) => Err("the node is not a member of the cluster"),
+            (Some(_), false) => {
+                Err("ZooKeeper does not answer; the node continues with the tasks that it has")
+            }
             (Some(_), true) => Ok(()),
         }
     }
 }
 
-/// Where a node's process can see how the node is.
+/// The source of a node's health.
 #[derive(Default)]
 pub(crate) struct Pulse(Mutex<Beat>);
 
@@ -52,24 +54,24 @@ struct Beat {
 }
 
 impl Pulse {
-    /// Notes that the node is a member.
-    pub(crate) fn seated(&self, seat: &Seat) {
+    /// Records that the node is a member.
+    pub(crate) fn set_seat(&self, seat: &Seat) {
         *self.lock() = Beat { seat: Some((seat.node, seat.store.session())), parts: Vec::new() };
     }
 
-    /// Notes that it is none any more.
-    pub(crate) fn unseated(&self) {
+    /// Records that the node is no longer a member.
+    pub(crate) fn clear_seat(&self) {
         *self.lock() = Beat::default();
     }
 
-    /// Notes that it begins to work on a job.
-    pub(crate) fn works(&self, part: &Arc<Coordination>) {
+    /// Records that the node starts to work on a job.
+    pub(crate) fn add_part(&self, part: &Arc<Coordination>) {
         let mut beat = self.lock();
         beat.parts.retain(|part| part.strong_count() > 0);
         beat.parts.push(Arc::downgrade(part));
     }
 
-    /// Returns how the node is now.
+    /// Returns the current health.
     pub(crate) fn now(&self) -> Health {
         let (seat, parts) = {
             let beat = self.lock();

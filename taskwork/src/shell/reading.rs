@@ -1,4 +1,4 @@
-//! What an [observation](super::observe) has to read, and what it knows to be there.
+//! The state of an [observation](super::observe): the znodes that it has read, and those that it has to read.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -6,7 +6,7 @@ use zk::job::JobRecord;
 
 use crate::view::{Place, Wanted, counted_folder};
 
-/// Something to be read, by its path below that of the cluster.
+/// A read request, by its path below the cluster's znode.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Work {
     /// The content of a znode.
@@ -17,50 +17,50 @@ pub(super) enum Work {
     List(String),
 }
 
-/// Of which jobs the nodes' reports are read, beside the records of all.
+/// The jobs of which the nodes' reports are read. The records of all jobs are always read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Scope {
-    /// Of all that are not over, and of the latest.
+    /// All jobs that are not over, and the latest ones.
     #[default]
     Current,
-    /// Of this one.
+    /// This job.
     Job(String),
-    /// Of none.
+    /// No job.
     Records,
 }
 
-/// What is to be read, and what is there.
+/// The pending reads and the known znodes.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     scope: Scope,
     queue: VecDeque<Work>,
     queued: BTreeSet<Work>,
-    /// Folders whose children are to be counted at the next tick.
+    /// Folders whose children will be counted at the next tick.
     to_count: BTreeSet<String>,
-    /// The znodes that are there and of interest.
+    /// The known znodes of interest.
     known: BTreeSet<String>,
-    /// The attempts of which everything was listed since the watch was set.
+    /// The attempts that were completely listed since the watch was set.
     listed: BTreeSet<String>,
     /// The latest jobs.
     latest: BTreeSet<String>,
-    /// Whether the members are to be listed when what was to be read before has been.
+    /// Whether the members will be listed after all pending reads.
     members_due: bool,
-    /// Folders of nodes that have left, to be listed after that.
+    /// Folders of nodes that have left, to be listed after the members.
     left_due: Vec<String>,
 }
 
 /// The children of a folder.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Listed {
-    /// Those that are no longer there.
+    /// The children that no longer exist.
     pub(super) gone: Vec<String>,
-    /// Those of which the name says all.
+    /// The new children whose name is their entire content.
     pub(super) named: Vec<String>,
 }
 
-/// The number of the latest jobs whose nodes are read although they may be over.
+/// The number of latest jobs whose nodes are read even if the jobs are over.
 const LATEST_MAX: usize = 3;
-/// The maximum number of znodes that are observed; further ones are passed over.
+/// The maximum number of observed znodes; further ones are ignored.
 const KNOWN_MAX: usize = 400_000;
 
 impl Reading {
@@ -68,7 +68,7 @@ impl Reading {
         Self { scope, ..Self::default() }
     }
 
-    /// Begins to read everything.
+    /// Starts to read everything.
     pub(super) fn begin(&mut self) {
         self.queue.clear();
         self.queued.clear();
@@ -80,11 +80,11 @@ impl Reading {
         self.members_due = true;
     }
 
-    /// Goes on with what is to be read only when everything before that has been. Returns whether there is anything.
+    /// Queues the reads that must follow all earlier ones. Returns whether there are any.
     ///
     /// A node becomes a member before it enrols, and ends its membership after it has left. So the members are read
-    /// after the nodes that have enrolled, and those that have left after the members: otherwise a node that comes or
-    /// goes meanwhile would seem to be lost.
+    /// after the enrolled nodes, and the nodes that have left after the members. In any other order, a node that joins
+    /// or leaves in between would seem to be lost.
     pub(super) fn advance(&mut self) -> bool {
         if std::mem::take(&mut self.members_due) {
             self.push(Work::List("members".to_owned()));
@@ -106,7 +106,7 @@ impl Reading {
         Some(next)
     }
 
-    /// Reads something again, because there was no answer.
+    /// Repeats a read that was not answered.
     pub(super) fn again(&mut self, work: Work) {
         self.push(work);
     }
@@ -117,14 +117,14 @@ impl Reading {
         }
     }
 
-    /// Counts what was to be counted.
+    /// Queues the pending counts.
     pub(super) fn tick(&mut self) {
         for folder in std::mem::take(&mut self.to_count) {
             self.push(Work::Count(folder));
         }
     }
 
-    /// Notes that a znode was created or changed. Returns whether its name says all, and it is new.
+    /// Records that a znode was created or changed. Returns whether it is new and its name is its entire content.
     pub(super) fn changed(&mut self, path: &str) -> bool {
         self.count_around(path);
         let Some(place) = Place::of(path) else { return false };
@@ -136,17 +136,17 @@ impl Reading {
         false
     }
 
-    /// Notes that a znode is there. Returns whether that is new.
+    /// Adds a known znode. Returns whether it is new.
     fn learn(&mut self, path: &str) -> bool {
         self.known.len() < KNOWN_MAX && self.known.insert(path.to_owned())
     }
 
-    /// Notes that a znode was read. Returns whether it counts.
+    /// Records that a znode was read. Returns whether it is observed.
     pub(super) fn is_there(&mut self, path: &str) -> bool {
         self.learn(path) || self.known.contains(path)
     }
 
-    /// Notes that a znode is gone. Returns whether it was there.
+    /// Records that a znode is gone. Returns whether it was known.
     pub(super) fn gone(&mut self, path: &str) -> bool {
         self.count_around(path);
         self.to_count.remove(path);
@@ -159,7 +159,7 @@ impl Reading {
         }
     }
 
-    /// Notes the record of a job. If nodes work on it, or did so lately, what they say is read.
+    /// Records a job's record. If its nodes are in scope, queues their reports.
     pub(super) fn job(&mut self, path: &str, record: &JobRecord) {
         let Some(Place::Job { job }) = Place::of(path) else { return };
         let is_wanted = match &self.scope {
@@ -185,14 +185,14 @@ impl Reading {
         self.push(Work::Read(format!("{attempt}/list/open")));
     }
 
-    /// Notes the children of a folder.
+    /// Records the children of a folder.
     pub(super) fn listed(&mut self, folder: &str, names: &[String]) -> Listed {
         let below = format!("{folder}/");
         let is_quarantine = folder.ends_with("/quarantine");
         let path = |name: &String| format!("{below}{name}{}", if is_quarantine { "/about" } else { "" });
         let mut there: Vec<String> = names.iter().map(path).collect();
         if folder == "jobs" {
-            // The latest jobs are of most interest. Their names are as long as each other.
+            // The latest jobs are of most interest. All names have the same length, so their order is that of creation.
             there.reverse();
             self.latest = there.iter().take(LATEST_MAX).cloned().collect();
         }
@@ -212,7 +212,7 @@ impl Reading {
         }
         for path in gone {
             if folder == "jobs" {
-                // Nothing below it will be listed.
+                // Nothing below the job will be listed.
                 let inside = format!("{path}/");
                 let inside = self.known.range(inside.clone()..).take_while(|path| path.starts_with(&inside));
                 listed.gone.extend(inside.cloned());
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_znode_that_changes_again_and_again_is_read_once() {
+    fn repeatedly_changed_znode_is_read_once() {
         let mut reading = Reading::default();
         for _ in 0..9 {
             assert!(!reading.changed("members/n1"));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_read_after_those_that_enrolled_and_before_those_that_left() {
+    fn members_are_read_after_enrolled_nodes_and_before_departed_nodes() {
         let mut reading = Reading::default();
         reading.begin();
         reading.job("jobs/j", &record());
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_asked_for_is_read_of_jobs() {
+    fn reports_are_read_only_for_jobs_in_scope() {
         for (scope, wanted) in [
             (Scope::Records, [false, false]),
             (Scope::Job("j2".to_owned()), [false, true]),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_any_more_is_gone() {
+    fn unlisted_znodes_are_gone() {
         let mut reading = Reading::default();
         let listed = reading.listed("drain", &names(&["n1", "n2"]));
         assert_eq!(listed.named, ["drain/n1", "drain/n2"]);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_of_jobs_that_have_been_over_for_long_are_not_read() {
+    fn nodes_of_old_finished_jobs_are_not_read() {
         let mut reading = Reading::default();
         reading.listed("jobs", &names(&["j1", "j2", "j3", "j4", "j5"]));
         let first = all(&mut reading).into_iter().next();

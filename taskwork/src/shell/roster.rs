@@ -1,8 +1,8 @@
-//! The roster: the other members that may be of the same release, and what a seat knows of them, for all of its
+//! The roster: the other members that may be of the same release, with a seat's knowledge of them, for all of its
 //! jobs.
 //!
-//! Those that wait for a change are woken in the order in which they began to wait: in the simulator, a run can be
-//! replayed.
+//! Tasks waiting for a change are woken in the order in which they started to wait, so that the simulator can replay
+//! runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -14,18 +14,18 @@ use zk::membership::Member;
 
 use crate::id::NodeId;
 
-/// What a node knows of another member.
+/// A node's knowledge of another member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// Its name; its record is read when it is needed.
+    /// Its name only; its record is read on demand.
     Name,
-    /// It runs the same release.
+    /// The member runs the same release.
     Peer {
         member: Arc<Member>,
-        /// Whether it has the same value of the label that says who is near.
+        /// Whether the member has the same value of the proximity label.
         near: bool,
     },
-    /// It was known by its name, and cannot be a peer: it runs another release, for example.
+    /// The member was named, but cannot be a peer, for example because it runs another release.
     Apart,
 }
 
@@ -33,16 +33,16 @@ pub(crate) enum Known {
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     members: BTreeMap<NodeId, Known>,
-    /// Those of them that cannot be peers.
+    /// The number of members that cannot be peers.
     apart: usize,
-    /// The members that have come, gone or changed lately, in this order, so that who follows a large roster
-    /// need not compare all of it each time.
+    /// The latest members that have joined, left or changed, in this order, so that a follower of a large roster
+    /// does not have to compare all of it.
     changes: VecDeque<NodeId>,
-    /// The number of changes that were forgotten.
+    /// The number of changes that were dropped.
     forgotten: u64,
 }
 
-/// The maximum number of changes that are remembered.
+/// The maximum number of recorded changes.
 const CHANGES_MAX: usize = 1024;
 
 /// A position among the changes of a roster.
@@ -50,7 +50,7 @@ const CHANGES_MAX: usize = 1024;
 pub(crate) struct Place(Option<u64>);
 
 impl Roster {
-    /// Adds a member, or what is known of it now.
+    /// Adds a member, or updates the knowledge of it.
     pub(crate) fn set(&mut self, node: NodeId, known: Known) {
         self.note(node);
         self.apart += usize::from(known == Known::Apart);
@@ -58,7 +58,7 @@ impl Roster {
         self.apart -= usize::from(before == Some(Known::Apart));
     }
 
-    /// Removes a member. Returns what was known of it.
+    /// Removes a member, and returns the knowledge of it.
     pub(crate) fn remove(&mut self, node: NodeId) -> Option<Known> {
         self.note(node);
         let known = self.members.remove(&node);
@@ -83,13 +83,13 @@ impl Roster {
         self.members.keys().next().copied()
     }
 
-    /// Returns the number of the other nodes of the release, as far as is known.
+    /// Returns the number of other nodes of the release, as far as known.
     pub(crate) fn others(&self) -> usize {
         self.members.len() - self.apart
     }
 
-    /// Returns the nodes that may have changed since a place, and moves that to the end. `None` if all may
-    /// have.
+    /// Returns the nodes that may have changed since a place, and moves the place to the end. `None` if any member
+    /// may have changed.
     pub(crate) fn changed_since(&self, place: &mut Place) -> Option<BTreeSet<NodeId>> {
         let end = self.forgotten + self.changes.len() as u64;
         let from = place.0.replace(end)?;
@@ -103,7 +103,7 @@ impl Roster {
     }
 }
 
-/// The present roster of a seat.
+/// The current roster of a seat.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     /// The number of changes so far, and the roster.
@@ -112,7 +112,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Returns the number of changes so far, and what `look` finds in the roster.
+    /// Returns the number of changes so far, and the result of `look`.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&Roster) -> R) -> (u64, R) {
         let now = self.lock();
         (now.0, look(&now.1))
@@ -128,7 +128,7 @@ impl Members {
         done
     }
 
-    /// Waits until there have been more changes than these.
+    /// Waits until the number of changes exceeds this one.
     ///
     /// # Cancellation safety
     /// Dropping the future has no effect.
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_follows_sees_each_change_and_everything_after_a_long_time() {
+    fn roster_changes_are_listed_until_too_many_have_passed() {
         let (mut roster, mut place) = (Roster::default(), Place::default());
         roster.set(NodeId(1), Known::Name);
         assert_eq!(roster.changed_since(&mut place), None, "it has seen nothing yet");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_cannot_be_peers_do_not_count() {
+    fn non_peers_are_not_counted() {
         let mut roster = Roster::default();
         for (node, known) in [(1, Known::Name), (2, Known::Apart), (3, Known::Name)] {
             roster.set(NodeId(node), known);

@@ -1,4 +1,4 @@
-//! A node's seat in a cluster: its session, its identity, its endpoint. It outlives jobs, and is given up
+//! A node's membership in a cluster: its session, its identity and its endpoint. A seat outlives jobs; it is given up
 //! when the node leaves or its session has expired.
 
 use std::{
@@ -35,7 +35,7 @@ use crate::{
     pool::Crew,
 };
 
-/// The parameters for taking a seat.
+/// The parameters of a seat.
 pub(crate) struct SeatSetup {
     pub(crate) node: NodeId,
     pub(crate) store: Arc<dyn Store>,
@@ -45,13 +45,13 @@ pub(crate) struct SeatSetup {
     pub(crate) crew: Crew,
     pub(crate) memory_bytes: u64,
     pub(crate) labels: Labels,
-    /// The label by whose value others are near, if any.
+    /// The label whose value must be equal for another node to be near, if any.
     pub(crate) near: Option<String>,
-    /// The number of members whose records are read at once; those of others are read when they are needed.
+    /// The number of members whose records are read immediately; other records are read on demand.
     pub(crate) records_read_max: usize,
     /// The endpoint; `None` for a node that will never have a peer.
     pub(crate) endpoint: Option<Endpoint>,
-    /// Byte objects that it offers from the beginning.
+    /// Byte objects to be offered from the start.
     pub(crate) brought: Vec<Object>,
     /// As in [`Seat`].
     pub(crate) resigned: Option<Resigned>,
@@ -70,24 +70,24 @@ pub(crate) struct Seat {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cluster: ClusterPaths,
     pub(crate) workers: usize,
-    /// The workers, which work for all jobs.
+    /// The workers, which are shared by all jobs.
     pub(crate) crew: Crew,
-    /// What it publishes about itself.
+    /// The published record of the member.
     pub(crate) member: Member,
     /// The time of joining, in milliseconds since 1970.
     pub(crate) joined_ms: u64,
     /// The other members of the same release.
     pub(crate) others: Arc<Members>,
-    /// The number of tasks that the node has made.
+    /// The number of tasks created by the node.
     pub(crate) tasks_made: Arc<AtomicU64>,
-    /// If all nodes of the job are in this process, those of them that have resigned. Only their loss says something
-    /// about their tasks: the others were lost when an earlier process ended.
+    /// If all nodes of the job are in this process, the resigned ones. Only their loss counts against their tasks:
+    /// the other lost nodes belong to an earlier process that has exited.
     pub(crate) resigned: Option<Resigned>,
     /// `None` for a node that will never have a peer.
     pub(crate) dispatch: Option<Dispatch>,
-    /// The exchange of byte objects with the other members, where there is one.
+    /// The exchange of byte objects with the other members, if there is one.
     pub(crate) bulk: Option<Bulk>,
-    /// Where the process can see how the node is.
+    /// The source of the node's health for its process.
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) probe: Arc<dyn Probe>,
     _brought: Vec<Offer>,
@@ -96,34 +96,34 @@ pub(crate) struct Seat {
     /// Set when the session is over.
     pub(crate) expired: Arc<Latch>,
     loops: JoinSet<()>,
-    /// What remains to be done for jobs in which the node's part has ended; nothing but that job waits for it.
-    errands: BTreeMap<JobId, JoinSet<()>>,
-    /// Companions that are about to end.
+    /// The remaining cleanup of jobs in which the node's part has ended. Only a new part in the same job waits for it.
+    cleanups: BTreeMap<JobId, JoinSet<()>>,
+    /// Companions that were asked to end.
     companions: JoinSet<()>,
 }
 
-/// The reasons for which a node has no seat.
+/// The reasons why a node could not take a seat.
 #[derive(Debug, Error)]
 pub(crate) enum SeatError {
     #[error(transparent)]
     Transport(#[from] TransportError),
     #[error(transparent)]
     Store(#[from] zk::Error),
-    #[error("no thread could be started: {0}")]
+    #[error("the thread could not be started: {0}")]
     Thread(#[source] io::Error),
     #[error(
-        "{listen} is every address of this machine, which none of the others can dial: say which one is \
-         theirs, by --advertise"
+        "{listen} means every address of this machine, which other nodes cannot dial: specify a dialable \
+         address with --advertise"
     )]
     NoAddress { listen: SocketAddr },
-    #[error("{name}, at which others are to reach this node (--advertise), has no address: {why}")]
+    #[error("{name}, the name of this node for other nodes (--advertise), has no address: {why}")]
     UnknownName { name: String, why: String },
-    #[error("{name}, at which others are to reach this node (--advertise), cannot be looked up now: {why}")]
+    #[error("{name}, the name of this node for other nodes (--advertise), cannot be resolved now: {why}")]
     NoNameService { name: String, why: String },
 }
 
 impl Seat {
-    /// Returns what the node has, for a job that others see or do not.
+    /// Returns the node's resources, for a job that is public or not.
     pub(crate) fn means(&self, is_public: bool) -> Means {
         Means {
             workers: self.workers,
@@ -133,7 +133,7 @@ impl Seat {
         }
     }
 
-    /// Takes a seat. The node becomes a member last, when it can be dialled.
+    /// Takes a seat. The node becomes a member only once it can be dialled.
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
         let SeatSetup { node, store, cluster, release, workers, crew, memory_bytes, labels, .. } = setup;
         let SeatSetup { near, records_read_max, endpoint, brought, resigned, pulse, probe, .. } = setup;
@@ -150,12 +150,12 @@ impl Seat {
         };
         let near = near.and_then(|name| Some((member.labels.get(&name)?.to_owned(), name)));
         let bulk = endpoint.as_ref().and_then(|endpoint| endpoint.bulk.clone());
-        // Before it is a member that others ask.
+        // Offered before the node becomes a member, so that other nodes find the objects.
         let brought =
             bulk.iter().flat_map(|bulk| brought.iter().map(|object| bulk.offer(object.clone()))).collect();
         let (network, peers) = endpoint.map(|endpoint| (endpoint.network, endpoint.peers)).unzip();
         membership::join(&*store, &cluster, &member).await?;
-        // Removes requests that no remaining node has removed.
+        // Removes requests to leave that no remaining node has removed.
         tidy_requests(&*store, &cluster).await?;
 
         let others = Arc::<Members>::default();
@@ -163,7 +163,7 @@ impl Seat {
         let mut loops = JoinSet::new();
         let (known, peers) = (Arc::clone(&store), peers.unwrap_or_default());
         let roster = Arc::clone(&others);
-        let keeper = KeepsRoster { node, release, near, records_read_max, peers, others: roster };
+        let keeper = RosterKeeper { node, release, near, records_read_max, peers, others: roster };
         loops.spawn(keeper.keep(Arc::clone(&known), cluster.clone()));
         loops.spawn(watch_for_drain(known, cluster.clone(), node, Arc::clone(&asked_to_leave)));
         loops.spawn(crew.keep_balance());
@@ -193,86 +193,86 @@ impl Seat {
             asked_to_leave,
             expired,
             loops,
-            errands: BTreeMap::new(),
+            cleanups: BTreeMap::new(),
             companions: JoinSet::new(),
         })
     }
 
-    /// Does something for a job in which the node's part has ended, beside what follows.
-    pub(crate) fn run_errand(&mut self, job: &JobId, errand: impl Future<Output = ()> + Send + 'static) {
-        self.errands.retain(|_, errands| {
-            while errands.try_join_next().is_some() {}
-            !errands.is_empty()
+    /// Runs some cleanup of a job in the background after the node's part in it has ended.
+    pub(crate) fn run_cleanup(&mut self, job: &JobId, cleanup: impl Future<Output = ()> + Send + 'static) {
+        self.cleanups.retain(|_, cleanups| {
+            while cleanups.try_join_next().is_some() {}
+            !cleanups.is_empty()
         });
-        self.errands.entry(job.clone()).or_default().spawn(errand);
+        self.cleanups.entry(job.clone()).or_default().spawn(cleanup);
     }
 
-    /// Waits for the end of the companion of a job in which the node's part has ended, beside what follows: another
-    /// part in that job does not begin before, nor is the seat given up.
-    pub(crate) fn see_off(&mut self, job: &JobId, companion: Arc<Host>) {
+    /// Waits in the background for the companion of a job in which the node's part has ended. Until then, no other part
+    /// in that job starts, and the seat is not given up.
+    pub(crate) fn await_companion(&mut self, job: &JobId, companion: Arc<Host>) {
         let (node, its_job, its) = (self.node, job.clone(), Arc::clone(&companion));
-        self.run_errand(job, async move {
+        self.run_cleanup(job, async move {
             let _ = time::timeout(END_TIMEOUT, its.ended()).await;
         });
         while self.companions.try_join_next().is_some() {}
         self.companions.spawn(async move {
             if time::timeout(END_TIMEOUT, companion.ended()).await.is_err() {
                 companion.leave_behind();
-                tracing::error!(%node, job = %its_job, "the companion of the job does not end; it is left behind");
+                tracing::error!(%node, job = %its_job, "the companion does not end; the node no longer waits for it");
             }
         });
     }
 
-    /// Returns what remains to be done for an earlier part in a job. It is to be waited for before another one
-    /// begins, since it would undo what is begun then.
-    pub(crate) fn errands_of(&mut self, job: &JobId) -> impl Future<Output = ()> + Send + use<> {
-        let errands = self.errands.remove(job);
+    /// Returns the remaining cleanup of an earlier part in a job. It must complete before another part starts, because
+    /// it would undo the new part's changes.
+    pub(crate) fn cleanup_of(&mut self, job: &JobId) -> impl Future<Output = ()> + Send + use<> {
+        let cleanups = self.cleanups.remove(job);
         async move {
-            if let Some(mut errands) = errands {
-                while errands.join_next().await.is_some() {}
+            if let Some(mut cleanups) = cleanups {
+                while cleanups.join_next().await.is_some() {}
             }
         }
     }
 
-    /// Gives the seat up: closes the connections and the session.
+    /// Gives up the seat: closes the connections and the session.
     pub(crate) async fn give_up(mut self) {
         while self.companions.join_next().await.is_some() {}
         self.loops.shutdown().await;
-        self.errands.clear();
+        self.cleanups.clear();
         if let Some(dispatch) = self.dispatch {
             dispatch.close().await;
         }
-        // Only members are asked to leave, so no request can come after the one that is taken away, whose absence informs
-        // the operator.
+        // Only members are asked to leave, so no request follows once the member's znode is removed. The operator
+        // notices the absence of the request.
         let node = self.node.to_string();
         for path in [self.cluster.member(&node), self.cluster.drain(&node)] {
             match self.store.delete(&path, None).await {
                 Ok(()) | Err(zk::Error::NoNode { .. }) => {}
-                // Without a session there is no member either. Whoever comes next takes the request away.
+                // Without a session there is no member either. The next node that joins removes the request.
                 Err(zk::Error::SessionExpired) => break,
                 Err(error) => {
-                    tracing::debug!(node = %self.node, %error, %path, "this could not be taken away");
+                    tracing::debug!(node = %self.node, %error, %path, "a znode of the node could not be removed");
                 }
             }
         }
         if let Err(error) = self.store.close().await {
-            tracing::debug!(node = %self.node, %error, "the session ends by itself");
+            tracing::debug!(node = %self.node, %error, "the session could not be closed and will expire");
         }
     }
 }
 
-/// Maintains the table of peers that the transport trusts, and the roster.
-struct KeepsRoster {
+/// The loop that maintains the roster and the table of peers that the transport trusts.
+struct RosterKeeper {
     node: NodeId,
     release: Release,
-    /// The value and the name of the label by which others are near.
+    /// The value and the name of the label by which other nodes are near.
     near: Option<(String, String)>,
     records_read_max: usize,
     peers: Arc<Peers>,
     others: Arc<Members>,
 }
 
-impl KeepsRoster {
+impl RosterKeeper {
     async fn keep(self, store: Arc<dyn Store>, cluster: ClusterPaths) {
         let mut retry = Retry::new(Policy::REQUEST, self.node.0);
         let mut members = loop {
@@ -305,12 +305,11 @@ impl KeepsRoster {
                 Ok(Change::Left(name)) => {
                     retry.succeeded();
                     self.left(&name);
-                    // One node suffices; should it miss the change, the next node that joins removes the
-                    // requests.
+                    // One node suffices. If it misses the change, the next node that joins removes the requests.
                     if self.others.look(Roster::first).1.is_none_or(|first| self.node < first)
                         && let Err(error) = tidy_requests(&*store, &cluster).await
                     {
-                        tracing::debug!(node = %self.node, %error, "requests to leave were not taken away");
+                        tracing::debug!(node = %self.node, %error, "requests to leave could not be removed");
                     }
                 }
                 Err(error) if retry.again(&*store, "reading the members", &error).await => {}
@@ -327,23 +326,23 @@ impl KeepsRoster {
 
     fn joined(&self, member: Member) {
         let Some(other) = self.other(&member.node) else { return };
-        // Members of other releases can do nothing for this node, and must not connect to it.
+        // Members of other releases are useless to this node and must not connect to it.
         if !self.release.matches(&member.program, &member.program_version) {
             return self.set_apart(other);
         }
         let (Some(address), Ok(fingerprint)) = (member.address, member.fingerprint.parse()) else {
-            tracing::warn!(node = %self.node, member = %other, "a member without a usable address is passed over");
+            tracing::warn!(node = %self.node, member = %other, "a member without a usable address is ignored");
             return self.set_apart(other);
         };
         tracing::info!(node = %self.node, member = %other, %address, "a node has joined");
         let near = self.near.as_ref().is_some_and(|(value, name)| member.labels.get(name) == Some(value));
         let known = Known::Peer { member: Arc::new(member), near };
-        // Before it can connect, so that its first message comes from a member.
+        // Set before the peer can connect, so that its first message comes from a member.
         self.others.change(|roster| roster.set(other, known));
         self.peers.set(other, PeerAddress { address, fingerprint });
     }
 
-    /// Notes that a member cannot be a peer. It need not be known unless it was named.
+    /// Records that a member cannot be a peer. A member that was never named is not added to the roster.
     fn set_apart(&self, other: NodeId) {
         if self.others.look(|roster| roster.get(other).is_some()).1 {
             self.others.change(|roster| roster.set(other, Known::Apart));
@@ -354,7 +353,7 @@ impl KeepsRoster {
     fn left(&self, name: &str) {
         let Some(other) = self.other(name) else { return };
         self.peers.remove(other);
-        // Reported even if it was never known: it may have taken part for a moment.
+        // Reported even for an unknown node: it may have taken part without being noticed.
         if let Some(Known::Peer { .. }) = self.others.change(|roster| roster.remove(other)) {
             tracing::info!(node = %self.node, member = %other, "a node has left");
         }
@@ -366,17 +365,17 @@ impl KeepsRoster {
             Ok(node) if node == self.node => None,
             Ok(node) => Some(node),
             Err(error) => {
-                tracing::warn!(node = %self.node, %error, "a member with a name that is none is passed over");
+                tracing::warn!(node = %self.node, %error, "a member with an invalid name is ignored");
                 None
             }
         }
     }
 }
 
-/// Removes the requests to leave of nodes that are gone for good: ids are never reused.
+/// Removes the requests to leave of nodes that are permanently gone: ids are never reused.
 async fn tidy_requests(store: &dyn Store, cluster: &ClusterPaths) -> zk::Result<()> {
-    // The order matters: only members are asked to leave, so a node with a request that is not a member
-    // now is gone.
+    // The order matters: only members are asked to leave, so a node that has a request and is not a member afterwards
+    // is gone.
     let asked = store.children(&cluster.drains()).await?;
     if asked.is_empty() {
         return Ok(());
@@ -406,7 +405,7 @@ async fn watch_for_drain(store: Arc<dyn Store>, cluster: ClusterPaths, node: Nod
                     return;
                 }
             }
-            Err(error) if retry.again(&*store, "looking whether the node is to leave", &error).await => {}
+            Err(error) if retry.again(&*store, "reading requests to leave", &error).await => {}
             Err(_) => return,
         }
     }

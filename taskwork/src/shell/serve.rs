@@ -1,16 +1,16 @@
-//! A process as a node: takes a seat, [works](super::work) on jobs, and leaves when it is told to.
+//! A process as a node: takes a seat, [works](super::work) on jobs, and leaves on request.
 //!
 //! ```text
-//!   connect ─▶ seat ─▶ work on jobs ── told to leave: hand on, commit, leave ─▶ end
+//!   connect ─▶ seat ─▶ work on jobs ── asked to leave: hand over, commit, leave ─▶ exit
 //!     ▲                  │
-//!     └──────────────────┘ the session is over: drop everything, join anew under another id
+//!     └──────────────────┘ the session is over: drop everything, join again under another id
 //! ```
 //!
-//! A task that does not check whether it should stop keeps its worker when the job is over. The node then
-//! soon gives up its seat: it joins again with new workers, while the
-//! thread lingers. If it is told to leave, it ends at its deadline whatever its tasks do.
+//! A task that does not check whether it should stop keeps its worker when the job is over. The node then soon gives
+//! up its seat and joins again with new workers, while the thread lingers. If the node is asked to leave, it exits
+//! at its deadline regardless of its tasks.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 
 use thiserror::Error;
 use tokio::{
@@ -19,10 +19,12 @@ use tokio::{
 };
 use zk::{
     ClusterPaths, ConnectError, Labels, Release, Store,
+    housekeeping::{self, Keep},
     retry::{Policy, Retry},
 };
 
 use super::{
+    clock::unix_ms,
     kinds::Kinds,
     lingering::Lingering,
     platform::Platform,
@@ -43,30 +45,30 @@ pub(crate) struct ServeSetup {
     pub(crate) workers: usize,
     pub(crate) memory_bytes: u64,
     pub(crate) labels: Labels,
-    /// The label by whose value other nodes are near, if any.
+    /// The label whose value must be equal for another node to be near, if any.
     pub(crate) near: Option<String>,
     pub(crate) limits: Limits,
     pub(crate) brought: Brought,
     pub(crate) pulse: Arc<Pulse>,
-    /// The interval at which the node logs what it does; `None` for never.
+    /// The interval of progress reports in the log; `None` for no reports.
     pub(crate) report_every: Option<Duration>,
-    /// The number of jobs at hand, at any time.
+    /// The current number of jobs at hand.
     pub(crate) jobs: watch::Sender<usize>,
 }
 
-/// What a node brings along for others.
+/// Data that a node offers to other nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Brought {
-    /// Byte objects that it offers as long as it has a seat.
+    /// Byte objects offered while the node has a seat.
     pub(crate) objects: Vec<Object>,
-    /// Its present id, once it has one.
+    /// The node's current id, once it has one.
     pub(crate) seated: watch::Sender<Option<NodeId>>,
 }
 
-/// Receives each request to leave, with the time that is left for it if that is less than the limits say.
+/// Receives requests to leave, with the remaining time if it is shorter than the configured deadline.
 pub(crate) type Leave = mpsc::Receiver<Option<Duration>>;
 
-/// The reasons for which a node process has ended other than by leaving.
+/// The reasons for which a node process fails.
 #[derive(Debug, Error)]
 pub(crate) enum ServeError {
     #[error(transparent)]
@@ -76,22 +78,22 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Store(#[from] zk::Error),
     #[error(
-        "the time to leave was up before everything was handed on: {why}. Other nodes continue from what \
-         was last written"
+        "the deadline for leaving passed before all tasks were handed over: {why}. Other nodes continue from \
+         the last write"
     )]
     Abandoned { why: String },
-    #[error("the node has broken down by a mistake of its own; its log says more")]
+    #[error("the node has failed because of a bug in the runtime; see its log")]
     BrokenDown,
 }
 
-/// The reasons for which a session of the node has ended.
+/// The reasons for which a seat ends.
 pub(super) enum Fate {
     /// The node has left.
     Left,
-    /// A job was resumed that it had left when it was suspended. To take part in the job again it needs a new id,
+    /// A job was resumed that the node had left when it was suspended. To take part in the job again it needs a new id,
     /// because its commits are recorded under the old one.
     Resumes,
-    /// It lost its membership.
+    /// The node has lost its membership.
     Expired,
     /// Tasks of a job that is over do not stop.
     Stuck,
@@ -99,34 +101,39 @@ pub(super) enum Fate {
     Wiped,
 }
 
-/// The time limit for giving up a seat: the session also ends by itself.
+/// The time limit for giving up a seat. If it is exceeded, the session expires.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs a node until it is told to leave.
+/// Runs a node until it is asked to leave.
 ///
-/// Permanent errors in the settings end the process at the start. Temporary failures are waited out, at the
-/// start as later: only the first connection has a time limit. `leave` receives each request to leave.
+/// Permanent errors in the settings fail the process at the start. Temporary failures are retried, at the start as
+/// well as later: only the first connection has a time limit. `leave` receives each request to leave.
 pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), ServeError> {
     let mut lingering = Lingering::new(setup.workers);
-    let Some(first) = unless_told(&mut leave, first_seat(setup)).await else { return Ok(()) };
+    let Some(first) = unless_asked_to_leave(&mut leave, first_seat(setup)).await else { return Ok(()) };
     let mut taken = match first {
         Ok(seat) => Some(seat),
-        Err(error) if error.passes() => {
-            tracing::warn!(%error, "the node cannot join now; it tries again");
-            unless_told(&mut leave, join_anew(setup)).await
+        Err(error) if error.is_temporary() => {
+            tracing::warn!(%error, "the node cannot join now and will retry");
+            unless_asked_to_leave(&mut leave, rejoin(setup)).await
         }
         Err(error) => return Err(error),
     };
     while let Some(mut seat) = taken {
-        let fate = work(setup, &mut seat, &mut leave).await;
+        let house = keep_house(setup, Arc::clone(&seat.store), seat.node);
+        let fate = tokio::select! {
+            biased;
+            fate = work(setup, &mut seat, &mut leave) => fate,
+            never = house => match never {},
+        };
         setup.jobs.send_if_modified(|jobs| std::mem::take(jobs) != 0);
         let node = seat.node;
-        setup.pulse.unseated();
+        setup.pulse.clear_seat();
         if matches!(fate, Ok(Fate::Stuck)) {
             lingering.add(Box::new(seat.crew.out()));
         }
         if time::timeout(FAREWELL_TIMEOUT, seat.give_up()).await.is_err() {
-            tracing::debug!(%node, "the session was not closed in time; it ends by itself");
+            tracing::debug!(%node, "the session was not closed in time and will expire");
         }
         match fate {
             Ok(Fate::Left) => {
@@ -134,32 +141,47 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
                 return Ok(());
             }
             Ok(Fate::Resumes) => {
-                tracing::info!(%node, "a job was resumed; the node joins again under a new name")
+                tracing::info!(%node, "a suspended job was resumed; the node joins again under a new name");
             }
-            Ok(Fate::Expired) => tracing::warn!(%node, "the node's session is over; it joins anew"),
-            Ok(Fate::Stuck) => tracing::warn!(%node, "the node joins anew, with other workers"),
-            Ok(Fate::Wiped) => tracing::warn!(%node, "the cluster's folders are gone; the node joins anew"),
+            Ok(Fate::Expired) => tracing::warn!(%node, "the node's session is over; it joins again"),
+            Ok(Fate::Stuck) => tracing::warn!(%node, "the node joins again with new workers"),
+            Ok(Fate::Wiped) => tracing::warn!(%node, "the cluster's folders are gone; the node joins again"),
             Err(error) => {
-                tracing::error!(%node, %error, "the node ends");
+                tracing::error!(%node, %error, "the node exits");
                 return Err(error);
             }
         }
-        taken = unless_told(&mut leave, async {
-            lingering.few_enough().await;
-            join_anew(setup).await
+        taken = unless_asked_to_leave(&mut leave, async {
+            lingering.wait_until_few().await;
+            rejoin(setup).await
         })
         .await;
     }
     Ok(())
 }
 
-/// Waits for a future, unless the process is told to leave first.
-async fn unless_told<T>(leave: &mut Leave, doing: impl Future<Output = T>) -> Option<T> {
+/// The interval at which one of the nodes removes data of jobs that are over.
+const HOUSEKEEPING_EVERY: Duration = Duration::from_secs(300);
+
+/// Periodically removes data of jobs that are over.
+async fn keep_house(setup: &ServeSetup, store: Arc<dyn Store>, node: NodeId) -> Infallible {
+    let keep = Keep { jobs_max: setup.limits.jobs_kept_max, age_ms_max: setup.limits.jobs_kept_ms };
+    let node = node.to_string();
+    loop {
+        time::sleep(HOUSEKEEPING_EVERY).await;
+        if let Err(error) = housekeeping::keep_house(&*store, &setup.cluster, &node, keep, unix_ms()).await {
+            tracing::debug!(%error, "data of finished jobs could not be removed yet");
+        }
+    }
+}
+
+/// Waits for a future, unless a request to leave comes first.
+async fn unless_asked_to_leave<T>(leave: &mut Leave, doing: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
         done = doing => Some(done),
         _ = leave.recv() => {
-            tracing::info!("told to leave; the node is no member");
+            tracing::info!("asked to leave; the node is not a member");
             None
         }
     }
@@ -172,7 +194,7 @@ async fn first_seat(setup: &ServeSetup) -> Result<Seat, ServeError> {
 }
 
 /// Takes another seat, however long it takes.
-async fn join_anew(setup: &ServeSetup) -> Seat {
+async fn rejoin(setup: &ServeSetup) -> Seat {
     let mut retry = Retry::new(Policy::SESSION, setup.platform.chance());
     loop {
         let joining = async {
@@ -180,8 +202,8 @@ async fn join_anew(setup: &ServeSetup) -> Seat {
             if store.exists(&setup.cluster.members()).await?.is_none() {
                 tracing::warn!(
                     cluster = setup.cluster.name(),
-                    "ZooKeeper has lost the cluster's folders, and all that was in them, jobs too; they are \
-                     made anew"
+                    "ZooKeeper has lost the cluster's folders and their content, including all jobs; they are \
+                     created again"
                 );
             }
             setup.cluster.prepare(&*store).await?;
@@ -189,7 +211,7 @@ async fn join_anew(setup: &ServeSetup) -> Seat {
         };
         match joining.await {
             Ok(seat) => return seat,
-            Err(error) => tracing::warn!(%error, "the node cannot join now; it tries again"),
+            Err(error) => tracing::warn!(%error, "the node cannot join now and will retry"),
         }
         time::sleep(retry.pause()).await;
     }
@@ -222,14 +244,14 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
         labels = %setup.labels, address = seat.member.address.map(tracing::field::display),
         "the node is ready"
     );
-    setup.pulse.seated(&seat);
+    setup.pulse.set_seat(&seat);
     setup.brought.seated.send_replace(Some(seat.node));
     Ok(seat)
 }
 
 impl ServeError {
-    /// Returns whether the same operation may succeed later without any change.
-    pub(super) fn passes(&self) -> bool {
+    /// Returns whether the error is temporary: the operation may succeed later without any change.
+    pub(super) fn is_temporary(&self) -> bool {
         match self {
             Self::Seat(SeatError::NoNameService { .. }) => true,
             Self::Store(error) | Self::Seat(SeatError::Store(error)) => {

@@ -1,4 +1,4 @@
-//! A node process over a tree in memory whose requests get lost: it waits out temporary failures.
+//! A node process over a tree in memory that loses requests: the node waits out temporary failures.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -35,10 +35,10 @@ use crate::{
     task::{Outcome, Task},
 };
 
-/// The maximum duration of any step before a test fails.
+/// The maximum duration of each step of a test.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A tree in memory whose first sessions have expired when they are opened.
+/// A tree in memory whose first sessions expire immediately.
 struct InMemory {
     tree: MemoryTree,
     expired: u64,
@@ -108,7 +108,7 @@ fn setup(tree: &MemoryTree, expired: u64, kinds: Kinds) -> ServeSetup {
 /// Serves until there is a member, then asks the node to leave.
 fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeError> {
     let setup = setup(tree, expired, Kinds::default());
-    let (tell, leave) = mpsc::channel(1);
+    let (request, leave) = mpsc::channel(1);
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let serving = serve(&setup, leave);
@@ -122,14 +122,14 @@ fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeErro
             ended = &mut serving => return ended,
             member = time::timeout(SOON, member) => member.expect("it becomes a member"),
         }
-        tell.send(None).await.unwrap();
+        request.send(None).await.unwrap();
         time::timeout(SOON, serving).await.expect("it leaves")
     })
 }
 
 #[test]
-fn a_request_that_is_lost_at_the_start_is_made_again() {
-    // Covers the folders, the member, and what is read after joining.
+fn request_lost_at_the_start_is_retried() {
+    // Covers the folders, the member, and the reads after joining.
     for after in 0..10 {
         for fate in [Fate::LostBefore, Fate::LostAfter] {
             let tree = MemoryTree::new();
@@ -141,13 +141,13 @@ fn a_request_that_is_lost_at_the_start_is_made_again() {
 }
 
 #[test]
-fn a_session_that_expires_at_the_start_is_followed_by_another() {
+fn session_expired_at_the_start_is_replaced() {
     let served = serve_until_a_member(&MemoryTree::new(), 2);
     assert!(served.is_ok(), "{served:?}");
 }
 
 #[test]
-fn requests_to_leave_of_nodes_that_are_gone_are_taken_away() {
+fn leave_requests_of_departed_nodes_are_removed() {
     let tree = MemoryTree::new();
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let gone = cluster().drain("n0000000000000007");

@@ -1,19 +1,20 @@
-//! A job's shared data, sent once to each node. If it is large, only some nodes read it in `ZooKeeper`, and
-//! the others fetch it from these and from each other, while it comes:
+//! A job's shared data, sent once to each node. If it is large, only some nodes read it from `ZooKeeper`; the others
+//! fetch it from these and from each other, while it arrives:
 //!
 //! ```text
 //!   ZooKeeper ──▶ node 0 ──▶ node 2, node 3      the nodes by their ids, lowest first;
-//!             ╲─▶ node 1 ──▶ node 4, node 5      2 and 3 hand on to 6 to 9, and so on
+//!             ╲─▶ node 1 ──▶ node 4, node 5      2 and 3 forward it to 6 to 9, and so on
 //! ```
 //!
-//! A node asks only nodes with lower ids, so none waits for itself. Who gets nothing in time, because the
-//! nodes below it are gone or do not work on the job, reads it in `ZooKeeper` too. Its name, with its hash, is
-//! in the job's record.
+//! A node fetches only from nodes with lower ids, so there are no cycles. If it receives nothing in time, because the
+//! nodes with lower ids are gone or do not work on the job, it reads the data from `ZooKeeper` too. The name of the
+//! data, with its hash, is in the job's record.
 //!
-//! What is too large for `ZooKeeper` is with members only: at first with the process that has submitted the job, which
-//! becomes a member without workers for that ([`Provider`](crate::client::provider::Provider)), and stands in the place of
-//! `ZooKeeper` in the picture; later with every node that works on the job. Who gets it neither there nor from the nodes
-//! below asks all others. It offers nothing meanwhile, so nobody waits for it.
+//! Data too large for `ZooKeeper` is held only by members: at first by the process that submitted the job, which
+//! becomes a member without workers for this purpose ([`Provider`](crate::client::provider::Provider)) and takes the
+//! place of `ZooKeeper` in the diagram; later also by every node that works on the job. A node that receives the data
+//! neither from the provider nor from nodes with lower ids tries all others. It offers nothing during that time, so
+//! no other node waits for it.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -35,42 +36,44 @@ use crate::{
     wire::bulk::ObjectName,
 };
 
-/// Shared data of at least so many bytes is fetched from other nodes.
+/// The minimum size of shared data that is fetched from other nodes, in bytes.
 const FETCHED_BYTES_MIN: usize = 1 << 20;
-/// Shared data of more bytes is not stored in `ZooKeeper`, whose servers keep everything in memory.
+/// The maximum size of shared data stored in `ZooKeeper`, in bytes: its servers keep everything in memory.
 pub(crate) const STORED_BYTES_MAX: usize = 64 << 20;
-/// The number of nodes that read it in `ZooKeeper` in any case.
+/// The number of nodes that always read the data from `ZooKeeper`.
 const READERS: usize = 2;
-/// The number of nodes that fetch it from the same one, if all are there.
+/// The maximum number of nodes that fetch from the same node if all are present.
 const CHILDREN: usize = 2;
-/// The number of other nodes that are asked if that one does not have it.
+/// The number of other nodes tried if that node does not have the data.
 const OTHERS: usize = 2;
-/// The number of nodes that are asked in the end for what is not in `ZooKeeper`.
+/// The maximum number of nodes tried as a last resort for data that is not in `ZooKeeper`.
 const ALL_MAX: usize = 64;
-/// The time without a byte after which a node reads it in `ZooKeeper`.
+/// The time without progress after which a node reads the data from `ZooKeeper`.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The shared data of a job.
 pub(crate) struct Shared {
-    /// In pieces.
+    /// The data, in pieces.
     pub(crate) pieces: Vec<Bytes>,
-    /// Offers it to other nodes.
+    /// The offer of the data to other nodes.
     pub(crate) offer: Option<Offer>,
 }
 
-/// The reasons for which a node does not have the shared data.
+/// The reasons why a node does not have the shared data.
 #[derive(Debug, Error)]
 pub(crate) enum ReadError {
     #[error(transparent)]
     Store(#[from] zk::Error),
-    /// It is with members only, and none of them has sent it.
+    /// Only members hold the data, and none of them has sent it.
     #[error("no member has sent the job's shared data, {bytes} bytes: {source}")]
     Absent { bytes: u64, source: FetchError },
-    #[error("the job's shared data is with its submitter, and this node has no connection to others")]
+    #[error(
+        "the job's shared data is held by its submitter, and this node has no connections to other nodes"
+    )]
     Alone,
 }
 
-/// Returns the name by which nodes fetch shared data from each other; empty if each reads it in `ZooKeeper`.
+/// Returns the name by which nodes fetch shared data from each other; empty if each node reads it from `ZooKeeper`.
 pub(crate) fn name(shared: &[u8]) -> String {
     if shared.len() < FETCHED_BYTES_MIN {
         return String::new();
@@ -78,7 +81,7 @@ pub(crate) fn name(shared: &[u8]) -> String {
     Object::name_of([shared]).to_string()
 }
 
-/// What the shared data of jobs is read with.
+/// The sources of the shared data of jobs.
 pub(crate) struct Source {
     node: NodeId,
     store: Arc<dyn Store>,
@@ -87,7 +90,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Returns that of a seat.
+    /// Returns the sources available to a seat.
     pub(crate) fn of(seat: &Seat) -> Self {
         let (store, cluster) = (Arc::clone(&seat.store), seat.cluster.clone());
         Self { node: seat.node, store, cluster, bulk: seat.bulk.clone() }
@@ -96,8 +99,8 @@ impl Source {
     /// Reads the shared data of a job.
     ///
     /// # Errors
-    /// Any error from the store; [`zk::Error::Garbled`] if what is there is not what the record says.
-    /// [`ReadError::Absent`] if nobody has sent what is with members only; it may be tried again.
+    /// Any error from the store; [`zk::Error::Garbled`] if the stored data does not match the record.
+    /// [`ReadError::Absent`] if only members hold the data and none has sent it; the caller may retry.
     pub(crate) async fn read(&self, job: &JobId, record: &JobRecord) -> Result<Shared, ReadError> {
         let (Some(bulk), Ok(name)) = (&self.bulk, record.shared_name.parse::<ObjectName>()) else {
             if !record.shared_from.is_empty() {
@@ -112,7 +115,7 @@ impl Source {
             return self.fetch_from_members(record, name, bulk, &members, &below).await;
         }
         let filling = Object::to_be_filled(name);
-        // From the beginning, so that others can fetch from here what has come.
+        // Offered from the start, so that other nodes can fetch the part received so far.
         let offer = bulk.offer(filling.object().clone());
         let Some(object) = fetch(bulk, name, filling, &below).await else {
             drop(offer);
@@ -130,7 +133,7 @@ impl Source {
         below
     }
 
-    /// Reads the data in `ZooKeeper`, and hands it on while it comes.
+    /// Reads the data from `ZooKeeper`, and offers it while it arrives.
     async fn read_in_zookeeper(
         &self,
         job: &JobId,
@@ -147,14 +150,14 @@ impl Source {
             let path = self.cluster.job(&job.0).shared();
             return Err(zk::Error::Garbled {
                 path,
-                reason: "it is not the data that was submitted".to_owned(),
+                reason: "it does not match the submitted data".to_owned(),
             });
         }
         filling.complete();
         Ok(Shared { pieces, offer: Some(offer) })
     }
 
-    /// Fetches what is not in `ZooKeeper`: from where the others do, and then from anybody.
+    /// Fetches data that is not in `ZooKeeper`: first from the parent and the providers, then from any member.
     async fn fetch_from_members(
         &self,
         record: &JobRecord,
@@ -172,7 +175,7 @@ impl Source {
             Err(error) => error,
         };
         drop(offer);
-        tracing::info!(%name, %error, "the data has not come from those who should have it; all others are asked");
+        tracing::info!(%name, %error, "the expected members have not sent the data; all others are tried");
         let others: BTreeSet<NodeId> = members
             .iter()
             .filter(|member| member.runs(record))
@@ -196,13 +199,13 @@ impl Source {
     }
 }
 
-/// Returns whether a member may have brought the data of a job. If not, only nodes that work on the job have it.
+/// Returns whether a member may provide the data of a job. Otherwise only nodes that work on the job have it.
 pub(crate) fn is_there(members: &[Member], record: &JobRecord) -> bool {
     !providers(members, record).is_empty()
 }
 
-/// Returns the members that may have brought the data of a job: its submitter first, and then others without workers:
-/// a submitter whose session was lost has become another member.
+/// Returns the members that may provide the data of a job: its submitter first, then other members without workers.
+/// A submitter that has lost its session is a member under another id.
 fn providers(members: &[Member], record: &JobRecord) -> Vec<NodeId> {
     let mut without_workers: Vec<&Member> =
         members.iter().filter(|member| member.may_bring_data(record)).collect();
@@ -211,7 +214,7 @@ fn providers(members: &[Member], record: &JobRecord) -> Vec<NodeId> {
     without_workers.into_iter().filter_map(|member| member.node.parse().ok()).collect()
 }
 
-/// Fetches the data from nodes below, unless this is one of those that do not.
+/// Fetches the data from nodes with lower ids; `None` if this node reads it from `ZooKeeper` or no node sent it.
 async fn fetch(bulk: &Bulk, name: ObjectName, filling: Filling, below: &[NodeId]) -> Option<Object> {
     let parent = parent(below)?;
     let owners = || {
@@ -222,13 +225,13 @@ async fn fetch(bulk: &Bulk, name: ObjectName, filling: Filling, below: &[NodeId]
         Ok(filling) => Some(filling.complete()),
         Err(error) => {
             let garbled = matches!(error, FetchError::Garbled | FetchError::Sink(_));
-            tracing::info!(%name, %error, garbled, "no node has sent the data; it is read in ZooKeeper");
+            tracing::info!(%name, %error, garbled, "no node has sent the data; it is read from ZooKeeper");
             None
         }
     }
 }
 
-/// Returns the node that a node with these below it fetches from; `None` if it reads in `ZooKeeper`.
+/// Returns the node from which a node with these lower ids fetches; `None` if it reads from `ZooKeeper`.
 fn parent(below: &[NodeId]) -> Option<NodeId> {
     let place = below.len().checked_sub(READERS)? / CHILDREN;
     below.get(place).copied()
@@ -239,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_node_but_the_first_fetches_from_one_below_it_and_none_serves_many() {
+    fn nodes_fetch_from_a_lower_id_and_serve_few() {
         let nodes: Vec<NodeId> = (10..110).map(NodeId).collect();
         let mut children = std::collections::BTreeMap::new();
         for (place, node) in nodes.iter().enumerate() {

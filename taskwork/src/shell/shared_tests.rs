@@ -1,5 +1,5 @@
-//! Large shared data of a job among nodes on the loopback interface, over a tree in memory that counts who
-//! reads it there.
+//! Large shared data of a job among nodes on the loopback interface, over a tree in memory that counts the reads of
+//! each session.
 
 use std::{
     collections::BTreeMap,
@@ -28,11 +28,11 @@ use crate::{
     pool::Crew,
 };
 
-/// The maximum duration of any step before a test fails.
+/// The maximum duration of each step of a test.
 const SOON: Duration = Duration::from_secs(30);
 const MIB: usize = 1 << 20;
 
-/// How many chunks of shared data each session has read.
+/// The number of chunks of shared data that each session has read.
 #[derive(Clone, Default)]
 struct Readers(Arc<Mutex<BTreeMap<SessionId, usize>>>);
 
@@ -61,12 +61,12 @@ fn release() -> Release {
 }
 
 impl Stage {
-    /// Submits a job with so many bytes of shared data, and a name for them.
+    /// Submits a job with this number of bytes of shared data, and a name for them.
     async fn new(bytes: usize, name: impl FnOnce(&[u8]) -> String) -> Self {
         Self::with(bytes, name, None).await
     }
 
-    /// The same; but the data is with a member.
+    /// Submits a job with shared data that only a member holds.
     async fn brought(bytes: usize, by: u64) -> Self {
         Self::with(bytes, shared::name, Some(NodeId(by))).await
     }
@@ -107,7 +107,7 @@ impl Stage {
         self.seat_with(node, 1, Vec::new()).await
     }
 
-    /// Takes a seat without workers that brings the data.
+    /// Takes a seat without workers that provides the data.
     async fn provider(&self, node: u64) -> Seat {
         let pieces = self.content.chunks(MIB).map(Bytes::copy_from_slice);
         self.seat_with(node, 0, vec![Object::new(pieces)]).await
@@ -144,13 +144,13 @@ impl Stage {
         time::timeout(SOON, reading).await.expect("an end in time")
     }
 
-    /// Returns how many chunks were read by each session that has read any.
+    /// Returns the number of chunks read by each session that has read any.
     fn reads(&self) -> Vec<usize> {
         self.readers.0.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
     }
 }
 
-/// Has nodes read the data at the same time, and returns what they have, of which none is dropped before all have it.
+/// Lets nodes read the data concurrently, and returns their results. None is dropped before all nodes have the data.
 async fn read_all(stage: &Arc<Stage>, nodes: RangeInclusive<u64>) -> Vec<(Seat, Shared)> {
     let mut seats = Vec::new();
     for node in nodes {
@@ -173,7 +173,7 @@ async fn read_all(stage: &Arc<Stage>, nodes: RangeInclusive<u64>) -> Vec<(Seat, 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_nodes_read_in_zookeeper_and_the_others_fetch_it_from_nodes() {
+async fn two_nodes_read_from_zookeeper_and_the_others_from_nodes() {
     let stage = Arc::new(Stage::new(6 * MIB, shared::name).await);
     let held = read_all(&stage, 1..=10).await;
     assert_eq!(held.len(), 10);
@@ -181,16 +181,16 @@ async fn two_nodes_read_in_zookeeper_and_the_others_fetch_it_from_nodes() {
     let figures = || held.iter().map(|(seat, _)| seat.bulk.as_ref().unwrap().figures());
     let bytes = stage.content.len() as u64;
     assert_eq!(figures().map(|figures| figures.received_bytes).sum::<u64>(), 8 * bytes);
-    // Who joins later gets it from these.
+    // A node that joins later gets the data from these nodes.
     let late = stage.seat(11).await;
     assert!(stage.read(&late).await.unwrap().pieces.concat() == stage.content);
     assert_eq!(stage.reads(), [12, 12]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gets_it_from_no_node_reads_in_zookeeper() {
+async fn node_without_a_source_reads_from_zookeeper() {
     let stage = Stage::new(2 * MIB, shared::name).await;
-    // They are members, but do not work on the job.
+    // These nodes are members, but do not work on the job.
     let others = [stage.seat(1).await, stage.seat(2).await];
     let late = stage.seat(3).await;
     assert!(stage.read(&late).await.unwrap().pieces.concat() == stage.content);
@@ -199,7 +199,7 @@ async fn who_gets_it_from_no_node_reads_in_zookeeper() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn small_data_and_data_without_a_name_is_read_in_zookeeper_by_each() {
+async fn small_or_unnamed_data_is_read_from_zookeeper_by_each_node() {
     for (bytes, unnamed) in [(0, false), (MIB - 8, false), (2 * MIB, true)] {
         let name = |content: &[u8]| if unnamed { String::new() } else { shared::name(content) };
         let stage = Stage::new(bytes, name).await;
@@ -213,7 +213,7 @@ async fn small_data_and_data_without_a_name_is_read_in_zookeeper_by_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn data_that_is_not_what_the_record_says_is_an_error() {
+async fn data_that_does_not_match_the_record_is_an_error() {
     let stage = Stage::new(2 * MIB, |content| shared::name(&content[8..])).await;
     let seat = stage.seat(1).await;
     let read = stage.read(&seat).await.map(|read| read.pieces.concat().len());
@@ -221,20 +221,20 @@ async fn data_that_is_not_what_the_record_says_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_in_zookeeper_comes_from_who_has_brought_it_and_then_from_others() {
+async fn data_outside_zookeeper_comes_from_the_provider_then_from_nodes() {
     let stage = Arc::new(Stage::brought(6 * MIB, 50).await);
     let provider = stage.provider(50).await;
     let held = read_all(&stage, 11..=20).await;
     assert_eq!(held.len(), 10);
     assert!(stage.reads().is_empty(), "nothing of it is in ZooKeeper");
     provider.give_up().await;
-    // One that has no node below it to ask, since all others have higher ids.
+    // This node has the lowest id, so it has no node below it to fetch from.
     let late = stage.seat(1).await;
     assert!(stage.read(&late).await.unwrap().pieces.concat() == stage.content);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_submitter_whose_session_was_lost_is_found_under_its_new_id() {
+async fn submitter_is_found_under_its_new_id_after_a_lost_session() {
     let stage = Stage::brought(2 * MIB, 50).await;
     let _provider = stage.provider(51).await;
     let seat = stage.seat(1).await;
@@ -242,7 +242,7 @@ async fn a_submitter_whose_session_was_lost_is_found_under_its_new_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn data_that_nobody_has_any_more_is_absent_until_somebody_brings_it() {
+async fn lost_data_is_absent_until_a_member_provides_it() {
     let stage = Stage::brought(2 * MIB, 50).await;
     let (seat, _other) = (stage.seat(1).await, stage.seat(2).await);
     let read = stage.read(&seat).await.map(|read| read.pieces.len());
@@ -252,7 +252,7 @@ async fn data_that_nobody_has_any_more_is_absent_until_somebody_brings_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_brought_it_is_told_how_many_have_it() {
+async fn provider_counts_the_nodes_that_have_its_data() {
     let stage = Stage::brought(2 * MIB, 50).await;
     let object = Object::new([Bytes::from(stage.content.clone())]);
     let _provider = stage.seat_with(50, 0, vec![object.clone()]).await;

@@ -1,4 +1,4 @@
-//! Submitting a job, waiting for its end, and reading its output, for this process and for clients.
+//! Submission of a job, waiting for its completion, and reading its output, for this process and for clients.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -17,7 +17,7 @@ use zk::{
 use super::{clock::unix_ms, shared};
 use crate::{
     companion::highest,
-    figures::Figures,
+    figures::{Figures, sum},
     id::{IdError, JobId, NodeId, TaskId},
     outlook::Outlook,
     pool::{Entry, Signals, Source, VariableTable, merge},
@@ -49,21 +49,16 @@ pub(crate) struct Submission<'a> {
 
 /// The shared data of a job to be submitted.
 pub(crate) enum SharedData<'a> {
-    /// Encoded; it is stored in the tree.
+    /// The encoded data, to be stored in the tree.
     Stored(&'a [u8]),
-    /// It is with a member that has brought it.
+    /// The member that provides the data, and the data's name.
     With(NodeId, ObjectName),
 }
 
 /// The maximum time to wait for the last figures of a job's nodes.
-const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
-/// The interval of checks for them.
+const LAST_FIGURES_TIMEOUT: Duration = Duration::from_secs(2);
+/// The interval between two checks for the last figures.
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
-
-/// Sums the figures of all nodes, as [`figures::sum`](crate::figures::sum).
-pub(crate) fn sum<'a>(told: impl Iterator<Item = &'a NodeFigures<Figures>> + Clone) -> Figures {
-    crate::figures::sum(told.map(|said| (said.attempt, said.figures)))
-}
 
 /// The root task of a job, encoded.
 pub(crate) struct Root {
@@ -77,7 +72,7 @@ impl Root {
         Self::with_id(TaskId::ROOT, root)
     }
 
-    /// Returns a root task to be added to a job, under an id that no other task has.
+    /// Creates a root task to be added to a job, with a unique id.
     pub(crate) fn added<T: Task>(root: T) -> Result<Self, EncodeError> {
         let number = rand::rng().random_range(1..=u64::MAX);
         Self::with_id(TaskId { number, ..TaskId::ROOT }, root)
@@ -101,7 +96,7 @@ impl Root {
     }
 }
 
-/// A job with its root task encoded, ready to be submitted, repeatedly if need be.
+/// A job with an encoded root task, ready to be submitted, repeatedly if necessary.
 pub(crate) struct Draft<'a> {
     order: &'a Submission<'a>,
     root: &'a Root,
@@ -146,29 +141,30 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Parses the name that the tree has given to a job.
+/// Parses a job's name in the tree.
 ///
 /// # Errors
-/// If the tree gives no such names.
+/// If the name is not a valid job id.
 pub(crate) fn job_id(cluster: &ClusterPaths, name: &str) -> Result<JobId, JobError> {
     let garbled = |error: IdError| zk::Error::Garbled { path: cluster.jobs(), reason: error.to_string() };
     Ok(name.parse().map_err(garbled)?)
 }
 
-/// A job in the tree, seen by its submitter through one session.
+/// A submitted job, accessed through one session.
 pub(crate) struct Tracked {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cluster: ClusterPaths,
     pub(crate) job: JobId,
     pub(crate) started: Instant,
-    /// The key in the job's record. If ZooKeeper was replaced by an empty one, another job may have the same id.
+    /// The expected key in the job's record. If ZooKeeper was replaced by an empty one, another job may have the same
+    /// id.
     key: Option<String>,
-    /// The duration of the job, once its end was seen.
+    /// The duration of the job, once it is known to be over.
     took: OnceLock<Duration>,
 }
 
 impl Tracked {
-    /// Submits a job by a single try, for a tree that is always available.
+    /// Submits a job in a single try, for a tree that is always available.
     pub(crate) async fn submit(
         store: Arc<dyn Store>,
         cluster: ClusterPaths,
@@ -185,12 +181,12 @@ impl Tracked {
         Self { store, cluster, job, started, key: None, took: OnceLock::new() }
     }
 
-    /// Takes only the job with this key for the job.
+    /// Restricts the handle to the job with this key.
     pub(crate) fn with_key(self, key: &str) -> Self {
         Self { key: Some(key.to_owned()), ..self }
     }
 
-    /// Fails as if there was no such job if the record is another job's.
+    /// Fails with the error of a missing job if the record belongs to another job.
     fn check_key(&self, record: &JobRecord) -> zk::Result<()> {
         if self.key.as_ref().is_none_or(|key| *key == record.key) {
             return Ok(());
@@ -205,13 +201,13 @@ impl Tracked {
         Ok(record)
     }
 
-    /// Records the duration of the job when its end was seen by another session.
+    /// Sets the duration of a job whose completion was seen by another session.
     pub(crate) fn set_took(&self, took: Duration) {
         // The first observer's value is the most accurate.
         let _ = self.took.set(took);
     }
 
-    /// Waits for the end of the job.
+    /// Waits until the job is over.
     pub(crate) async fn end(&self) -> Result<JobRecord, JobError> {
         let store = Arc::clone(&self.store);
         let mut watch = JobWatch::open(store, &self.cluster, &self.job.0).await?;
@@ -232,8 +228,8 @@ impl Tracked {
         Ok(self.record().await?)
     }
 
-    /// Reads the variables from the tree. One that is not there has no value; one that could not be read is
-    /// an error: otherwise a search would seem to have found nothing.
+    /// Reads the variables from the tree. A missing variable has no value. A variable that cannot be read is an
+    /// error: otherwise a search would seem to have found nothing.
     pub(crate) async fn variables(&self, table: VariableTable) -> Result<Values, JobError> {
         let signals = Signals::default();
         for slot in 0..table.len() {
@@ -250,13 +246,13 @@ impl Tracked {
         Ok(Values { table })
     }
 
-    /// Returns the job's progress, as far as its nodes have reported it.
+    /// Returns the job's progress, as reported by its nodes.
     pub(crate) async fn progress(&self, variables: VariableTable) -> Result<Progress, JobError> {
-        let told = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
-        let mut figures = sum(told.iter().map(|(_, said)| said));
+        let reports = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
+        let mut figures = sum(reports.iter().map(|(_, report)| report));
         let record = self.record().await?;
         let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
-        // Parked tasks, and those that were set aside, are at no node.
+        // No node reports tasks that are parked or set aside.
         let mut open_tasks = 0;
         for (folder, is_open) in [(attempt.parked(), true), (attempt.quarantine(), false)] {
             let tasks = self.store.exists(&folder).await?.map_or(0, |stat| stat.children);
@@ -265,36 +261,37 @@ impl Tracked {
             }
             open_tasks += if is_open { u64::from(tasks) } else { 0 };
         }
-        // A node that was lost has left figures that are not its last ones.
+        // The figures of a lost node are not marked as its last ones.
         let members = self.store.children(&self.cluster.members()).await?;
-        let at_work = |(node, said): &&(String, NodeFigures<Figures>)| {
-            said.attempt == record.attempt && !said.last && members.contains(node)
+        let at_work = |(node, report): &&(String, NodeFigures<Figures>)| {
+            report.attempt == record.attempt && !report.last && members.contains(node)
         };
-        let at_work = told.iter().filter(at_work);
+        let at_work = reports.iter().filter(at_work);
         let nodes = at_work.clone().count();
         figures.open_tasks = at_work
-            .map(|(_, said)| said.figures.open_tasks)
+            .map(|(_, report)| report.figures.open_tasks)
             .try_fold(open_tasks, |sum, open| open.map(|open| sum + open));
-        let sight = highest(told.into_iter().filter_map(|(_, said)| said.sight));
+        let sight = highest(reports.into_iter().filter_map(|(_, report)| report.sight));
         let variables = self.variables(variables).await?;
         Ok(Progress { figures, nodes, sight, elapsed: self.started.elapsed(), variables })
     }
 
-    /// Returns the figures of the nodes of a job that is over. The nodes publish them shortly after its end,
-    /// for which this waits.
+    /// Returns the figures of the nodes of a job that is over. Waits for their last figures, which they publish shortly
+    /// afterwards.
     pub(crate) async fn figures(&self, record: &JobRecord) -> Result<Figures, JobError> {
         let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
-        let deadline = time::Instant::now() + LAST_WORDS_TIMEOUT;
+        let deadline = time::Instant::now() + LAST_FIGURES_TIMEOUT;
         loop {
-            let told = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
+            let reports = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
             let participants = self.store.children(&attempt.outputs()).await?;
-            // Who is no member any more, because it has left or was lost, says nothing more.
+            // A node that is no longer a member reports nothing more.
             let members = self.store.children(&self.cluster.members()).await?;
             let mut participants = participants.iter().filter(|node| members.contains(node));
-            let all = participants.all(|node| told.iter().any(|(name, said)| name == node && said.last));
+            let all =
+                participants.all(|node| reports.iter().any(|(name, report)| name == node && report.last));
             if all || time::Instant::now() >= deadline {
                 tracing::debug!(job = %self.job, all, "the nodes' figures were read");
-                return Ok(sum(told.iter().map(|(_, said)| said)));
+                return Ok(sum(reports.iter().map(|(_, report)| report)));
             }
             time::sleep(LOOK_AGAIN).await;
         }
@@ -310,25 +307,28 @@ impl Tracked {
         self.report(record, &figures, variables).await
     }
 
-    /// Returns the report of a job; if it was stopped or suspended, with the output committed by then.
+    /// Returns the report of a job. For a stopped or suspended job it contains the output committed so far.
     pub(crate) async fn report(
         &self,
         record: &JobRecord,
         figures: &Figures,
         variables: VariableTable,
     ) -> Result<RawReport, JobError> {
-        if record.state == JobState::Failed {
-            let reason =
-                record.reason.clone().unwrap_or_else(|| "for a reason that was not recorded".to_owned());
-            return Err(JobError::Failed { reason });
-        }
         let attempt = self.cluster.job(&self.job.0).attempt(record.attempt);
         let mut set_aside = Vec::new();
-        let output = if matches!(record.state, JobState::Done | JobState::Incomplete) {
+        let output = if matches!(record.state, JobState::Done | JobState::Incomplete | JobState::Failed) {
             if record.state == JobState::Incomplete {
                 set_aside = quarantine::list(&*self.store, &attempt).await?;
             }
-            RawOutput::Finished(job::result(&*self.store, &self.cluster, &self.job.0).await?.result)
+            match job::result(&*self.store, &self.cluster, &self.job.0).await {
+                // A failed job has a result only if its output reports the failure.
+                Err(zk::Error::NoNode { .. }) if record.state == JobState::Failed => {
+                    let reason = record.reason.clone();
+                    let reason = reason.unwrap_or_else(|| "for a reason that was not recorded".to_owned());
+                    return Err(JobError::Failed { reason });
+                }
+                outcome => RawOutput::Finished(outcome?.result),
+            }
         } else {
             let outputs = job::outputs(&*self.store, &attempt).await?;
             RawOutput::Stopped(outputs.into_iter().map(|(_, output)| output).collect())
@@ -338,8 +338,8 @@ impl Tracked {
         let suspended = record.state == JobState::Suspended;
         let is_cancelled = record.state == JobState::Cancelled;
         let cancelled = is_cancelled.then(|| record.reason.clone().unwrap_or_default());
-        let told = |(task, AboutTask { deaths, reason, .. })| SetAside { task, deaths, reason };
-        let set_aside = set_aside.into_iter().map(told).collect();
+        let describe = |(task, AboutTask { deaths, reason, .. })| SetAside { task, deaths, reason };
+        let set_aside = set_aside.into_iter().map(describe).collect();
         Ok(RawReport { output, suspended, cancelled, set_aside, figures: *figures, elapsed, variables })
     }
 }
@@ -348,7 +348,7 @@ impl RawReport {
     /// Decodes the output.
     ///
     /// # Errors
-    /// If the program cannot read what it has written.
+    /// If the output cannot be decoded.
     pub(crate) fn decode<T: Task>(self) -> Result<Report<T>, JobError> {
         let Self { output, suspended, cancelled, set_aside, figures, elapsed, variables } = self;
         let unreadable = |error: DecodeError| JobError::Result { reason: error.to_string() };
@@ -409,7 +409,7 @@ mod tests {
         }
     }
 
-    /// Loses one request, counted from now.
+    /// Loses the n-th request from now.
     struct LoseOne(usize, Fate);
 
     impl Faults for LoseOne {
@@ -420,20 +420,20 @@ mod tests {
     }
 
     #[test]
-    fn what_earlier_attempts_have_done_is_counted_apart() {
+    fn work_of_earlier_attempts_is_counted_separately() {
         let said = |attempt, worked, worked_earlier| NodeFigures {
             attempt,
             figures: Figures { worked, worked_earlier, done_attos: 5, ..Figures::default() },
             last: true,
             ..NodeFigures::default()
         };
-        // One node was lost in the first attempt, one continued in the second, one joined there.
+        // One node was lost in the first attempt, one continued in the second attempt, one joined there.
         let sum = sum([said(1, 100, 0), said(2, 80, 30), said(2, 7, 0)].iter());
         assert_eq!((sum.worked, sum.worked_earlier, sum.done_attos), (187, 130, 10));
     }
 
     #[tokio::test]
-    async fn a_lost_read_never_makes_a_report_without_its_solution() {
+    async fn lost_read_causes_an_error_instead_of_a_missing_solution() {
         for fate in [Fate::LostBefore, Fate::LostAfter] {
             let tree = MemoryTree::new();
             let cluster = ClusterPaths::new("test").unwrap();

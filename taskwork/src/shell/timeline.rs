@@ -1,4 +1,4 @@
-//! A node's events in a job, for people who look at the job later.
+//! A node's events in a job, for later display.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use super::clock::unix_ms;
 #[derive(Debug, Default)]
 pub(crate) struct Timeline(Mutex<Vec<TimelineEvent>>);
 
-/// The maximum number of events: of more, the first half and the latest are kept.
+/// The maximum number of events. Beyond it, the oldest half and the latest events are kept.
 const EVENTS_MAX: usize = 64;
 
 impl Timeline {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_record_is_bounded_and_keeps_its_ends() {
+    fn timeline_is_bounded_and_keeps_its_first_and_last_events() {
         let timeline = Timeline::default();
         for at in 0..1000 {
             timeline.note_at(at, EventKind::Improved, "");

@@ -1,15 +1,15 @@
-//! A seat's work on jobs: on several at a time, each with its own pool, driver and coordination. The workers, the
-//! session, the membership and the connections are shared.
+//! A seat's work on jobs. It works on several at a time, each with its own pool, driver and coordination. The workers,
+//! the session, the membership and the connections are shared.
 //!
 //! ```text
 //!   queue ─▶ opening ─▶ active ── over ─▶ closing ── workers back ─▶ done
-//!                         │ told to leave: all of them hand on and leave ─▶ the seat is given up
+//!                         │ asked to leave: hand over the tasks of all jobs, leave ─▶ the seat is given up
 //!                         └ suspended: parked; to take part again the node needs another seat
 //! ```
 //!
-//! A part in a job never ends while the job's attempt goes on, except with its membership or by leaving the
-//! attempt cleanly; and then the node does not take part in that attempt again under the same id, under which its
-//! commits are recorded. If it is to, it leaves its other jobs, too, and joins anew.
+//! While the attempt of a job continues, a node's part in it ends only with its membership or by leaving the attempt
+//! cleanly. It must not take part in that attempt again under the same id, because its commits are recorded under
+//! that id. To take part again, it leaves its other jobs as well and joins again under a new id.
 
 mod outage;
 mod reporting;
@@ -44,22 +44,22 @@ use super::{
 };
 use crate::{config::Limits, core::Departure, id::JobId, pool::Claim, report::JobError};
 
-/// The maximum number of jobs that a node works on at a time.
+/// The maximum number of jobs on which a node works at a time.
 pub(crate) const ACTIVE_MAX: usize = 8;
 
-/// The time for which tasks of a job that is over may run before that is reported.
+/// The time for which tasks may continue after their job is over before this is logged.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The time for which they may run before their workers are given up.
+/// The time after which the workers of such tasks are abandoned.
 const WORKERS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time after which a job is tried again whose shared data no member has sent.
+/// The pause before another try to open a job whose shared data no member has sent.
 const ABSENT_PAUSE: Duration = Duration::from_secs(5);
 
-/// Works on jobs until the seat is to be given up.
+/// Works on jobs until the seat must be given up.
 pub(super) async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave) -> Result<Fate, ServeError> {
     let queue = JobQueue::new(Arc::clone(&seat.store), seat.cluster.clone(), seat.member.clone());
-    let mut desk = Desk {
+    let mut seat_jobs = SeatJobs {
         setup,
         queue,
         retry: Some(Retry::new(Policy::REQUEST, seat.node.0)),
@@ -74,29 +74,29 @@ pub(super) async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave)
         intent: Intent::Stay,
         end: None,
         is_stuck: false,
-        breaking_until: None,
-        breaks_now: false,
+        resign_by: None,
+        resigns_now: false,
         seat,
     };
     loop {
-        if let Some(fate) = desk.fate() {
+        if let Some(fate) = seat_jobs.fate() {
             return fate;
         }
-        let input = desk.wait(leave).await;
-        if let Some(fate) = desk.handle(input).await {
+        let input = seat_jobs.wait(leave).await;
+        if let Some(fate) = seat_jobs.handle(input).await {
             return fate;
         }
-        let jobs = desk.jobs_at_hand();
+        let jobs = seat_jobs.jobs_at_hand();
         setup.jobs.send_if_modified(|before| std::mem::replace(before, jobs) != jobs);
     }
 }
 
 /// The jobs of a seat.
-struct Desk<'a> {
+struct SeatJobs<'a> {
     setup: &'a ServeSetup,
     seat: &'a mut Seat,
     queue: JobQueue,
-    /// The retry state for beginning jobs, unless a pause holds it.
+    /// The retry state for opening jobs, except during a pause.
     retry: Option<Retry>,
     /// The pause before the next try.
     pausing: Option<Pausing>,
@@ -106,36 +106,36 @@ struct Desk<'a> {
     closing: Vec<Closing>,
     /// Jobs in which the node can take part again only under another id.
     rested: BTreeSet<String>,
-    /// Jobs whose shared data no member has sent, and when they are tried again.
+    /// Jobs whose shared data no member has sent, with the time of the next try.
     absent: BTreeMap<String, time::Instant>,
-    /// When the node next logs what it does.
+    /// The time of the next progress report in the log.
     report_at: Option<time::Instant>,
     intent: Intent,
-    /// How the seat ends when no job is left, if something has happened to it.
+    /// The reason why the seat ends once no job is left, if there is one.
     end: Option<End>,
-    /// Whether workers do not come back from a job that is over.
+    /// Whether workers have not returned from a job that is over.
     is_stuck: bool,
-    /// The time until which a job that has to break down waits for the others to leave.
-    breaking_until: Option<time::Instant>,
-    /// Whether that is over.
-    breaks_now: bool,
+    /// The time until which a job that requires a resignation waits for the others to leave.
+    resign_by: Option<time::Instant>,
+    /// Whether that time has passed.
+    resigns_now: bool,
 }
 
-/// A pause, and what comes after it: the retry state, and whether there is another try.
+/// A pause. Its output is the retry state, and whether another try makes sense.
 type Pausing = Pin<Box<dyn Future<Output = (Retry, bool)> + Send>>;
 
-/// What the node is about to do.
+/// The node's intent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Intent {
-    /// To work on the next job.
+    /// To work on further jobs.
     Stay,
-    /// To leave all jobs, and join anew.
+    /// To leave all jobs and join again under a new id.
     Renew,
-    /// To leave for good.
+    /// To leave the cluster.
     Leave,
 }
 
-/// What has happened to a seat.
+/// The reasons why a seat ends.
 enum End {
     Expired,
     BrokenDown,
@@ -150,55 +150,55 @@ struct Opening<'a> {
     pool: Pin<Box<dyn Future<Output = Result<OpenPool, NotOpened>> + Send + 'a>>,
 }
 
-/// A job that the node works on.
+/// A job on which the node works.
 struct Active {
     job: JobId,
     share: Share,
     running: RunningNode,
     since: time::Instant,
-    /// Whether it has to break down.
-    breaks: bool,
+    /// Whether the node has to resign because of this job.
+    resigns: bool,
 }
 
-/// A job that is over for the node, and whose workers may still run.
+/// A job that is over for the node, but whose workers may still run.
 struct Closing {
     job: JobId,
     ended: Ended,
     stopping: Stopping,
     since: time::Instant,
-    told: bool,
+    overdue: bool,
 }
 
-/// What a seat has been waiting for.
+/// An input of the main loop of a seat.
 enum Input {
-    /// Within this time, if it is less than the limits say.
-    ToldToLeave(Option<Duration>),
-    /// By an operator.
-    Asked,
+    /// The process was asked to leave, within this time if it is shorter than the configured deadline.
+    LeaveRequested(Option<Duration>),
+    /// An operator has asked the node to leave.
+    OperatorRequest,
     /// The session is over.
     Expired,
     Next(zk::Result<Next>),
     Opened(Result<OpenPool, NotOpened>),
-    /// The pause before the next try is over; whether there is one.
+    /// The pause is over; whether another try makes sense.
     Paused(Retry, bool),
-    /// The node has nothing more to do with the job at this place.
+    /// The node's part in the job at this index has ended.
     Ended(usize),
-    /// Tasks of the job at this place do not stop long after they were asked to.
+    /// Tasks of the job at this index have ignored a request to stop for too long.
     Silent(usize),
-    /// The node has to break down for the job at this place.
-    Breaks(usize),
-    BreakingIsDue,
-    /// All workers have come back from the job at this place.
+    /// The node has to resign because of the job at this index.
+    Resigns(usize),
+    ResignIsDue,
+    /// All workers have returned from the job at this index.
     Back(usize),
-    /// It has taken long.
+    /// Workers have not returned within the time limit from the job at this index.
     BackIsDue(usize),
-    /// Jobs whose shared data was with nobody are to be tried again.
+    /// Jobs without shared data can be tried again.
     AbsentAreDue,
     ReportIsDue,
 }
 
-impl Desk<'_> {
-    /// Returns how the seat ends, if nothing is left to be waited for.
+impl SeatJobs<'_> {
+    /// Returns the fate of the seat once nothing is left to wait for.
     fn fate(&mut self) -> Option<Result<Fate, ServeError>> {
         if !self.active.is_empty() || self.opening.is_some() {
             return None;
@@ -222,15 +222,15 @@ impl Desk<'_> {
         }
     }
 
-    /// Returns the number of jobs that the node works on, is about to, or whose workers still run.
+    /// Returns the number of jobs being opened, worked on, or waiting for their workers.
     fn jobs_at_hand(&self) -> usize {
         self.active.len() + self.closing.len() + usize::from(self.opening.is_some())
     }
 
-    /// Returns whether another job may begin.
+    /// Returns whether another job may be opened.
     fn may_begin(&self) -> bool {
         let is_exclusive = self.active.iter().any(|active| active.share.exclusive);
-        let waits_for_workers = self.closing.iter().any(|closing| closing.told);
+        let waits_for_workers = self.closing.iter().any(|closing| closing.overdue);
         self.intent == Intent::Stay
             && self.end.is_none()
             && self.setup.workers > 0
@@ -243,10 +243,10 @@ impl Desk<'_> {
     }
 
     /// # Cancellation safety
-    /// All branches are cancel safe: nothing is lost when another branch wins.
+    /// All branches are cancel safe: nothing is lost when another branch completes first.
     async fn wait(&mut self, leave: &mut Leave) -> Input {
         let may_begin = self.may_begin();
-        // The jobs at hand notice it themselves.
+        // The active jobs detect the expiry themselves.
         let looks_at_session = self.active.is_empty() && self.end.is_none();
         let names: BTreeSet<String> = self
             .active
@@ -257,10 +257,10 @@ impl Desk<'_> {
             .collect();
         let silences = self.active.iter().map(|active| active.running.silence());
         let silent = first(silences.map(|silence| Box::pin(silence) as Pin<Box<_>>).collect());
-        let breakings = self.active.iter().map(|active| active.running.breaking());
-        let breaks = first(breakings.map(|breaking| Box::pin(breaking) as Pin<Box<_>>).collect());
+        let resigning = self.active.iter().map(|active| active.running.resigning());
+        let resigns = first(resigning.map(|resigning| Box::pin(resigning) as Pin<Box<_>>).collect());
         let back_due = self.closing.iter().enumerate().map(|(place, closing)| {
-            let patience = if closing.told { WORKERS_TIMEOUT } else { PATIENCE };
+            let patience = if closing.overdue { WORKERS_TIMEOUT } else { PATIENCE };
             (closing.since + patience, place)
         });
         let back_due = back_due.min();
@@ -271,13 +271,13 @@ impl Desk<'_> {
         let expired = Arc::clone(&self.seat.expired);
         tokio::select! {
             biased;
-            Some(within) = leave.recv() => Input::ToldToLeave(within),
-            () = asked.notified() => Input::Asked,
+            Some(within) = leave.recv() => Input::LeaveRequested(within),
+            () = asked.notified() => Input::OperatorRequest,
             () = expired.wait(), if looks_at_session => Input::Expired,
             place = next_ended(&mut self.active) => Input::Ended(place),
             (place, ()) = silent => Input::Silent(place),
-            (place, ()) = breaks => Input::Breaks(place),
-            () = due(self.breaking_until) => Input::BreakingIsDue,
+            (place, ()) = resigns => Input::Resigns(place),
+            () = due(self.resign_by) => Input::ResignIsDue,
             place = next_back(&mut self.closing) => Input::Back(place),
             () = due(back_due.map(|(at, _)| at)) => Input::BackIsDue(back_due.map_or(0, |(_, place)| place)),
             (retry, again) = paused(self.pausing.as_mut()) => Input::Paused(retry, again),
@@ -290,18 +290,18 @@ impl Desk<'_> {
 
     async fn handle(&mut self, input: Input) -> Option<Result<Fate, ServeError>> {
         match input {
-            Input::ToldToLeave(within) => {
+            Input::LeaveRequested(within) => {
                 let node = self.seat.node;
                 if self.active.is_empty() {
-                    tracing::info!(%node, "told to leave; there is no job at hand");
+                    tracing::info!(%node, "asked to leave; the node has no job");
                 } else {
-                    tracing::info!(%node, "told to leave; what is unfinished is handed on");
+                    tracing::info!(%node, "asked to leave; unfinished tasks are handed over");
                 }
-                self.begin_to(Intent::Leave);
+                self.set_intent(Intent::Leave);
                 self.active.iter().for_each(|active| active.running.drain(within));
             }
-            Input::Asked => {
-                self.begin_to(Intent::Leave);
+            Input::OperatorRequest => {
+                self.set_intent(Intent::Leave);
                 self.retire_all();
             }
             Input::Expired => self.end = self.end.take().or(Some(End::Expired)),
@@ -310,7 +310,7 @@ impl Desk<'_> {
                 let Opening { job, record, limits, .. } = self.opening.take()?;
                 match pool {
                     Ok(pool) => self.begin(job, &record, limits, pool),
-                    Err(NotOpened::Failed(error)) => self.not_begun(&job, &error).await,
+                    Err(NotOpened::Failed(error)) => self.on_open_failed(&job, &error).await,
                     Err(NotOpened::Absent(why)) => {
                         tracing::warn!(node = %self.seat.node, %job, why, "the job waits for its data");
                         self.absent.insert(job.0, time::Instant::now() + ABSENT_PAUSE);
@@ -318,39 +318,39 @@ impl Desk<'_> {
                 }
             }
             Input::Paused(retry, again) => self.on_paused(retry, again),
-            Input::Ended(place) => self.ended(place).await,
+            Input::Ended(place) => self.on_ended(place).await,
             Input::Silent(place) => {
-                // Tasks of an attempt that is over run on: without its workers the node cannot take part in the
-                // next one. A job that is handed on is not cut off.
+                // Tasks of an attempt that is over still run: without its workers the node cannot take part in the next
+                // one. A job whose tasks are being handed over is not interrupted.
                 if self.intent == Intent::Stay && !self.active[place].running.was_suspended() {
                     self.stop(place, Ended::ShutDown).await;
                 }
             }
-            Input::Breaks(place) => {
-                self.active[place].breaks = true;
+            Input::Resigns(place) => {
+                self.active[place].resigns = true;
                 let deadline = Duration::from_millis(self.setup.limits.drain_deadline_ms);
-                self.breaking_until.get_or_insert(time::Instant::now() + deadline);
-                self.begin_to(Intent::Renew);
-                for active in self.active.iter().filter(|active| !active.breaks) {
+                self.resign_by.get_or_insert(time::Instant::now() + deadline);
+                self.set_intent(Intent::Renew);
+                for active in self.active.iter().filter(|active| !active.resigns) {
                     active.running.give_way();
                 }
             }
-            Input::BreakingIsDue => {
-                (self.breaking_until, self.breaks_now) = (None, true);
+            Input::ResignIsDue => {
+                (self.resign_by, self.resigns_now) = (None, true);
             }
             Input::Back(place) => {
                 let closing = self.closing.remove(place);
-                self.closed(closing).await;
+                self.finish(closing).await;
             }
             Input::ReportIsDue => self.report(),
-            Input::BackIsDue(place) => self.back_is_due(place).await,
+            Input::BackIsDue(place) => self.on_workers_overdue(place).await,
             Input::AbsentAreDue => {
                 let now = time::Instant::now();
                 self.absent.retain(|_, at| *at > now);
             }
         }
-        let all_break = self.active.iter().all(|active| active.breaks);
-        let alone = self.active.len() <= 1 || all_break || self.breaks_now;
+        let all_resign = self.active.iter().all(|active| active.resigns);
+        let alone = self.active.len() <= 1 || all_resign || self.resigns_now;
         self.active.iter().for_each(|active| active.running.set_alone(alone));
         None
     }
@@ -365,17 +365,17 @@ impl Desk<'_> {
         }
     }
 
-    /// Changes what the node is about to do, unless it leaves for good.
-    fn begin_to(&mut self, intent: Intent) {
+    /// Changes the intent, unless the node already leaves the cluster.
+    fn set_intent(&mut self, intent: Intent) {
         self.opening = None;
         if self.intent != Intent::Leave {
             self.intent = intent;
         }
     }
 
-    /// Lets the node leave all jobs, except those for which it breaks down.
+    /// Leaves all jobs, except those that require a resignation.
     fn retire_all(&self) {
-        for active in self.active.iter().filter(|active| !active.breaks) {
+        for active in self.active.iter().filter(|active| !active.resigns) {
             active.running.retire();
         }
     }
@@ -386,21 +386,21 @@ impl Desk<'_> {
         }
         match next {
             Ok(Next::InVain(name, reason)) => match name.parse::<JobId>() {
-                Ok(job) => self.give_up_job(&job, &reason).await,
+                Ok(job) => self.fail_job(&job, &reason).await,
                 Err(_) => self.queue.pass(name),
             },
             Ok(Next::Job(name, _)) if self.rested.contains(&name) => {
                 tracing::info!(
                     node = %self.seat.node, job = name,
-                    "a suspended job was resumed; the node leaves the others, and joins again under a new name"
+                    "a suspended job was resumed; the node leaves its other jobs and joins again"
                 );
-                self.begin_to(Intent::Renew);
+                self.set_intent(Intent::Renew);
                 self.retire_all();
             }
             Ok(Next::Job(name, record)) => match name.parse::<JobId>() {
                 Ok(job) => self.open(job, record).await,
                 Err(error) => {
-                    tracing::warn!(node = %self.seat.node, %error, "a job is passed over");
+                    tracing::warn!(node = %self.seat.node, %error, "a job with an invalid id is skipped");
                     self.queue.pass(name);
                 }
             },
@@ -419,12 +419,12 @@ impl Desk<'_> {
         tracing::info!(node = %self.seat.node, "ZooKeeper answers again; the node looks for jobs");
     }
 
-    /// Waits before the jobs are looked at again. One line is logged per outage.
+    /// Pauses before the jobs are read again. One line is logged per outage.
     fn pause(&mut self, what: &'static str, error: zk::Error) {
         if self.outage.on_failure(&error) {
             tracing::warn!(
                 node = %self.seat.node, what, %error,
-                "a request to ZooKeeper failed, so the node begins no job; it is repeated until ZooKeeper answers"
+                "a request to ZooKeeper failed, so the node starts no job; it is retried until ZooKeeper answers"
             );
         }
         let Some(mut retry) = self.retry.take() else { return };
@@ -435,19 +435,19 @@ impl Desk<'_> {
         }));
     }
 
-    /// Begins to open a job's pool.
+    /// Starts to open a job's pool.
     async fn open(&mut self, job: JobId, record: Box<JobRecord>) {
         let setup = self.setup;
         let kind = match setup.kinds.find(&record.kind, &record.task_type) {
             Ok(kind) => kind,
-            Err(reason) => return self.give_up_job(&job, &reason.to_string()).await,
+            Err(reason) => return self.fail_job(&job, &reason.to_string()).await,
         };
         let limits = Limits { deaths_max: record.deaths_max, ..setup.limits.clone() };
         let pool = Box::pin(open_pool(self.seat, kind, &job, &limits, SharedData::Stored(record.clone())));
         self.opening = Some(Opening { job, record, limits, pool });
     }
 
-    /// Begins to work on a job.
+    /// Starts to work on a job.
     fn begin(&mut self, job: JobId, record: &JobRecord, limits: Limits, (pool, offer): OpenPool) {
         if let Some(retry) = &mut self.retry {
             retry.succeeded();
@@ -471,11 +471,11 @@ impl Desk<'_> {
         if self.active.is_empty() {
             self.expect_report();
         }
-        self.active.push(Active { job, share, running, since: time::Instant::now(), breaks: false });
+        self.active.push(Active { job, share, running, since: time::Instant::now(), resigns: false });
     }
 
-    /// Handles a failure to begin the work on a job.
-    async fn not_begun(&mut self, job: &JobId, error: &JobError) {
+    /// Handles a failure to open a job.
+    async fn on_open_failed(&mut self, job: &JobId, error: &JobError) {
         if let JobError::Coordination(error) = error {
             match &error.0 {
                 zk::Error::NoNode { .. } => return,
@@ -489,11 +489,11 @@ impl Desk<'_> {
                 _ => {}
             }
         }
-        self.give_up_job(job, &error.to_string()).await;
+        self.fail_job(job, &error.to_string()).await;
     }
 
-    /// Fails a job that this node cannot run, if no other node could either.
-    async fn give_up_job(&mut self, job: &JobId, reason: &str) {
+    /// Fails a job that cannot be run by this node or any other.
+    async fn fail_job(&mut self, job: &JobId, reason: &str) {
         let node = self.seat.node;
         tracing::error!(%node, %job, reason, "the job cannot be run");
         match zk::job::fail(&*self.seat.store, &self.seat.cluster, &job.0, reason, unix_ms()).await {
@@ -501,18 +501,18 @@ impl Desk<'_> {
                 self.end = self.end.take().or(Some(End::Expired));
                 return;
             }
-            // If the job were skipped it would never end.
+            // A skipped job would never complete.
             Err(error) if error.is_transient() => {
                 return self.pause("failing the job", error);
             }
-            Err(error) => tracing::warn!(%node, %job, %error, "that could not be recorded"),
+            Err(error) => tracing::warn!(%node, %job, %error, "the failure of the job could not be recorded"),
             Ok(()) => {}
         }
         self.queue.pass(job.0.clone());
     }
 
-    /// Handles the end of the node's part in the job at this place.
-    async fn ended(&mut self, place: usize) {
+    /// Handles the end of the node's part in the job at this index.
+    async fn on_ended(&mut self, place: usize) {
         let running = &mut self.active[place].running;
         let (ended, suspended) = (running.ended().await, running.was_suspended());
         match ended {
@@ -535,7 +535,7 @@ impl Desk<'_> {
                 let end = if is_expelled { End::Expired } else { End::BrokenDown };
                 self.end = self.end.take().or(Some(end));
                 self.opening = None;
-                // It is no member, or will be none: nothing that it could still do would count.
+                // The node is not a member, or soon will not be: further work would not count.
                 self.stop(place, ended).await;
                 while !self.active.is_empty() {
                     self.stop(0, ended).await;
@@ -546,54 +546,54 @@ impl Desk<'_> {
         self.stop(place, ended).await;
     }
 
-    /// Ends the node's part in the job at this place. Its workers may still run.
+    /// Ends the node's part in the job at this index. Its workers may still run.
     async fn stop(&mut self, place: usize, ended: Ended) {
         let Active { job, running, .. } = self.active.remove(place);
         let stopping = running.stop(self.seat).await;
-        self.closing.push(Closing { job, ended, stopping, since: time::Instant::now(), told: false });
+        self.closing.push(Closing { job, ended, stopping, since: time::Instant::now(), overdue: false });
     }
 
-    /// Handles that workers take long to come back from a job.
-    async fn back_is_due(&mut self, place: usize) {
-        let Closing { job, stopping, told, .. } = &mut self.closing[place];
+    /// Handles workers that have not returned from a job within the time limit.
+    async fn on_workers_overdue(&mut self, place: usize) {
+        let Closing { job, stopping, overdue, .. } = &mut self.closing[place];
         let tasks = stopping.running_tasks().join(", ");
-        let is_last = std::mem::replace(told, true) || self.intent == Intent::Leave;
+        let is_last = std::mem::replace(overdue, true) || self.intent == Intent::Leave;
         if !is_last {
             tracing::info!(
                 node = %self.seat.node, %job, tasks,
-                "the job is over for this node, but tasks of it have not stopped; it is waited for them"
+                "the job is over for this node, but some of its tasks have not stopped yet; the node waits for them"
             );
             return;
         }
         tracing::error!(
             node = %self.seat.node, %job, tasks,
-            "a task does not ask whether it is to stop (Context::migrate); its thread lingers until it \
+            "a task does not check whether it should stop (Context::migrate); its thread lingers until it \
              returns"
         );
         let closing = self.closing.remove(place);
-        self.closed(closing).await;
+        self.finish(closing).await;
         self.is_stuck = true;
-        // With no worker left, other jobs would only wait.
+        // Without any worker, the other jobs would only wait.
         if self.seat.crew.available() == 0 && !self.active.is_empty() {
-            self.begin_to(Intent::Renew);
+            self.set_intent(Intent::Renew);
             self.retire_all();
         }
     }
 
-    /// Ends the work on a job.
-    async fn closed(&mut self, closing: Closing) {
+    /// Finishes the work on a job.
+    async fn finish(&mut self, closing: Closing) {
         let Closing { job, ended, stopping, .. } = closing;
         let figures = stopping.done().await;
         closed_with(self.seat.node, &job, ended, &figures);
     }
 }
 
-/// Returns what a node that abandoned its tasks was waiting for.
+/// Returns the obstacle because of which a node abandoned its tasks.
 fn abandoned_why(seat: &Seat, job: &JobId, stopping: &Stopping) -> String {
     let tasks = stopping.running_tasks();
     if !tasks.is_empty() {
         let tasks = tasks.join(", ");
-        return format!("job {job}: task {tasks} does not ask whether it is to stop (Context::migrate)");
+        return format!("job {job}: task {tasks} does not check whether it should stop (Context::migrate)");
     }
     if *seat.store.session().borrow() != Session::Connected {
         return format!("job {job}: ZooKeeper does not answer");

@@ -1,35 +1,36 @@
-//! What an observer has seen: a znode of a cluster, or something about the observation itself.
+//! The events of an observer: changes of a cluster's znodes, and of the observation itself.
 
 use serde::{Deserialize, Serialize};
 
-/// Something that an observer has seen. As a line of JSON it is an entry of a record ([`Recorder`](super::Recorder)).
+/// An event seen by an observer. Serialised as a line of JSON it is an entry of a record
+/// ([`Recorder`](super::Recorder)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Line", into = "Line")]
 pub struct Event {
-    /// When, in milliseconds since 1970 by the observer's clock.
+    /// The time, in milliseconds since 1970 by the observer's clock.
     pub at_ms: u64,
     /// The path of the znode, below that of the cluster, such as `members/n0000000000000001`; empty if the event
     /// concerns no znode.
     pub path: String,
-    /// What was seen.
+    /// The observed change.
     pub content: Content,
 }
 
-/// What an observer has seen.
+/// The kinds of observed changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Content {
-    /// The znode has this content. For znodes that say all by their names it is empty, and was not read.
+    /// The content of the znode. Empty, and not read, for znodes whose names carry all information.
     Data(Vec<u8>),
     /// The znode has this number of children.
     Children(u32),
-    /// The znode does not exist any more.
+    /// The znode no longer exists.
     Gone,
-    /// Time has passed: whatever was seen before counts from now on.
+    /// Time has passed: everything seen so far becomes visible.
     Tick,
-    /// ZooKeeper does not answer any more: what is known may be out of date.
+    /// ZooKeeper no longer answers: the known state may be out of date.
     Lost,
-    /// ZooKeeper answers again, and everything was read anew.
+    /// ZooKeeper answers again, and everything was read again.
     Found,
 }
 
@@ -45,7 +46,7 @@ impl Event {
     }
 }
 
-/// An event as it is written: contents that are texts, as nearly all are, remain readable.
+/// The serialised form of an event: text content, by far the most common, remains readable.
 #[derive(Serialize, Deserialize)]
 struct Line {
     at_ms: u64,
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_reads_back_as_it_is_written() {
+    fn event_is_restored_from_its_serialised_form() {
         let contents = [
             Content::Data(b"{\"format\":2}".to_vec()),
             Content::Data(vec![0, 0xff, 0x80]),
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_say_nothing_or_several_things_are_refused() {
+    fn event_line_with_no_content_or_several_is_refused() {
         for line in [
             r#"{"at_ms":1}"#,
             r#"{"at_ms":1,"text":"","what":"gone"}"#,

@@ -1,10 +1,10 @@
-//! A value that does not change any more, and of which there may be many copies.
+//! An immutable value with cheap clones.
 
 use std::{ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A value that does not change any more: its clones share it.
+/// An immutable value: its clones share it.
 #[derive(Debug, Default)]
 pub struct Frozen<T>(Arc<T>);
 
@@ -13,7 +13,7 @@ impl<T> Frozen<T> {
         Self(Arc::new(value))
     }
 
-    /// Returns whether both are clones of the same.
+    /// Returns whether both are clones of one value.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -1,4 +1,4 @@
-//! One view of a cluster, for everything that shows it: the command line, metrics, records, pages.
+//! The state of a cluster for all presentations of it: the command line, metrics, records, web pages.
 //!
 //! ```text
 //! ZooKeeper ──one session, one watch──▶ observer ──events──▶ View ──▶ snapshots, changes, metrics
@@ -6,12 +6,12 @@
 //!                                          record ───┘   (replayed: the same view)
 //! ```
 //!
-//! A [`View`] has no clock and does no I/O: an [`Event`] says what an observer has seen of a znode, and when. The
-//! same events make the same view, so a record of them can be replayed. Between two [ticks](Content::Tick) it does
-//! not matter in which order events of different znodes come, and what is shown changes only at ticks.
+//! A [`View`] has no clock and does no I/O: an [`Event`] states the change of a znode that an observer has seen, and
+//! its time. The same events result in the same view, so a record of them can be replayed. The order of events of
+//! different znodes between two [ticks](Content::Tick) does not matter, and the displayed state changes only at ticks.
 //!
-//! Everything is bounded. A job over time has a fixed number of [points](Series); the nodes of jobs that have been over
-//! for long are forgotten. Whatever stands in a znode, at worst there is a warning. What is not known is absent: it is
+//! All state is bounded. The history of a job has a fixed number of [points](Series); the nodes of jobs that were over
+//! long ago are forgotten. Arbitrary content of a znode results in a warning at worst. Unknown values are absent,
 //! never shown as 0.
 
 mod cost;
@@ -53,36 +53,36 @@ pub(crate) use self::{
     stage::stages,
 };
 
-/// A cluster as its znodes tell it.
+/// The state of a cluster according to its znodes.
 #[derive(Debug, Default)]
 pub struct View {
     raw: Raw,
     seq: u64,
-    /// Whether everything that was there at the beginning has been read, and whether it is shown.
+    /// Whether everything that existed at the start has been read, and whether that is shown.
     is_whole: bool,
     is_whole_shown: bool,
-    /// As events have made it, and as it is shown since the last tick.
+    /// The current state, and the one shown since the last tick.
     cluster: ClusterNow,
     cluster_shown: ClusterNow,
     members: Tracked<Frozen<MemberNow>>,
     jobs: BTreeMap<String, Shown>,
     /// The job of which nothing is forgotten, if any.
     kept: Option<String>,
-    /// Jobs that are gone, each with the tick at which it went.
+    /// Removed jobs, each with the tick of its removal.
     jobs_gone: VecDeque<(u64, String)>,
-    /// The last tick of which jobs that went were forgotten.
+    /// The last tick whose removed jobs were forgotten.
     jobs_forgotten: u64,
     moments: VecDeque<Moment>,
-    /// When they last changed, and what they are.
+    /// The warnings, and the tick at which they last changed.
     warnings: (u64, BTreeMap<String, String>),
     costs: CostCount,
 }
 
-/// What is shown of a job.
+/// The displayed state of a job.
 #[derive(Debug, Default)]
 struct Shown {
     about: (u64, Frozen<JobAbout>),
-    /// When two parts of that last changed.
+    /// The ticks at which two parts of `about` last changed.
     record_at: u64,
     sight_at: u64,
     nodes: Tracked<Frozen<NodeNow>>,
@@ -94,7 +94,7 @@ impl Shown {
         JobNow { about: self.about.1.clone(), nodes: self.nodes.all(), series: self.series.series.clone() }
     }
 
-    /// Shows the job as a whole.
+    /// Sets the job's summary.
     fn set_about(&mut self, tick: u64, about: JobAbout) {
         let (since, known) = &self.about;
         if *since > 0 && **known == about {
@@ -109,7 +109,7 @@ impl Shown {
         self.about = (tick, Frozen::new(about));
     }
 
-    /// Returns what has changed after a tick, except for the nodes.
+    /// Returns the changes after a tick, except for the nodes.
     fn since(&self, tick: u64) -> JobDelta {
         let (changed, about) = &self.about;
         let without = || Frozen::new(JobAbout { record: None, sight: None, ..(**about).clone() });
@@ -124,12 +124,12 @@ impl Shown {
 }
 
 impl View {
-    /// Creates a view that forgets nothing of a job, however long that has been over.
+    /// Creates a view that forgets nothing of a job, even long after the job is over.
     pub fn keeping(job: Option<String>) -> Self {
         Self { kept: job, ..Self::default() }
     }
 
-    /// Takes what an observer has seen. What is shown changes only when it is a [tick](Content::Tick).
+    /// Applies an event of an observer. The displayed state changes only at a [tick](Content::Tick).
     pub fn apply(&mut self, event: &Event) {
         self.cluster.events += 1;
         match &event.content {
@@ -145,7 +145,7 @@ impl View {
         }
     }
 
-    /// Returns the cluster as it was at the last tick.
+    /// Returns the cluster as of the last tick.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             seq: self.seq,
@@ -163,28 +163,28 @@ impl View {
         self.seq
     }
 
-    /// Returns a job as it was at the last tick; `None` if there is none of this id.
+    /// Returns a job as of the last tick; `None` if no job has this id.
     pub fn job(&self, id: &str) -> Option<JobNow> {
         self.jobs.get(id).map(Shown::job)
     }
 
-    /// Returns a member as it was at the last tick; `None` if there is none of this name.
+    /// Returns a member as of the last tick; `None` if no member has this name.
     pub fn member(&self, name: &str) -> Option<Frozen<MemberNow>> {
         self.members.get(name).cloned()
     }
 
-    /// Returns the latest events, in the order in which they were seen.
+    /// Returns the latest events, in the order of observation.
     pub fn moments(&self) -> impl Iterator<Item = &Moment> {
         self.moments.iter()
     }
 
-    /// Returns since when ZooKeeper has not answered the observer, if it does not.
+    /// Returns the start of the current outage of ZooKeeper, if there is one.
     pub fn silent_since_ms(&self) -> Option<u64> {
         self.cluster.silent_since_ms
     }
 
-    /// Returns what has changed since a tick, which a snapshot or another change has named; `None` if that is not
-    /// known any more, so that another snapshot is needed.
+    /// Returns the changes since a tick, given by the `seq` of a snapshot or another delta; `None` if they are no
+    /// longer known, so that another snapshot is needed.
     pub fn delta_since(&self, seq: u64) -> Option<Delta> {
         if seq > self.seq || seq < self.jobs_forgotten {
             return None;

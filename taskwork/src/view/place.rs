@@ -1,6 +1,6 @@
-//! Which znodes a view is interested in, and what of them.
+//! The znodes that a view reads, and the part of each that it needs.
 
-/// A znode of a cluster that says something to people.
+/// A znode of a cluster with information for a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place<'a> {
     Member { node: &'a str },
@@ -16,7 +16,7 @@ pub(crate) enum Place<'a> {
 pub(crate) enum Part<'a> {
     /// The global task list.
     List,
-    /// The entry of it that keeps it from being empty.
+    /// The placeholder entry that keeps the list from being empty.
     Open,
     Parked,
     /// A node that has enrolled.
@@ -27,27 +27,27 @@ pub(crate) enum Part<'a> {
     Left {
         node: &'a str,
     },
-    /// What is known of a task that was set aside.
+    /// The record of a task that was set aside.
     SetAside {
         task: &'a str,
     },
 }
 
-/// What is to be read of a znode.
+/// The part of a znode that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Data,
     /// The number of its children.
     Children,
-    /// Nothing: its name says all.
+    /// Nothing: the name carries all information.
     Name,
 }
 
-/// The longest name that is taken from a path, in bytes: longer than any that a node or a client gives.
+/// The longest name accepted in a path, in bytes: longer than any name that a node or a client creates.
 const NAME_BYTES_MAX: usize = 200;
 
 impl<'a> Place<'a> {
-    /// Returns the place of a path below that of the cluster; `None` if it is of no interest.
+    /// Returns the place of a path below that of the cluster; `None` if no view reads it.
     pub(crate) fn of(path: &'a str) -> Option<Self> {
         let mut parts = path.splitn(7, '/');
         let mut next = || parts.next();
@@ -72,7 +72,7 @@ impl<'a> Place<'a> {
             _ => return None,
         };
         let is_about = matches!(place, Self::OfAttempt { part: Part::SetAside { .. }, .. });
-        // Below the task that was set aside it stands what is known of it; nothing else has anything below it.
+        // Only a task that was set aside has a znode below it: `about`.
         let is_whole = if is_about { next() == Some("about") } else { next().is_none() };
         (is_whole && place.names().all(is_name)).then_some(place)
     }
@@ -104,7 +104,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Returns the folder whose number of children changes when a znode comes or goes, if that is of interest.
+/// Returns the folder of a znode, if a view reads the folder's number of children.
 pub(crate) fn counted_folder(path: &str) -> Option<&str> {
     let (folder, _) = path.rsplit_once('/')?;
     let place = Place::of(folder)?;
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_path_has_its_place() {
+    fn path_of_known_znode_has_its_place() {
         let job = "j-0000000004";
         let of = |part| Some(Place::OfAttempt { job, attempt: 2, part });
         for (path, place) in [
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_have_none() {
+    fn path_of_other_znode_has_no_place() {
         let long = format!("members/{}", "x".repeat(201));
         for path in [
             "",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tasks_in_the_list_are_only_counted() {
+    fn listed_tasks_are_counted_and_not_read() {
         let list = "jobs/j/attempts/2/list";
         assert_eq!(counted_folder("jobs/j/attempts/2/list/n1-0"), Some(list));
         assert_eq!(counted_folder("jobs/j/attempts/2/list/open"), Some(list));

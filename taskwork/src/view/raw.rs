@@ -1,5 +1,5 @@
-//! What the znodes of a cluster say, as they were last read. Each znode has its own place here, so that the order of
-//! events of different znodes does not matter.
+//! The contents of a cluster's znodes, as last read. Each znode is stored separately, so the order of events of
+//! different znodes does not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,36 +22,36 @@ use crate::figures::Figures;
 /// A node's report about a job.
 pub(super) type Report = NodeFigures<Figures>;
 
-/// The maximum number of members that are kept; of more, those with the first names.
+/// The maximum number of members that are kept; beyond that, those with the first names.
 const MEMBERS_MAX: usize = 16_384;
 /// The maximum number of nodes of a job that are kept, likewise.
 const NODES_OF_JOB_MAX: usize = 16_384;
-/// The maximum number of jobs that are kept; of more, the latest.
+/// The maximum number of jobs that are kept; beyond that, the latest ones.
 pub(super) const JOBS_MAX: usize = 20_000;
-/// The maximum number of attempts of a job that are kept: the latest.
+/// The maximum number of attempts of a job that are kept: the latest ones.
 const ATTEMPTS_MAX: usize = 2;
 /// The maximum number of candidates for the leadership of a job that are kept.
 const CANDIDATES_MAX: usize = 16_384;
 /// The maximum number of tasks that were set aside and are kept.
 const SET_ASIDE_MAX: usize = quarantine::SET_ASIDE_MAX;
-/// The maximum number of nodes of a job of which it is kept what their companions show.
+/// The maximum number of nodes of a job with a stored companion status.
 const SIGHTS_MAX: usize = 8;
 /// The maximum number of events in the report of a node.
 const EVENTS_MAX: usize = 64;
-/// The maximum number of tasks that do not stop in the report of a node.
+/// The maximum number of unstoppable tasks in the report of a node.
 const SILENT_MAX: usize = 16;
 /// The maximum length of a text in a report, in characters.
 const TEXT_CHARS_MAX: usize = 1_000;
-/// The maximum number of levels of what a companion shows. It is shown inside of a snapshot, and the whole must have
-/// fewer levels than the 128 that are read as JSON.
+/// The maximum nesting depth of a companion's status. The status is part of a snapshot, and the whole must stay below
+/// the 128 levels that the JSON parser accepts.
 const SIGHT_LEVELS_MAX: usize = 100;
 
 #[derive(Debug, Default)]
 pub(super) struct Raw {
     pub(super) members: BTreeMap<String, Joined>,
-    /// Members that are gone, and not examined yet.
+    /// Members that have gone, and are not classified yet.
     pub(super) departed: BTreeMap<String, Departed>,
-    /// Members that have come since the last tick, and when.
+    /// Members that have appeared since the last tick, with the time.
     pub(super) arrived: BTreeMap<String, u64>,
     /// The candidates for the leadership of each job.
     pub(super) candidates: BTreeMap<String, BTreeSet<(u64, String)>>,
@@ -70,7 +70,7 @@ pub(super) struct Joined {
 #[derive(Debug)]
 pub(super) struct Departed {
     pub(super) at_ms: u64,
-    /// The number of ticks for which its work was looked at.
+    /// The number of ticks since then.
     pub(super) ticks: u32,
 }
 
@@ -82,21 +82,19 @@ pub(super) struct RawJob {
     pub(super) record: Option<Frozen<JobRecord>>,
     pub(super) reports: BTreeMap<String, Frozen<Report>>,
     pub(super) attempts: BTreeMap<u32, RawAttempt>,
-    /// What companions show, by their ranks and nodes: that of the highest rank counts.
+    /// The status that companions provide, by rank and node: that of the highest rank is shown.
     pub(super) sights: BTreeMap<(u64, String), Frozen<Value>>,
-    /// Whether anything has changed since the last tick.
+    /// Whether any part has changed since the last tick.
     pub(super) dirty: bool,
-    /// Whether what its nodes have said is forgotten, because it has been over for long.
+    /// Whether its nodes' reports are forgotten, because it was over long ago.
     pub(super) forgotten: bool,
-    /// The nodes that were lost in the last attempt, as it was known before the job was over.
-    pub(super) were_lost: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct RawAttempt {
     /// The number of entries in the global task list.
     pub(super) listed: Option<u32>,
-    /// Whether one of them keeps it from being empty.
+    /// Whether the list has the placeholder that keeps it from being empty.
     pub(super) open: bool,
     pub(super) parked: Option<u32>,
     pub(super) enrolled: BTreeSet<String>,
@@ -105,7 +103,7 @@ pub(super) struct RawAttempt {
 }
 
 impl Raw {
-    /// Takes what was seen of a znode. Returns whether it is of interest.
+    /// Applies a change of a znode. Returns whether a view reads that znode.
     pub(super) fn take(&mut self, at_ms: u64, path: &str, content: &Content) -> bool {
         let Some(place) = Place::of(path) else { return false };
         self.warnings.clear(path);
@@ -137,7 +135,7 @@ impl Raw {
                 if let Err(error) = taken {
                     self.warnings.set(path, &error.to_string());
                 }
-                if known.is_nothing() {
+                if known.is_empty() {
                     self.jobs.remove(job);
                 }
             }
@@ -157,11 +155,7 @@ impl Raw {
         };
         let decoded = membership::decode(path, bytes).map_err(|error| error.to_string());
         let decoded = decoded.and_then(|member| {
-            if member.node == node {
-                Ok(member)
-            } else {
-                Err(format!("it says that it is {:?}", member.node))
-            }
+            if member.node == node { Ok(member) } else { Err(format!("it names itself {:?}", member.node)) }
         });
         let member = match decoded {
             Ok(member) => Some(Frozen::new(member)),
@@ -226,7 +220,7 @@ impl RawJob {
                 }
                 let of = self.attempts.entry(attempt).or_default();
                 let taken = of.take(path, part, content);
-                if of.is_nothing() {
+                if of.is_empty() {
                     self.attempts.remove(&attempt);
                 }
                 if self.attempts.len() > ATTEMPTS_MAX {
@@ -239,7 +233,7 @@ impl RawJob {
         Ok(())
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         !self.exists && self.reports.is_empty() && self.attempts.is_empty()
     }
 
@@ -251,7 +245,7 @@ impl RawJob {
         self.record.as_ref().is_some_and(|record| record.state.is_over())
     }
 
-    /// Forgets what its nodes have said, because it has been over for long. It cannot be summed up again.
+    /// Forgets its nodes' reports, because it was over long ago. They cannot be summed up again.
     pub(super) fn forget_nodes(&mut self) {
         self.forgotten = true;
         self.reports.clear();
@@ -287,7 +281,7 @@ impl RawAttempt {
         Ok(())
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         let Self { listed, open, parked, enrolled, left, set_aside } = self;
         listed.is_none()
             && parked.is_none()
@@ -314,7 +308,7 @@ fn toggle(names: &mut BTreeSet<String>, name: &str, content: &Content, max: usiz
     }
 }
 
-/// Bounds what is kept of a report, and takes out what a companion shows.
+/// Bounds the size of a report, and extracts the companion's status.
 fn bound(report: &mut Report) -> Option<Sight> {
     report.timeline.truncate(EVENTS_MAX);
     for event in &mut report.timeline {
@@ -338,7 +332,7 @@ fn bound(report: &mut Report) -> Option<Sight> {
     Some(sight)
 }
 
-/// Leaves out of a value what is deeper than so many levels.
+/// Replaces the parts of a value below so many levels by null.
 fn flatten(value: &mut Value, levels: usize) {
     match value {
         Value::Array(_) | Value::Object(_) if levels == 0 => *value = Value::Null,

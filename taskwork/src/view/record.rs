@@ -1,4 +1,4 @@
-//! Records of a cluster: the events of a view as lines of JSON, and the view that they make again.
+//! Records of a cluster: the events of a view as lines of JSON, from which the view can be restored.
 
 use std::io::{self, BufRead, Write};
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::{Event, View};
 
-/// The maximum length of a line, in bytes: an event has the content of one znode, which has at most 1 MiB.
+/// The maximum length of a line, in bytes: an event has the content of one znode, of at most 1 MiB.
 const LINE_BYTES_MAX: u64 = 8 << 20;
 
 /// Writes events, one on a line.
@@ -18,7 +18,7 @@ pub struct Recorder<W> {
     surplus: u64,
 }
 
-/// Why a record cannot be replayed.
+/// The reasons for which a record cannot be replayed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -35,18 +35,18 @@ pub enum ReplayError {
     Line {
         /// The number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The parser's error.
         reason: String,
     },
 }
 
 impl<W: Write> Recorder<W> {
-    /// Creates a recorder that writes at most so many bytes; the events after that are only counted.
+    /// Creates a recorder that writes at most so many bytes; later events are only counted.
     pub fn new(to: W, bytes_max: u64) -> Self {
         Self { to, bytes: 0, bytes_max, surplus: 0 }
     }
 
-    /// Writes an event, and at a tick everything before it.
+    /// Writes an event; a tick also flushes all previous ones.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -54,7 +54,7 @@ impl<W: Write> Recorder<W> {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
         let bytes = self.bytes.saturating_add(line.len() as u64);
-        // What follows a gap would be misunderstood.
+        // Events after a gap would be misinterpreted.
         if bytes > self.bytes_max || self.surplus > 0 {
             self.surplus += 1;
             return Ok(());
@@ -64,12 +64,12 @@ impl<W: Write> Recorder<W> {
         if event.content == super::Content::Tick { self.to.flush() } else { Ok(()) }
     }
 
-    /// Returns the number of events that were not written because there were too many.
+    /// Returns the number of events that were not written because of the size limit.
     pub fn surplus(&self) -> u64 {
         self.surplus
     }
 
-    /// Ends the record, and returns what it was written to.
+    /// Completes the record, and returns the writer.
     ///
     /// # Errors
     /// If the last events cannot be written.
@@ -79,17 +79,17 @@ impl<W: Write> Recorder<W> {
     }
 }
 
-/// How a record ends.
+/// The end of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum RecordEnd {
-    /// With a whole line.
+    /// A complete line.
     Whole,
-    /// With a line that was not written to its end: whoever wrote it may have been killed. It is passed over.
+    /// An incomplete line, which is skipped: the writer may have been killed.
     Cut,
 }
 
-/// Makes the view of a record. A last line that was not written to its end is passed over.
+/// Restores the view of a record. An incomplete last line is skipped.
 ///
 /// # Errors
 /// If the record cannot be read, or another line is no event.
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_makes_the_same_view_again() {
+    fn record_replay_restores_the_view() {
         let mut live = View::default();
         for event in events() {
             live.apply(&event);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_cut_off_is_read_as_far_as_it_goes() {
+    fn record_cut_off_is_read_up_to_its_last_complete_line() {
         let (written, _) = record(u64::MAX);
         assert_eq!(replay(&written[..written.len() - 3]).unwrap().snapshot().seq, 8);
         let end = |bytes: &[u8]| read_record(bytes, drop).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn its_size_is_bounded() {
+    fn record_size_is_bounded() {
         let (written, surplus) = record(300);
         assert!(written.len() <= 300 && surplus > 0);
         assert!(replay(&written[..]).is_ok());

@@ -1,4 +1,4 @@
-//! What a job has been like over time, in a bounded number of points.
+//! The history of a job, in a bounded number of points.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,27 +7,27 @@ pub const POINTS_MAX: usize = 600;
 /// The least time between two points, in milliseconds.
 const STEP_MS: u64 = 1_000;
 
-/// A job at one moment, or over a short time of which it is the end. What is not known is absent.
+/// A job at one moment, or at the end of a short period. Unknown values are absent.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Point {
-    /// When, in milliseconds since 1970 by the observer's clock.
+    /// The time, in milliseconds since 1970 by the observer's clock.
     pub at_ms: u64,
     /// The number of nodes at work.
     pub nodes: Spread,
     /// The number of their workers.
     pub workers: Spread,
-    /// The number of their workers that have a task.
+    /// The number of their workers with a task.
     pub busy: Spread,
     /// Units of work done so far.
     pub worked: u64,
-    /// The share of the whole that is done.
+    /// The share of the whole job that is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// The best that is known.
+    /// The best known value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<f64>,
-    /// The bound of the best that may still be found.
+    /// The bound of values that may still be found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<f64>,
     /// The number of tasks that run, are queued, wait or are parked.
@@ -35,14 +35,14 @@ pub struct Point {
     pub open_tasks: Option<u64>,
 }
 
-/// A number over a short time.
+/// The range of a number over a short period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Spread {
-    /// The least.
+    /// The minimum.
     pub least: u32,
-    /// The most.
+    /// The maximum.
     pub most: u32,
-    /// The last.
+    /// The last value.
     pub last: u32,
 }
 
@@ -57,7 +57,7 @@ impl Spread {
 }
 
 impl Point {
-    /// Returns the point of a longer time, of which this is the beginning.
+    /// Merges a point with the next one.
     fn then(self, later: Self) -> Self {
         Self {
             nodes: self.nodes.then(later.nodes),
@@ -68,13 +68,13 @@ impl Point {
     }
 }
 
-/// The points of a job, at most [`POINTS_MAX`], each for a step of time. When there would be more, the steps are made
-/// longer.
+/// The points of a job, at most [`POINTS_MAX`], one per time step. When there would be more, the step length is
+/// doubled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// The length of a step, in milliseconds.
     pub step_ms: u64,
-    /// The points, in the order of time.
+    /// The points, in chronological order.
     pub points: Vec<Point>,
 }
 
@@ -84,12 +84,12 @@ impl Default for Series {
     }
 }
 
-/// What has changed in a series: it begins with so many of the points that it had, and ends with these.
+/// A change of a series: it keeps so many of its first points, and replaces the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SeriesDelta {
     /// The length of a step, in milliseconds.
     pub step_ms: u64,
-    /// The number of points at the beginning that are as they were.
+    /// The number of unchanged points at the start.
     pub kept: usize,
     /// The points after them.
     pub points: Vec<Point>,
@@ -106,10 +106,10 @@ impl Series {
         at_ms / self.step_ms.max(1)
     }
 
-    /// Adds a point. Returns the number of points that are as they were.
+    /// Adds a point. Returns the number of unchanged points.
     fn push(&mut self, point: Point) -> usize {
         match self.points.last_mut() {
-            // A clock that goes back makes the step longer.
+            // A clock that jumps back prolongs the step.
             Some(last) if self.step_ms == 0 || point.at_ms / self.step_ms <= last.at_ms / self.step_ms => {
                 *last = last.then(Point { at_ms: point.at_ms.max(last.at_ms), ..point });
                 return self.points.len() - 1;
@@ -137,11 +137,11 @@ impl Series {
     }
 }
 
-/// A series, and when its points last changed.
+/// A series with the ticks of its changes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TrackedSeries {
     pub(super) series: Series,
-    /// The tick at which each point last changed; no point has a later one than those after it.
+    /// The tick at which each point last changed, in ascending order.
     changed: Vec<u64>,
     /// The tick at which all points were last forgotten.
     cleared: u64,
@@ -161,7 +161,7 @@ impl TrackedSeries {
         }
     }
 
-    /// Returns what has changed after a tick; `None` if nothing has.
+    /// Returns the changes after a tick; `None` if there are none.
     pub(super) fn since(&self, tick: u64) -> Option<SeriesDelta> {
         let kept = self.changed.partition_point(|&at| at <= tick);
         let points = self.series.points[kept..].to_vec();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_time_has_as_few_points_as_a_short_one_and_the_same_extremes() {
+    fn series_over_long_time_is_bounded_and_keeps_extremes() {
         let mut series = Series::default();
         for second in 0..100_000 {
             series.push(at(second));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_adds_no_point() {
+    fn series_clock_that_jumps_back_adds_no_point() {
         let mut series = Series::default();
         series.push(at(10));
         series.push(at(3));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn that_points_were_forgotten_is_a_change_like_others() {
+    fn series_cleared_points_are_part_of_the_delta() {
         let mut tracked = TrackedSeries::default();
         for tick in 1..=2_000 {
             tracked.push(tick, at(tick));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_changed_makes_the_old_into_the_new() {
+    fn series_delta_turns_the_old_series_into_the_new() {
         let mut tracked = TrackedSeries::default();
         let mut seen = Vec::new();
         for tick in 1..=2_000 {

@@ -1,4 +1,4 @@
-//! A cluster at one moment, as people see it, and what has changed since another moment.
+//! The state of a cluster at one moment, for display, and its changes since another moment.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use crate::figures::Figures;
 /// The maximum number of events of the cluster that are kept.
 pub const MOMENTS_MAX: usize = 1_000;
 
-/// A cluster at one moment. What is not known is absent, never 0.
+/// The state of a cluster at one moment. Unknown values are absent, never 0.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The number of the tick after which it was so.
+    /// The number of the tick of this state.
     pub seq: u64,
     /// The cluster as a whole.
     pub cluster: ClusterNow,
@@ -29,11 +29,11 @@ pub struct Snapshot {
     pub members: BTreeMap<String, Frozen<MemberNow>>,
     /// The jobs, by their ids.
     pub jobs: BTreeMap<String, JobNow>,
-    /// The latest events, in the order in which they were seen, at most [`MOMENTS_MAX`].
+    /// The latest events, in the order of observation, at most [`MOMENTS_MAX`].
     pub moments: Vec<Moment>,
-    /// What cannot be read, by the paths of the znodes.
+    /// The errors of unreadable znodes, by their paths.
     pub warnings: BTreeMap<String, String>,
-    /// What nodes have cost since this was observed; a few seconds older than the rest.
+    /// The costs of nodes since the start of the observation; up to 10 s older than the rest.
     #[serde(default)]
     pub costs: Costs,
 }
@@ -44,17 +44,17 @@ pub struct Snapshot {
 pub struct ClusterNow {
     /// The time of the latest tick, in milliseconds since 1970 by the observer's clock.
     pub at_ms: u64,
-    /// Since when ZooKeeper has not answered, if it does not: what is known is as old as that.
+    /// The start of the current outage of ZooKeeper, if there is one: the state is as old as that.
     pub silent_since_ms: Option<u64>,
-    /// The number of nodes that have become members while this was observed, and those that were members before.
+    /// The number of nodes that have joined during the observation.
     pub nodes_joined: u64,
-    /// The number of nodes that have gone, and had left their jobs cleanly.
+    /// The number of nodes that have gone after leaving their jobs cleanly.
     pub nodes_left: u64,
-    /// The number of nodes that have gone and had not.
+    /// The number of nodes that have gone without leaving cleanly.
     pub nodes_lost: u64,
-    /// The number of events that were seen.
+    /// The number of observed events.
     pub events: u64,
-    /// The number of times that ZooKeeper did not answer any more.
+    /// The number of outages of ZooKeeper.
     pub outages: u64,
 }
 
@@ -62,9 +62,9 @@ pub struct ClusterNow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MemberNow {
-    /// What it says of itself; `None` if that cannot be read.
+    /// Its record; `None` if that cannot be read.
     pub member: Option<Frozen<Member>>,
-    /// Since when it was seen, in milliseconds since 1970 by the observer's clock.
+    /// The time at which it was first seen, in milliseconds since 1970 by the observer's clock.
     pub since_ms: u64,
     /// The jobs that it leads.
     pub leads: Vec<String>,
@@ -78,9 +78,9 @@ pub struct MemberNow {
 pub struct JobNow {
     /// The job as a whole.
     pub about: Frozen<JobAbout>,
-    /// The nodes that have worked on it, by their names. Those of jobs that have been over for long are forgotten.
+    /// The nodes that have worked on it, by their names. Forgotten for jobs that were over long ago.
     pub nodes: BTreeMap<String, Frozen<NodeNow>>,
-    /// The job over time, as far as it was observed.
+    /// The history of the job during the observation.
     pub series: Series,
 }
 
@@ -92,32 +92,32 @@ pub struct JobAbout {
     pub stage: Stage,
     /// Its record; `None` if it cannot be read.
     pub record: Option<Frozen<JobRecord>>,
-    /// What is missing if no node takes it.
+    /// The missing requirement, if no node takes the job.
     pub missing: Option<String>,
     /// Whether any node has reported; otherwise the figures, requests and latencies are unknown.
     #[serde(default)]
     pub reported: bool,
     /// The node that leads it.
     pub leader: Option<String>,
-    /// What its nodes have done, together.
+    /// The sums of its nodes' figures.
     pub figures: Figures,
-    /// The requests that this has cost ZooKeeper.
+    /// The number of its requests to ZooKeeper.
     pub requests: Requests,
-    /// How long these took, as far as the nodes report it.
+    /// The latencies of these requests, for the nodes that report them.
     pub latencies: Latencies,
-    /// The pools of the nodes at work, together; `None` if none reports it.
+    /// The sums over the pools of the nodes at work; `None` if no node reports its pool.
     pub pool: Option<PoolSum>,
     /// The number of nodes at work that have reported.
     pub nodes_at_work: u32,
-    /// The share of the whole that is done.
+    /// The share of the whole job that is done.
     pub share: Option<f64>,
-    /// The best that is known.
+    /// The best known value.
     pub best: Option<f64>,
-    /// Nothing better than this can be found any more.
+    /// The bound: nothing better than this can be found.
     pub bound: Option<f64>,
     /// The distance of the best from the bound, as a share of the best.
     pub gap: Option<f64>,
-    /// The time until its end if it goes on as it did, in seconds.
+    /// The estimated remaining time at the observed speed, in seconds.
     pub eta_seconds: Option<f64>,
     /// The number of tasks that run, are queued, wait or are parked.
     pub open_tasks: Option<u64>,
@@ -125,28 +125,28 @@ pub struct JobAbout {
     pub listed_tasks: Option<u32>,
     /// The number of parked tasks.
     pub parked_tasks: Option<u32>,
-    /// The tasks that it goes on without: the number of nodes that failed with each, and what was said last.
+    /// The tasks that were set aside, each with the number of nodes that failed with it, and the last reason.
     pub set_aside: BTreeMap<String, (u32, String)>,
-    /// The names of nodes that were lost in its present attempt.
+    /// The names of nodes that were lost in its current attempt.
     pub lost: Vec<String>,
-    /// What its companion shows.
+    /// The status that its companion provides.
     pub sight: Option<Frozen<serde_json::Value>>,
-    /// What it has cost; `None` if no node has reported on it.
+    /// Its costs; `None` if no node has reported on it.
     #[serde(default)]
     pub cost: Option<JobCost>,
 }
 
-/// The pools of several nodes.
+/// The sums over the pools of several nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PoolSum {
     /// The number of workers.
     pub workers: u32,
-    /// Those of them that have a task.
+    /// The number of workers with a task.
     pub busy: u32,
     /// The number of queued tasks.
     pub queued: u32,
-    /// The number of tasks that wait.
+    /// The number of waiting tasks.
     pub waiting: u32,
     /// The number of workers without a task for which none is queued.
     pub hungry: u32,
@@ -156,13 +156,13 @@ pub struct PoolSum {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NodeNow {
-    /// What has become of it.
+    /// The state of the node.
     pub state: NodeState,
-    /// What it has last reported.
+    /// Its last report.
     pub report: Frozen<NodeFigures<Figures>>,
 }
 
-/// What has become of a node that works or worked on a job.
+/// The state of a node that works or worked on a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -171,7 +171,7 @@ pub enum NodeState {
     Member,
     /// It is gone.
     Left,
-    /// It went without a clean leave: in the job's last attempt, or so that the job had to begin another one.
+    /// It went without a clean leave: in the job's last attempt, or in an earlier one that its loss ended.
     Lost,
 }
 
@@ -179,83 +179,83 @@ pub enum NodeState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Moment {
-    /// The tick after which it was known.
+    /// The tick at which it became known.
     pub seq: u64,
-    /// When it was seen, in milliseconds since 1970 by the observer's clock.
+    /// The time of its observation, in milliseconds since 1970 by the observer's clock.
     pub at_ms: u64,
-    /// What has happened.
+    /// The kind of event.
     pub what: MomentKind,
-    /// To which node or job.
+    /// The node or job.
     pub name: String,
 }
 
-/// What has happened in a cluster.
+/// The kinds of events of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MomentKind {
     /// A node has become a member.
     Joined,
-    /// A node has gone, and had left its jobs cleanly.
+    /// A node has gone after leaving its jobs cleanly.
     Left,
-    /// A node has gone, and had not.
+    /// A node has gone without leaving cleanly.
     Lost,
-    /// A job has begun to run.
+    /// A job has started to run.
     JobRuns,
     /// A job is over.
     JobOver,
 }
 
-/// What has changed in a cluster.
+/// The changes of a cluster between two ticks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Delta {
-    /// The tick since which.
+    /// The tick of the previous state.
     pub since: u64,
-    /// The tick until which.
+    /// The tick of the new state.
     pub seq: u64,
     /// The cluster as a whole.
     pub cluster: ClusterNow,
     /// The members.
     pub members: Changes<Frozen<MemberNow>>,
-    /// The jobs that are gone.
+    /// The removed jobs.
     pub jobs_gone: Vec<String>,
-    /// The jobs that are new, or have changed.
+    /// The new and changed jobs.
     pub jobs: BTreeMap<String, JobDelta>,
-    /// The events that are new.
+    /// The new events.
     pub moments: Vec<Moment>,
-    /// What cannot be read, if that has changed.
+    /// The errors of unreadable znodes, if they have changed.
     pub warnings: Option<BTreeMap<String, String>>,
-    /// What nodes have cost, if that has changed.
+    /// The costs of nodes, if they have changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<CostsDelta>,
 }
 
-/// What has changed in a job.
+/// The changes of a job.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JobDelta {
-    /// The job as a whole, if it has changed, without its record and what its companion shows.
+    /// The job's summary, if it has changed, without its record and its companion's status.
     pub about: Option<Frozen<JobAbout>>,
-    /// Its record, if that has changed: it is larger than the rest, and seldom another.
-    #[serde(default, deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    /// Its record, if that has changed: it is larger than the rest, and changes rarely.
+    #[serde(default, deserialize_with = "changed", skip_serializing_if = "Option::is_none")]
     pub record: Option<Option<Frozen<JobRecord>>>,
-    /// What its companion shows, if that has changed.
-    #[serde(default, deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    /// The status that its companion provides, if that has changed.
+    #[serde(default, deserialize_with = "changed", skip_serializing_if = "Option::is_none")]
     pub sight: Option<Option<Frozen<serde_json::Value>>>,
     /// Its nodes.
     pub nodes: Changes<Frozen<NodeNow>>,
-    /// The job over time, if there is more of it.
+    /// The new points of the job's history, if any.
     pub series: Option<SeriesDelta>,
 }
 
-/// Reads something that is told: `null` says that there is none, and what is absent is as it was.
-fn told<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+/// Reads a changed value: `null` means that there is none any longer, and an absent field that it is unchanged.
+fn changed<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
 impl Snapshot {
-    /// Makes it the later one that a change leads to. The change must be one since this snapshot.
+    /// Applies a delta, which must start at this snapshot.
     pub fn apply(&mut self, delta: Delta) {
         (self.seq, self.cluster) = (delta.seq, delta.cluster);
         delta.members.apply(&mut self.members);
@@ -316,7 +316,7 @@ impl Default for JobAbout {
 }
 
 impl NodeState {
-    /// Returns the state in a word.
+    /// Returns the name of the state.
     pub fn text(self) -> &'static str {
         match self {
             Self::Member => "member",

@@ -1,4 +1,4 @@
-//! The stages of jobs, as far as they follow from the records of the cluster.
+//! The stages of jobs, derived from the records of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use zk::{
     membership::{Lacks, Member},
 };
 
-/// The stage of a job, as an operator sees it.
+/// The stage of a job, for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -41,12 +41,12 @@ pub enum Stage {
 }
 
 /// The time after which the submitter of an incomplete submission is considered gone, in milliseconds. A
-/// wrong guess, or clocks that differ, do no harm: a submitter whose record was removed before the submission
-/// was complete starts again.
+/// wrong guess or clock skew is harmless: a submitter whose record was removed before the submission was
+/// complete starts again.
 const SUBMISSION_MS_MAX: u64 = 10 * 60 * 1000;
 
 impl Stage {
-    /// Returns the stage in a word or two, for people and scripts.
+    /// Returns the name of the stage, for users and scripts.
     pub fn text(self) -> &'static str {
         match self {
             Self::Submitting => "submitting",
@@ -70,15 +70,15 @@ impl Stage {
     }
 }
 
-/// Returns the stage of each job, and what is missing if no node takes it. The jobs are in the order of their
-/// submission, each with its record if that can be read; the leaders are by their jobs.
+/// Returns the stage of each job, and the missing requirement if no node takes it. The jobs are in the order of their
+/// submission, each with its record if that can be read; the leaders are by job.
 pub(crate) fn stages<'a>(
     jobs: &[(&'a str, Option<&'a JobRecord>)],
     members: &[&'a Member],
     leaders: &BTreeMap<&'a str, &'a str>,
     at_ms: u64,
 ) -> Vec<(Stage, Option<String>)> {
-    // Nodes of one sort take the same jobs: the one that a node of them leads, or else the first.
+    // Equivalent nodes take the same jobs: the one that one of them leads, or else the first.
     let mut free: BTreeMap<_, &Member> = members.iter().map(|member| (sort(member), *member)).collect();
     let by_name: BTreeMap<&str, &Member> =
         members.iter().map(|member| (member.node.as_str(), *member)).collect();
@@ -123,7 +123,7 @@ pub(crate) fn stages<'a>(
                 if free.len() < before || is_led {
                     Stage::Running
                 } else {
-                    let missing = what_is_missing(members, record);
+                    let missing = missing_requirement(members, record);
                     let stage = if missing.is_some() { Stage::NoNodes } else { Stage::Queued };
                     return (stage, missing);
                 }
@@ -134,13 +134,13 @@ pub(crate) fn stages<'a>(
     jobs.iter().map(stage).collect()
 }
 
-/// Returns what decides about the jobs that a node takes.
+/// Returns the properties that decide which jobs a node takes.
 fn sort(member: &Member) -> (&str, &str, bool, &Labels) {
     (&member.program, &member.program_version, member.workers > 0, &member.labels)
 }
 
-/// Returns what is missing if no node takes a job.
-fn what_is_missing(members: &[&Member], record: &JobRecord) -> Option<String> {
+/// Returns the missing requirement if no node takes a job.
+fn missing_requirement(members: &[&Member], record: &JobRecord) -> Option<String> {
     let JobRecord { program, program_version: version, require, .. } = record;
     let lacks: Option<BTreeSet<Lacks>> = members.iter().map(|member| member.takes(record).err()).collect();
     let lacks = lacks?;
@@ -156,7 +156,7 @@ fn what_is_missing(members: &[&Member], record: &JobRecord) -> Option<String> {
             no_node()
         });
     }
-    // What every one of them lacks is what has to be added; otherwise it is the combination.
+    // A label that all nodes lack has to be added; otherwise the combination is missing.
     let lacked = |label: &(&str, &str)| of_nodes.iter().all(|missing| missing.get(label.0) == Some(label.1));
     let nowhere: Vec<String> =
         require.iter().filter(lacked).map(|(name, value)| format!("{name}={value}")).collect();
@@ -189,10 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_requirement_names_labels_workers_or_release() {
         let nodes = [member("zone=a", 2), member("gpu=yes,zone=b", 2), member("gpu=yes,ssd=yes,zone=a", 0)];
-        let missing =
-            |members: &[Member], require| what_is_missing(&members.iter().collect::<Vec<_>>(), &job(require));
+        let missing = |members: &[Member], require| {
+            missing_requirement(&members.iter().collect::<Vec<_>>(), &job(require))
+        };
         assert_eq!(missing(&nodes, ""), None);
         assert_eq!(missing(&nodes, "zone=a"), None);
         for (members, require, says) in [
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_works_on_the_first_job_that_it_takes() {
+    fn node_works_on_the_first_job_that_it_takes() {
         let nodes = [member("zone=a", 1), member("zone=a", 1), member("zone=b", 1)];
         let jobs = ["zone=a", "zone=a", "", "zone=b", "zone=c"].map(job);
         let ids: Vec<String> = (0..jobs.len()).map(|number| number.to_string()).collect();
@@ -217,7 +218,7 @@ mod tests {
             told.into_iter().map(|(stage, _)| stage).collect()
         };
         assert_eq!(of(&[]), [Running, Queued, Running, Queued, NoNodes]);
-        // Those in zone a had begun the second before the first could run.
+        // The nodes in zone a had started the second job before the first could run.
         assert_eq!(of(&[("1", &nodes[0].node)]), [Queued, Running, Running, Queued, NoNodes]);
     }
 }

@@ -1,4 +1,4 @@
-//! A job as a whole, from what its nodes have reported.
+//! The summary of a job, from its nodes' reports.
 
 use std::collections::BTreeSet;
 
@@ -17,34 +17,35 @@ use crate::{
     outlook::Outlook,
 };
 
-/// What the stage of a job depends on beside the job itself.
+/// The inputs of a job's summary that come from outside the job.
 pub(super) struct Standing {
     pub(super) stage: Stage,
     pub(super) missing: Option<String>,
     pub(super) leader: Option<String>,
-    /// What it has cost so far.
+    /// Its costs so far.
     pub(super) cost: Option<JobCost>,
 }
 
 impl RawJob {
-    /// Returns the names of the nodes that were lost in the present attempt, or in the last one of a job that is over.
+    /// Returns the names of the nodes lost in the current attempt, or in the last one of a job that is over.
     pub(super) fn lost(&self, raw: &Raw) -> BTreeSet<String> {
-        // Nodes that go when the job is over leave no record of that.
-        if self.is_over() {
-            return self.were_lost.clone();
-        }
         let attempt = self.attempt();
         let enrolled = attempt.iter().flat_map(|attempt| &attempt.enrolled);
         let left = |node: &String| attempt.is_some_and(|attempt| attempt.left.contains(node));
-        enrolled.filter(|node| !raw.members.contains_key(*node) && !left(node)).cloned().collect()
+        let gone = enrolled.filter(|node| !raw.members.contains_key(*node) && !left(node));
+        // When a job is over, its nodes leave without a record in the attempt, but write a last report.
+        let is_over = self.is_over();
+        let is_reported = self.reports.values().any(|report| report.last);
+        let is_last = |node: &String| self.reports.get(node).is_some_and(|report| report.last);
+        gone.filter(|node| !is_over || (is_reported && !is_last(node))).cloned().collect()
     }
 
-    /// Returns the names of the nodes whose loss has ended an attempt, and maybe the job.
+    /// Returns the names of the nodes whose loss has ended an attempt.
     pub(super) fn lost_before(&self) -> impl Iterator<Item = &str> {
         self.record.iter().flat_map(|record| &record.lost).map(|lost| lost.node.as_str())
     }
 
-    /// Returns what has become of a node.
+    /// Returns the state of a node.
     pub(super) fn state_of(&self, node: &str, raw: &Raw, lost: &BTreeSet<String>) -> NodeState {
         let ended_attempt = self.lost_before().any(|lost| lost == node);
         if ended_attempt || lost.contains(node) {
@@ -56,13 +57,39 @@ impl RawJob {
         }
     }
 
-    /// Returns the nodes that work on the job now, each with its report.
+    /// Returns the nodes that currently work on the job, each with its report.
     pub(super) fn at_work<'a>(&'a self, raw: &'a Raw) -> impl Iterator<Item = (&'a str, &'a Report)> {
         let attempt = self.record.as_ref().map(|record| record.attempt);
         let works = move |(node, report): &(&String, &Frozen<Report>)| {
             !report.last && Some(report.attempt) == attempt && raw.members.contains_key(*node)
         };
         self.reports.iter().filter(works).map(|(node, report)| (node.as_str(), &**report))
+    }
+
+    /// Returns the best that may still be found in the job.
+    fn outlook(&self, stage: Stage, sum: Figures) -> Outlook {
+        // Parked tasks and those that were set aside are at no node, so no report includes them.
+        let is_parked = self.attempt().is_some_and(|attempt| attempt.parked != Some(0));
+        let is_set_aside = self.attempt().is_some_and(|attempt| !attempt.set_aside.is_empty());
+        let mut outlook = match stage {
+            // Reports of lost nodes include tasks that others have completed since.
+            Stage::Done => return sum.left_open,
+            Stage::Cancelled | Stage::Suspended => {
+                // The open tasks are those of the last reports.
+                let last = self.reports.values().map(|report| report.attempt).max();
+                let reports = self.reports.values().filter(|report| Some(report.attempt) == last);
+                let mut outlook = sum.left_open;
+                reports.for_each(|report| outlook.merge_best(report.figures.outlook));
+                outlook
+            }
+            Stage::Incomplete | Stage::Failed => Outlook::Unknown,
+            _ if is_parked => Outlook::Unknown,
+            _ => sum.outlook,
+        };
+        if is_set_aside {
+            outlook = Outlook::Unknown;
+        }
+        outlook
     }
 
     /// Returns the job as a whole.
@@ -76,18 +103,16 @@ impl RawJob {
                 latencies.writes += one.writes;
             }
         }
-        let mut figures = sum(self.reports.values().map(|report| (report.attempt, report.figures)));
+        let reports = self.reports.values().map(|report| &**report);
+        let mut figures = sum(reports.clone());
         let at_work: Vec<&Report> = if stage == Stage::Running {
             self.at_work(raw).map(|(_, report)| report).collect()
         } else {
             vec![]
         };
+        figures.outlook = self.outlook(stage, figures);
         let attempt = self.attempt().filter(|_| !self.is_over());
-        // Parked tasks, and those that were set aside, are at no node: none says what may be found in them.
-        if attempt.is_some_and(|attempt| attempt.parked != Some(0) || !attempt.set_aside.is_empty()) {
-            figures.outlook = Outlook::Unknown;
-        }
-        let (best, bound) = best_and_bound(self.reports.values().map(|report| &**report), &figures, stage);
+        let (best, bound) = best_and_bound(reports, figures.outlook, stage);
         figures.open_tasks = attempt.and_then(|attempt| open_tasks(&at_work, attempt, stage));
         let set_aside = self.attempt().into_iter().flat_map(|attempt| &attempt.set_aside);
         JobAbout {
@@ -120,7 +145,7 @@ impl RawJob {
 }
 
 impl RawJob {
-    /// Returns a job that has been over for long as a whole: what its nodes had said together stays.
+    /// Returns the summary of a job that was over long ago: it keeps the sums over the forgotten nodes.
     pub(super) fn about_forgotten(&self, standing: Standing, known: &JobAbout) -> JobAbout {
         let Standing { stage, missing, leader, cost: _ } = standing;
         JobAbout {
@@ -155,9 +180,9 @@ impl JobAbout {
     }
 }
 
-/// Returns the number of tasks that are not complete; `None` if a node that has some may not have told it.
+/// Returns the number of tasks that are not complete; `None` if a node that has some may not have reported it.
 fn open_tasks(at_work: &[&Report], attempt: &RawAttempt, stage: Stage) -> Option<u64> {
-    // Of a job that does not run, all tasks are parked.
+    // All tasks of a suspended job are parked.
     if at_work.is_empty() && stage != Stage::Suspended {
         return None;
     }
@@ -180,22 +205,22 @@ fn pools(at_work: &[&Report]) -> Option<PoolSum> {
     })
 }
 
-/// Returns the best that is known, and the bound of what may still be found, as people know them.
+/// Returns the best known value and the bound of values that may still be found, in the user's sense.
 fn best_and_bound<'a>(
     reports: impl Iterator<Item = &'a Report> + Clone,
-    figures: &Figures,
+    outlook: Outlook,
     stage: Stage,
 ) -> (Option<f64>, Option<f64>) {
     let known = reports.filter_map(|report| report.best.as_ref());
     let sense = known.clone().map(|best| best.sense).next();
-    // A node that says something else than the first is another program's, or says what is not so.
+    // Reports with another sense than the first are from another program, or wrong.
     let values = known.filter(|best| Some(best.sense) == sense && best.value.is_finite());
     let values = values.map(|best| best.value);
     let (best, sign) = match sense {
         Some(Sense::Max) => (values.reduce(f64::max), -1.0),
         _ => (values.reduce(f64::min), 1.0),
     };
-    let bound = match figures.outlook {
+    let bound = match outlook {
         // Without a best value nobody knows whether large numbers are better.
         Outlook::AtLeast(open) => best.map(|best| sign * open.min(sign * best)),
         // Everything was searched.
@@ -205,7 +230,7 @@ fn best_and_bound<'a>(
     (best, bound)
 }
 
-/// The least number that a gap is a share of.
+/// The minimum denominator of a gap.
 const LEAST_BEST: f64 = 1e-10;
 
 fn gap(best: f64, bound: f64) -> Option<f64> {
@@ -214,16 +239,16 @@ fn gap(best: f64, bound: f64) -> Option<f64> {
     Some(gap).filter(|gap| gap.is_finite())
 }
 
-/// The share that must be done before anything is said of the rest.
+/// The minimum share done before an estimate is shown.
 const SHARE_MIN: f64 = 0.02;
-/// The time that must be observed before that, in milliseconds.
+/// The minimum observed time before an estimate is shown, in milliseconds.
 const OBSERVED_MS_MIN: u64 = 20_000;
 
-/// The number of steps between two points after which the job, or whoever observed it, has paused between them.
+/// The number of steps between two points from which on they count as a pause of the job or the observer.
 const STEPS_MAX: u64 = 5;
 
-/// Returns the time until the end of a job, if what is left is done as fast as what was observed of its present
-/// attempt, except for pauses.
+/// Returns the estimated remaining time of a job at the speed observed in its current attempt, not counting
+/// pauses.
 fn eta_seconds(series: &Series) -> Option<f64> {
     let known = series.points.iter().filter_map(|point| Some((point.at_ms, point.share?)));
     let (mut observed_ms, mut done, mut last) = (0_u64, 0.0, None);
@@ -231,7 +256,7 @@ fn eta_seconds(series: &Series) -> Option<f64> {
         let (before_ms, before) = last.replace((at_ms, share)).unwrap_or((at_ms, share));
         let passed_ms = at_ms.saturating_sub(before_ms);
         if share < before {
-            // Another attempt has begun, which does the work again.
+            // A new attempt has started, which repeats the work.
             (observed_ms, done) = (0, 0.0);
         } else if passed_ms <= series.step_ms.saturating_mul(STEPS_MAX) {
             observed_ms = observed_ms.saturating_add(passed_ms);
@@ -257,11 +282,10 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_told_in_the_same_sense_as_the_best_and_never_crosses_it() {
+    fn bound_has_the_sense_of_the_best_and_never_crosses_it() {
         let told = |bests: &[Option<(f64, Sense)>], outlook, stage| {
             let reports: Vec<Report> = bests.iter().copied().map(report).collect();
-            let figures = Figures { outlook, ..Figures::default() };
-            best_and_bound(reports.iter(), &figures, stage)
+            best_and_bound(reports.iter(), outlook, stage)
         };
         let (min, max) = (|value| Some((value, Sense::Min)), |value| Some((value, Sense::Max)));
         let runs = Stage::Running;
@@ -277,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_always_a_number() {
+    fn gap_is_always_finite() {
         assert_eq!(gap(40.0, 30.0), Some(0.25));
         assert_eq!(gap(0.0, 0.0), Some(0.0));
         assert_eq!(gap(-40.0, -50.0), Some(0.25));
@@ -285,7 +309,7 @@ mod tests {
         assert!(gap(0.0, 1.0).unwrap() > 1.0);
     }
 
-    /// Returns a series of steps of a minute, each with its second and share.
+    /// Returns a series of one-minute steps, from times in seconds and shares.
     fn series(points: &[(u64, f64)]) -> Series {
         let point =
             |&(s, share): &(u64, f64)| Point { at_ms: s * 1_000, share: Some(share), ..Point::default() };
@@ -293,14 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn the_end_follows_from_the_present_attempt_alone() {
+    fn eta_depends_on_the_current_attempt_only() {
         let begun_again = [(0, 0.0), (60, 0.4), (120, 0.8), (180, 0.25), (240, 0.5)];
         assert_eq!(eta_seconds(&series(&begun_again)), Some(120.0));
         assert_eq!(eta_seconds(&series(&begun_again[..4])), None, "nothing was seen of it yet");
     }
 
     #[test]
-    fn the_end_does_not_depend_on_how_long_a_job_has_paused() {
+    fn eta_does_not_depend_on_pauses() {
         for pause in [0, 1_000, 100_000] {
             let points = [(0, 0.1), (60, 0.2), (120 + pause, 0.3), (180 + pause, 0.4)];
             let eta = eta_seconds(&series(&points)).unwrap();
@@ -309,12 +333,12 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_only_when_enough_was_seen() {
+    fn eta_is_shown_only_after_enough_observation() {
         assert_eq!(eta_seconds(&series(&[])), None);
         assert_eq!(eta_seconds(&series(&[(0, 0.1)])), None);
         assert_eq!(eta_seconds(&series(&[(0, 0.0), (10, 0.5)])), None, "too short");
         assert_eq!(eta_seconds(&series(&[(0, 0.0), (60, 0.01)])), None, "too little");
-        assert_eq!(eta_seconds(&series(&[(0, 0.3), (60, 0.3)])), None, "nothing goes on");
+        assert_eq!(eta_seconds(&series(&[(0, 0.3), (60, 0.3)])), None, "no progress");
         assert_eq!(eta_seconds(&series(&[(0, 0.25), (60, 0.5)])), Some(120.0));
     }
 }

@@ -71,7 +71,7 @@ fn name() -> Content {
     Content::Data(Vec::new())
 }
 
-/// Contents of the znode at a path, most of them as a cluster would write them.
+/// Contents of the znode at a path, mostly valid ones.
 fn contents(path: &str) -> BoxedStrategy<Content> {
     let garbage = prop_oneof![
         vec(any::<u8>(), 0..40).prop_map(Content::Data),
@@ -119,7 +119,7 @@ fn paths() -> Vec<String> {
     paths
 }
 
-/// What is seen between two ticks.
+/// Events between two ticks.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let of_znode = prop::sample::select(paths()).prop_flat_map(|path| {
         (0..50_u64, contents(&path)).prop_map(move |(at_ms, content)| Event::of(at_ms, &*path, content))
@@ -129,12 +129,12 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     vec(prop_oneof![20 => of_znode, 1 => of_session], 0..30)
 }
 
-/// A history: what is seen before each tick, and the time of the tick.
+/// A history: the events before each tick, and the time of the tick.
 fn history() -> impl Strategy<Value = Vec<(Vec<Event>, u64)>> {
     vec((events(), 0..100_000_u64), 1..8)
 }
 
-/// Brings events into another order, in which those of each znode are as they were.
+/// Reorders events, keeping the order of each znode's events.
 fn shuffled(events: &[Event], choices: &[Index]) -> Vec<Event> {
     let mut by_path: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
     for event in events.iter().rev() {
@@ -161,7 +161,7 @@ fn apply(view: &mut View, events: &[Event]) {
 
 proptest! {
     #[test]
-    fn a_snapshot_and_what_has_changed_since_make_the_present_one(history in history(), every in 1..4_usize) {
+    fn snapshot_plus_delta_is_the_current_snapshot(history in history(), every in 1..4_usize) {
         let mut view = View::default();
         let mut followed = view.snapshot();
         for (place, (events, at_ms)) in history.iter().enumerate() {
@@ -184,7 +184,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_events_of_different_znodes_does_not_matter(
+    fn events_of_different_znodes_commute(
         history in history(),
         choices in vec(any::<Index>(), 1..30),
     ) {
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_seen_can_be_shown_recorded_and_replayed(history in history()) {
+    fn random_history_can_be_shown_recorded_and_replayed(history in history()) {
         let (mut view, mut recorder) = (View::default(), Recorder::new(Vec::new(), u64::MAX));
         for (events, at_ms) in history {
             for event in events.into_iter().chain([Event::tick(at_ms)]) {
@@ -226,7 +226,7 @@ fn view(events: impl IntoIterator<Item = (&'static str, Content)>) -> View {
 }
 
 #[test]
-fn a_job_is_shown_with_what_its_nodes_say_together() {
+fn job_summary_combines_reports_of_its_nodes() {
     let view = view([
         ("members/n1", member("n1")),
         ("members/n2", member("n2")),
@@ -243,7 +243,7 @@ fn a_job_is_shown_with_what_its_nodes_say_together() {
     let JobNow { about, nodes, series } = &snapshot.jobs[JOB];
     assert_eq!((about.stage, about.leader.as_deref()), (Stage::Running, Some("n2")));
     assert_eq!((about.figures.worked, about.best, about.reported), (13, Some(33.0), true));
-    assert_eq!((about.nodes_at_work, about.pool.unwrap().busy), (2, 2), "n0 is no member");
+    assert_eq!((about.nodes_at_work, about.pool.unwrap().busy), (2, 2), "n0 is not a member");
     assert_eq!(
         (about.open_tasks, about.listed_tasks, about.parked_tasks),
         (Some(2 + 2 + 1), Some(3), Some(1))
@@ -259,7 +259,7 @@ fn a_job_is_shown_with_what_its_nodes_say_together() {
 }
 
 #[test]
-fn a_node_joins_when_it_is_new_and_not_when_it_is_seen_first() {
+fn node_of_initial_read_is_not_a_join_event() {
     let mut view = view([("members/n1", member("n1"))]);
     view.apply(&Event::of(2_000, "", Content::Found));
     view.apply(&Event::tick(2_000));
@@ -270,7 +270,7 @@ fn a_node_joins_when_it_is_new_and_not_when_it_is_seen_first() {
 }
 
 #[test]
-fn a_job_begins_to_run_when_it_is_new_and_not_when_it_is_seen_first() {
+fn job_of_initial_read_is_not_a_run_event() {
     let mut view = view([("members/n1", member("n1")), ("jobs/j-0000000001", job(JobState::Running, 2))]);
     view.apply(&Event::of(2_000, "", Content::Found));
     view.apply(&Event::tick(2_000));
@@ -283,7 +283,7 @@ fn a_job_begins_to_run_when_it_is_new_and_not_when_it_is_seen_first() {
 }
 
 #[test]
-fn a_bound_is_told_only_of_tasks_that_are_at_nodes() {
+fn bound_includes_open_tasks_until_a_job_is_done_and_is_unknown_where_no_node_has_them() {
     let bound = |parked: Option<u32>, set_aside: bool, state| {
         let seen = [
             ("members/n1", member("n1")),
@@ -302,11 +302,36 @@ fn a_bound_is_told_only_of_tasks_that_are_at_nodes() {
     assert_eq!(bound(Some(1), false, runs), (None, false), "something better may be parked");
     assert_eq!(bound(Some(0), true, runs), (None, false), "or have been set aside");
     assert_eq!(bound(None, false, runs), (None, false), "nobody knows yet");
-    assert_eq!(bound(Some(1), false, JobState::Done), (Some(10.0), true), "it is over");
+    for stopped in [JobState::Suspended, JobState::Cancelled] {
+        assert_eq!(
+            bound(Some(1), false, stopped),
+            (Some(10.0), true),
+            "the last reports include parked tasks"
+        );
+        assert_eq!(bound(Some(0), true, stopped), (None, false));
+    }
+    assert_eq!(bound(Some(0), false, JobState::Failed), (None, false));
+    assert_eq!(
+        bound(Some(1), false, JobState::Done),
+        (Some(35.0), true),
+        "the node was lost, and others continued"
+    );
 }
 
 #[test]
-fn a_node_that_goes_was_lost_unless_it_had_left() {
+fn bound_of_a_done_job_is_that_of_work_left_open_at_a_limit() {
+    let mut limited = report(5, true);
+    limited.figures.left_open = Outlook::AtLeast(20.0);
+    let seen = [
+        ("jobs/j-0000000001", job(JobState::Done, 2)),
+        ("jobs/j-0000000001/figures/n1", content(&limited)),
+        ("jobs/j-0000000001/figures/n2", content(&report(5, false))),
+    ];
+    assert_eq!(view(seen).job(JOB).unwrap().about.bound, Some(20.0));
+}
+
+#[test]
+fn departed_node_is_lost_unless_it_had_left() {
     let mut view = view([
         ("members/n1", member("n1")),
         ("members/n2", member("n2")),
@@ -325,7 +350,7 @@ fn a_node_that_goes_was_lost_unless_it_had_left() {
         let cluster = view.snapshot().cluster;
         decided.push(cluster.nodes_left + cluster.nodes_lost);
     }
-    // By the second tick, though that is early: a clock may stand still.
+    // By the second tick, even though that is early: a clock may stand still.
     assert_eq!(decided, [0, 2, 2]);
     let Snapshot { cluster, jobs, .. } = view.snapshot();
     assert_eq!((cluster.nodes_joined, cluster.nodes_left, cluster.nodes_lost), (0, 1, 1));
@@ -336,33 +361,40 @@ fn a_node_that_goes_was_lost_unless_it_had_left() {
 }
 
 #[test]
-fn a_node_that_was_lost_is_still_known_to_be_when_the_job_is_over() {
-    let mut view = view([
-        ("members/n1", member("n1")),
-        ("members/n2", member("n2")),
-        ("jobs/j-0000000001", job(JobState::Running, 2)),
-        ("jobs/j-0000000001/figures/n1", content(&report(7, false))),
+fn lost_nodes_of_a_finished_job_are_those_without_a_last_report() {
+    let over = [
+        ("jobs/j-0000000001", job(JobState::Done, 2)),
+        ("jobs/j-0000000001/figures/n1", content(&report(7, true))),
         ("jobs/j-0000000001/figures/n2", content(&report(7, false))),
         ("jobs/j-0000000001/attempts/2/outputs/n1", name()),
         ("jobs/j-0000000001/attempts/2/outputs/n2", name()),
-    ]);
-    view.apply(&Event::of(2_000, "members/n2", Content::Gone));
-    view.apply(&Event::tick(2_300));
-    // The other one goes when the job is over, which is no loss.
-    view.apply(&Event::of(3_000, "jobs/j-0000000001", job(JobState::Done, 2)));
-    view.apply(&Event::of(3_000, "members/n1", Content::Gone));
-    view.apply(&Event::tick(4_000));
-    let Snapshot { cluster, jobs, .. } = view.snapshot();
+    ];
+    let members = [("members/n1", member("n1")), ("members/n2", member("n2"))];
+    let mut seen_running = view(members.into_iter().chain(over.clone()));
+    seen_running.apply(&Event::of(2_000, "jobs/j-0000000001", job(JobState::Running, 2)));
+    seen_running.apply(&Event::of(2_000, "jobs/j-0000000001/figures/n1", content(&report(7, false))));
+    seen_running.apply(&Event::of(2_000, "members/n2", Content::Gone));
+    seen_running.apply(&Event::tick(2_300));
+    for (path, content) in over.clone() {
+        seen_running.apply(&Event::of(3_000, path, content));
+    }
+    seen_running.apply(&Event::of(3_000, "members/n1", Content::Gone));
+    seen_running.apply(&Event::tick(4_000));
+    let cluster = seen_running.snapshot().cluster;
     assert_eq!((cluster.nodes_left, cluster.nodes_lost), (1, 1));
-    let states = ["n1", "n2"].map(|node| jobs[JOB].nodes[node].state);
-    assert_eq!(
-        (states, &jobs[JOB].about.lost[..]),
-        ([NodeState::Left, NodeState::Lost], &["n2".to_owned()][..])
-    );
+    // Another observer starts after the end.
+    for view in [seen_running, view(over)] {
+        let job = view.job(JOB).unwrap();
+        let states = ["n1", "n2"].map(|node| job.nodes[node].state);
+        assert_eq!(
+            (states, &job.about.lost[..]),
+            ([NodeState::Left, NodeState::Lost], &["n2".to_owned()][..])
+        );
+    }
 }
 
 #[test]
-fn a_node_whose_loss_began_another_attempt_or_ended_the_job_was_lost() {
+fn node_whose_loss_ended_an_attempt_is_lost() {
     for state in [JobState::Running, JobState::Failed] {
         let mut view = view([
             ("members/n1", member("n1")),
@@ -382,7 +414,7 @@ fn a_node_whose_loss_began_another_attempt_or_ended_the_job_was_lost() {
 }
 
 #[test]
-fn what_cannot_be_read_is_a_warning_until_it_can() {
+fn unreadable_znode_has_a_warning_until_it_is_readable() {
     let mut view = view([("members/n1", member("n2")), ("jobs/j-0000000001", Content::Data(b"{".to_vec()))]);
     let snapshot = view.snapshot();
     assert_eq!(snapshot.warnings.keys().collect::<Vec<_>>(), ["jobs/j-0000000001", "members/n1"]);
@@ -396,7 +428,7 @@ fn what_cannot_be_read_is_a_warning_until_it_can() {
 }
 
 #[test]
-fn it_is_said_since_when_nothing_is_heard() {
+fn outage_start_is_shown_until_zookeeper_answers() {
     let mut view = view([]);
     for (at_ms, content) in [(5_000, Content::Lost), (6_000, Content::Lost)] {
         view.apply(&Event::of(at_ms, "", content));
@@ -410,7 +442,7 @@ fn it_is_said_since_when_nothing_is_heard() {
 }
 
 #[test]
-fn the_nodes_of_jobs_that_have_been_over_for_long_are_forgotten() {
+fn nodes_of_jobs_over_long_ago_are_forgotten() {
     let mut view = View::default();
     view.apply(&Event::of(0, "members/n1", member("n1")));
     view.apply(&Event::tick(0));
@@ -450,7 +482,7 @@ fn with_jobs(mut view: View, numbers: Range<u64>) -> View {
     view
 }
 
-/// Lets jobs end in a tick.
+/// Completes jobs in one tick.
 fn end(view: &mut View, numbers: Range<u64>) {
     for number in numbers {
         view.apply(&Event::of(1, path_of(number), job(JobState::Done, 2)));
@@ -460,7 +492,7 @@ fn end(view: &mut View, numbers: Range<u64>) {
 }
 
 #[test]
-fn nothing_is_forgotten_of_a_job_that_is_asked_for() {
+fn kept_job_is_never_forgotten() {
     let first = "j-0000000000";
     for (kept, nodes) in [(None, 0), (Some(first.to_owned()), 1)] {
         let mut view = with_jobs(View::keeping(kept), 0..12);
@@ -470,7 +502,7 @@ fn nothing_is_forgotten_of_a_job_that_is_asked_for() {
 }
 
 #[test]
-fn a_job_that_ends_after_many_later_ones_is_shown_as_over() {
+fn job_over_after_many_later_ones_is_shown_as_over() {
     let mut view = with_jobs(View::default(), 0..12);
     end(&mut view, 1..12);
     assert_eq!(view.job("j-0000000000").unwrap().about.stage, Stage::Running);
@@ -482,14 +514,14 @@ fn a_job_that_ends_after_many_later_ones_is_shown_as_over() {
 }
 
 #[test]
-fn what_was_summed_up_stays_when_everything_is_read_again() {
+fn sums_of_forgotten_nodes_survive_another_read() {
     let mut view = with_jobs(View::default(), 0..12);
     end(&mut view, 0..12);
     end(&mut view, 0..12);
     let about = view.job("j-0000000000").unwrap().about;
     assert_eq!((about.stage, about.figures.worked, about.best), (Stage::Done, 5, Some(35.0)));
     assert!(about.reported && about.record.is_some());
-    // A job that is set going again is another matter.
+    // A job that runs again is summed up again.
     view.apply(&Event::of(1, path_of(0), job(JobState::Running, 3)));
     view.apply(&Event::tick(9_000));
     let about = view.job("j-0000000000").unwrap().about;
@@ -497,7 +529,7 @@ fn what_was_summed_up_stays_when_everything_is_read_again() {
 }
 
 #[test]
-fn an_outage_is_not_shown_as_measured() {
+fn outage_adds_no_point_to_the_series() {
     let mut view = with_jobs(View::default(), 0..1);
     let points = |view: &View| view.job("j-0000000000").unwrap().series.points.len();
     assert_eq!(points(&view), 1);
@@ -511,8 +543,8 @@ fn an_outage_is_not_shown_as_measured() {
 }
 
 #[test]
-fn what_is_nested_too_deeply_is_left_out_of_a_snapshot_that_can_be_read() {
-    // As deep as a report can be read at all.
+fn companion_status_nested_too_deeply_is_left_out() {
+    // Up to the maximum depth that a report can have.
     let nested = |levels: usize| (0..levels).fold(Value::from(7), |inner, _| Value::Array(vec![inner]));
     for levels in [0, 1, 99, 100, 101, 120] {
         let report =
@@ -531,7 +563,7 @@ fn what_is_nested_too_deeply_is_left_out_of_a_snapshot_that_can_be_read() {
 }
 
 #[test]
-fn long_texts_in_a_report_are_cut() {
+fn report_texts_are_truncated() {
     let events = (0..1_000).map(|at_ms| TimelineEvent {
         at_ms,
         kind: EventKind::Improved,
@@ -548,7 +580,7 @@ fn long_texts_in_a_report_are_cut() {
 }
 
 #[test]
-fn what_is_large_is_told_only_when_it_changes() {
+fn delta_contains_large_fields_only_when_changed() {
     let with_sight = |worked, shown: Option<u64>| {
         let sight = shown.map(|shown| Sight { rank: 1, content: shown.into() });
         content(&NodeFigures { sight, ..report(worked, false) })

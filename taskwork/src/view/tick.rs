@@ -1,4 +1,4 @@
-//! What is shown from a tick on.
+//! Computing the displayed state at a tick.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,25 +13,25 @@ use super::{
     sums::Standing,
 };
 
-/// The number of the latest jobs that are over of which the nodes are kept.
+/// The number of finished jobs with nodes: the latest ones.
 const WITH_NODES_MAX: usize = 10;
-/// The number of the latest jobs that are over that are kept as they were over time.
+/// The number of finished jobs with a history: the latest ones.
 const WITH_SERIES_MAX: usize = 50;
-/// The maximum number of jobs that went and are remembered.
+/// The maximum number of removed jobs that are remembered.
 const GONE_MAX: usize = 4_096;
-/// How long after a node has gone it is decided whether it was lost, in milliseconds: what it has done before that may be
-/// read later than that it has gone.
+/// The time after a node's departure at which it is classified as left or lost, in milliseconds: its clean leave may be
+/// read later than its departure.
 const DEPARTED_MS: u64 = 300;
-/// The number of ticks after which that is decided at the latest, whatever the clock says.
+/// The number of ticks after which it is classified at the latest, independently of the clock.
 const DEPARTED_TICKS: u32 = 2;
 
 impl View {
-    /// Lets everything that was seen count.
+    /// Makes all applied events visible.
     pub(super) fn tick(&mut self, at_ms: u64) {
         self.seq += 1;
         self.cluster.at_ms = at_ms.max(self.cluster.at_ms);
         let is_silent = self.cluster.silent_since_ms.is_some();
-        // It needs what was seen of members that are gone, and which jobs have changed.
+        // The costs need the departed members and the changed jobs, which the next steps clear.
         self.costs.tick(self.seq, self.cluster.at_ms, &self.raw, is_silent, !self.is_whole_shown);
         let mut moments = Vec::new();
         self.arrivals(&mut moments);
@@ -56,7 +56,7 @@ impl View {
 
     fn arrivals(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
         let arrived = mem::take(&mut self.raw.arrived);
-        // The nodes of the first look have joined before it, at a time that is not known.
+        // The nodes found by the initial read joined earlier, at an unknown time.
         for (node, at_ms) in arrived.into_iter().filter(|_| self.is_whole_shown) {
             self.cluster.nodes_joined += 1;
             moments.push((at_ms, MomentKind::Joined, node));
@@ -121,8 +121,8 @@ impl View {
         }
     }
 
-    /// Forgets the nodes of jobs that have been over for long. What was shown of these jobs as a whole stays, so this
-    /// comes after it was shown.
+    /// Forgets the nodes of jobs that were over long ago. Called after the jobs were shown, so that their summaries
+    /// stay.
     fn forget_nodes(&mut self) {
         let over = self.raw.jobs.iter_mut().rev().filter(|(_, job)| job.is_over());
         for (place, (id, job)) in over.enumerate() {
@@ -140,20 +140,11 @@ impl View {
     }
 
     fn show_jobs(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
-        let open = self.raw.jobs.iter().filter(|(_, job)| !job.is_over());
-        let lost = open.map(|(id, job)| (id, job, job.lost(&self.raw)));
-        let news = lost.filter(|(_, job, lost)| *lost != job.were_lost);
-        let lost: Vec<_> = news.map(|(id, _, lost)| (id.clone(), lost)).collect();
-        for (id, lost) in lost {
-            if let Some(job) = self.raw.jobs.get_mut(&id) {
-                job.were_lost = lost;
-            }
-        }
         for job in self.raw.jobs.values_mut() {
-            // A job that was set going again is summed up anew.
+            // A job that runs again is summed up again.
             job.forgotten &= job.is_over() || job.record.is_none();
         }
-        // What members cost is known only once they were read, which comes last.
+        // The costs of members are known only once they were read, which comes last.
         let is_whole_now = self.is_whole && !self.is_whole_shown;
         let jobs: Vec<_> = self.raw.jobs.iter().filter(|(_, job)| job.exists).collect();
         let records: Vec<_> = jobs.iter().map(|(id, job)| (id.as_str(), job.record.as_deref())).collect();
@@ -177,7 +168,7 @@ impl View {
             let change = change_of_stage(&shown.about, stage, self.is_whole_shown);
             moments.extend(change.map(|what| (self.cluster.at_ms, what, id.clone())));
             let has_stopped = stage != Stage::Running && shown.about.1.stage == Stage::Running;
-            // What was last heard before an outage was not measured in it.
+            // During an outage, the last known state is not a measurement.
             let is_measured = stage == Stage::Running && self.cluster.silent_since_ms.is_none();
             if is_measured || has_stopped {
                 shown.series.push(self.seq, about.point(self.cluster.at_ms));
@@ -201,11 +192,11 @@ impl View {
     }
 }
 
-/// Returns the event that a change of a job's stage is, if any. `known` is what was shown, and since when; `is_new` is
-/// whether a job that was not shown is new.
+/// Returns the event for a change of a job's stage, if any. `known` is the displayed summary, and the tick of its last
+/// change; `is_new` is whether a job that was not shown before is new.
 fn change_of_stage(known: &(u64, Frozen<JobAbout>), stage: Stage, is_new: bool) -> Option<MomentKind> {
     let (since, about) = known;
-    // What a job was before it was observed is not known.
+    // The stage of a job before the observation is unknown.
     let was = (*since > 0).then_some(about.stage);
     match (was, stage) {
         (Some(was), now) if was == now => None,

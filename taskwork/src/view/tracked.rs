@@ -1,4 +1,4 @@
-//! Things by name, and which of them have changed since a moment.
+//! Values by name, with their changes since a tick.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 /// The maximum number of removed names that are remembered.
 const REMOVED_MAX: usize = 4_096;
 
-/// Things by name, each with the number of the tick at which it last changed.
+/// Values by name, each with the number of the tick at which it last changed.
 #[derive(Debug, Clone)]
 pub(super) struct Tracked<T> {
     now: BTreeMap<String, (u64, T)>,
     removed: VecDeque<(u64, String)>,
-    /// The last tick of which removed names were forgotten.
+    /// The last tick whose removed names were forgotten.
     forgotten: u64,
 }
 
-/// What has changed among things by name. First those that are gone are removed, then the others are set.
+/// The changes of values by name. Removals are applied first, then `set`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Changes<T> {
-    /// The names of those that are gone.
+    /// The removed names.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<String>,
-    /// Those that are new, or have changed.
+    /// The new and changed values.
     #[serde(default = "BTreeMap::new", skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, T>,
 }
@@ -54,7 +54,7 @@ impl<T> Default for Tracked<T> {
 }
 
 impl<T: Clone + PartialEq> Tracked<T> {
-    /// Sets a thing, if it has changed.
+    /// Sets a value, if it has changed.
     pub(super) fn set(&mut self, tick: u64, name: &str, thing: T) {
         match self.now.get_mut(name) {
             Some((_, known)) if *known == thing => {}
@@ -63,7 +63,7 @@ impl<T: Clone + PartialEq> Tracked<T> {
         }
     }
 
-    /// Removes whatever is not to be kept.
+    /// Removes the values that `keep` rejects.
     pub(super) fn retain(&mut self, tick: u64, keep: impl Fn(&str) -> bool) {
         let gone: Vec<String> = self.now.keys().filter(|name| !keep(name)).cloned().collect();
         for name in gone {
@@ -77,7 +77,7 @@ impl<T: Clone + PartialEq> Tracked<T> {
         }
     }
 
-    /// Returns what has changed after a tick; `None` if that is not known any more.
+    /// Returns the changes after a tick; `None` if they are no longer known.
     pub(super) fn since(&self, tick: u64) -> Option<Changes<T>> {
         if tick < self.forgotten {
             return None;
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_changed_makes_the_old_into_the_new() {
+    fn tracked_changes_turn_the_old_map_into_the_new() {
         let mut tracked = Tracked::default();
         tracked.set(1, "a", 1);
         tracked.set(1, "b", 1);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_removals_are_not_known_one_by_one() {
+    fn tracked_too_many_removals_are_forgotten() {
         let mut tracked = Tracked::default();
         for number in 0..=REMOVED_MAX as u64 {
             tracked.set(number, "a", 1);

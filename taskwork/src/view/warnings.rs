@@ -1,4 +1,4 @@
-//! What cannot be read in a cluster, by the paths of the znodes.
+//! The errors of unreadable znodes, by path.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ const WARNINGS_MAX: usize = 200;
 /// The maximum length of a warning, in characters.
 const CHARS_MAX: usize = 300;
 
-/// What cannot be read.
+/// The errors of unreadable znodes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Warnings {
     by_path: BTreeMap<String, String>,
 }
 
 impl Warnings {
-    /// Notes that the content of a znode cannot be read. Of too many, those with the first paths are kept, so that it
-    /// does not matter in which order they come.
+    /// Records that the content of a znode cannot be read. Beyond the limit, those with the first paths are kept, so
+    /// that the order of events does not matter.
     pub(super) fn set(&mut self, path: &str, what: &str) {
         self.by_path.insert(path.to_owned(), what.chars().take(CHARS_MAX).collect());
         if self.by_path.len() > WARNINGS_MAX {
@@ -23,7 +23,7 @@ impl Warnings {
         }
     }
 
-    /// Notes that a znode can be read, or is gone.
+    /// Records that a znode can be read, or is gone.
     pub(super) fn clear(&mut self, path: &str) {
         self.by_path.remove(path);
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn their_number_and_length_are_bounded() {
+    fn warnings_number_and_length_are_bounded() {
         let mut warnings = Warnings::default();
         for number in (0..1_000).rev() {
             warnings.set(&format!("members/{number:04}"), &"x".repeat(10_000));

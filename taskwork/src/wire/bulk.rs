@@ -1,10 +1,10 @@
-//! Byte objects between nodes: their names, and what is said about them on a stream.
+//! Byte objects between nodes: their names, and the messages on a stream.
 //!
 //! ```text
 //!   fetcher                                  owner
 //!   Ask { object, offset }, end of stream ─▶
-//!                                          ◀─ Answer, of one byte
-//!                                          ◀─ if it is Here: the bytes from the offset on, end of stream
+//!                                          ◀─ Answer, one byte
+//!                                          ◀─ if it is Here: the bytes from the offset, end of stream
 //! ```
 
 use std::{fmt, str::FromStr};
@@ -12,8 +12,8 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The name of a byte object: its content decides it, so it has the same name on every node, and whoever has
-/// fetched it can check it. The length is part of it, so a fetcher knows how much it will take before it
+/// The name of a byte object: it is derived from the content, so it is the same on every node, and a fetcher can
+/// verify the content. The length is part of it, so a fetcher knows the required memory before it
 /// asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct ObjectName {
@@ -32,21 +32,21 @@ pub(crate) struct ObjectNameError(String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ask {
     pub(crate) object: ObjectName,
-    /// The number of bytes at the beginning that the fetcher has already; at most the object's length.
+    /// The number of bytes that the fetcher already has; at most the object's length.
     pub(crate) offset: u64,
 }
 
 /// The maximum size of an encoded request, in bytes.
 pub(crate) const ASK_BYTES_MAX: usize = 64;
 
-/// The answer of the node that was asked.
+/// The answer of the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// The bytes follow.
     Here,
     /// The node does not have the object.
     Unknown,
-    /// The node serves as many requests as it may at a time.
+    /// The node already serves the maximum number of requests.
     Busy,
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use crate::wire::codec;
 
     #[test]
-    fn a_name_reads_back_and_garbage_does_not() {
+    fn object_name_round_trips_and_garbage_is_rejected() {
         let name = ObjectName { hash: std::array::from_fn(|k| u8::try_from(k).unwrap() * 7), bytes: 1 << 40 };
         assert_eq!(name.to_string().parse(), Ok(name));
         let digits = "0".repeat(64);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_and_answers_have_the_sizes_that_are_read() {
+    fn requests_and_answers_have_their_declared_sizes() {
         let object = ObjectName { hash: [0xff; 32], bytes: u64::MAX };
         assert!(codec::encode(&Ask { object, offset: u64::MAX }).unwrap().len() <= ASK_BYTES_MAX);
         for answer in [Answer::Here, Answer::Unknown, Answer::Busy] {

@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
 /// The maximum size of one encoded value, in bytes: of a task, an output, a message. The limit applies to
-/// encoding and decoding, so that no node writes what another cannot read.
+/// encoding and decoding, so that no node writes a value that another cannot read.
 pub(crate) const ENCODED_BYTES_MAX: usize = 64 << 20;
 
 /// The maximum memory that one decoded value may claim, in bytes: lengths received from a peer or a znode are
@@ -56,7 +56,7 @@ pub enum DecodeError {
     Malformed {
         /// The number of bytes.
         bytes: usize,
-        /// What is wrong with them.
+        /// The parser's error.
         reason: String,
     },
     /// There are more bytes than any value may have.
@@ -67,7 +67,7 @@ pub enum DecodeError {
         /// The maximum number.
         limit: usize,
     },
-    /// The value ends before the bytes do.
+    /// There are bytes after the value.
     #[error("{left} of {bytes} bytes were left over")]
     Trailing {
         /// The number of bytes.
@@ -179,7 +179,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError
     }
 }
 
-/// Describes bytes that are not a value of a type. Some attributes of serde need a format that describes itself.
+/// Describes bytes that are not a value of a type. Some attributes of serde require a self-describing format.
 pub(super) fn malformed<T>(bytes: usize, wrong: &bincode::error::DecodeError) -> DecodeError {
     let mut reason = wrong.to_string();
     if reason.contains("AnyNotSupported") || reason.contains("IdentifierNotSupported") {
@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(value: (u64, String, Vec<Option<i16>>)) {
+        fn encoded_value_round_trips(value: (u64, String, Vec<Option<i16>>)) {
             let bytes = encode(&value).unwrap();
             prop_assert_eq!(decode::<(u64, String, Vec<Option<i16>>)>(&bytes).unwrap(), value);
         }
@@ -224,13 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_length_is_refused_before_memory_is_taken() {
+    fn huge_length_is_refused_before_allocation() {
         let claims_2_pow_60_elements = [253, 0, 0, 0, 0, 0, 0, 0, 16];
         assert!(decode::<Vec<u64>>(&claims_2_pow_60_elements).is_err());
     }
 
     #[test]
-    fn what_can_be_written_can_be_read_however_little_its_numbers_take() {
+    fn value_with_small_numbers_at_the_limit_can_be_decoded() {
         // Each number is encoded as one byte and takes eight in memory.
         let many_small_numbers = vec![7_u64; 9 << 20];
         let bytes = encode(&many_small_numbers).unwrap();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_is_not_written() {
+    fn value_that_could_not_be_decoded_is_not_encoded() {
         let largest = "x".repeat(ENCODED_BYTES_MAX - 5);
         let bytes = encode(&largest).unwrap();
         assert_eq!(bytes.len(), ENCODED_BYTES_MAX);
@@ -248,13 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_beyond_the_limit_are_not_even_looked_at() {
+    fn bytes_beyond_the_limit_are_rejected_without_decoding() {
         let bytes = vec![0; ENCODED_BYTES_MAX + 1];
         assert!(matches!(decode::<u8>(&bytes), Err(DecodeError::TooLarge { .. })));
     }
 
     #[test]
-    fn bytes_left_over_are_an_error() {
+    fn surplus_bytes_are_an_error() {
         let mut bytes = encode(&7_u32).unwrap();
         bytes.push(0);
         assert!(matches!(decode::<u32>(&bytes), Err(DecodeError::Trailing { bytes: 2, left: 1 })));

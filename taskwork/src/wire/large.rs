@@ -1,5 +1,5 @@
-//! Encodes values that may be large, such as the shared data of a job, in pieces: they are kept, sent and decoded
-//! without being one string of bytes. The format is that of [`codec`](super::codec).
+//! Encodes values that may be large, such as the shared data of a job, in pieces: they are stored, sent and decoded
+//! without one contiguous buffer. The format is that of [`codec`](super::codec).
 
 use bincode::{
     config::{Configuration, Limit, LittleEndian, Varint, standard},
@@ -69,7 +69,7 @@ pub(crate) fn decode<T: DeserializeOwned>(pieces: &[Bytes]) -> Result<T, DecodeE
 /// Writes pieces up to a limit, and only counts the bytes beyond it, so that an error can report the size.
 struct Pieces {
     full: Vec<Bytes>,
-    /// The piece that is being filled.
+    /// The current piece.
     last: BytesMut,
     bytes: usize,
     limit: usize,
@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back_whatever_its_pieces(
+        fn large_value_round_trips_in_any_pieces(
             value: (u64, String, Vec<Option<i16>>),
             cuts: Vec<prop::sample::Index>,
         ) {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_value_is_encoded_in_pieces_of_one_size() {
+    fn large_value_is_encoded_in_pieces_of_equal_size() {
         let value = "x".repeat(3 * PIECE_BYTES);
         let pieces = encode(&value).unwrap();
         let sizes: Vec<usize> = pieces.iter().map(Bytes::len).collect();
@@ -165,19 +165,19 @@ mod tests {
     }
 
     #[test]
-    fn a_value_beyond_the_limit_is_refused_with_its_size() {
+    fn value_beyond_the_limit_is_refused_with_its_size() {
         let refused = encode_up_to(&"x".repeat(100), 50).unwrap_err();
         assert_eq!(refused.to_string(), "101 bytes are more than the limit of 50 bytes");
     }
 
     #[test]
-    fn a_huge_length_is_refused_before_memory_is_taken() {
+    fn huge_length_is_refused_before_allocation() {
         let claims_2_pow_60_elements = Bytes::from_static(&[253, 0, 0, 0, 0, 0, 0, 0, 16]);
         assert!(decode::<Vec<u64>>(&[claims_2_pow_60_elements]).is_err());
     }
 
     #[test]
-    fn bytes_left_over_and_bytes_that_are_missing_are_errors() {
+    fn surplus_and_missing_bytes_are_errors() {
         let pieces = |bytes: &'static [u8]| [Bytes::from_static(bytes)];
         assert!(matches!(decode::<u32>(&pieces(&[7, 0])), Err(DecodeError::Trailing { bytes: 2, left: 1 })));
         assert!(matches!(

@@ -1,4 +1,4 @@
-//! What goes from node to node as one message on the network.
+//! A message between nodes on the network.
 
 use serde::{Deserialize, Serialize};
 

@@ -13,7 +13,7 @@ use crate::{
     id::{Attempt, NodeId},
 };
 
-/// The maximum size of a variable's value that rides along with a message, in bytes. A larger one is sent
+/// The maximum size of a variable's value that is attached to a message, in bytes. A larger one is sent
 /// only through `ZooKeeper`.
 pub(crate) const RIDER_BYTES_MAX: usize = 4 << 10;
 /// The maximum size of all riders of one message, in bytes.
@@ -31,7 +31,7 @@ const _: () = assert!(TASK_BYTES_MAX + RIDERS_BYTES_MAX + FRAME_BYTES_MAX <= ENC
 /// fast path for the incumbent, which would otherwise reach the receiver only through `ZooKeeper`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parcel {
-    /// The number of the job. Attempts are numbered anew in each job.
+    /// The number of the job. Attempts are numbered separately in each job.
     pub(crate) job: u64,
     pub(crate) attempt: Attempt,
     pub(crate) message: Message,
@@ -47,7 +47,7 @@ impl Parcel {
         Some(Self { message: Message::Deny { request }, riders: Vec::new(), ..*self })
     }
 
-    /// Returns the answer of a node that has left the job to a grant; `None` if this is not a grant.
+    /// Returns the refusal of a grant by a node that has left the job; `None` if this is not a grant.
     pub(crate) fn refusal(&self) -> Option<Self> {
         let Message::Grant { grant, .. } = self.message else { return None };
         Some(Self { message: Message::Refuse { grant }, riders: Vec::new(), ..*self })
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_task_goes_in_a_message_and_in_a_letter_and_in_the_chunks_of_one() {
+    fn largest_task_fits_into_a_message_and_a_letter() {
         let envelope = envelope(vec![7; TASK_BYTES_MAX - Envelope::bytes_of(2, 3, 0)], vec![1; 3]);
         assert_eq!(envelope.bytes(), TASK_BYTES_MAX);
         let (grant, settled_below) = (u64::MAX, u64::MAX);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_task_are_the_same_each_time_it_is_sent() {
+    fn task_bytes_are_shared_between_repeated_sends() {
         let envelope = envelope(vec![7; 1 << 20], vec![8; 1 << 16]);
         for parcel in said_twice(&envelope) {
             let payload = parcel.payload().unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_sent_in_slices_of_a_bounded_size() {
+    fn payload_slices_are_bounded() {
         let payload = Payload::from(vec![Bytes::from(vec![1; 5]), Bytes::from(vec![2; 10])]);
         let slices: Vec<_> = payload.slices(4).map(|slice| slice.to_vec()).collect();
         assert_eq!(slices, [vec![1; 4], vec![1; 1], vec![2; 4], vec![2; 4], vec![2; 2]]);

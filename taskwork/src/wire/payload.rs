@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 /// The bytes of a message in pieces that may be shared: a message that is sent again, such as an
-/// unacknowledged grant, is encoded anew each time, but the tasks in it are not copied.
+/// unacknowledged grant, is encoded again each time, but the tasks in it are not copied.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Payload {
     pieces: Vec<Bytes>,

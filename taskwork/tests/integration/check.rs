@@ -1,4 +1,4 @@
-//! Programs that do not bear what a cluster does to their tasks.
+//! Programs whose tasks do not tolerate being moved or split.
 
 use serde::{Deserialize, Serialize};
 use taskwork::{Context, Job, Outcome, Task, check};
@@ -7,13 +7,13 @@ use taskwork::{Context, Job, Outcome, Task, check};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Wrong {
     Nothing,
-    /// It returns `Complete` although it is to stop.
+    /// It returns `Complete` although it must stop.
     Complete,
     /// A part stays in a local variable.
     Forgets,
-    /// What is split off is not removed.
+    /// The part that is split off is not removed.
     Overlap,
-    /// What is split off is lost.
+    /// The part that is split off is lost.
     Loses,
     /// A field of the task is not serialised.
     Skips,

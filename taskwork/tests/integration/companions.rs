@@ -15,39 +15,39 @@ use taskwork::{
     Refusal, Task,
 };
 
-/// What the companions of a job do.
+/// The behaviour of a job's companions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Manner {
-    /// Keep what they are told, tell each other, and hand everything on before they leave.
+    /// Store the numbers that tasks send, share them, and hand them over before they leave.
     Keeps,
-    /// The same; and one of them leaves before the last number is counted.
+    /// As `Keeps`, and one node leaves before the last number is counted.
     Leaves,
     Panics,
     Fails,
     /// Send as much as they can to nodes that read nothing.
     Floods,
-    /// Read nothing, and end when they like.
+    /// Read nothing, and exit at any time.
     Sleeps,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Shared {
     manner: Manner,
-    /// The number of nodes that must know each other before a task is done.
+    /// The number of nodes that must have exchanged messages before a task is done.
     nodes: usize,
     /// The number of the test.
     test: u64,
 }
 
-/// What tasks see of a companion.
+/// The part of a companion that tasks access.
 #[derive(Default)]
 struct Store {
-    /// The nodes from which something was heard.
+    /// The nodes from which messages have come.
     heard: Mutex<BTreeSet<NodeId>>,
     messenger: Mutex<Option<Messenger>>,
 }
 
-/// What a companion has seen when it has ended.
+/// The final state of a companion.
 #[derive(Debug, Default, Clone)]
 struct Seen {
     kept: BTreeSet<u64>,
@@ -56,14 +56,14 @@ struct Seen {
     not_sent: usize,
 }
 
-/// What the companions of each job have seen, by the number of the test.
+/// The final states of the companions of each job, by the number of the test.
 static SEEN: Mutex<BTreeMap<u64, Vec<Seen>>> = Mutex::new(BTreeMap::new());
 
 fn seen(test: u64) -> Vec<Seen> {
     SEEN.lock().unwrap().get(&test).cloned().unwrap_or_default()
 }
 
-/// The answer to everything that was rescued.
+/// The answer to a complete rescue.
 const TAKEN: &[u8] = b"taken";
 
 async fn keep(mut cx: CompanionContext, store: Arc<Store>) -> Result<Seen, String> {
@@ -76,7 +76,7 @@ async fn keep(mut cx: CompanionContext, store: Arc<Store>) -> Result<Seen, Strin
                 cx.messenger().send(node, Vec::new()).map_err(|error| error.to_string())?;
             }
             CompanionEvent::Left { node } => drop(others.remove(&node)),
-            // It may begin later: it is told again.
+            // Its companion may start later, so messages are repeated.
             CompanionEvent::Refused { to, .. } => {
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 let _ = cx.messenger().send(to, Vec::new());
@@ -96,7 +96,7 @@ async fn keep(mut cx: CompanionContext, store: Arc<Store>) -> Result<Seen, Strin
             }
             CompanionEvent::Rescue(rescue) => {
                 let all = seen.kept.iter().flat_map(|number| number.to_le_bytes()).collect();
-                let heir = others.first().ok_or("nobody is left")?;
+                let heir = others.first().ok_or("no other node is left")?;
                 cx.messenger().send(*heir, all).map_err(|error| error.to_string())?;
                 seen.rescued.clone_from(&seen.kept);
                 under_way = Some(rescue);
@@ -140,7 +140,7 @@ async fn run(mut cx: CompanionContext, manner: Manner, store: Arc<Store>) -> Res
         Manner::Fails => Err("no room".to_owned()),
         Manner::Floods => {
             let other = first_other(&mut cx).await;
-            // One of the two reads nothing.
+            // One of the two companions reads nothing.
             if cx.node() < other {
                 std::future::pending::<()>().await;
             }
@@ -159,7 +159,7 @@ fn companion(&Shared { manner, test, .. }: &Shared) -> Companion {
     })
 }
 
-/// Counts to a number, one after the other.
+/// Counts up to a number.
 #[derive(Debug, Serialize, Deserialize)]
 struct Count {
     from: u64,
@@ -167,7 +167,7 @@ struct Count {
     pause_us: u64,
 }
 
-/// On which nodes what was counted, and what was seen there.
+/// The nodes on which numbers were counted, and the messages seen there.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Counted {
     sum: u64,
@@ -195,13 +195,13 @@ impl Task for Count {
         let store = cx.companion::<Store>().expect("there is one on each node");
         assert!(cx.companion::<String>().is_none(), "it is of another type");
         while self.from < self.to {
-            assert!(BEGAN.elapsed() < PATIENCE, "what a number waits for does not happen");
+            assert!(BEGAN.elapsed() < PATIENCE, "a number waits for too long");
             if cx.migrate() {
                 return Outcome::Migrate;
             }
             cx.potential_split(self);
             let nodes = cx.shared().nodes;
-            // Itself, and all others.
+            // Its own companion, and all others.
             let knows_all = || store.heard.lock().unwrap().len() + 1 >= nodes;
             let is_ready = match cx.shared().manner {
                 Manner::Keeps => knows_all(),
@@ -237,11 +237,11 @@ impl Task for Count {
     }
 }
 
-/// When the first of the tests began to count, and how long they may take.
+/// When the first of the tests started to count, and its time limit.
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How many numbers are counted where a node leaves.
+/// The number up to which is counted when a node leaves.
 const LEAVES_TO: u64 = 4_000;
 
 fn job(manner: Manner, nodes: usize, to: u64, test: u64) -> Job<Count> {
@@ -261,14 +261,14 @@ fn companions_of_all_nodes_hear_of_each_other() {
 }
 
 #[test]
-fn a_single_node_has_a_companion_too() {
+fn single_node_has_a_companion() {
     let report = job(Manner::Keeps, 1, 100, 2).run().unwrap();
     assert_eq!(report.output.sum, 4_950);
     assert_eq!(seen(2).len(), 1);
 }
 
 #[test]
-fn a_companion_that_panics_or_fails_fails_its_job_with_its_reason() {
+fn companion_panic_or_error_fails_the_job_with_its_reason() {
     for (manner, expected) in [(Manner::Panics, "it panicked: no shelf"), (Manner::Fails, "no room")] {
         let error = job(manner, 1, 1 << 30, 3).nodes(2).workers(1).run().unwrap_err().to_string();
         assert!(error.contains("the companion of the job on node") && error.contains(expected), "{error}");
@@ -276,14 +276,14 @@ fn a_companion_that_panics_or_fails_fails_its_job_with_its_reason() {
 }
 
 #[test]
-fn a_companion_that_does_not_end_is_left_behind() {
+fn companion_that_does_not_exit_is_abandoned() {
     let report = job(Manner::Sleeps, 1, 100, 4).nodes(2).workers(1).run().unwrap();
     assert_eq!(report.output.sum, 4_950);
     assert!(seen(4).is_empty());
 }
 
 #[test]
-fn who_floods_a_companion_that_reads_nothing_is_told() {
+fn sender_to_a_companion_that_reads_nothing_gets_refusals() {
     let report = job(Manner::Floods, 1, 3_001, 5).nodes(2).workers(1).run().unwrap();
     assert_eq!(report.output.sum, 4_501_500);
     let [flooding] = &seen(5)[..] else { panic!("the other one has not ended") };
@@ -291,7 +291,7 @@ fn who_floods_a_companion_that_reads_nothing_is_told() {
 }
 
 #[test]
-fn a_node_that_leaves_lets_its_companion_rescue_what_it_has() {
+fn leaving_node_lets_its_companion_rescue_its_data() {
     let mut local = job(Manner::Leaves, 2, LEAVES_TO, 6).nodes(2).workers(1);
     let (scaler, is_scaled) = (local.scaler(), Arc::new(AtomicBool::new(false)));
     let its = Arc::clone(&is_scaled);

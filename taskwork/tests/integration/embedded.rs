@@ -111,7 +111,7 @@ fn counts_and_variables_are_exact_on_any_number_of_nodes_and_workers() {
     }
 }
 
-/// Ends only when other nodes have run its children: its node has one worker, which is busy with the parent
+/// Completes only when other nodes have run its children: its node has one worker, which is busy with the parent
 /// itself.
 #[derive(Debug, Serialize, Deserialize)]
 enum Parent {
@@ -164,7 +164,7 @@ fn nodes_steal_from_each_other_and_hear_of_each_others_variables() {
 }
 
 #[test]
-fn a_start_value_is_known_before_the_first_task_begins() {
+fn start_value_is_known_before_the_first_task_starts() {
     let job = Job::new(Tree::root(), Shape { depth: 3 }).start_value::<Largest>(&u64::MAX).workers(1);
     assert_eq!(job.run().unwrap().var::<Largest>().as_deref(), Some(&u64::MAX));
 }
@@ -179,7 +179,7 @@ fn counts_are_exact_while_nodes_come_and_go_down_to_none() {
         let mut turn = 0;
         let job = job.on_progress(Duration::from_millis(20), move |_| {
             turn += 1;
-            // From time to time there is no node at all; the next turn adds some again.
+            // Sometimes there is no node at all; the next iteration adds some again.
             let nodes = if turn % 4 == 3 { 0 } else { hash(round * 1_000 + turn) % 5 };
             scaler.scale_to(usize::try_from(nodes).unwrap());
         });
@@ -211,7 +211,7 @@ impl Task for Endless {
 }
 
 #[test]
-fn a_job_that_is_stopped_says_that_it_is_not_finished() {
+fn stopped_job_report_is_not_finished() {
     for nodes in [1, 3] {
         let seen = Arc::new(AtomicU64::new(0));
         let job = Job::new(Endless, ()).nodes(nodes).workers(2);
@@ -254,7 +254,7 @@ impl Task for Faulty {
 }
 
 #[test]
-fn a_mistake_of_the_program_fails_the_job_with_its_reason() {
+fn program_error_fails_the_job_with_its_reason() {
     for (task, says) in [(Faulty::Panics, "the program's mistake"), (Faulty::Deserts, "Migrate")] {
         match Job::new(task, ()).workers(2).run() {
             Err(JobError::Failed { reason }) => assert!(reason.contains(says), "{reason}"),
@@ -309,7 +309,7 @@ impl Task for Silent {
 }
 
 #[test]
-fn a_variable_that_cannot_be_encoded_fails_the_job_instead_of_being_left_out() {
+fn variable_that_cannot_be_encoded_fails_the_job() {
     match Job::new(Silent, ()).workers(1).run() {
         Err(JobError::Failed { reason }) => assert!(reason.contains("7 is odd"), "{reason}"),
         other => panic!("expected a failed job, got {other:?}"),
@@ -317,7 +317,7 @@ fn a_variable_that_cannot_be_encoded_fails_the_job_instead_of_being_left_out() {
 }
 
 #[test]
-fn no_nodes_and_no_workers_are_refused() {
+fn zero_nodes_or_workers_are_refused() {
     for job in
         [Job::new(Endless, ()).nodes(0), Job::new(Endless, ()).workers(0), Job::new(Endless, ()).nodes(1_000)]
     {

@@ -1,4 +1,4 @@
-//! What a program does with workers that have no task.
+//! The program's work on workers without a task.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use taskwork::{Context, Idle, Job, Outcome, Task, Variable, Variables};
 
-/// How far a job has come.
+/// The progress of a job.
 struct Stage;
 
 impl Variable for Stage {
@@ -21,17 +21,18 @@ impl Variable for Stage {
     }
 }
 
-/// An idle worker has begun something.
+/// An idle worker has started its own work.
 const BEGUN: u64 = 1;
-/// It has left that for a task.
+/// It has stopped that for a task.
 const LEFT: u64 = 2;
 
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// How often an idle worker was told to stop, in the jobs of each test.
+/// The number of times that an idle worker was asked to stop, in the jobs of each test.
 static STOPPED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// A task that waits until an idle worker has begun something, gives it a task, and waits until that has begun, too.
+/// A task that waits until an idle worker has started its own work, gives it a task, and waits until that has
+/// started, too.
 #[derive(Serialize, Deserialize)]
 struct Disturbs {
     is_child: bool,
@@ -67,7 +68,7 @@ impl Task for Disturbs {
                 Some(_) => cx.potential_split(self),
                 None => {}
             }
-            assert!(Instant::now() < until, "no worker is idle, or one does not leave what it does");
+            assert!(Instant::now() < until, "no worker is idle, or one does not stop its own work");
             thread::yield_now();
         }
     }
@@ -89,14 +90,14 @@ impl Task for Disturbs {
 }
 
 #[test]
-fn an_idle_worker_leaves_what_it_does_for_a_task_of_its_node() {
+fn idle_worker_stops_its_own_work_for_a_task_of_its_node() {
     let report = Job::new(Disturbs::ROOT, 0).workers(2).run().unwrap();
     assert!(report.output >= 2, "the root and what was split off");
     assert!(STOPPED[0].load(Relaxed) >= 1);
 }
 
 #[test]
-fn an_idle_node_steals_while_its_worker_does_something() {
+fn idle_node_steals_during_its_worker_own_work() {
     let report = Job::new(Disturbs::ROOT, 1).nodes(2).workers(1).run().unwrap();
     assert!(report.output >= 2, "the root and what was stolen");
     assert!(STOPPED[1].load(Relaxed) >= 1);
@@ -113,7 +114,7 @@ impl Task for Waits {
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
         let until = Instant::now() + TIME_LIMIT;
         while !cx.migrate() {
-            assert!(Instant::now() < until, "the job goes on although the program has panicked");
+            assert!(Instant::now() < until, "the job continues although the program has panicked");
             thread::yield_now();
         }
         Outcome::Migrate
@@ -129,7 +130,7 @@ impl Task for Waits {
 }
 
 #[test]
-fn a_panic_of_an_idle_worker_fails_the_job() {
+fn idle_worker_panic_fails_the_job() {
     let failed = Job::new(Waits, ()).workers(2).run();
     let said = failed.unwrap_err().to_string();
     assert!(said.contains("Task::idle") && said.contains("an idle worker of the test"), "{said}");

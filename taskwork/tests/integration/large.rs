@@ -1,4 +1,4 @@
-//! Jobs whose tasks are as large as can be sent, and larger.
+//! Jobs with tasks of the maximum size, and larger ones.
 
 use std::{
     thread,
@@ -25,7 +25,7 @@ impl Variable for Done {
 /// cannot do them itself.
 #[derive(Debug, Serialize, Deserialize)]
 enum Haul {
-    /// Splits off the sizes that are left, in bytes, from the last to the first.
+    /// Splits off loads of the remaining sizes, in bytes, from the last to the first.
     Sender { left: Vec<usize>, loads: u64, waits: bool },
     /// A load and its position.
     Load { place: u64, ballast: String },
@@ -90,7 +90,7 @@ fn run(root: Haul, nodes: usize) -> Result<Report<Haul>, JobError> {
 }
 
 #[test]
-fn tasks_of_forty_mebibytes_are_stolen_like_small_ones() {
+fn tasks_of_forty_mebibytes_are_stolen() {
     let sizes = [MIB, 40 * MIB, 1, 40 * MIB];
     let report = run(Haul::sender(&sizes, true), 2).unwrap();
     assert!(report.finished, "the job hangs");
@@ -99,7 +99,7 @@ fn tasks_of_forty_mebibytes_are_stolen_like_small_ones() {
 }
 
 #[test]
-fn a_task_too_large_to_be_sent_is_done_where_it_is() {
+fn task_too_large_to_be_sent_runs_on_its_node() {
     let sizes = [MIB, 70 * MIB, MIB];
     let report = run(Haul::sender(&sizes, false), 2).unwrap();
     assert!(report.finished, "the job hangs");
@@ -142,7 +142,7 @@ fn says_size_and_limit(reason: &str) {
 }
 
 #[test]
-fn a_node_that_must_leave_with_a_task_too_large_to_be_sent_fails_the_job_and_says_why() {
+fn leaving_node_with_task_too_large_to_be_sent_fails_the_job_with_a_reason() {
     let mut job = Job::new(Swells(String::new()), ()).nodes(2).workers(1);
     let (scaler, stopper, started) = (job.scaler(), job.stopper(), Instant::now());
     let job = job.on_progress(Duration::from_millis(20), move |progress| {
@@ -163,7 +163,7 @@ fn a_node_that_must_leave_with_a_task_too_large_to_be_sent_fails_the_job_and_say
 }
 
 #[test]
-fn a_root_too_large_to_be_sent_is_refused_at_once() {
+fn root_too_large_to_be_sent_is_refused() {
     let root = Haul::Load { place: 1, ballast: "x".repeat(70 * MIB) };
     let refused = run(root, 2).unwrap_err();
     says_size_and_limit(&refused.to_string());

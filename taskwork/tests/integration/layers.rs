@@ -1,5 +1,5 @@
-//! The dependencies between the modules of the runtime. Those between the modules listed here have no cycles,
-//! and must have none.
+//! The dependencies between the modules of the runtime. The dependencies between the modules listed here are
+//! acyclic, and must remain so.
 
 use std::{
     collections::BTreeSet,
@@ -103,13 +103,13 @@ fn first_name(text: &str) -> String {
 }
 
 #[test]
-fn the_names_in_an_import_are_found() {
+fn names_in_an_import_are_found() {
     let code = "use crate::{a::{x, y},\n    b,\n};\nuse crate::c::z;\nfn f() { crate::d::g() }";
     assert_eq!(imports(code), ["a", "b", "c", "d"].map(str::to_owned).into());
 }
 
 #[test]
-fn no_module_imports_what_lies_above_it() {
+fn modules_import_only_permitted_modules() {
     for (module, allowed) in LAYERS {
         let files = sources(module);
         assert!(!files.is_empty(), "{module} has no source");
@@ -123,7 +123,7 @@ fn no_module_imports_what_lies_above_it() {
 }
 
 #[test]
-fn the_runtime_needs_no_crate_of_a_command_line() {
+fn runtime_depends_on_no_command_line_crate() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let manifest = fs::read_to_string(manifest).expect("the manifest can be read");
     for name in ["clap", "comfy-table", "ctrlc", "humantime", "indicatif", "tracing-subscriber"] {

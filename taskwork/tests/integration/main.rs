@@ -1,6 +1,6 @@
-//! What a program sees of the runtime, within one process.
+//! The runtime within one process, as a program uses it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod check;
 mod companions;

@@ -1,4 +1,4 @@
-//! Tasks that spawn others and wait: for what they have spawned, on several nodes, and for something outside.
+//! Tasks that spawn others and wait: for spawned tasks, on several nodes, and for external events.
 
 use std::{
     collections::BTreeSet,
@@ -13,18 +13,18 @@ use std::{
 use serde::{Deserialize, Serialize};
 use taskwork::{Context, Job, JobError, NodeId, Outcome, Task, Waker};
 
-/// Adds up the numbers of a range by halving it, phase by phase: no phase begins before the last one is complete.
+/// Adds up the numbers of a range by halving it, phase by phase: each phase starts after the previous one is complete.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Sum {
     from: u64,
     to: u64,
-    /// The phase, and how many there are for the whole range; parts have none.
+    /// The phase and the number of phases, for the whole range; `None` for parts.
     phase: u64,
     phases: u64,
     waits: bool,
 }
 
-/// The numbers that were added, in all phases, and the nodes that have done it: all of them are in this process.
+/// The added numbers of all phases, and the nodes that added them: all are in this process.
 static ADDED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 static NODES: Mutex<BTreeSet<NodeId>> = Mutex::new(BTreeSet::new());
 
@@ -32,12 +32,12 @@ const PHASES: u64 = 3;
 const NUMBERS: u64 = 1 << 9;
 
 impl Sum {
-    /// Checks that everything was added up to here.
+    /// Checks that everything was added up to this phase.
     fn check(&self, phase: u64) {
         let added = ADDED.lock().unwrap();
         assert!(
             (self.from..self.to).all(|number| added.contains(&(phase, number))),
-            "{self:?} went on too early"
+            "{self:?} continued too early"
         );
     }
 
@@ -69,7 +69,7 @@ impl Task for Sum {
             if cx.migrate() {
                 return Outcome::Migrate;
             }
-            // So that other nodes have time to steal.
+            // Gives other nodes time to steal.
             thread::sleep(Duration::from_micros(200));
             assert!(ADDED.lock().unwrap().insert((self.phase, self.from)), "{self:?} is done twice");
             *cx.output() += self.from;
@@ -92,12 +92,12 @@ fn phases_of_spawned_tasks_follow_each_other_on_four_nodes() {
     assert!(NODES.lock().unwrap().len() > 1, "all was done on one node");
 }
 
-/// Whether the second of two tasks has run, and the waker of the first.
+/// Whether the second of two tasks has run, and the waker of the first one.
 static RUNG: AtomicBool = AtomicBool::new(false);
 static DOORBELL: Mutex<Option<Waker>> = Mutex::new(None);
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// Two tasks of which one waits for the other, and which spawns that; on a single worker.
+/// Two tasks, of which the first spawns the second and waits for it, on a single worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Pair {
     Root,
@@ -117,7 +117,7 @@ impl Task for Pair {
             }
             Self::Waits => {
                 CALLS.fetch_add(1, Relaxed);
-                // Before it looks, so that nothing is missed.
+                // Registered before the check, so that no event is missed.
                 *DOORBELL.lock().unwrap() = Some(cx.waker());
                 if !RUNG.load(Relaxed) {
                     return Outcome::Wait;
@@ -125,7 +125,7 @@ impl Task for Pair {
                 *cx.output() += 1;
             }
             Self::Rings => {
-                // Not a task, and not a thread of the runtime.
+                // Neither a task nor a thread of the runtime.
                 thread::spawn(|| {
                     thread::sleep(Duration::from_millis(20));
                     RUNG.store(true, Relaxed);
@@ -148,7 +148,7 @@ impl Task for Pair {
 }
 
 #[test]
-fn a_task_that_waits_for_something_outside_leaves_its_worker_to_others() {
+fn task_that_waits_for_an_external_event_frees_its_worker() {
     let report = Job::new(Pair::Root, ()).workers(1).run().unwrap();
     assert_eq!(report.output, 11);
     assert!(CALLS.load(Relaxed) >= 2, "it has waited");
@@ -172,7 +172,7 @@ impl Task for Forgetful {
 }
 
 #[test]
-fn a_job_fails_whose_task_waits_for_nothing() {
+fn job_with_a_task_that_waits_for_nothing_fails() {
     let error = Job::new(Forgetful, ()).workers(1).run().unwrap_err();
     let JobError::Failed { reason, .. } = &error else { panic!("{error:?}") };
     assert!(reason.contains("returned Wait, but nothing can end that"), "{reason}");

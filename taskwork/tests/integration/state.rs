@@ -1,5 +1,5 @@
-//! Jobs that keep their state in a directory: suspended, killed, out of space, continued; and what is
-//! refused.
+//! Jobs that keep their state in a directory: suspended, killed, out of space, continued; and refused
+//! directories.
 
 use std::{
     env,
@@ -108,13 +108,13 @@ fn assert_right(report: &Report<Tree>) {
 }
 
 #[test]
-fn a_job_that_is_suspended_again_and_again_misses_nothing_and_repeats_nothing() {
+fn job_suspended_repeatedly_does_all_work_once() {
     let dir = TempDir::new().unwrap();
     let (mut runs, mut worked) = (0, 0);
     let report = loop {
         let job = job(dir.path()).nodes(1 + runs % 3).workers(1 + runs % 2);
         let stopper = job.stopper();
-        // It is stopped when it has done something, but at last it may run to its end.
+        // It is stopped after some work, but finally runs to completion.
         let job = job.on_progress(Duration::from_millis(2), move |progress| {
             if progress.figures.worked > 100_000 && runs < 12 {
                 stopper.stop();
@@ -132,7 +132,7 @@ fn a_job_that_is_suspended_again_and_again_misses_nothing_and_repeats_nothing() 
     assert_right(&report);
     assert_eq!(worked, report.output, "no state was visited twice");
 
-    // Now it is answered without work.
+    // The next run is answered without work.
     let again = job(dir.path()).run().unwrap();
     assert_right(&again);
     assert_eq!(again.figures.worked, 0);
@@ -160,7 +160,7 @@ impl Task for Endless {
 }
 
 #[test]
-fn a_job_is_suspended_when_its_time_is_up() {
+fn job_is_suspended_at_its_time_limit() {
     let dir = TempDir::new().unwrap();
     for _ in 0..2 {
         let limit = Duration::from_millis(300);
@@ -179,7 +179,7 @@ fn refused(job: LocalJob<Tree>) -> StateError {
 }
 
 #[test]
-fn a_directory_with_another_job_is_refused_with_words() {
+fn directory_with_another_job_is_refused_with_a_reason() {
     let dir = TempDir::new().unwrap();
     let path = dir.path();
     let begun = job(path).workers(1);
@@ -207,11 +207,11 @@ fn a_directory_with_another_job_is_refused_with_words() {
     }
     assert_right(&job(path).run().unwrap());
     let said = refused(of("test", "1.1")).to_string();
-    assert!(said.contains("version 1.1"), "a job that is done is refused to others as well: {said}");
+    assert!(said.contains("version 1.1"), "a finished job is refused, too: {said}");
 }
 
 #[test]
-fn a_directory_that_cannot_be_used_is_refused_with_words() {
+fn unusable_directory_is_refused_with_a_reason() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("tree.redb");
     std::fs::write(&file, "dear diary").unwrap();
@@ -223,7 +223,7 @@ fn a_directory_that_cannot_be_used_is_refused_with_words() {
 }
 
 #[test]
-fn a_job_that_has_failed_says_so_again() {
+fn failed_job_reports_its_failure_again() {
     #[derive(Debug, Serialize, Deserialize)]
     struct Faulty;
 
@@ -231,7 +231,7 @@ fn a_job_that_has_failed_says_so_again() {
         type Shared = ();
         type Output = ();
         fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
-            // Nobody has asked for it.
+            // Not requested.
             Outcome::Migrate
         }
         fn split(&mut self, (): &()) -> Option<Self> {
@@ -248,7 +248,7 @@ fn a_job_that_has_failed_says_so_again() {
     assert!(second.contains(reason) && second.contains("in an earlier run; delete"), "{second}");
 }
 
-/// Counts to ten, unless a file is there when it comes to seven.
+/// Counts to ten; panics at seven while a file exists.
 #[derive(Debug, Serialize, Deserialize)]
 struct Counting {
     number: u64,
@@ -272,7 +272,7 @@ impl Task for Counting {
         Outcome::Complete
     }
 
-    /// The part that panics goes.
+    /// Splits off the part that panics.
     fn split(&mut self, _: &PathBuf) -> Option<Self> {
         (self.panics == 7).then(|| {
             let number = std::mem::replace(&mut self.number, 10);
@@ -282,7 +282,7 @@ impl Task for Counting {
 }
 
 #[test]
-fn a_task_that_panics_again_and_again_is_set_aside_and_the_next_run_tries_it_again() {
+fn task_that_panics_repeatedly_is_set_aside_and_retried_by_the_next_run() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("mistake");
     std::fs::write(&file, "").unwrap();
@@ -337,13 +337,13 @@ fn runner_with(command: &mut Command, dir: &Path, ballast: usize) -> std::proces
 }
 
 #[test]
-fn a_job_whose_process_is_killed_is_continued_by_the_next() {
+fn job_of_a_killed_process_is_continued_by_the_next() {
     let dir = TempDir::new().unwrap();
     for round in 0..6 {
         let mut command = Command::new(env::current_exe().unwrap());
         let mut child = runner_with(command.args(ARGUMENTS), dir.path(), 0);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        // Now and then after more, or before anything.
+        // Waits for more output, or for none.
         let enough = [20, 0, 1, 5, 60, 2][round];
         let seen = lines.by_ref().filter(|line| line.contains("worked")).take(enough).count();
         if seen == enough && enough > 0 {
@@ -359,7 +359,7 @@ fn a_job_whose_process_is_killed_is_continued_by_the_next() {
 }
 
 #[test]
-fn a_file_that_may_not_grow_ends_the_run_with_words_and_the_next_continues() {
+fn file_that_cannot_grow_ends_the_run_and_the_next_continues() {
     const BALLAST_BYTES: usize = 6 << 20;
     let dir = TempDir::new().unwrap();
     // In units of 512 bytes. Without the trap the process would be killed by a signal.

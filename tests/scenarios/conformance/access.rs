@@ -1,4 +1,4 @@
-//! Credentials guard a cluster only if everything that it stands on is theirs.
+//! Credentials protect a cluster only if they also guard the folders above it.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ async fn connect(hosts: &str, credentials: Option<&str>) -> Arc<dyn Store> {
 }
 
 #[test]
-fn folders_that_are_open_to_everybody_are_refused_by_name() {
+fn folders_without_credentials_are_refused_by_name() {
     let servers = Servers::start(&Setup::standalone()).unwrap();
     runtime().block_on(async {
         let nobody = connect(&servers.hosts(), None).await;
         let me = connect(&servers.hosts(), Some("me:secret")).await;
         let other = connect(&servers.hosts(), Some("other:secret")).await;
-        // The folder of all clusters may be anybody's; a cluster may not.
+        // The folder of all clusters may belong to anyone; the folder of a cluster may not.
         nobody.create(ClusterPaths::ALL, b"", CreateMode::Persistent).await.unwrap();
         let mine = ClusterPaths::new("mine").unwrap();
         mine.prepare(&*me).await.unwrap();
@@ -28,7 +28,7 @@ fn folders_that_are_open_to_everybody_are_refused_by_name() {
         assert!(matches!(nobody.children(&mine.jobs()).await, Err(Error::NoAuth { .. })));
         assert!(matches!(mine.prepare(&*other).await, Err(Error::NoAuth { .. })), "nor another's");
 
-        // Whoever was there first has left it open to everybody, who could drain a node, or delete it.
+        // The cluster was created without credentials, so anyone could drain a node, or delete the cluster.
         let open = ClusterPaths::new("open").unwrap();
         open.prepare(&*nobody).await.unwrap();
         nobody.create("/chroot", b"", CreateMode::Persistent).await.unwrap();

@@ -1,4 +1,4 @@
-//! Answers that are lost after the servers have done what was asked: on real servers, through proxies.
+//! Answers that are lost after the servers have executed the request: on real servers, through proxies.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ impl Stage {
         self.proxies.iter().for_each(|proxy| proxy.lose_answer_to(bytes.as_bytes()));
     }
 
-    /// Whether an answer was lost since the last time. Nothing more goes wrong then.
+    /// Returns whether an answer was lost since the last call. Injects no further faults.
     fn was_lost(&self) -> bool {
         let lost: usize = self.proxies.iter().map(Proxy::lost_answers).sum();
         self.proxies.iter().for_each(Proxy::forgive);
@@ -51,7 +51,7 @@ async fn pause() {
 }
 
 #[test]
-fn a_session_has_one_candidate_whichever_server_it_comes_back_to() {
+fn session_has_one_candidate_after_reconnect_to_any_server() {
     let stage = Stage::start(&Setup::ensemble());
     runtime().block_on(async {
         let direct = stage.servers.connect().await;
@@ -77,7 +77,7 @@ fn a_session_has_one_candidate_whichever_server_it_comes_back_to() {
 }
 
 #[test]
-fn a_transaction_counts_once_although_its_answer_is_lost_or_late() {
+fn transaction_with_lost_or_late_answer_counts_once() {
     let stage = Stage::start(&Setup::standalone());
     runtime().block_on(async {
         let direct = stage.servers.connect().await;
@@ -104,7 +104,7 @@ fn a_transaction_counts_once_although_its_answer_is_lost_or_late() {
         assert!(stage.was_lost());
         assert_eq!(direct.children(&attempt.list()).await.unwrap(), ["n1-1"]);
 
-        // Servers that are slow beyond the time of a request: it is done in the end, once.
+        // Servers slower than the request timeout: the request is executed once in the end.
         stage.proxies[0].hold(Way::ToServer);
         let late = store.set("/taskwork", b"late", None);
         assert!(matches!(late.await, Err(Error::TimedOut { .. } | Error::ConnectionLost)));
@@ -112,7 +112,7 @@ fn a_transaction_counts_once_although_its_answer_is_lost_or_late() {
         commit("a-1", &["n1-1", "n1-2"]).await;
         assert_eq!(direct.children(&attempt.list()).await.unwrap(), ["n1-2"]);
 
-        // Nothing is heard of what is done, until the connection breaks.
+        // Answers are withheld until the connection breaks.
         stage.proxies[0].swallow_answers();
         let unheard = store.set("/taskwork", b"unheard", None);
         while direct.get("/taskwork").await.unwrap().0 != b"unheard" {

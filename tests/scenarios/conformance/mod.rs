@@ -1,5 +1,5 @@
-//! One suite for every store: the tree in this process, in memory and on disk, one real server, three of
-//! them. So what is shown over the tree holds on a server too, as far as the suite goes.
+//! One suite for every store: the tree in this process, in memory and on disk, one real server, and three of
+//! them. So properties that are shown over the tree hold on a server too, as far as the suite covers them.
 
 mod access;
 mod lost;
@@ -22,7 +22,7 @@ use zk_server::{Servers, Setup};
 type World = Arc<dyn Connects>;
 type Connected = Arc<dyn Store>;
 
-/// Where sessions come from.
+/// The source of sessions.
 trait Connects: Send + Sync {
     fn connect(&self) -> std::pin::Pin<Box<dyn Future<Output = Connected> + Send + '_>>;
 }
@@ -47,7 +47,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 macro_rules! suite {
     ($($case:ident),+ $(,)?) => {
-        /// Runs every case, each with a folder of its own.
+        /// Runs every case, each with its own folder.
         async fn run_all(world: World) {
             $(
                 println!("case {}", stringify!($case));
@@ -81,29 +81,30 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn the_tree_in_this_process_conforms() {
+fn memory_tree_conforms() {
     runtime().block_on(run_all(Arc::new(MemoryTree::new())));
 }
 
 #[test]
-fn the_tree_on_disk_conforms() {
+fn disk_tree_conforms() {
     let dir = tempfile::TempDir::new().unwrap();
     let tree = durable::open(dir.path()).unwrap();
     runtime().block_on(run_all(Arc::new(tree)));
-    // What the cases leave behind is the same after a restart, except for what belonged to their sessions.
+    // The remaining data of the cases is the same after a restart, except for the data that belonged to their
+    // sessions.
     let tree = durable::open(dir.path()).unwrap();
     assert!(tree.paths_below("/a_znode_lives_from_create_to_delete").len() == 1);
     assert!(tree.paths_below("/members_come_and_go").len() == 1);
 }
 
 #[test]
-fn a_real_server_conforms() {
+fn real_server_conforms() {
     let servers = Servers::start(&Setup::standalone()).unwrap();
     runtime().block_on(run_all(Arc::new(servers)));
 }
 
 #[test]
-fn an_ensemble_conforms() {
+fn ensemble_conforms() {
     let servers = Servers::start(&Setup::ensemble()).unwrap();
     runtime().block_on(run_all(Arc::new(servers)));
 }
@@ -244,12 +245,12 @@ async fn requests_are_sent_when_they_are_made(_: World, store: Connected, folder
         let multi = store.multi(vec![set_any(&path, b"2"), create(&format!("{path}/b"), b"")]);
         let numbered = store.create(&format!("{path}/n-"), b"", CreateMode::EphemeralSequential);
         let read = (store.get(&path), store.children_and_watch(&path));
-        // Nobody waits for the answers of these; they happen all the same, in this order.
+        // These answers are not awaited; the requests are executed nevertheless, in this order.
         drop((numbered, multi, set, created));
         read
     };
     assert_eq!(read.0.await.unwrap().0, b"2");
-    // Not through, and yet on its way: the last create is an ephemeral that is there.
+    // The read is not finished, but it was sent before the last create, whose ephemeral exists.
     assert_eq!(read.1.await.unwrap().0, ["b", "n-0000000001"]);
 }
 
@@ -270,7 +271,7 @@ async fn one_time_watches_fire_once(world: World, store: Connected, folder: Stri
     let (_, _, first) = store.get_and_watch(&path).await.unwrap();
     let (_, second) = store.exists_and_watch(&path).await.unwrap();
     let (_, children) = store.children_and_watch(&path).await.unwrap();
-    // A watch that nobody waits for any more does not disturb the others.
+    // A dropped watch does not disturb the others.
     drop(store.get_and_watch(&path).await.unwrap());
     other.set(&path, b"1", None).await.unwrap();
     assert_eq!(soon(first).await, WatchEvent::DataChanged(path.clone()));
@@ -314,7 +315,7 @@ async fn a_request_that_is_too_large_costs_nothing_else(_: World, store: Connect
     assert!(matches!(refused, Error::TooLarge { size, .. } if size > 1 << 20), "{refused}");
     assert!(matches!(store.multi(vec![create(&path, &too_large)]).await, Err(Error::TooLarge { .. })));
     assert!(pending.await.is_ok());
-    // What is just below the limit is taken, alone and in many small operations.
+    // Data just below the limit is accepted, alone and in many small operations.
     let data = vec![1; (1 << 20) - (8 << 10)];
     store.create(&path, &data, CreateMode::Persistent).await.unwrap();
     assert_eq!(store.get(&path).await.unwrap().0, data);
@@ -355,7 +356,7 @@ fn member(node: &str) -> Member {
     }
 }
 
-/// A job that need not be there.
+/// A job that need not exist.
 const JOB: &str = "j-0000000000";
 
 async fn cluster(store: &Connected, name: &str) -> ClusterPaths {
@@ -510,7 +511,8 @@ async fn a_job_runs_from_submission_to_result(world: World, store: Connected, _:
     soon(empty).await.unwrap().unwrap();
     let fence =
         Candidate::enter(Arc::clone(&node), &cluster, JOB, "a").await.unwrap().elected().await.unwrap();
-    let outcome = Outcome { result: b"seven".to_vec(), shown: "seven".into(), incomplete: None };
+    let outcome =
+        Outcome { result: b"seven".to_vec(), shown: "seven".into(), failure: None, incomplete: None };
     let closing = job::close(&*node, &fence, &cluster, &id, 1, &outcome, 5).await;
     assert_eq!(closing, Ok(Closing::Closed));
     assert_eq!(job::result(&*node, &cluster, &id).await.unwrap(), outcome);

@@ -13,9 +13,9 @@ use zk_server::{Servers, Setup};
 
 use super::{Connected, JOB, cluster, member, runtime, soon};
 
-/// The shortest that servers with this tick grant without being asked for less.
+/// The shortest session timeout that servers with this tick grant by default.
 const SESSION: Duration = Duration::from_secs(2);
-/// Beyond the 7/5 of a session after which the client library gives up.
+/// Longer than 7/5 of a session timeout, after which the client library gives up.
 const OUTAGE: Duration = Duration::from_millis(3500);
 
 async fn short_session(hosts: &str) -> Connected {
@@ -32,7 +32,7 @@ async fn is(store: &Connected, state: Session) {
     soon(store.session().wait_for(|now| *now == state)).await.unwrap();
 }
 
-/// The number of the session that holds an ephemeral.
+/// Returns the number of the session that holds an ephemeral.
 async fn owner(store: &Connected, path: &str) -> Option<i64> {
     loop {
         match store.exists(path).await {
@@ -44,7 +44,7 @@ async fn owner(store: &Connected, path: &str) -> Option<i64> {
 }
 
 #[test]
-fn a_session_outlives_an_outage_that_is_longer_than_itself() {
+fn session_survives_outage_longer_than_its_timeout() {
     for setup in [Setup::standalone(), Setup::ensemble()] {
         let mut servers = Servers::start(&setup).unwrap();
         runtime().block_on(async {
@@ -64,7 +64,7 @@ fn a_session_outlives_an_outage_that_is_longer_than_itself() {
             all.clone().for_each(|server| servers.kill(server).unwrap());
             is(&store, Session::Disconnected).await;
             thread::sleep(OUTAGE);
-            assert_eq!(*store.session().borrow(), Session::Disconnected, "nobody can know");
+            assert_eq!(*store.session().borrow(), Session::Disconnected, "its state is unknown");
             assert_eq!(store.get("/").await, Err(Error::ConnectionLost));
             all.clone().for_each(|server| servers.revive(server).unwrap());
             all.for_each(|server| servers.wait_until_serving(server).unwrap());
@@ -72,7 +72,7 @@ fn a_session_outlives_an_outage_that_is_longer_than_itself() {
             is(&store, Session::Connected).await;
             assert_eq!(owner(&store, &path).await, before, "the same session");
             assert!(store.multi(vec![fence.check()]).await.is_ok(), "it leads as before");
-            // What watched before says that it may have missed something, and the recipes go on.
+            // Earlier watches report that events may have been lost, and the recipes continue.
             assert_eq!(soon(one_time).await, WatchEvent::Rescan);
             assert_eq!(soon(stream.next()).await, WatchEvent::Rescan);
             let other = short_session(&servers.hosts()).await;
@@ -83,9 +83,9 @@ fn a_session_outlives_an_outage_that_is_longer_than_itself() {
                     Err(error) => assert!(error.is_transient(), "{error}"),
                 }
             };
-            assert_eq!(joined, Change::Joined(member("b")), "and nobody has left");
+            assert_eq!(joined, Change::Joined(member("b")), "and no member has left");
             store.close().await.unwrap();
-            // Its own last words may be heard before.
+            // Its last changes may be reported before.
             while let Ok(change) = soon(members.next()).await {
                 assert_eq!(change, Change::Left("a".to_owned()));
             }
@@ -95,7 +95,7 @@ fn a_session_outlives_an_outage_that_is_longer_than_itself() {
 }
 
 #[test]
-fn a_session_that_its_server_has_ended_is_over_as_soon_as_the_server_says_so() {
+fn session_ended_by_server_is_over_when_client_learns_it() {
     let servers = Servers::start(&Setup::standalone()).unwrap();
     let proxy = Proxy::start(hosts_of(&servers)).unwrap();
     runtime().block_on(async {
@@ -106,7 +106,7 @@ fn a_session_that_its_server_has_ended_is_over_as_soon_as_the_server_says_so() {
         assert!(stat.is_some());
         let (_, one_time) = store.get_and_watch("/").await.map(|(data, _, watch)| (data, watch)).unwrap();
         let mut stream = store.watch_tree("/e").await.unwrap();
-        // The server ends it while the client still believes in it.
+        // The server ends it while the client still considers it alive.
         proxy.cut();
         assert_eq!(soon(gone).await, WatchEvent::Deleted("/e".to_owned()));
         proxy.restore();
@@ -114,7 +114,7 @@ fn a_session_that_its_server_has_ended_is_over_as_soon_as_the_server_says_so() {
         assert_eq!(soon(one_time).await, WatchEvent::Ended);
         assert_eq!(soon(stream.next()).await, WatchEvent::Ended);
         assert_eq!(store.get("/").await, Err(Error::SessionExpired));
-        // And while the client does so no more.
+        // The server ends it after the client has given up on it.
         let store = short_session(&proxy.address().to_string()).await;
         proxy.cut();
         thread::sleep(OUTAGE);
@@ -125,7 +125,7 @@ fn a_session_that_its_server_has_ended_is_over_as_soon_as_the_server_says_so() {
 }
 
 #[test]
-fn a_first_connection_is_tried_for_as_long_as_was_said_whatever_the_session() {
+fn first_connection_is_tried_for_its_own_timeout() {
     let mut servers = Servers::start(&Setup::standalone()).unwrap();
     servers.kill(0).unwrap();
     runtime().block_on(async {
@@ -136,7 +136,7 @@ fn a_first_connection_is_tried_for_as_long_as_was_said_whatever_the_session() {
         servers.revive(0).unwrap();
         servers.wait_until_serving(0).unwrap();
         assert!(soon(opening).await.unwrap().exists("/").await.is_ok());
-        // A server that takes connections and never says a word is none.
+        // A server that accepts connections but never answers does not count.
         let proxy = Proxy::start(hosts_of(&servers)).unwrap();
         proxy.stay_half_open();
         let hosts = proxy.address().to_string();
@@ -148,7 +148,7 @@ fn a_first_connection_is_tried_for_as_long_as_was_said_whatever_the_session() {
 }
 
 #[test]
-fn a_session_that_is_closed_while_no_server_answers_is_over() {
+fn session_closed_during_outage_is_over() {
     let mut servers = Servers::start(&Setup::standalone()).unwrap();
     runtime().block_on(async {
         let store = short_session(&servers.hosts()).await;

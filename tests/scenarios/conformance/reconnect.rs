@@ -1,5 +1,5 @@
-//! What holds of every store when a connection breaks and comes back: on the same server, on one that was
-//! restarted, on another one of the ensemble.
+//! Properties of every store when a connection breaks and is restored: to the same server, to a restarted
+//! server, or to another server of the ensemble.
 
 use std::{
     collections::BTreeSet,
@@ -28,21 +28,21 @@ use super::{Connected, Connects, JOB, cluster, member, new_job, runtime, soon};
 type World = Arc<dyn Breaks>;
 type Soon<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where a connection can be broken.
+/// A world in which a connection can be broken.
 trait Breaks: Connects {
-    /// A session with a connection that can be broken; one in each world.
+    /// Returns a session with a connection that can be broken; one in each world.
     fn fragile(&self) -> Soon<'_, Connected>;
-    /// Breaks it.
+    /// Breaks the connection.
     fn break_off(&self);
-    /// Lets it come back.
+    /// Lets the connection be restored.
     fn restore(&self);
-    /// Whether the other sessions can write meanwhile.
-    fn others_go_on(&self) -> bool {
+    /// Returns whether the other sessions can write in the meantime.
+    fn others_can_write(&self) -> bool {
         true
     }
 }
 
-/// Asks until there is an answer, whatever is in the way.
+/// Repeats a request until there is an answer.
 macro_rules! insist {
     ($ask:expr) => {
         loop {
@@ -57,17 +57,17 @@ macro_rules! insist {
     };
 }
 
-/// Breaks the connection and waits until the session knows.
+/// Breaks the connection and waits until the session reports it.
 async fn break_off(world: &World, store: &Connected) {
     world.break_off();
     is(store, Session::Disconnected).await;
 }
 
-/// Lets the connection come back and waits until the session knows.
+/// Lets the connection be restored and waits until the session reports it.
 async fn restore(world: &World, store: &Connected) {
     world.restore();
     is(store, Session::Connected).await;
-    // A connection that breaks again before its first answer is not noticed at once.
+    // A connection that breaks again before its first answer is not detected at once.
     insist!(store.exists("/"));
 }
 
@@ -110,7 +110,7 @@ impl Breaks for InMemory {
     }
 }
 
-/// A connection through proxies, one for each server; each time it comes back it is on the next.
+/// A connection through proxies, one for each server; each reconnect uses the next one.
 struct Proxied {
     servers: Servers,
     proxies: Vec<Proxy>,
@@ -154,7 +154,7 @@ impl Breaks for Proxied {
     }
 }
 
-/// One server, which is killed and comes back with its data.
+/// One server, which is killed and restarted with its data.
 struct Restarted(Mutex<Servers>);
 
 impl Connects for Restarted {
@@ -179,22 +179,22 @@ impl Breaks for Restarted {
         servers.wait_until_serving(0).unwrap();
     }
 
-    fn others_go_on(&self) -> bool {
+    fn others_can_write(&self) -> bool {
         false
     }
 }
 
-/// The maximum time for a case: in one, a server is restarted four times, which on a busy machine takes many seconds
-/// each. Every other step has a limit of its own.
+/// The maximum duration of a case: one case restarts a server four times, which on a busy machine takes many
+/// seconds each. Every other step has its own limit.
 const CASE_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// Runs every case, each with a fragile session and a folder of its own.
+/// Runs every case, each with its own fragile session and folder.
 macro_rules! suite {
     ($($case:ident),+ $(,)?) => {
         async fn run_all(world: World) {
             $(
                 println!("case {}", stringify!($case));
-                // The case before may have left it on another server.
+                // The previous case may have left it on another server.
                 let (store, folder) = (world.fragile().await, concat!("/", stringify!($case)));
                 store.create(folder, b"", CreateMode::Persistent).await.unwrap();
                 let case = $case(Arc::clone(&world), Arc::clone(&store), folder.to_owned());
@@ -218,33 +218,33 @@ suite!(
 );
 
 #[test]
-fn the_tree_in_this_process_conforms_over_reconnects() {
+fn memory_tree_conforms_over_reconnects() {
     let world = InMemory { tree: MemoryTree::new(), fragile: Mutex::new(None) };
     runtime().block_on(run_all(Arc::new(world)));
 }
 
 #[test]
-fn a_connection_that_breaks_and_comes_back_conforms() {
+fn broken_and_restored_connection_conforms() {
     runtime().block_on(run_all(Arc::new(Proxied::start(&Setup::standalone()))));
 }
 
 #[test]
-fn a_move_to_another_server_of_the_ensemble_conforms() {
+fn move_to_another_server_conforms() {
     runtime().block_on(run_all(Arc::new(Proxied::start(&Setup::ensemble()))));
 }
 
 #[test]
-fn a_server_that_is_restarted_conforms() {
+fn restarted_server_conforms() {
     let servers = Servers::start(&Setup::standalone()).unwrap();
     runtime().block_on(run_all(Arc::new(Restarted(Mutex::new(servers)))));
 }
 
-/// Whether nothing has happened yet.
+/// Returns whether no event has occurred yet.
 fn is_silent(events: &mut dyn Events) -> bool {
     matches!(events.next().as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending)
 }
 
-/// Watches of every kind below a folder, and what each sees of [`change_everything`].
+/// Sets watches of every kind below a folder, and returns the event that each sees of [`change_everything`].
 async fn watch_everything(store: &Connected, folder: &str) -> Vec<(&'static str, OneShot, WatchEvent)> {
     let at = |name: &str| format!("{folder}/{name}");
     for name in ["set", "deleted", "parent", "stat", "emptied"] {
@@ -278,7 +278,7 @@ async fn change_everything(other: &Connected, folder: &str) {
 }
 
 async fn one_time_watches_tell_what_happened_meanwhile(world: World, store: Connected, folder: String) {
-    if !world.others_go_on() {
+    if !world.others_can_write() {
         return;
     }
     let (other, watches) = (world.connect().await, watch_everything(&store, &folder).await);
@@ -307,13 +307,13 @@ async fn one_time_watches_fire_after_it(world: World, store: Connected, folder: 
 async fn a_recursive_watch_says_rescan_and_is_dead(world: World, store: Connected, folder: String) {
     let (other, mut events) = (world.connect().await, store.watch_tree(&folder).await.unwrap());
     break_off(&world, &store).await;
-    if world.others_go_on() {
+    if world.others_can_write() {
         other.create(&format!("{folder}/unheard"), b"", CreateMode::Persistent).await.unwrap();
     }
     restore(&world, &store).await;
     insist!(other.exists("/"));
     assert_eq!(soon(events.next()).await, WatchEvent::Rescan);
-    // Another watch in the same place does not wake it.
+    // Another watch on the same path does not wake it.
     let mut new = store.watch_tree(&folder).await.unwrap();
     let path = format!("{folder}/heard");
     other.create(&path, b"", CreateMode::Persistent).await.unwrap();
@@ -330,7 +330,7 @@ async fn a_recursive_watch_set_anew_hears_everything(world: World, store: Connec
         restore(&world, &store).await;
         insist!(other.exists("/"));
         assert_eq!(soon(events.next()).await, WatchEvent::Rescan);
-        // Taking the old watch back must not take the new one with it, whichever comes first.
+        // Dropping the old watch must not remove the new one, whichever is first.
         let mut old = Some(events);
         drop(old.take_if(|_| old_goes_first));
         events = store.watch_tree(&folder).await.unwrap();
@@ -359,15 +359,15 @@ async fn a_roll_tells_who_came_and_went_whenever(world: World, store: Connected,
     for round in 0..2 {
         let (meanwhile, after) = (format!("meanwhile-{round}"), format!("after-{round}"));
         break_off(&world, &store).await;
-        if world.others_go_on() {
+        if world.others_can_write() {
             join(&meanwhile).await;
         }
-        // The connection breaks again before the members has looked.
+        // The connection breaks again before the member watch is read.
         restore(&world, &store).await;
         break_off(&world, &store).await;
         restore(&world, &store).await;
         insist!(other.exists("/"));
-        if world.others_go_on() {
+        if world.others_can_write() {
             assert_eq!(change(&mut members).await, Change::Joined(member(&meanwhile)));
         }
         join(&after).await;

@@ -1,4 +1,4 @@
-//! A cluster with a job under way whose answer is known, to which things are done.
+//! A cluster with a running job whose result is known, as the target of faults.
 
 use std::{
     fmt::Display,
@@ -12,36 +12,36 @@ use taskwork_tests::{
     gate::Gate,
     tree::Tree,
 };
-/// How deep the tree is that is counted: more than a million states.
+/// The depth of the counted tree: more than a million states.
 pub(super) const DEPTH: u32 = 16;
-/// How long a job may take, most of all on a machine that has other things to do.
+/// The maximum duration of a job, with a margin for a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(240);
-/// The options of a node. It may start while ZooKeeper is away.
+/// The options of a node. It may start while ZooKeeper is stopped.
 const NODE: [&str; 6] = ["--workers", "1", "--zk-session-timeout", "2", "--zk-connect-timeout", "60"];
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A job whose answer is known.
+/// A job whose result is known.
 pub(super) struct Counted {
     pub(super) program: &'static str,
     pub(super) submit: Vec<&'static str>,
-    /// The name and value of what it finds.
+    /// The name and value of its result.
     pub(super) answer: (&'static str, u64),
 }
 
-/// A tree of some dozens of large tasks, which waits at the gate of the stage.
+/// Returns a tree of some dozens of large tasks, which waits at the gate of the stage.
 pub(super) fn tree() -> Counted {
     let (states, _) = Tree::sequential(DEPTH);
     Counted { program: "tree", submit: vec!["16"], answer: ("states", states) }
 }
 
-/// A published unbalanced tree, of which much more is stolen.
+/// Returns a published unbalanced tree, of which much more is stolen.
 pub(super) fn unbalanced(spin: &'static str) -> Counted {
     Counted { program: "uts", submit: vec!["T3", "--spin", spin], answer: ("nodes", 4_112_897) }
 }
 
-/// A cluster with a job under way.
+/// A cluster with a running job.
 pub(super) struct Stage {
-    /// What this is, for those who read of a failure.
+    /// The title of the scenario in failure messages.
     pub(super) title: String,
     pub(super) began: Instant,
     pub(super) cluster: Cluster,
@@ -49,7 +49,7 @@ pub(super) struct Stage {
     pub(super) counted: Counted,
     /// The gate of the job, if it is of the program `tree`.
     pub(super) gate: Gate,
-    /// The nodes that are there.
+    /// The running nodes.
     pub(super) here: Vec<usize>,
 }
 
@@ -70,7 +70,7 @@ impl Stage {
         Self { title, began, cluster, job, counted, gate, here: (0..nodes).collect() }
     }
 
-    /// Notes what was done, and when; the harness prints it when the scenario fails.
+    /// Records an action with its time; the harness prints it when the scenario fails.
     pub(super) fn note(&self, what: impl Display) {
         println!("{}: {:.2} s: {what}", self.title, self.began.elapsed().as_secs_f64());
     }
@@ -90,18 +90,18 @@ impl Stage {
         }
     }
 
-    /// The nodes as the cluster lists them; nothing while ZooKeeper does not answer.
+    /// Returns the nodes as the cluster lists them; none while ZooKeeper does not answer.
     pub(super) fn members(&self) -> Vec<Value> {
         let said = self.cluster.json("taskwork", &["nodes"]).unwrap_or_default();
         said.as_array().cloned().unwrap_or_default()
     }
 
-    /// The ids of the members.
+    /// Returns the ids of the members.
     pub(super) fn names(&self) -> Vec<String> {
         self.members().iter().map(|node| node["node"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The node that leads, if one does now.
+    /// Returns the node that leads, if any.
     pub(super) fn leader(&self) -> Option<usize> {
         let members = self.members();
         let leads = members.iter().find(|member| member["leads"] == true)?["node"].as_str()?;
@@ -112,7 +112,7 @@ impl Stage {
         self.cluster.json("taskwork", &["job", "0"]).unwrap()
     }
 
-    /// Waits until about half of the work is done, as far as the nodes have said so.
+    /// Waits until about half of the work is done, by the reports of the nodes.
     pub(super) fn wait_until_half_done(&mut self) {
         let half = self.counted.answer.1 / 2;
         self.wait_until("half of the job", |stage| stage.job()["figures"]["worked"].as_u64() >= Some(half));
@@ -134,7 +134,7 @@ impl Stage {
         self.note(format!("{count} nodes started; there are {:?}", self.here));
     }
 
-    /// Lets a job of the program `tree` end.
+    /// Opens the gate of a job of the program `tree`, so that it can end.
     pub(super) fn open_gate(&mut self) {
         if self.counted.program == "tree" && self.job.has_ended().unwrap() {
             self.fail("the job has not waited at its gate");
@@ -142,9 +142,9 @@ impl Stage {
         self.gate.open().unwrap();
     }
 
-    /// Opens the gate, and waits for the end of the job: the exact count, in the first attempt. Returns the output of
-    /// `taskwork job`, and the cluster; its nodes do the next job.
-    pub(super) fn ends_exactly(mut self) -> (Value, Cluster) {
+    /// Opens the gate, and waits for the end of the job: the exact count, in the first attempt. Returns the
+    /// output of `taskwork job`, and the cluster; its nodes run the next job.
+    pub(super) fn finish_exactly(mut self) -> (Value, Cluster) {
         self.open_gate();
         let deadline = Instant::now() + PATIENCE;
         while !self.job.has_ended().unwrap() {
@@ -157,13 +157,13 @@ impl Stage {
         let job = self.job();
         let worked = &job["figures"]["worked"];
         self.note(format!("the job has ended: {} worked of {:?}", worked, self.counted.answer));
-        self.is_exact(&job);
+        self.assert_exact(&job);
         for node in self.here.clone() {
             if self.cluster.nodes[node].has_ended().unwrap() {
                 self.fail(format!("node {node} has ended"));
             }
         }
-        // Nobody was left in a state in which it could do nothing more.
+        // No node is stuck in a state in which it cannot work.
         if self.counted.program == "tree" {
             let said = self.cluster.json("tree", &["submit", "10", "--wait"]);
             let states = said.as_ref().map(|said| said["states"].as_u64()).unwrap_or_default();
@@ -174,8 +174,8 @@ impl Stage {
         (job, self.cluster)
     }
 
-    /// The exact count, in the first attempt.
-    pub(super) fn is_exact(&self, job: &Value) {
+    /// Checks the exact count, in the first attempt.
+    pub(super) fn assert_exact(&self, job: &Value) {
         let said = self.cluster.json("taskwork", &["result", "0"]);
         let (name, answer) = self.counted.answer;
         let errors = self.job.errors();

@@ -24,7 +24,7 @@ use crate::{
 pub struct Campaign {
     /// The seeds.
     pub seeds: Range<u64>,
-    /// The number of nodes that a cluster begins with; by default it depends on the seed, 3 to 12.
+    /// The number of nodes at the start of a cluster; by default it depends on the seed, 3 to 12.
     pub nodes: Option<usize>,
     /// The time after which no further seed is started.
     pub time: Option<Duration>,
@@ -90,8 +90,7 @@ pub fn kind(seed: u64) -> String {
     format!("{:?}", Plan::new(seed, None).kind).to_lowercase()
 }
 
-/// Runs one seed, leaving out a part of its plan. `without_faults` are indices into the plan's list of
-/// faults.
+/// Runs one seed without a part of its plan. `without_faults` are indices into the plan's list of faults.
 pub fn replay(
     seed: u64,
     nodes: Option<usize>,
@@ -149,7 +148,7 @@ pub fn uts_t1(seed: u64) -> (u64, Replay) {
     (states, Replay::of(&plan, run::run(&plan, false)))
 }
 
-/// Runs all seeds of a campaign. `progress` is called with the tally from time to time.
+/// Runs all seeds of a campaign. `progress` is called periodically with the tally.
 pub fn run(campaign: &Campaign, progress: &(dyn Fn(&Tally) + Sync)) -> Tally {
     let started = Instant::now();
     let next = AtomicU64::new(campaign.seeds.start);

@@ -3,8 +3,8 @@
 //! Most of the code is the real one: the serving loop, the driver, the protocol core and the coordination of
 //! `taskwork`, the recipes of `zk` and its tree. Only the machines, the network, the servers' log and time
 //! are simulated. Nodes die, freeze, join and leave; messages are lost, repeated or late; sessions end, and
-//! answers are lost after the operation was executed. Then the faults end, and the job must be completed with
-//! the right answer. The invariants are checked at every step.
+//! answers are lost after the operation was executed. Then the faults end, and the job must complete with the
+//! right result. The invariants are checked at every step.
 //!
 //! ```text
 //!   seed ─▶ plan ─▶ run ─▶ outcome: violations, figures, a fingerprint of the history

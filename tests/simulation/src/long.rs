@@ -1,5 +1,5 @@
-//! Long runs without faults, to check what they leave behind: hundreds of jobs in a row, or a thousand nodes
-//! that join and leave.
+//! Long runs without faults, to check their leftovers: hundreds of jobs in a row, or a thousand nodes that
+//! join and leave.
 
 use crate::{
     plan::{Fault, Kind, LaterJob, Plan, Program, Rates},
@@ -16,13 +16,13 @@ pub struct Leftovers {
     pub watches: usize,
     /// The number of members.
     pub members: usize,
-    /// The number of messages, requests and answers under way.
+    /// The number of pending messages, requests and answers.
     pub under_way: usize,
     /// The violations.
     pub violations: Vec<String>,
 }
 
-/// Runs this many small jobs one after another, all submitted at the beginning.
+/// Runs this many small jobs one after another, all submitted at the start.
 pub fn jobs_in_a_row(jobs: usize) -> Leftovers {
     let later = |number: usize| LaterJob {
         at_ms: number as u64,

@@ -20,7 +20,7 @@ struct Arguments {
     campaign: CampaignArguments,
     #[command(flatten)]
     replay: ReplayArguments,
-    /// The number of nodes that each cluster begins with; by default it depends on the seed, 3 to 12.
+    /// The number of nodes at the start of each cluster; by default it depends on the seed, 3 to 12.
     #[arg(long)]
     nodes: Option<usize>,
 }
@@ -145,14 +145,14 @@ fn json(tally: &Tally) -> serde_json::Value {
     })
 }
 
-/// Prints what went wrong, how to replay it, and a minimal plan that still fails.
+/// Prints the violations, the command that replays the seed, and a minimal plan that still fails.
 fn explain(failure: &Failure, nodes: Option<usize>) {
     println!("\nseed {} fails:", failure.seed);
     for violation in &failure.violations {
         println!("  {violation}");
     }
     let shrunk = shrink(failure.seed, nodes);
-    println!("enough to fail: {}", shrunk.plan);
+    println!("minimal failing plan: {}", shrunk.plan);
     let nodes = nodes.map_or_else(String::new, |nodes| format!(" --nodes {nodes}"));
     let faults: Vec<String> = shrunk.without_faults.iter().map(ToString::to_string).collect();
     let without = if faults.is_empty() { String::new() } else { format!(" --without {}", faults.join(",")) };

@@ -1,4 +1,4 @@
-//! The plan of a run: its jobs, and its faults with their times. All of it follows from the seed.
+//! The plan of a run: its jobs, and its faults with their times, all determined by the seed.
 
 mod faults;
 
@@ -14,8 +14,8 @@ use crate::{
     workload::{self, Shape, tour, workflow::Recipe},
 };
 
-/// How soon a node must leave that has less time than its limits give it, in milliseconds: what clouds announce, and
-/// less than that. Most limits here are some hundred milliseconds.
+/// The possible deadlines of a node that must leave earlier than its limits allow, in milliseconds: those
+/// that clouds announce, and shorter ones. Most limits here are below 1,000 ms.
 const LEAVES_MS: [u64; 6] = [120_000, 30_000, 15_000, 1_000, 100, 0];
 /// An odd number without a pattern, which separates these choices from those of other seeds.
 const LEAVES_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -40,14 +40,14 @@ pub(crate) struct Plan {
     pub(crate) newcomers: usize,
     /// The maximum number of attempts of a job.
     pub(crate) attempts_max: u32,
-    /// The jobs besides the first one.
+    /// The jobs after the first one.
     pub(crate) later: Vec<LaterJob>,
-    /// The number of nodes that run another program, and of those with a label.
+    /// The number of nodes that run another program, and of nodes with a label.
     pub(crate) others: usize,
     pub(crate) labelled: usize,
-    /// How often an operator retries what a job has set aside.
+    /// The number of times that an operator retries the set-aside tasks of a job.
     pub(crate) retries: usize,
-    /// When root tasks are added to the first job, in milliseconds, before that is finished.
+    /// When root tasks are added to the first job, in milliseconds, before adding is finished.
     pub(crate) added: Vec<u64>,
 }
 
@@ -73,7 +73,7 @@ impl Program {
     pub(crate) const ALL: [Self; 3] = [Self::This, Self::Other, Self::Labelled];
 }
 
-/// The kind of a plan, by what it tests.
+/// The kind of a plan, by its test goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// No faults.
@@ -90,24 +90,24 @@ pub(crate) enum Kind {
     Reconnects,
     /// Servers that take seconds to commit anything.
     Stalls,
-    /// The same, with thousands of tiny tasks.
+    /// As `Stalls`, with thousands of tiny tasks.
     LargeBatches,
     /// Outages of the servers that last longer than sessions.
     Outages,
     /// Several jobs of two programs: one after the other, waiting, cancelled, suspended, forgotten.
     Queue,
-    /// Tasks that do not check whether they should stop, for seconds or for ever; the first job is cancelled,
-    /// and another one waits.
+    /// Tasks that do not check whether they should stop, for seconds or permanently; the first job is
+    /// cancelled, and another one waits.
     Stuck,
     /// Jobs with few attempts.
     FewAttempts,
     /// Tasks of megabytes, over slow connections.
     Heavy,
-    /// A state in which whoever visits it panics or dies; other jobs run beside it.
+    /// A state in which every visitor panics or dies; other jobs run at the same time.
     Deadly,
     /// Three jobs that differ in their weights, each with tasks for all nodes, without faults.
     Weights,
-    /// The same, with all kinds of faults.
+    /// As `Weights`, with all kinds of faults.
     WeightsAndFaults,
     /// A workflow, with all kinds of faults.
     Workflow,
@@ -186,7 +186,7 @@ pub(crate) struct Without {
 
 /// The duration of a job without faults, in milliseconds: minimum and maximum.
 const JOB_MS: std::ops::Range<u64> = 300..4_000;
-/// The same for jobs that should end while a value is still on its way.
+/// The same for jobs that should end while a value is still in transit.
 const SHORT_JOB_MS: std::ops::Range<u64> = 5..100;
 /// The same for jobs with slow faults.
 const LONG_JOB_MS: std::ops::Range<u64> = 4_000..12_000;
@@ -199,9 +199,9 @@ const KINDS: u32 = 32;
 /// The values for workflows.
 const WORKFLOW: u32 = 8;
 const LEAVES: u32 = 7;
-/// How much time nodes have to leave if nothing may be lost, in milliseconds.
+/// The time that nodes have to leave if nothing may be lost, in milliseconds.
 const LEAVE_MS: u64 = 150_000;
-/// How long faults may continue after the job would have been over, in milliseconds.
+/// The time for which faults may continue after the job would have ended, in milliseconds.
 const AFTER_MS: u64 = 1_500;
 
 impl Plan {
@@ -274,9 +274,9 @@ impl Plan {
         }
     }
 
-    /// Returns how soon a node must leave that is told to, `None` if it has the time that its limits give it. The
-    /// machine and the time of the request make the choice. It is drawn apart from all others, which it leaves as they
-    /// are.
+    /// Returns the deadline of a node that is asked to leave, or `None` if its limits apply. It depends on
+    /// the machine and the time of the request. It is drawn separately, so that all other random choices stay
+    /// the same.
     pub(crate) fn leaves_within(&self, machine: u32, now_ms: u64) -> Option<Duration> {
         if self.kind == Kind::Leaves {
             return None;
@@ -321,7 +321,7 @@ fn later(random: &mut SmallRng, kind: Kind, workers: usize, calm_ms: u64) -> (Ve
     let (count, others) = match kind {
         Kind::Queue => (random.random_range(1..=5), [(); 2].map(|()| random.random_range(0..=3))),
         Kind::Stuck => (1, [0, random.random_range(0..=1)]),
-        // Jobs that another one's tasks must not harm.
+        // Jobs that the deadly task must not affect.
         Kind::Deadly => (random.random_range(0..=2), [0, 0]),
         Kind::Weights | Kind::WeightsAndFaults => return (rivals(random), [0, 0]),
         _ => (0, [0, 0]),
@@ -340,7 +340,7 @@ fn later(random: &mut SmallRng, kind: Kind, workers: usize, calm_ms: u64) -> (Ve
     (jobs.collect(), others)
 }
 
-/// Draws the jobs beside the first one where weights matter.
+/// Draws the jobs that compete with the first one where weights matter.
 fn rivals(random: &mut SmallRng) -> Vec<LaterJob> {
     let weights = WEIGHTS.into_iter().skip(1).filter_map(NonZeroU32::new);
     let rival = |weight| LaterJob {
@@ -455,11 +455,11 @@ fn fit(limits: &mut Limits, kind: Kind) {
         limits.deaths_max = limits.deaths_max.max(2);
     }
     if matches!(kind, Kind::Deadly | Kind::Workflow | Kind::Leaves) {
-        // What is not written is begun anew, and kills again, or has forgotten how often it was begun.
+        // An unwritten task starts again and crashes again, without a count of its earlier starts.
         limits.ledger_bytes_max = Limits::default().ledger_bytes_max;
     }
     if kind == Kind::Leaves {
-        // Whoever has to leave before everything is elsewhere loses it.
+        // A node that has to leave before its data is elsewhere loses it.
         (limits.rescue_ms, limits.drain_deadline_ms) = (LEAVE_MS, 2 * LEAVE_MS);
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct Outcome {
     pub(crate) shares: Option<[f64; 3]>,
 }
 
-/// What was left when all jobs were over.
+/// The leftovers after the end of all jobs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Census {
     pub(crate) znodes: usize,
@@ -60,14 +60,14 @@ pub(crate) struct Census {
     pub(crate) under_way: usize,
 }
 
-/// How long after the beginning of the calm phase the job must be over, in milliseconds, in addition to the
-/// duration of the work itself.
+/// The time from the start of the calm phase within which the job must end, in milliseconds, in addition to
+/// the duration of the work itself.
 const END_MS: u64 = 60_000;
-/// How much later than that for each retry, in milliseconds: a deadly task kills some nodes again.
+/// The additional time for each retry, in milliseconds: a deadly task kills some nodes again.
 const RETRY_MS: u64 = 30_000;
-/// The pause before restarting a process that has ended with an error.
+/// The pause before restarting a process that has exited with an error.
 const RESTART: Duration = Duration::from_millis(200);
-/// How long after the end of the last job the census is taken, in milliseconds.
+/// The time from the end of the last job to the census, in milliseconds.
 const SETTLED_MS: u64 = 1_000;
 /// Maximum time for nodes to leave when all jobs are over, in milliseconds.
 const LEAVE_MS: u64 = 30_000;
@@ -92,7 +92,7 @@ pub(crate) fn run_unchecked(plan: &Plan) -> Outcome {
     play(plan, Keeps { trace: false, invariants: false })
 }
 
-/// What is done beside a run.
+/// The optional parts of a run.
 #[derive(Debug, Clone, Copy)]
 struct Keeps {
     trace: bool,
@@ -119,7 +119,7 @@ fn play(plan: &Plan, keeps: Keeps) -> Outcome {
     outcome
 }
 
-/// A cluster with its surroundings.
+/// A cluster with its environment.
 struct Stage<'a> {
     plan: &'a Plan,
     world: World,
@@ -137,7 +137,7 @@ struct Stage<'a> {
     retried: BTreeMap<String, BTreeSet<u32>>,
     processes: BTreeMap<MachineId, tokio::task::JoinHandle<()>>,
     programs: BTreeMap<MachineId, Program>,
-    /// The machines on which another process has to be started, and when.
+    /// The machines whose process has to be restarted, and when.
     restarting: Vec<(u64, MachineId)>,
 }
 
@@ -189,7 +189,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Runs everything, from the first node to the last.
+    /// Runs the whole scenario, from the first node to the last.
     async fn play(&mut self) -> Outcome {
         for _ in 0..self.plan.nodes {
             self.join(Program::This);
@@ -242,7 +242,7 @@ impl<'a> Stage<'a> {
         }
         let over_ms = self.world.now();
         self.check_end(over_ms);
-        // Gives every node time to end its part in the last job.
+        // Gives every node time to finish its part in the last job.
         sleep(Duration::from_millis(SETTLED_MS)).await;
         let census = self.world.with(|state| state.census(&self.setup.cluster));
         if !self.failed() {
@@ -251,7 +251,7 @@ impl<'a> Stage<'a> {
         self.conclude(over_ms, census)
     }
 
-    /// Returns how long a single worker would take for all jobs, in milliseconds.
+    /// Returns the time that a single worker would take for all jobs, in milliseconds.
     fn work_ms(&self) -> u64 {
         let added = self.plan.added.iter().map(|_| &self.plan.shape);
         let shapes = self.plan.later.iter().map(|job| &job.shape).chain([&self.plan.shape]).chain(added);
@@ -324,7 +324,7 @@ impl<'a> Stage<'a> {
         let deaths_max = u64::from(record.deaths_max);
         let fine = match record.state {
             JobState::Done => !deadly,
-            // A machine may be lost with an innocent task again and again, too.
+            // A machine may repeatedly be lost with an innocent task too.
             JobState::Incomplete => deaths_max > 0 && (deadly || lost >= deaths_max),
             JobState::Cancelled => self.stopped.contains(job),
             JobState::Failed => given_up,
@@ -372,11 +372,11 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Checks that every node leaves when it is told to, after all jobs are over.
+    /// Checks that every node leaves when asked to, after all jobs are over.
     async fn leave(&mut self) {
         let told = self.world.now();
         for machine in self.world.with(|state| state.machines.living()) {
-            self.tell_to_leave(machine);
+            self.request_leave(machine);
         }
         for (machine, process) in std::mem::take(&mut self.processes) {
             if self.world.with(|state| state.machines.is_dead(machine)) {
@@ -385,7 +385,7 @@ impl<'a> Stage<'a> {
             let left = Duration::from_millis((told + LEAVE_MS).saturating_sub(self.world.now()));
             match tokio::time::timeout(left, process).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => self.violate(format!("{machine} has broken down: {error}")),
+                Ok(Err(error)) => self.violate(format!("{machine} has failed: {error}")),
                 Err(_) => self.violate(format!("{machine} does not leave although the job is over")),
             }
         }
@@ -397,7 +397,7 @@ impl<'a> Stage<'a> {
         for name in self.world.with(|state| state.servers.names(&self.setup.cluster.drains())) {
             let closed = |node| self.world.with(|state| state.closed.contains(&node));
             if name.parse().is_ok_and(closed) {
-                self.violate(format!("{name} has left, and its request to leave is still there"));
+                self.violate(format!("{name} has left, and its request to leave remains"));
             }
         }
     }
@@ -422,7 +422,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Starts a node process on a machine of its own. If it ends with an error it is restarted, like a
+    /// Starts a node process on a separate machine. If it exits with an error it is restarted, like a
     /// service.
     fn join(&mut self, program: Program) {
         let machine = self.world.with(|state| state.machines.add());
@@ -500,7 +500,7 @@ impl<'a> Stage<'a> {
         });
     }
 
-    /// Adds root tasks to the first job at their times, and then finishes that.
+    /// Adds root tasks to the first job at their times, and then finishes adding.
     fn add_later(&self) {
         if self.plan.added.is_empty() {
             return;
@@ -514,7 +514,7 @@ impl<'a> Stage<'a> {
                     let (store, root) = (world.office().await, Walk::added(&shape, number));
                     match simulation::add(&*store, &cluster, &job, number, root).await {
                         Ok(true) => break,
-                        // It is over, since it was cancelled or has failed.
+                        // The job is over: it was cancelled or has failed.
                         Ok(false) => return,
                         Err(_) => sleep(Duration::from_millis(50)).await,
                     }
@@ -555,11 +555,12 @@ impl<'a> Stage<'a> {
         self.plan.leaves_within(machine.0, self.world.now())
     }
 
-    fn tell_to_leave(&self, machine: MachineId) {
+    fn request_leave(&self, machine: MachineId) {
         let within = self.leaves_within(machine);
         self.world.with(|state| {
             let it = state.machines.get(machine);
-            // A second request makes a node hurry, and what it has not handed over by then is made again.
+            // A second request shortens the deadline, and data that was not handed over by then is
+            // recomputed.
             if it.process == Process::Leaves && self.plan.kind == Kind::Leaves {
                 return;
             }
@@ -574,7 +575,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Returns the label of some nodes.
+/// Returns the label of the labelled nodes.
 fn label() -> Labels {
     "zone=b".parse().expect("it is a label")
 }
@@ -584,7 +585,7 @@ thread_local! {
     static CAUGHT: RefCell<bool> = const { RefCell::new(false) };
 }
 
-/// Records panics on this thread instead of printing them: the runtime catches those of its tasks, so they
+/// Records panics on this thread instead of printing them: the runtime catches panics of its tasks, so they
 /// would go unnoticed.
 fn catch_panics() {
     static HOOK: Once = Once::new();
@@ -606,7 +607,7 @@ fn catch_panics() {
     PANICS.take();
 }
 
-/// Returns whether a panic is that of a task whose state is deadly.
+/// Returns whether a panic comes from a task with a deadly state.
 fn is_expected(panic: &dyn Any) -> bool {
     let said = panic.downcast_ref::<String>().map(String::as_str);
     said.or_else(|| panic.downcast_ref::<&str>().copied()) == Some(workload::DEADLY)

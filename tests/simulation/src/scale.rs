@@ -1,5 +1,5 @@
 //! Measurements of scaling: clusters of ten to a thousand nodes without faults, some whose size doubles
-//! during the job, and some that lose nodes again and again.
+//! during the job, and some that lose nodes repeatedly.
 //!
 //! The figures refer to virtual time. A message takes a millisecond, a request to the servers one in each
 //! direction; the duration of a state is such that every node has about the same work, whatever their number.
@@ -47,7 +47,7 @@ pub struct Point {
     pub absorbed_ms: u64,
 }
 
-/// The measurements for one number of nodes of which one is lost again and again, and replaced by a new one.
+/// The measurements for one number of nodes, of which one is repeatedly lost and replaced.
 #[derive(Debug, Clone, Copy)]
 pub struct Losses {
     /// The number of nodes, with one worker each.
@@ -60,7 +60,7 @@ pub struct Losses {
     pub lossy: Share,
 }
 
-/// What a run achieves, and what it costs.
+/// The performance and the cost of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
     /// The time from the submission to the result, in virtual milliseconds.
@@ -71,14 +71,14 @@ pub struct Share {
     pub writes_per_s: f64,
 }
 
-/// Measures for one number of nodes of which one is lost each time this many seconds have passed, and replaced
-/// by a new one at the same moment.
+/// Measures for one number of nodes, of which one is lost every this many seconds, and replaced by a new one
+/// at the same moment.
 ///
 /// # Panics
 /// If an invariant is broken in a run.
 pub fn measure_losses(nodes: usize, seed: u64, every_s: u64) -> Losses {
     let steady = plan(nodes, seed, LOSSY_WORK_MS, Vec::new());
-    // The job ends before the last of them, unless it takes twice the time.
+    // The job ends before the last loss, unless it takes twice the time.
     let last_ms = 2 * LOSSY_WORK_MS;
     let moments = (1..=last_ms / 1000 / every_s).map(|number| 1000 * every_s * number);
     let faults: Vec<_> = moments.flat_map(|at| [(at, Fault::Kill), (at, Fault::Join)]).collect();
@@ -126,7 +126,7 @@ pub fn measure(nodes: usize, seed: u64) -> Point {
     }
 }
 
-/// Runs a plan; in small clusters with all checks.
+/// Runs a plan; small clusters with all checks.
 fn play(plan: &Plan) -> Outcome {
     let most = plan.nodes + plan.faults.len();
     if most <= CHECKED_NODES_MAX { run::run(plan, false) } else { run::run_unchecked(plan) }

@@ -1,4 +1,4 @@
-//! How the workers of a cluster were shared among the jobs of a run, in virtual time.
+//! The shares of a run's jobs of the workers of a cluster, in virtual time.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,27 +7,28 @@ use crate::{invariants::Facts, workload::Truth};
 /// The weights of the jobs in plans of the kind [`Weights`](crate::plan::Kind::Weights).
 pub(crate) const WEIGHTS: [u32; 3] = [1, 2, 5];
 
-/// How long after the first slice of the last job the slices count, in milliseconds: tasks must reach the nodes.
+/// The time after the first slice of the last job from which slices count, in milliseconds: tasks must reach
+/// the nodes.
 const SPREAD_MS: u64 = 500;
-/// The part of a job's states, in thousandths, after which slices count no more: it runs out of tasks.
+/// The part of a job's states, in thousandths, after which slices no longer count: it runs out of tasks.
 const PLENTY: u64 = 500;
-/// The least number of slices from which shares are computed.
+/// The minimum number of slices from which shares are computed.
 const SLICES_MIN: u64 = 200;
-/// How far a share may be from that of its weight in a run without faults: in some of them, nodes soon have to
-/// look for tasks.
+/// The maximum difference between a share and its weight's share in a run without faults: in some of them,
+/// nodes soon run short of tasks.
 const TOLERANCE: f64 = 0.1;
 
-/// The slices of each job, by weight, while all of them have tasks for everybody.
+/// The slices of each job, by weight, while all jobs have tasks for all nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     slices: BTreeMap<u32, u64>,
-    /// When the last job has begun.
+    /// The time when the last job started.
     all_begun_ms: Option<u64>,
     is_over: bool,
 }
 
 impl Observed {
-    /// Notes a slice of the job with this number.
+    /// Records a slice of the job with this number.
     pub(crate) fn note(&mut self, facts: &Facts, now: u64, job: u64) {
         let Some((its, record)) = facts.numbered(job) else { return };
         let weight = record.share.weight.get();
@@ -45,16 +46,18 @@ impl Observed {
         self.is_over = its.visited() as u64 * 1000 >= whole.states * PLENTY;
     }
 
-    /// Returns the share of each weight, in the order of [`WEIGHTS`], if there is enough to compute it from.
+    /// Returns the share of each weight, in the order of [`WEIGHTS`], if there are enough slices.
     pub(crate) fn shares(&self) -> Option<[f64; 3]> {
         let all: u64 = self.slices.values().sum();
         let share = |weight| self.slices.get(&weight).map_or(0.0, |slices| *slices as f64 / all as f64);
         (all >= SLICES_MIN).then(|| WEIGHTS.map(share))
     }
 
-    /// Returns what is wrong with the shares in a run without faults.
+    /// Returns the problem with the shares in a run without faults, if any.
     pub(crate) fn unfair(&self) -> Option<String> {
-        let Some(shares) = self.shares() else { return Some("too little was done to share it".to_owned()) };
+        let Some(shares) = self.shares() else {
+            return Some("too little work was done to measure shares".to_owned());
+        };
         let all: u32 = WEIGHTS.iter().sum();
         let is_off =
             |(share, weight): (f64, u32)| (share - f64::from(weight) / f64::from(all)).abs() > TOLERANCE;

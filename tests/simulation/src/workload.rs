@@ -1,5 +1,5 @@
-//! The tasks of the simulated nodes: trees of states, of which each task holds some. Every state has a number
-//! of its own, so that the invariants can observe which states were visited, where, and how often.
+//! The tasks of the simulated nodes: trees of states, of which each task holds some. Every state has a unique
+//! number, so that the invariants can observe which states were visited, where, and how often.
 
 pub(crate) mod companion;
 mod shapes;
@@ -20,27 +20,27 @@ pub(crate) struct Walk {
     open: Vec<State>,
     /// The roots of the parts that it has spawned and will wait for.
     awaited: Vec<State>,
-    /// Whether it has begun to wait for them.
+    /// Whether it has started to wait for them.
     waits: bool,
 }
 
-/// How a walk goes on after a state of a tree that [forks](Shape::forks).
+/// The action of a walk after a state of a tree that [forks](Shape::forks).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fork {
     /// It spawns all of the state's children and waits for them.
     All,
     /// It spawns one child, for which it waits at its end, or when it waits for another reason.
     Later,
-    /// It spawns one child, for which it does not wait: but whoever waits for this walk does.
+    /// It spawns one child without waiting for it; walks that wait for this walk also wait for the child.
     Never,
-    /// The same, as a sibling.
+    /// As `Never`, with a sibling instead of a child.
     Sibling,
-    /// It waits for something outside.
+    /// It waits for an external event.
     Outside,
     No,
 }
 
-/// The time until something outside has happened for which a walk waits.
+/// The time until the external event of a waiting walk.
 const OUTSIDE: Duration = Duration::from_millis(30);
 
 /// The output of a walk: the number of visited states, and the sum of their numbers, which detects a wrong
@@ -90,8 +90,8 @@ pub(crate) struct Slice {
     left: usize,
 }
 
-/// The message of a state that panics.
-pub(crate) const DEADLY: &str = "a state that nobody visits";
+/// The panic message of a deadly state.
+pub(crate) const DEADLY: &str = "a deadly state";
 
 thread_local! {
     static SLICE: RefCell<Slice> = RefCell::new(Slice::default());
@@ -113,7 +113,7 @@ impl Walk {
         Self::of(vec![shape.root()])
     }
 
-    /// Returns the root task with this number that is added to a job: a tree of its own.
+    /// Returns the root task with this number that is added to a job: a separate tree.
     pub(crate) fn added(shape: &Shape, number: u64) -> Self {
         Self::of(vec![shape.root_numbered(number)])
     }
@@ -187,7 +187,7 @@ impl Task for Walk {
             if cx.migrate() {
                 return Outcome::Migrate;
             }
-            // Ends the slice, not the task.
+            // This ends the slice, not the task.
             let over = SLICE.with_borrow_mut(|slice| {
                 let over = slice.left == 0;
                 slice.left = slice.left.saturating_sub(1);
@@ -239,7 +239,7 @@ impl Task for Walk {
     fn split(&mut self, shape: &Shape) -> Option<Self> {
         let shallowest = self.open.first().filter(|_| self.open.len() > 1)?;
         let refuses = matches!(shape, Shape::Refusing { .. }) && shallowest.number % 8 != 0;
-        // In a star all states are alike, and there may be many.
+        // In a star all states are alike, and numerous.
         let first = if matches!(shape, Shape::Star { .. }) { self.open.len() - 1 } else { 0 };
         (!refuses).then(|| Self::of(vec![self.open.remove(first)]))
     }
@@ -252,7 +252,7 @@ pub(crate) enum Truth {
     Done(Done),
     /// This shortest length, whatever the output.
     Shortest(u64),
-    /// That of a workflow, which has rules of its own.
+    /// The result of a workflow, which has its own rules.
     Returned,
 }
 

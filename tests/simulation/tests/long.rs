@@ -1,4 +1,4 @@
-//! Checks what long runs leave behind.
+//! Checks of the leftovers of long runs.
 
 use taskwork_simulation::long::{Leftovers, jobs_in_a_row, joins_and_leaves};
 
@@ -8,7 +8,7 @@ fn fine(left: &Leftovers) -> &Leftovers {
 }
 
 #[test]
-fn hundreds_of_jobs_leave_as_much_behind_each_as_the_first_and_nothing_in_memory() {
+fn hundreds_of_jobs_leave_constant_data_and_no_memory() {
     let (some, many) = (jobs_in_a_row(20), jobs_in_a_row(300));
     let (some, many) = (fine(&some), fine(&many));
     let each = (many.znodes - some.znodes) as f64 / 280.0;
@@ -21,7 +21,7 @@ fn hundreds_of_jobs_leave_as_much_behind_each_as_the_first_and_nothing_in_memory
 }
 
 #[test]
-fn a_thousand_nodes_that_come_and_go_leave_little_behind() {
+fn thousand_joins_and_leaves_leave_bounded_data() {
     let (some, many) = (joins_and_leaves(100), joins_and_leaves(1_000));
     let (some, many) = (fine(&some), fine(&many));
     let each = many.znodes.saturating_sub(some.znodes) as f64 / 900.0;

@@ -19,43 +19,43 @@ fn run(seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn workflows_keep_every_promise() {
+fn workflows_keep_all_invariants() {
     let seeds = if std::env::var_os("TASKWORK_LONG").is_some() { 64_000 } else { 4_800 };
     run(400_000..400_000 + seeds);
 }
 
 /// Seeds that have found a bug. Their histories change with the simulator.
 const REGRESSIONS: &[(u64, &str)] = &[
-    (301_083, "calls ran again whose ends only a head knew that left meanwhile"),
+    (301_083, "calls ran again because only a leaving coordinator knew their ends"),
     (
         301_172,
-        "a node was let go with what it had before the program had come to that; a call ran twice at a time",
+        "a node was released with data that the program had not reached; a call ran twice at the same time",
     ),
-    (7_060_884, "a head waited for ever for the journal of a later one that was gone"),
-    (7_061_705, "the task of a program was twice on a node, and only the one was woken that did not count"),
-    (8_042_784, "a head went on to write after the journal was another's"),
-    (2_203, "a node that had been let go began the program, and nobody waited for its calls"),
-    (12_035, "a node that could not get a version from one that had left had all copies given up"),
-    (15_988, "what one node remembered was not told to others"),
-    (9_887, "the head went although others left since it was let go"),
-    (19_053, "a copy of what the program had not come to was tried once"),
-    (23_397, "nodes went before what they had was in the journal"),
-    (130_463, "a failure was forgotten that came before the program had made its call anew"),
-    (109_326, "what a call would have changed in place was forgotten when it could not run"),
+    (7_060_884, "a coordinator waited forever for the journal of a later one that had left"),
+    (7_061_705, "the task of a program was on a node twice, and the wrong one was woken"),
+    (8_042_784, "a coordinator continued to write after another had taken the journal"),
+    (2_203, "a released node started the program, and no node waited for its calls"),
+    (12_035, "a node that could not fetch a version from a departed node dropped all copies"),
+    (15_988, "the recorded ends of one node were not sent to others"),
+    (9_887, "the coordinator left although other nodes had left since it was released"),
+    (19_053, "fetching a copy that the program had not reached was tried only once"),
+    (23_397, "nodes left before their data was in the journal"),
+    (130_463, "a failure was dropped that arrived before the program repeated its call"),
+    (109_326, "the data that a call would have changed in place was dropped when it could not run"),
+    (34_326, "a node dropped data received with an order when the nodes it had asked before were gone"),
+    (39_671, "a coordinator waited forever after an abandoned run had taken its journal"),
+    (147_339, "leaving nodes handed their data to a coordinator that was already released"),
+    (180_447, "nodes followed a coordinator that was cut off, and could not return to their own"),
+    (203_287, "the input of a turn was recomputed although its exchange partner had ended"),
+    (203_430, "as 203287, and twice"),
     (
-        34_326,
-        "a node gave up what had come with an order, when those were gone whom it had asked for it before",
+        40_003,
+        "a node returned to an earlier coordinator because it did not know yet that its own was a member",
     ),
-    (39_671, "a head whose journal was taken by a run of which nothing came waited for ever"),
-    (147_339, "a head that had been let go had others give to it what they had when they left, too"),
-    (180_447, "nodes left their head for one that was cut off, and could not go back to it"),
-    (203_287, "what a turn reads was made again that was to exchange with one that had ended"),
-    (203_430, "the same, and twice"),
-    (40_003, "a node went back to an earlier head, since it did not know yet that its head was there"),
 ];
 
 #[test]
-fn what_was_found_once_stays_mended() {
+fn regression_seeds_pass() {
     for &(seed, what) in REGRESSIONS {
         println!("seed {seed}: {what}");
         run(seed..seed + 1);
@@ -63,13 +63,13 @@ fn what_was_found_once_stays_mended() {
 }
 
 #[test]
-fn one_seed_has_one_history_although_programs_have_threads() {
+fn workflow_seed_has_one_history_despite_program_threads() {
     let workflows = (400_000..).filter(|seed| KINDS.split(',').any(|kind| kind == campaign::kind(*seed)));
     for seed in workflows.take(4) {
         let replay = || campaign::replay(seed, None, &BTreeSet::new(), false, true);
         let (first, second) = (replay(), replay());
         let begins = first.trace.iter().filter(|line| line.contains("Begins")).count();
-        assert!(begins > 5, "calls begin in seed {seed}");
+        assert!(begins > 5, "calls start in seed {seed}");
         assert_eq!(first.trace, second.trace, "seed {seed}");
     }
 }

@@ -86,7 +86,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "    pub(super) fn too_late(&mut self, txn: u64) -> Option<TransactionKind> {\n        self.written(txn)\n",
     ),
     mutant(
-        "take back what is being written",
+        "take back a grant that is being written",
         "taskwork/src/core/given.rs",
         "        let void = |(_, given): &(&u64, &Unwritten)| !given.writing && which(given);\n",
         "        let void = |(_, given): &(&u64, &Unwritten)| which(given);\n",
@@ -104,19 +104,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "",
     ),
     mutant(
-        "a variable that is written without looking",
+        "a variable that is written without a check",
         "zk/src/variable.rs",
         "            Ok((old, _)) if !improves(value, &old) => return Ok(Published::Beaten(old)),\n            Ok((_, stat)) => store.set(path, value, Some(stat.version)).await.map(drop),\n",
         "            Ok((old, _)) if !improves(value, &old) => return Ok(Published::Beaten(old)),\n            Ok(_) => store.set(path, value, None).await.map(drop),\n",
     ),
     mutant(
-        "listen to strangers",
+        "accept messages from strangers",
         "taskwork/src/core/node.rs",
         "        if !self.around.members.contains(&from) {\n            return;\n        }\n        match",
         "        match",
     ),
     mutant(
-        "panic at what cannot be read",
+        "panic on unreadable data",
         "taskwork/src/shell/dispatch.rs",
         "\"a message could not be read and was dropped\");\n                return;\n",
         "\"a message could not be read and was dropped\");\n                panic!(\"unreadable\")\n",
@@ -134,7 +134,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        let mut session = zk::Store::session(&*self.store);\n        loop {\n            let now = *session.borrow_and_update();\n            match now {\n                zk::Session::Disconnected => self.pool.stop(),\n                zk::Session::Connected => self.pool.resume(),\n                zk::Session::Expired => break,\n            }\n            if session.changed().await.is_err() {\n                return;\n            }\n        }\n",
     ),
     mutant(
-        "forget that it was told to leave",
+        "forget a request to leave",
         "taskwork/src/shell/work.rs",
         "            (_, Intent::Leave) => Some(Ok(Fate::Left)),\n",
         "            (None, Intent::Leave) => Some(Ok(Fate::Left)),\n",
@@ -146,7 +146,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "                    WatchEvent::Rescan => self.rescan = true,\n",
     ),
     mutant(
-        "take the end of a watch for that of the session",
+        "mistake the end of a watch for the end of the session",
         "zk/src/membership.rs",
         "                        seen(&*self.store, &event)?;\n",
         "                        let _ = seen(&*self.store, &event);\n                        return Err(Error::SessionExpired);\n",
@@ -166,7 +166,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "stay a candidate for a job that is over",
         "taskwork/src/shell/node.rs",
-        "        seat.run_errand(&self.coordination.job, async move { coordination.withdraw().await });\n",
+        "        seat.run_cleanup(&self.coordination.job, async move { coordination.withdraw().await });\n",
         "        drop(coordination);\n",
     ),
     mutant(
@@ -206,7 +206,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        !self.void.contains(&basis)\n",
     ),
     mutant(
-        "forget what is void",
+        "forget void grants",
         "taskwork/src/core/flushing.rs",
         "        around.actions.push(Action::Void { bases });\n",
         "        drop(bases);\n",
@@ -226,8 +226,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "set a task aside and run it",
         "taskwork/src/core/trials.rs",
-        "        tasks\n    }\n\n    /// Takes out the condemned",
-        "        tasks.extend(self.condemned.iter().map(|condemned| condemned.task.clone()));\n        tasks\n    }\n\n    /// Takes out the condemned",
+        "        tasks\n    }\n\n    /// Removes the condemned",
+        "        tasks.extend(self.condemned.iter().map(|condemned| condemned.task.clone()));\n        tasks\n    }\n\n    /// Removes the condemned",
     ),
     mutant(
         "hold a task that is set aside",
@@ -236,13 +236,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        tasks.extend(beside);\n        tasks.extend(condemned.iter().map(|condemned| condemned.task.clone()));\n",
     ),
     mutant(
-        "take what was taken meanwhile for the end of the attempt",
+        "mistake a conflicting claim for the end of the attempt",
         "zk/src/accounting.rs",
         "        if refusal == CommitError::NotMember || is_over(store, attempt).await? {\n",
         "        if true {\n",
     ),
     mutant(
-        "offer tasks to a node that works elsewhere",
+        "offer tasks to a node that works on another job",
         "taskwork/src/core/leaving.rs",
         "    members.intersection(heard_of).filter(|node| !drain.refusing.contains(node))\n",
         "    let _ = heard_of;\n    members.difference(&drain.refusing)\n",
@@ -254,19 +254,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Arc::default());",
     ),
     mutant(
-        "go on under an id that was completed",
+        "continue under a completed id",
         "taskwork/src/context.rs",
         "        *id = renewed;\n",
         "        let _ = id;\n",
     ),
     mutant(
-        "count what is done after the cut in it",
+        "count work after the cut in the cut",
         "taskwork/src/pool/cut.rs",
         "            Standing::After(self.number)\n",
         "            Standing::Before\n",
     ),
     mutant(
-        "end an open job before all that was added has begun",
+        "close an open job before all added tasks have started",
         "zk/src/job/open.rs",
         "filter(|task| !begun.contains(task))",
         "filter(|task| begun.contains(task) && false)",
@@ -304,11 +304,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "miss a retry while leading",
         "taskwork/src/shell/coordination/leader.rs",
-        "if !self.is_retried().await {",
+        "if !self.wait_until_retried().await {",
         "if true {",
     ),
     mutant(
-        "wake a waiting task before what it has spawned is complete",
+        "wake a waiting task before its spawned tasks are complete",
         "taskwork/src/pool/queue/waiting.rs",
         "        self.named && self.odd.is_empty()\n",
         "        self.named\n",
@@ -320,7 +320,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "let Part { id, basis, ref lineage, .. } = self.part;\n        let scope = None;\n",
     ),
     mutant(
-        "end a wait by a list in which nothing is named yet",
+        "finish a wait by a list in which nothing is named yet",
         "taskwork/src/scope.rs",
         "listed.contains(waiting) && !open.contains(scope)",
         "(listed.contains(waiting) || true) && !open.contains(scope)",
@@ -332,7 +332,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        let is_innermost = |(_, scope): &(&Mark, &Scope)| !within.contains_key(scope) || true;\n",
     ),
     mutant(
-        "leave waiting tasks out of what is written",
+        "leave waiting tasks out of the cut",
         "taskwork/src/pool/queue/cuts.rs",
         "        counting.extend(waiting.take(|basis| cut.counts(basis)));\n",
         "        let _ = (cut, waiting);\n",

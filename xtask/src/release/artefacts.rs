@@ -1,4 +1,4 @@
-//! What a release consists of: the archive, the packages, the images, the list of what is in them, and checksums.
+//! The artefacts of a release: the archive, the packages, the images, the SBOM, and checksums.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -16,13 +16,13 @@ use super::{
     sbom, tarball,
 };
 
-/// The programs that images are made of, and what each does without arguments.
+/// The programs with images, and the default arguments of each.
 const IMAGES: [(&str, &[&str]); 2] = [("taskwork", &["--help"]), ("tsp", &["node"])];
 
 /// The file with the checksums of all others.
 pub(crate) const SUMS: &str = "SHA256SUMS";
 
-/// Documents that are passed on, besides the folders.
+/// The released documents, in addition to the folders.
 const DOCUMENTS: [&str; 5] =
     ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "tsp-example/README.md"];
 
@@ -36,9 +36,9 @@ pub(crate) struct Parts<'a> {
     pub(crate) project: &'a Project,
     pub(crate) built: &'a Built,
     pub(crate) origin: &'a Origin,
-    /// Who answers for the packages.
+    /// The maintainer of the packages.
     pub(crate) maintainer: &'a str,
-    /// The licences of what is not the project's own.
+    /// The licences of third-party code.
     pub(crate) licences: String,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Parts<'a> {
         Ok(all)
     }
 
-    /// Returns the files of the archive, each where it is to be below `/usr/local`.
+    /// Returns the files of the archive, with their paths below `/usr/local`.
     fn archive(&self) -> Result<Files> {
         let mut files = Files::default();
         for (name, program) in self.built.programs.iter() {
@@ -117,7 +117,7 @@ impl<'a> Parts<'a> {
         files.add(&format!("{folder}THIRD-PARTY-LICENSES.txt"), self.licences.as_str())
     }
 
-    /// Returns the documents and examples, under their names in the source, by which they refer to each other.
+    /// Returns the documents and examples, under their names in the source, so that links between them work.
     pub(crate) fn documents(&self) -> Result<Files> {
         documents(self.source)
     }
@@ -193,7 +193,7 @@ mod tests {
     use crate::workspace;
 
     #[test]
-    fn documents_and_units_are_those_of_the_source() {
+    fn documents_and_units_equal_the_source() {
         let project = Project::parse(&super::super::project::tests::small()).unwrap();
         let built = Built { programs: Files::default(), folder: "/none".into(), packages: BTreeSet::new() };
         let origin = Origin { commit: "1f1e8d6aa0b1".to_owned(), epoch: 0 };
@@ -220,14 +220,14 @@ mod tests {
         assert_eq!(missing, "there is no program tsp");
     }
 
-    /// Returns the targets of the links of a text in Markdown that are files beside it.
+    /// Returns the link targets of a Markdown text that are files next to it.
     fn links(text: &str) -> impl Iterator<Item = &str> {
         let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#', ' ']).next());
         targets.filter(|target| !target.is_empty() && !target.contains("://"))
     }
 
     #[test]
-    fn documents_refer_to_what_is_passed_on_with_them() {
+    fn documents_link_only_to_released_files() {
         let mut documents = documents(&workspace::root()).unwrap();
         for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
             documents.add(name, "").unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_have_the_form_of_sha256sum() {
+    fn checksums_have_format_of_sha256sum() {
         let mut files = Files::default();
         files.add("b/c", "").unwrap();
         files.add("a", "").unwrap();

@@ -1,9 +1,9 @@
-//! Builds the programs of a release: linked statically, and the same bytes wherever they are built.
+//! Builds the programs of a release: linked statically, and reproducibly, bit by bit.
 //!
-//! What would differ between two folders, or two machines, is replaced or left out: the paths of source files,
-//! which messages of panics contain, and what a user has set for builds of their own. The C library is that of this
-//! system, linked statically: a program resolves names by `/etc/hosts` and DNS in a folder that has nothing else in
-//! it.
+//! Differences between folders or machines are replaced or removed: the paths of source files,
+//! which panic messages contain, and the user's settings for other builds. The C library of this
+//! system is linked statically: a program resolves names by `/etc/hosts` and DNS in a folder without other
+//! files.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use crate::workspace;
 /// The machine that the programs are for.
 pub(crate) const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
-/// What is set for this build alone, and must not come from the user's environment.
+/// The variables that are set for this build only, and not inherited from the user's environment.
 const WITHHELD: [&str; 9] = [
     "C_INCLUDE_PATH",
     "CPATH",
@@ -34,28 +34,28 @@ const WITHHELD: [&str; 9] = [
     "RUSTFLAGS",
 ];
 
-/// As above: how such names begin, some with the name of a machine at the end, or `TARGET_` before.
+/// Prefixes of further variables, which may end with the name of a machine, or follow `TARGET_`.
 const WITHHELD_BEGINNINGS: [&str; 9] =
     ["AR", "ARFLAGS", "CARGO_BUILD_", "CARGO_PROFILE_", "CARGO_TARGET_", "CC", "CFLAGS", "CXX", "RANLIB"];
 
-/// The programs, and what they are made of.
+/// The built programs, and the packages in them.
 #[derive(Debug)]
 pub(crate) struct Built {
     /// The programs by their names.
     pub(crate) programs: Files,
-    /// Where they are.
+    /// The folder of the programs.
     pub(crate) folder: PathBuf,
     /// Cargo's ids of the packages that were compiled into them.
     pub(crate) packages: BTreeSet<String>,
 }
 
-/// A part of a path and what stands for it in the programs.
+/// A part of a path and its replacement in the programs.
 struct Replaced {
     path: String,
     by: String,
 }
 
-/// Builds all programs of `project`, whose source is in the folder `source`, in the folder `target`.
+/// Builds all programs of `project` from the folder `source` in the folder `target`.
 ///
 /// # Errors
 /// If a program cannot be built, is missing, is not linked statically, or contains a path of this machine.
@@ -119,8 +119,8 @@ fn is_withheld(name: &str) -> bool {
     WITHHELD.contains(&name) || WITHHELD_BEGINNINGS.iter().any(begins)
 }
 
-/// Returns the folders that differ between machines. Of those that match a path the last one counts, for rustc and
-/// for gcc.
+/// Returns the folders that differ between machines. If several match a path, the last one is used, by rustc and
+/// by gcc.
 fn replaced(source: &Path, target: &Path) -> Result<Vec<Replaced>> {
     let sysroot = printed("rustc", &["--print", "sysroot"])?;
     let version = printed("rustc", &["-vV"])?;
@@ -153,7 +153,7 @@ impl Replaced {
     }
 }
 
-/// Returns what a program prints, without the end of the line.
+/// Returns the output of a program, without the final line break.
 ///
 /// # Errors
 /// If it fails.
@@ -165,7 +165,7 @@ pub(crate) fn printed(program: &str, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
-/// Returns the packages of which cargo says that something of them was compiled for the programs, and not only for
+/// Returns the packages that cargo reports as compiled for the programs, and not only for
 /// their build.
 fn compiled(messages: &str, target: &Path) -> BTreeSet<String> {
     let ours = target.join(TRIPLE);
@@ -193,7 +193,7 @@ fn collect(folder: &Path, names: &[String]) -> Result<Files> {
     Ok(programs)
 }
 
-/// Checks what a program is and has in it.
+/// Checks the type and the content of a program.
 fn check(program: &[u8], replaced: &[Replaced]) -> Result<()> {
     let is_dynamic = is_dynamic(program).context("this is no program of 64 bits (ELF)")?;
     ensure!(!is_dynamic, "it is not linked statically, and would need the libraries of this system");
@@ -235,7 +235,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// A program with segments of these kinds.
+    /// Returns a program with segments of these kinds.
     fn elf(kinds: &[u32]) -> Vec<u8> {
         let mut program = vec![0; 64];
         program[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_needs_a_loader_is_refused() {
+    fn dynamically_linked_program_is_refused() {
         assert_eq!(is_dynamic(&elf(&[1, 2, 6])), Some(false));
         assert_eq!(is_dynamic(&elf(&[1, 3, 2])), Some(true));
         let whole = elf(&[1, 3]);
@@ -259,13 +259,13 @@ mod tests {
         }
         let error = check(&elf(&[3]), &[]).unwrap_err().to_string();
         assert!(error.contains("not linked statically"), "{error}");
-        // What is built here, as usual.
+        // The test itself is built as usual.
         let this = fs::read(env::current_exe().unwrap()).unwrap();
         assert!(is_dynamic(&this).is_some());
     }
 
     #[test]
-    fn a_program_with_a_path_of_this_machine_is_refused() {
+    fn program_with_path_of_this_machine_is_refused() {
         let paths = [Replaced { path: "/home/somebody/project".to_owned(), by: "/taskwork".to_owned() }];
         let mut program = elf(&[1]);
         check(&program, &paths).unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_named() {
+    fn missing_program_is_named() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("uts"), "").unwrap();
         let error = collect(folder.path(), &["uts".to_owned(), "tsp".to_owned()]).unwrap_err().to_string();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compiled_for_the_build_alone_is_not_in_the_programs() {
+    fn packages_compiled_only_for_build_are_excluded() {
         let message = |id: &str, file: &str| {
             format!(
                 "{{\"reason\":\"compiler-artifact\",\"package_id\":\"{id}\",\"filenames\":[\"/t/{file}\"]}}\n"
@@ -296,13 +296,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_compilers_would_misread_is_refused() {
+    fn folder_name_misread_by_compilers_is_refused() {
         assert!(Replaced::new(Path::new("/home/a b"), "/taskwork").is_err());
         assert_eq!(Replaced::new(Path::new("/home/a"), "/taskwork").unwrap().path, "/home/a");
     }
 
     #[test]
-    fn what_a_user_has_set_for_other_builds_is_withheld() {
+    fn user_settings_for_builds_are_withheld() {
         for name in [
             "RUSTFLAGS",
             "RUSTC",
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_the_user_do_not_reach_the_build() {
+    fn user_flags_do_not_reach_build() {
         let metadata = super::super::project::tests::small();
         let project = Project::parse(&metadata).unwrap();
         let origin = Origin { commit: "1f1e8d6aa0b1".to_owned(), epoch: 12 };

@@ -4,13 +4,13 @@ use anyhow::{Result, bail};
 
 use super::files::{File, Files};
 
-/// The most differences that are told.
+/// The maximum number of listed differences.
 const TOLD_MAX: usize = 20;
 
-/// Compares what was built in two folders.
+/// Compares the results of two builds.
 ///
 /// # Errors
-/// Names the files that differ, and where.
+/// The files that differ, and the positions.
 pub(crate) fn same(first: &Files, second: &Files) -> Result<()> {
     let differences = differences(first, second);
     if differences.is_empty() {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn every_difference_is_told_with_its_place() {
+    fn every_difference_is_listed_with_position() {
         let first = files(&[("a", "same"), ("b", "here 1"), ("c", "only")]);
         let mut second = files(&[("a", "same"), ("b", "here 22"), ("d", "only")]);
         second.add_program("e", "").unwrap();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn another_permission_is_a_difference_and_many_are_counted() {
+    fn permission_change_is_a_difference_and_list_is_bounded() {
         let mut program = Files::default();
         program.add_program("a", "1").unwrap();
         assert!(same(&files(&[("a", "1")]), &program).unwrap_err().to_string().contains("a program in one"));

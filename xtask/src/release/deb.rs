@@ -1,5 +1,5 @@
-//! Packages of Debian: an archive by `ar` of two by `tar`, as deb(5) describes it. Written here rather than by
-//! `dpkg-deb`, so that the same files give the same bytes whatever is installed.
+//! Debian packages: an `ar` archive of two `tar` archives, as described in deb(5). Not built with
+//! `dpkg-deb`, so that the same files give the same bytes regardless of the installed tools.
 
 use std::fmt::Write as _;
 
@@ -12,15 +12,15 @@ use super::{files::Files, origin::Origin, tarball};
 pub(crate) struct Package<'a> {
     pub(crate) name: &'a str,
     pub(crate) version: &'a str,
-    /// Who answers for it, as `Name <address>`.
+    /// The maintainer, as `Name <address>`.
     pub(crate) maintainer: &'a str,
     /// Other packages, by the kind of relation: `Depends: …`.
     pub(crate) relations: Vec<String>,
-    /// What it is, in one line.
+    /// A one-line description.
     pub(crate) synopsis: &'a str,
-    /// What it is, in some sentences.
+    /// A description of some sentences.
     pub(crate) description: &'a str,
-    /// What is run when it is installed and removed, by name: `postinst`.
+    /// The scripts for installation and removal, by name: `postinst`.
     pub(crate) scripts: Vec<(&'static str, String)>,
 }
 
@@ -33,7 +33,7 @@ impl Package<'_> {
         format!("{}_{}_{ARCHITECTURE}.deb", self.name, self.version)
     }
 
-    /// Makes the package of the files that it installs, whose names are paths below `/`.
+    /// Builds the package from the installed files, with paths below `/`.
     ///
     /// # Errors
     /// If the name of a script leaves the folder.
@@ -69,10 +69,10 @@ impl Package<'_> {
         text
     }
 
-    /// Returns its changelog in Debian's form: it says where the changes are told.
+    /// Returns the changelog in Debian's format, which refers to the project's own.
     ///
     /// # Errors
-    /// None in practice: it is compressed in memory.
+    /// Never in practice: it is compressed in memory.
     pub(crate) fn changelog(&self, origin: &Origin) -> Result<Vec<u8>> {
         let (name, version) = (self.name, self.version);
         let text = format!(
@@ -99,7 +99,7 @@ fn ar(members: &[(&str, &[u8])], epoch: u64) -> Result<Vec<u8>> {
             .with_context(|| format!("{name} does not fit into an archive by ar"))?;
         archive.extend(header.as_bytes());
         archive.extend(*bytes);
-        // Each begins at an even number.
+        // Each member starts at an even offset.
         if bytes.len() % 2 == 1 {
             archive.push(b'\n');
         }
@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_files_in_any_order_give_the_same_package() {
+    fn package_is_independent_of_file_order() {
         let one = package().make(&files(&["usr/bin/leaves", "usr/bin/count"]), &origin()).unwrap();
         assert!(one == package().make(&files(&["usr/bin/count", "usr/bin/leaves"]), &origin()).unwrap());
         assert!(one != package().make(&files(&["usr/bin/leaves"]), &origin()).unwrap());
     }
 
     #[test]
-    fn an_archive_by_ar_has_even_offsets_and_no_owner() {
+    fn ar_archive_has_even_offsets_and_no_owner() {
         let archive = String::from_utf8(ar(&[("a", b"x"), ("debian-binary", b"2.0\n")], 7).unwrap()).unwrap();
         let a = "a               7           0     0     100644  1         `\nx\n";
         let b = "debian-binary   7           0     0     100644  4         `\n2.0\n";
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn dpkg_understands_the_package() {
+    fn package_is_readable_by_dpkg() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(package().file());
         fs::write(&path, package().make(&files(&["usr/bin/leaves"]), &origin()).unwrap()).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_changelog_has_the_form_that_debian_asks_for() {
+    fn changelog_has_debian_format() {
         use std::io::Read as _;
         let mut text = String::new();
         flate2::read::GzDecoder::new(&package().changelog(&origin()).unwrap()[..])

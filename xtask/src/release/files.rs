@@ -1,4 +1,4 @@
-//! What goes into an archive, or onto disk: files by their names, in one order whatever order they were added in.
+//! The files of an archive or a folder, in the order of their names.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -20,8 +20,8 @@ pub(crate) struct File {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What may be done with a file: all that an archive keeps of its permissions, which depend on the `umask`
-/// otherwise.
+/// The permissions of a file, reduced to those that archives keep; the others depend on the
+/// `umask`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Everybody may read it.
@@ -80,10 +80,10 @@ impl Files {
         Ok(())
     }
 
-    /// Adds what another set of files has, below a folder.
+    /// Adds another set of files below a folder.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// See [`put`](Self::put).
     pub(crate) fn add_all(&mut self, folder: &str, files: Self) -> Result<()> {
         files
             .0
@@ -151,7 +151,7 @@ impl Files {
     }
 }
 
-/// Returns whether a name is a path below the top that stays there, whoever unpacks it.
+/// Returns whether a name is a path that stays below the folder in which it is unpacked.
 fn is_plain(name: &str) -> bool {
     let is_plain =
         |part: &str| !matches!(part, "" | "." | "..") && !part.chars().any(|c| c.is_control() || c == '\\');
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_leaves_the_folder_is_refused() {
+    fn name_that_leaves_folder_is_refused() {
         let mut files = Files::default();
         for name in
             ["", "/etc/passwd", "../tsp", "bin/../../tsp", "bin/", "./tsp", "a//b", "a\\b", "a\nb", "a\0"]
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn two_files_of_one_name_are_an_error() {
+    fn duplicate_name_is_an_error() {
         let mut files = Files::default();
         files.add("a", "1").unwrap();
         assert_eq!(files.add_program("a", "2").unwrap_err().to_string(), "a is there twice");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_again() {
+    fn written_files_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
         let mut files = Files::default();
         files.add("share/doc/a", "text").unwrap();

@@ -2,7 +2,7 @@
 //! Initiative (OCI image-spec 1.1): three descriptions in JSON and one layer. Without the licences they are what
 //! `deploy/Containerfile` builds.
 //!
-//! Written here rather than by a tool, so that the same program gives the same image, down to its digest.
+//! Not built with a tool, so that the same program gives the same image, down to its digest.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -17,11 +17,11 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// What an image is of.
+/// The content of an image.
 #[derive(Debug)]
 pub(crate) struct Image<'a> {
     pub(crate) program: &'a str,
-    /// What the program does if no arguments are given.
+    /// The default arguments of the program.
     pub(crate) arguments: &'a [&'a str],
     pub(crate) version: &'a str,
 }
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_files_in_any_order_give_the_same_image() {
+    fn image_is_independent_of_file_order() {
         let one = IMAGE.make(&layer(&["tsp", "licenses/MIT"]), &origin()).unwrap();
         assert_eq!(one, IMAGE.make(&layer(&["licenses/MIT", "tsp"]), &origin()).unwrap());
         assert_ne!(one, IMAGE.make(&layer(&["tsp"]), &origin()).unwrap());
     }
 
     #[test]
-    fn the_program_is_reached_from_the_index() {
+    fn program_is_reachable_from_index() {
         let folder = IMAGE.make(&layer(&["tsp"]), &origin()).unwrap();
         let index = json(&folder.get("index.json").unwrap().bytes);
         assert_eq!(index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"], "1.2.3");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_containerfile_builds_the_same() {
+    fn image_matches_containerfile() {
         let path = workspace::root().join("deploy/Containerfile");
         let file = fs::read_to_string(path).unwrap();
         let lines: Vec<_> = file.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_the_one_that_others_compute() {
+    fn digest_equals_that_of_other_tools() {
         assert_eq!(digest(b""), "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }
 }

@@ -1,7 +1,7 @@
-//! The licences of everything that is linked into the programs, as one text.
+//! The licences of all code linked into the programs, as one text.
 //!
-//! Of crates they are taken from their sources, as these were published: those are what must be passed on, with the
-//! names of the holders. (`cargo-about` would be one more program to install, and knows nothing of the C library.)
+//! The licences of crates are taken from their published sources: those must be distributed, with the
+//! names of the holders. (`cargo-about` would be another program to install, and does not cover the C library.)
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,10 +19,10 @@ use super::{
     sbom,
 };
 
-/// How the names of files with licences begin.
+/// The prefixes of names of licence files.
 const NAMES: [&str; 6] = ["licence", "license", "copying", "copyright", "notice", "unlicense"];
 
-/// How the names of files with something else may end.
+/// The suffixes of names of other files.
 const OTHER: [&str; 12] = ["c", "cc", "go", "h", "html", "json", "pl", "py", "rs", "sh", "toml", "yml"];
 
 /// The terms of the C library, in Debian's package with its archives.
@@ -31,7 +31,7 @@ const C_LIBRARY: &str = "/usr/share/doc/libc6-dev/copyright";
 /// The licence of most of it.
 const LGPL: &str = "/usr/share/common-licenses/LGPL-2.1";
 
-/// The licence of the C compiler's library, to which its exception adds what is allowed besides.
+/// The licence of the C compiler's library, to which its exception adds permissions.
 const GPL: &str = "/usr/share/common-licenses/GPL-3";
 
 /// The notices of the standard library and of the crates in it, below the folder of the toolchain.
@@ -55,7 +55,7 @@ OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING
 CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 ";
 
-/// What precedes the terms of the C library.
+/// The text before the terms of the C library.
 const RELINK: &str = "\
 The GNU C library is linked statically into the programs. It may be exchanged for a changed one by
 building them again from their source, on a system that has the changed one: `cargo xtask release`.
@@ -167,11 +167,11 @@ fn read(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns what a page says, as text, without more than one empty line in a row.
+/// Returns the text of an HTML page, with at most one empty line in a row.
 fn without_tags(page: &str) -> String {
     let mut text = String::new();
     for part in page.split('<') {
-        // What precedes the first tag has none.
+        // The text before the first tag.
         text.push_str(part.split_once('>').map_or(part, |(_, rest)| rest));
     }
     let entities = [
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn licences_are_found_in_all_folders_and_code_is_not_taken_for_one() {
+    fn licence_files_are_found_in_all_folders_without_code() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_text_comes_under_a_standard_one_or_is_an_error() {
+    fn crate_without_text_has_standard_licence_or_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("LICENSE"), "\n").unwrap();
         let of = |licence: &str| texts(&package(folder.path(), licence), "apache");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_many_have_is_written_once() {
+    fn shared_text_is_written_once() {
         let users = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
         let all = join(&BTreeMap::from([
             ("one\n".to_owned(), users(&["b 1 (MIT)", "a 2 (MIT)"])),
@@ -259,13 +259,13 @@ mod tests {
     }
 
     #[test]
-    fn a_page_becomes_text() {
+    fn page_becomes_text() {
         let page = "<html>\n<p>A &#60;a@b&#62; &amp; <b>B</b>:</p>\n\n  \n\n<pre>&#34;AS IS&#34;\n  x</pre>";
         assert_eq!(without_tags(page), "\nA <a@b> & B:\n\n\"AS IS\"\n  x");
     }
 
     #[test]
-    fn names_of_licences() {
+    fn licence_names_are_recognized() {
         for name in
             ["LICENSE", "License.md", "LICENCE", "COPYING", "NOTICE.txt", "LICENSE-APACHE-2.0", "UNLICENSE"]
         {

@@ -1,4 +1,4 @@
-//! What programs say of themselves: completions for shells, and man pages.
+//! The shell completions and man pages of programs.
 
 use std::{
     path::Path,
@@ -33,10 +33,10 @@ struct Shell {
     vendor: &'static str,
 }
 
-/// Where something is installed.
+/// The installation prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Below `/usr/local`, or in a folder of one's own.
+    /// Below `/usr/local`, or in a user's folder.
     Local,
     /// Below `/usr`, by a package of Debian, in which man pages are compressed.
     Package,
@@ -73,7 +73,7 @@ pub(crate) fn of(built: &Built, program: &str, place: Place) -> Result<Files> {
     Ok(files)
 }
 
-/// Returns what a program prints. It sees no variable of this machine's user, whose values would be in its help.
+/// Returns the output of a program. It runs without the user's variables, since its help would contain their values.
 fn said(program: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     let output = Command::new(program).args(arguments).env_clear().stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("cannot start {}", program.display()))?;
@@ -102,7 +102,7 @@ man) echo page > "$3/tsp.1"; echo page > "$3/tsp-node.1";;
 esac"#;
 
     #[test]
-    fn completions_and_pages_are_where_shells_and_man_look_for_them() {
+    fn completions_and_pages_have_standard_paths() {
         let folder = tempfile::tempdir().unwrap();
         let built = built(folder.path(), GOOD);
         let names = |place| {
@@ -120,7 +120,7 @@ esac"#;
     }
 
     #[test]
-    fn a_program_that_fails_or_says_nothing_is_an_error() {
+    fn failing_or_silent_program_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let error = |script| of(&built(folder.path(), script), "tsp", Place::Local).unwrap_err().to_string();
         assert!(error("echo what >&2; exit 3").ends_with("completions bash: exit status: 3: what"));

@@ -1,21 +1,21 @@
-//! `cargo xtask release`: what users install, made from a commit.
+//! `cargo xtask release`: builds the artefacts for users from a commit.
 //!
-//! | where | what |
+//! | file | content |
 //! |---|---|
 //! | `origin.rs` | the commit and its time |
-//! | `project.rs` | what cargo knows of the programs |
-//! | `build.rs` | programs that are linked statically, and are the same wherever they are built |
+//! | `project.rs` | the programs according to cargo |
+//! | `build.rs` | the programs, linked statically and reproducibly |
 //! | `manual.rs` | their completions and man pages |
-//! | `licences.rs`, `sbom.rs` | what is in them, and its licences |
+//! | `licences.rs`, `sbom.rs` | their components and licences |
 //! | `files.rs`, `tarball.rs` | archives of files |
-//! | `deb.rs`, `packaged.rs` | packages of Debian, and what is in them |
-//! | `image.rs` | images of containers |
-//! | `artefacts.rs` | all of it under the names of a release, with checksums |
-//! | `compare.rs` | the same from another folder, compared bit by bit (`--check`) |
-//! | `trial/` | what was made is run and installed (`--try`) |
+//! | `deb.rs`, `packaged.rs` | Debian packages and their content |
+//! | `image.rs` | container images |
+//! | `artefacts.rs` | all artefacts under the names of a release, with checksums |
+//! | `compare.rs` | a comparison with a build in another folder, bit by bit (`--check`) |
+//! | `trial/` | a trial run and installation of the artefacts (`--try`) |
 //!
-//! Everything is made in memory and then written at once: an archive is the same whatever files are in a folder
-//! from before.
+//! All artefacts are made in memory and then written at once, so an archive does not depend on files from earlier
+//! builds.
 
 mod artefacts;
 mod build;
@@ -53,37 +53,38 @@ use crate::workspace;
 /// The options of the release.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The folder for the artefacts; one that was made before is replaced [default: release-artefacts in the build folder]
+    /// The folder for the artefacts; one that was made before is replaced [default: release-artefacts in the build
+    /// folder]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Build everything a second time, from a copy in another folder, and compare bit by bit
     #[arg(long)]
     check: bool,
-    /// Run what was made: images by bwrap, packages in a copy of this system that is thrown away (as root)
+    /// Run the artefacts: images by bwrap, packages in a temporary copy of this system (as root)
     #[arg(long = "try")]
     trial: bool,
-    /// Allow changes that are in no commit; the programs then say so in `--version`
+    /// Allow uncommitted changes; the programs then report that in `--version`
     #[arg(long)]
     allow_dirty: bool,
-    /// Who answers for the packages of Debian
+    /// The maintainer of the Debian packages
     #[arg(long, value_name = "NAME <ADDRESS>", value_parser = maintainer, default_value = DEFAULT_MAINTAINER)]
     maintainer: String,
 }
 
-/// Who answers for packages that somebody makes for oneself: nobody. The address is one that no mail reaches.
+/// The maintainer of locally built packages: an address that receives no mail.
 const DEFAULT_MAINTAINER: &str = "Local build of taskwork <taskwork@taskwork.invalid>";
 
-/// What is made of one folder with the source.
+/// The results of a build in one folder.
 struct Made {
     version: String,
     programs: Files,
     artefacts: Files,
 }
 
-/// Makes a release.
+/// Builds a release.
 ///
 /// # Errors
-/// If something cannot be built, found or written; if the second build differs; or if what was made does not work.
+/// If a step fails, the second build differs, or an artefact does not work.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let origin = Origin::find(arguments.allow_dirty)?;
     let source = workspace::root();
@@ -92,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     ensure_free(&out)?;
     let work = place.join("artefacts");
     let (one, other) = (work.join("one"), work.join("other"));
-    // Both before the first build, which takes minutes in which somebody may change a file.
+    // Both copies are made before the first build, which takes minutes in which a file may be changed.
     copy(&source, &one.join("source"))?;
     if arguments.check {
         copy(&one.join("source"), &other.join("source"))?;
@@ -108,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.check {
         println!("building them again in {}", other.display());
         let second = make(&other, &origin, &arguments.maintainer)?;
-        // The programs first: of an archive it could only be said that it differs.
+        // The programs first: a difference between archives would be less specific.
         compare::same(&first.programs, &second.programs)?;
         compare::same(&first.artefacts, &second.artefacts)?;
         remove(&other)?;
@@ -157,7 +158,7 @@ fn copy(source: &Path, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lists the files of a source, but not what was built from it.
+/// Lists the files of a source folder, without build results.
 fn list(folder: &Path, prefix: &str, names: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -171,8 +172,8 @@ fn list(folder: &Path, prefix: &str, names: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the folder can be replaced: that it has a name, and nothing of the user's is in it, nor in the one
-/// beside it.
+/// Checks that the folder can be replaced: it has a name, and neither it nor the one next to it contains files of
+/// the user.
 fn ensure_free(out: &Path) -> Result<()> {
     for folder in [out, &beside(out)?] {
         let entries = match fs::read_dir(folder) {
@@ -209,7 +210,7 @@ fn beside(out: &Path) -> Result<PathBuf> {
     Ok(out.with_file_name(name))
 }
 
-/// Writes the artefacts beside the folder, and returns where.
+/// Writes the artefacts next to the folder, and returns the path.
 fn write(artefacts: &Files, out: &Path) -> Result<PathBuf> {
     let new = beside(out)?;
     remove(&new)?;
@@ -217,7 +218,7 @@ fn write(artefacts: &Files, out: &Path) -> Result<PathBuf> {
     Ok(new)
 }
 
-/// Puts the new artefacts into the place of those from before: all, or none.
+/// Replaces the previous artefacts by the new ones: all, or none.
 fn replace(out: &Path, new: &Path) -> Result<()> {
     remove(out)?;
     fs::rename(new, out).with_context(|| format!("{} cannot be written", out.display()))
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_replaces_one_from_before_and_nothing_else() {
+    fn release_replaces_only_previous_release() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("deep/out");
         ensure_free(&out).unwrap();
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_maintainer_has_a_name_and_an_address() {
+    fn maintainer_requires_name_and_address() {
         assert!(maintainer(DEFAULT_MAINTAINER).is_ok() && maintainer("A B <a@b.example>").is_ok());
         for wrong in [
             "",
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_a_line_for_each_artefact() {
+    fn table_has_line_per_artefact() {
         let mut files = files("tsp-1.oci/index.json");
         files.add("tsp-1.oci/oci-layout", vec![0; 2000]).unwrap();
         let table = table(&files, Path::new("/out"));
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_has_the_source_as_new_and_not_what_was_built() {
+    fn copy_includes_new_files_but_not_build_results() {
         let folder = tempfile::tempdir().unwrap();
         let root = workspace::root();
         let (one, other) = (folder.path().join("one"), folder.path().join("other"));

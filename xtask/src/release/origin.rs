@@ -1,4 +1,4 @@
-//! What a release is made from: the commit, and its time, which becomes the time of everything in it.
+//! The origin of a release: the commit, and its time, which all files of the release have.
 
 use std::{
     env, fs,
@@ -13,7 +13,7 @@ use crate::workspace;
 /// The number of characters of a commit that programs show.
 const SHOWN: usize = 12;
 
-/// What is appended to the beginning of a commit if the source has changes that are in no commit.
+/// The suffix of the abbreviated commit if the source has uncommitted changes.
 const CHANGED: &str = "dirty";
 
 /// The file that `git archive` writes the commit and its time into.
@@ -32,11 +32,11 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Finds out what the source of the workspace is: the commit of the clone; elsewhere what `TASKWORK_COMMIT` and
-    /// `SOURCE_DATE_EPOCH` say, or the commit of the archive of which it was unpacked.
+    /// Determines the origin of the workspace: the commit of the clone; without a clone, `TASKWORK_COMMIT` and
+    /// `SOURCE_DATE_EPOCH`, or the commit of the archive from which it was unpacked.
     ///
     /// # Errors
-    /// If none of them is known, or the clone has changes that are in no commit and `may_differ` is not set.
+    /// If none of them is known, or the clone has uncommitted changes and `may_differ` is not set.
     pub(crate) fn find(may_differ: bool) -> Result<Self> {
         // A clone knows better than variables that may be about another source.
         if !workspace::root().join(".git").exists() {
@@ -95,7 +95,7 @@ impl Origin {
     }
 }
 
-/// Returns what git prints in the workspace.
+/// Returns the output of git in the workspace.
 ///
 /// # Errors
 /// If git fails.
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commit_and_its_time_are_read_and_nothing_else() {
+    fn commit_and_time_are_parsed_strictly() {
         let origin = Origin::parse("1f1e8d6aa0b1c2d3e4f5 1795539600\n").unwrap();
         assert_eq!(origin.commit, "1f1e8d6aa0b1");
         assert_eq!(origin.timestamp(), "2026-11-24T17:00:00Z");
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn a_source_with_changes_is_not_called_a_commit() {
+    fn source_with_changes_is_marked() {
         let origin = Origin::parse("1f1e8d6aa0b1c2d3e4f5 0").unwrap().changed();
         assert_eq!(origin.commit, "1f1e8d6dirty");
         assert_eq!(origin.commit.len(), SHOWN);
     }
 
     #[test]
-    fn an_archive_tells_its_commit() {
+    fn archive_has_its_commit() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(Origin::of_archive(root.path()), None);
         fs::create_dir(root.path().join("taskwork-cli")).unwrap();

@@ -1,4 +1,4 @@
-//! What the packages of Debian install: `taskwork`, with the command, the units and their user, and `taskwork-tsp`.
+//! The content of the Debian packages: `taskwork`, with the command, the units and their user, and `taskwork-tsp`.
 
 use anyhow::{Context as _, Result};
 
@@ -10,8 +10,8 @@ use super::{
     tarball,
 };
 
-/// Makes the user, and tells systemd of the units. None is enabled: which programs run, and with which ZooKeeper,
-/// is the operator's to say.
+/// Creates the user, and makes systemd load the units. None is enabled: the operator chooses the programs and the
+/// ZooKeeper.
 const AFTER_INSTALLATION: &str = "\
 #!/bin/sh
 set -e
@@ -41,7 +41,7 @@ if [ -z \"$DPKG_ROOT\" ] && [ -d /run/systemd/system ]; then
 fi
 ";
 
-/// What of the checks of packages does not hold here, and why.
+/// The checks of packages that do not apply, with reasons.
 const OVERRIDE: &str = "\
 # One file that runs on every distribution, in images without a C library too.
 PACKAGE: statically-linked-binary [usr/bin/PROGRAM]
@@ -102,7 +102,7 @@ pub(crate) fn tsp<'a>(parts: &Parts<'a>) -> Result<(Package<'a>, Files)> {
     Ok((package, files))
 }
 
-/// Returns the files of a program, and what each package must have.
+/// Returns the files of a program, with those that every package requires.
 fn program(parts: &Parts<'_>, package: &Package<'_>, program: &str) -> Result<Files> {
     let name = package.name;
     let mut files = Files::default();
@@ -118,7 +118,7 @@ fn program(parts: &Parts<'_>, package: &Package<'_>, program: &str) -> Result<Fi
     Ok(files)
 }
 
-/// Lets a unit run what packages install, and for nodes also programs of the operator's own in `/usr/local/bin`.
+/// Changes a unit to run packaged programs; for nodes also the operator's own programs in `/usr/local/bin`.
 fn packaged_unit(unit: &str) -> String {
     let line = |line: &str| {
         if line.starts_with('#') {
@@ -135,7 +135,7 @@ fn patterns<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("'{}'", name.replace("@.", "@*."))).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the terms of the project in the form that Debian asks for. `mit` is the MIT License, which begins with
+/// Returns the terms of the project in Debian's format. `mit` is the MIT License, which starts with
 /// the holders.
 fn copyright(mit: &str) -> Result<String> {
     let (holders, terms) =
@@ -162,7 +162,7 @@ mod tests {
     use crate::workspace;
 
     #[test]
-    fn the_unit_of_the_package_runs_programs_of_packages_too() {
+    fn packaged_unit_also_runs_packaged_programs() {
         let unit =
             fs::read_to_string(workspace::root().join("deploy/systemd/taskwork-node@.service")).unwrap();
         let unit = packaged_unit(&unit);
@@ -181,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn the_copyright_file_has_the_holders_and_both_licences() {
+    fn copyright_file_has_holders_and_both_licences() {
         let text = copyright(&fs::read_to_string(workspace::root().join("LICENSE-MIT")).unwrap()).unwrap();
         assert!(
             text.contains("\nCopyright: 20") && text.contains("\nLicense: Expat\n Permission is hereby"),
             "{text}"
         );
         assert!(text.contains("/usr/share/common-licenses/Apache-2.0"));
-        // A line without the blank in front would begin a field.
+        // A line without a leading blank would start a field.
         let terms = text.split("License: Expat\n").nth(1).unwrap();
         assert!(terms.lines().take_while(|line| !line.is_empty()).all(|line| line.starts_with(' ')));
         for broken in ["", "no holders\n\nterms", "Copyright (c) A"] {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_understood_by_the_shell() {
+    fn scripts_have_valid_shell_syntax() {
         for script in [AFTER_INSTALLATION, BEFORE_REMOVAL, AFTER_REMOVAL] {
             let status = std::process::Command::new("sh").args(["-n", "-c", script]).status().unwrap();
             assert!(status.success(), "{script}");

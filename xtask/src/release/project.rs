@@ -1,4 +1,4 @@
-//! What cargo knows of the project: its programs, and the packages that they are made of.
+//! The project according to cargo: its programs, and the packages in them.
 
 use std::{
     collections::BTreeMap,
@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::build::TRIPLE;
 use crate::workspace;
 
-/// The packages whose programs are released.
+/// The packages with released programs.
 const RELEASED: [&str; 4] = ["bnb-problems", "dataflow-examples", "taskwork-operator", "tsp-example"];
 
-/// The features of these packages that are released: everything.
+/// The released features of these packages: all.
 const FEATURES: &str = "cloud,health,man,tls";
 
 /// The program among them that stands in for another one in tests.
@@ -25,7 +25,7 @@ const NOT_RELEASED: &str = "hmmpfam-stub";
 pub(crate) struct Project {
     /// Its version.
     pub(crate) version: String,
-    /// Where cargo puts what it builds.
+    /// Cargo's target folder.
     pub(crate) target: PathBuf,
     /// The names of the programs that are released, sorted.
     pub(crate) programs: Vec<String>,
@@ -50,10 +50,10 @@ pub(crate) struct Package {
 }
 
 impl Project {
-    /// Asks cargo about the workspace in a folder.
+    /// Queries cargo about the workspace in a folder.
     ///
     /// # Errors
-    /// If cargo fails, or says something else than expected.
+    /// If cargo fails, or its output is unexpected.
     pub(crate) fn read(source: &Path) -> Result<Self> {
         let arguments = ["metadata", "--format-version", "1", "--locked", "--filter-platform", TRIPLE];
         let output = workspace::command("cargo").args(arguments).current_dir(source).output();
@@ -129,7 +129,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A project of one program, that needs one package besides its own.
+    /// Returns a project with one program, which depends on one package.
     pub(crate) fn small() -> Value {
         let own = json!({
             "id": "path+file:///p#tsp-example", "name": "tsp-example", "version": "0.1.0", "license": "MIT",
@@ -154,7 +154,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn programs_of_the_project_are_released_and_no_others() {
+    fn only_programs_of_project_are_released() {
         let project = Project::parse(&small()).unwrap();
         assert_eq!(project.programs, ["tsp"]);
         assert!(project.selection().ends_with(&[
@@ -170,7 +170,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cargo_does_not_say_is_an_error() {
+    fn incomplete_metadata_is_an_error() {
         for missing in ["packages", "target_directory", "resolve"] {
             let mut metadata = small();
             metadata.as_object_mut().unwrap().remove(missing);
@@ -179,7 +179,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn this_workspace_releases_its_programs_but_not_their_stubs() {
+    fn workspace_releases_programs_without_stubs() {
         let project = Project::read(&workspace::root()).unwrap();
         for program in ["taskwork", "tsp", "uts", "kmeans"] {
             assert!(project.programs.iter().any(|name| name == program), "{program}");

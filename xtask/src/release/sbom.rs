@@ -1,5 +1,5 @@
-//! The software bill of materials (SBOM) in the format `CycloneDX` 1.5: what was compiled into the programs, as
-//! cargo has told it while it compiled, with the checksums of `Cargo.lock`.
+//! The software bill of materials (SBOM) in the format `CycloneDX` 1.5: the packages compiled into the programs, as
+//! reported by cargo during the build, with the checksums of `Cargo.lock`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,11 +23,11 @@ pub(crate) struct Library {
     licence: &'static str,
 }
 
-/// Returns what the compiler links in by itself: the standard library, the C library, and that of the C compiler, which
-/// unwinds.
+/// Returns the libraries that the compiler links implicitly: the standard library, the C library, and the unwinder of
+/// the C compiler.
 ///
 /// # Errors
-/// If a version cannot be found out.
+/// If a version cannot be determined.
 pub(crate) fn libraries() -> Result<Vec<Library>> {
     let rust = build::printed("rustc", &["-vV"])?;
     let release = rust.lines().find_map(|line| line.strip_prefix("release: "));
@@ -186,7 +186,7 @@ version = "0.1.0"
     }
 
     #[test]
-    fn what_was_compiled_is_listed_with_licence_checksum_and_needs() {
+    fn compiled_packages_are_listed_with_licence_checksum_and_dependencies() {
         let list = list(&["path+file:///p#tsp-example", "registry#bytes@1.0.0"]);
         let [bytes, own, c] = &list["components"].as_array().unwrap()[..] else { panic!("three: {list}") };
         assert_eq!(bytes["purl"], "pkg:cargo/bytes@1.0.0");
@@ -201,13 +201,13 @@ version = "0.1.0"
     }
 
     #[test]
-    fn what_was_not_compiled_is_not_listed() {
+    fn uncompiled_packages_are_not_listed() {
         let list = list(&["path+file:///p#tsp-example"]);
         assert!(!list.to_string().contains("bytes"), "{list}");
     }
 
     #[test]
-    fn a_lock_file_of_another_form_has_no_checksums() {
+    fn unknown_lock_file_format_has_no_checksums() {
         assert!(checksums("").is_empty() && checksums("[[package]]\nname = \"a\"\n").is_empty());
         assert_eq!(checksums(LOCK)[&("bytes", "1.0.0")], "00ff");
     }

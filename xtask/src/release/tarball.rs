@@ -1,5 +1,5 @@
-//! Archives by `tar` and gzip, whose bytes depend on the names and contents of the files alone: sorted, owned by
-//! root, and all of one time.
+//! Archives by `tar` and gzip that depend only on the names and contents of the files: sorted, owned by
+//! root, and with one modification time.
 
 use std::{collections::BTreeMap, io::Write as _};
 
@@ -49,7 +49,7 @@ pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     encoder.write_all(bytes).and_then(|()| encoder.finish()).context("bytes in memory cannot be compressed")
 }
 
-/// Returns files and the folders above them, each folder before what is in it.
+/// Returns files and their parent folders, each folder before its content.
 fn with_folders<'a>(files: &'a Files, top: &str) -> BTreeMap<String, Option<&'a File>> {
     let mut entries = BTreeMap::new();
     for (name, file) in files.iter() {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_files_in_any_order_give_the_same_bytes() {
+    fn archive_is_independent_of_file_order() {
         let one = tar_gz(&files(&["bin/tsp", "bin-2", "README", "share/man/tsp.1"]), "t-1/", 7).unwrap();
         let other = tar_gz(&files(&["share/man/tsp.1", "README", "bin-2", "bin/tsp"]), "t-1/", 7).unwrap();
         assert!(one == other);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_archive_has_what_was_given_and_nothing_of_this_machine() {
+    fn archive_contains_only_given_files_and_no_machine_data() {
         let packed = tar_gz(&files(&["bin/tsp", "README"]), "./", 1_700_000_000).unwrap();
         let mut archive = tar::Archive::new(GzDecoder::new(&packed[..]));
         let mut found = Vec::new();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_kept_whole() {
+    fn long_name_is_not_truncated() {
         let names = ["a/".repeat(49) + "ab", "a/".repeat(50) + "b", "a/".repeat(150) + "b"];
         assert_eq!(names[0].len(), 100);
         let packed = tar(&files(&names.each_ref().map(String::as_str)), "./", 0).unwrap();

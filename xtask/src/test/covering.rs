@@ -13,7 +13,7 @@ use crate::{step::Step, workspace};
 /// The package of the scenarios, which start the programs of all others.
 const SCENARIOS: &str = "taskwork-tests";
 
-/// Documents whose programs are doc tests of a package.
+/// Documents with programs that are doc tests of a package.
 const DOCUMENTS: [(&str, &str); 3] = [
     ("README.md", "bnb-framework"),
     ("docs/tutorial.md", "bnb-framework"),
@@ -80,7 +80,7 @@ fn target(inside: &Path) -> Result<(String, String)> {
     bail!("no test covers {}: tests/README.md lists behaviours and their tests", inside.display())
 }
 
-/// Returns the name of the package whose manifest is in a folder.
+/// Returns the name of the package with its manifest in a folder.
 fn package_in(folder: &Path) -> Option<String> {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
     let (_, package) = manifest.split_once("[package]")?;

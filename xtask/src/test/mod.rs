@@ -19,7 +19,7 @@ use crate::{
 /// The packages that simulate several hosts on one machine.
 const NETWORK_PACKAGES: &[&str] = &["iproute2", "nftables"];
 
-/// The packages by which scripts of `deploy/` read JSON.
+/// The packages used by scripts of `deploy/` to read JSON.
 const SCRIPT_PACKAGES: &[&str] = &["jq"];
 
 /// The packages that check the models.

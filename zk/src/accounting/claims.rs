@@ -1,5 +1,5 @@
-//! Claims: what belongs to no living node is moved to `transit/`, from where the next transaction of the node
-//! that has claimed it takes it.
+//! Claims: a node moves tasks that belong to no living node to `transit/`, and its next transaction takes
+//! them from there.
 
 use super::{
     CommitError, REBUILDS_MAX, SETTLED, Try, create, delete,
@@ -15,7 +15,7 @@ use crate::{
     store::Store,
 };
 
-/// What a node can claim.
+/// The tasks that a node can claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// The parked task with this id.
@@ -38,20 +38,20 @@ pub struct Claim {
     pub node: String,
     /// The transaction's id: unique, and the same for every try.
     pub txn: String,
-    /// As in [`Transaction`](super::Transaction).
+    /// An earlier transaction of the node that is known to be committed; its id can be removed.
     pub settled: Option<String>,
-    /// What is claimed.
+    /// The tasks to claim.
     pub source: Source,
-    /// The name of the znode in `transit/` to which it is moved: unique, and the same for every try.
+    /// The name of the znode in `transit/` to which they are moved: unique, and the same for every try.
     pub transit: String,
-    /// What the node holds otherwise, if the same transaction also [enrols](super::enrol) it, unless it is
-    /// enrolled.
+    /// If set, the transaction also [enrols](super::enrol) the node, with these other tasks as held, unless
+    /// it is already enrolled.
     pub enrol: Option<Vec<u8>>,
 }
 
-/// Claims something and returns it as `adopt` has changed it, or `None` if another node was faster, a node
-/// that must be gone takes part, or `adopt` declines. Claims once, however often this is called before the
-/// next transaction of the node. `adopt` must answer the same every time.
+/// Claims tasks and returns them as changed by `adopt`, or `None` if another node was faster, a node that
+/// must be gone takes part, or `adopt` declines. Claims once, however often this is called before the next
+/// transaction of the node. `adopt` must return the same result every time.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -76,8 +76,8 @@ pub async fn claim(
         let Some((content, read)) = read(store, attempt, &path).await? else {
             return claimed_before(store, attempt, claim, folder).await;
         };
-        // Read afterwards: a node is a member before anything is its own, and an id stands for one session,
-        // so who is no member now, or has left the attempt, never will take part again.
+        // Read afterwards: a node is a member before it owns tasks, and an id belongs to one session. So a
+        // node that is not a member now, or has left the attempt, will never take part again.
         if let Some(gone) = gone
             && store.exists(&cluster.member(gone)).await?.is_some()
             && store.exists(&attempt.left_node(gone)).await?.is_none()
@@ -104,7 +104,7 @@ pub async fn claim(
         ops.extend(enrol.into_iter().flat_map(|held| enrolment(attempt, &claim.node, held)));
         match tried(store.multi(ops).await)? {
             Try::Committed => {
-                // Those of a root belong to the job, and whoever parks other tasks leaves.
+                // Parked root tasks belong to the job, and a node that parks other tasks leaves.
                 if !matches!(claim.source, Source::Parked(_)) {
                     discard(store, &path, &content).await;
                 }
@@ -159,7 +159,7 @@ impl Source {
     }
 }
 
-/// Returns what an earlier try of a claim obtained. If it obtained nothing, the chunks that it may have
+/// Returns the tasks that an earlier try of a claim obtained. If there are none, the chunks that it may have
 /// written are removed.
 async fn claimed_before(
     store: &dyn Store,

@@ -1,4 +1,4 @@
-//! Who takes part in an attempt, and what those that are gone have left behind.
+//! Enrolment of nodes in an attempt, and the tasks left behind by lost nodes.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::{
     store::{Op, Store},
 };
 
-/// Enrols a node in an attempt by creating its empty output and what it `held`, before it may hold a task of
-/// the attempt. Has an effect once, however often this is called.
+/// Enrols a node in an attempt by creating its empty output and its `held` tasks, before it may hold a task
+/// of the attempt. Takes effect once, however often this is called.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -41,7 +41,7 @@ pub(super) fn enrolment(attempt: &AttemptPaths, node: &str, held: &[u8]) -> [Op;
     [create(attempt.output(node), b""), create(attempt.held_by(node), &blob::inline(held))]
 }
 
-/// Returns what a node held when it last wrote it, or `None` if that was claimed.
+/// Returns the tasks that a node held at its last write, or `None` if they were claimed.
 ///
 /// # Errors
 /// Any error from the store.
@@ -49,20 +49,20 @@ pub async fn held(store: &dyn Store, attempt: &AttemptPaths, node: &str) -> Resu
     Ok(blob::read(store, &attempt.held_by(node)).await?.map(|(_, data)| data))
 }
 
-/// What nodes that are gone may have left behind.
+/// The tasks that lost nodes may have left behind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Orphans {
-    /// The members that have not left the attempt. They were read first: of a node that was one and is none, nothing
-    /// that is missing in the following will ever come. Who is none may have joined since: a [`claim`](super::claim)
-    /// looks again.
+    /// The members that have not left the attempt. They were read first, so the lists below contain
+    /// everything left by a node that was a member before and is not one now. A node missing here may have
+    /// joined since: [`claim`](super::claim) checks again.
     pub members: Vec<String>,
-    /// The names of the znodes of all tasks on their way.
+    /// The names of the znodes of all tasks in transit.
     pub transits: Vec<String>,
-    /// The nodes of which it stands what they hold.
+    /// The nodes whose held tasks are recorded.
     pub held: Vec<String>,
 }
 
-/// Looks for what nodes that are gone may have left behind.
+/// Looks for tasks that lost nodes may have left behind.
 ///
 /// # Errors
 /// Any error from the store; [`Error::NoNode`] if the attempt no longer exists.
@@ -82,7 +82,7 @@ pub async fn orphans(store: &dyn Store, cluster: &ClusterPaths, attempt: &Attemp
 /// # Errors
 /// Any error from the store.
 pub async fn left_cleanly(store: &dyn Store, attempt: &AttemptPaths, node: &str) -> Result<bool> {
-    // The departure may have been observed on another server than the one that answers now.
+    // The departure may have been observed on a different server.
     store.sync(&attempt.base()).await?;
     let (left, took_part) = (store.exists(&attempt.left_node(node)), store.exists(&attempt.output(node)));
     Ok(left.await?.is_some() || took_part.await?.is_none())

@@ -22,7 +22,8 @@ pub(super) struct Large {
     pub(super) before: Vec<(String, Vec<u8>)>,
 }
 
-/// Writes to chunks what does not fit into the transaction. They count only once the transaction is committed.
+/// Writes parts that do not fit into the transaction to chunks. They count only once the transaction is
+/// committed.
 pub(super) async fn write_large(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -42,12 +43,12 @@ pub(super) async fn write_large(
     let paths: Vec<String> = [attempt.output(node), attempt.held_by(node)].into_iter().chain(taken).collect();
     let mut before = blob::pointers(store, &paths).await?;
     if before.misses {
-        // Written a moment ago, perhaps.
+        // They may just have been written.
         store.sync(&attempt.base()).await?;
         before = blob::pointers(store, &paths).await?;
     }
     large.before = before.contents;
-    // What an earlier try has written stays.
+    // Chunks written by an earlier try stay.
     let own = attempt.large_of(&transaction.txn);
     let is_own =
         |folder: &str| folder.strip_prefix(&own).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
@@ -69,7 +70,7 @@ impl Part<'_> {
         blob::inline_bytes(self.data) <= blob::pointer_bytes(&self.folder)
     }
 
-    /// Returns a content as long as the part's is, if it is in the znode itself, or in chunks.
+    /// Returns a content of the same length as the part's, either inline or in chunks.
     fn content(&self, inline: bool) -> Vec<u8> {
         if inline { blob::inline(self.data) } else { vec![0; blob::pointer_bytes(&self.folder)] }
     }
@@ -79,7 +80,7 @@ impl Part<'_> {
 fn parts<'a>(attempt: &AttemptPaths, transaction: &'a Transaction) -> Vec<Part<'a>> {
     let txn = &transaction.txn;
     let part = |name: String, data: &'a [u8]| Part { folder: attempt.large_of(&name), data };
-    // A node that leaves holds nothing any more.
+    // A leaving node holds nothing afterwards.
     let held = if transaction.leave { &[][..] } else { &transaction.held };
     let mut parts = vec![part(txn.clone(), &transaction.output), part(format!("{txn}-held"), held)];
     let parked = transaction.park.iter().map(|(task, envelope)| part(format!("{txn}-{task}"), envelope));
@@ -91,7 +92,7 @@ fn parts<'a>(attempt: &AttemptPaths, transaction: &'a Transaction) -> Vec<Part<'
     parts
 }
 
-/// Returns the contents, in the order of the [`parts`], where they belong.
+/// Assigns the contents, in the order of the [`parts`], to their fields.
 fn assemble(transaction: &Transaction, contents: Vec<Vec<u8>>) -> Large {
     let mut contents = contents.into_iter();
     let mut next = || contents.next().unwrap_or_default();
@@ -103,7 +104,8 @@ fn assemble(transaction: &Transaction, contents: Vec<Vec<u8>>) -> Large {
 }
 
 /// Returns which parts stay in the transaction: the smallest first, as far as they fit into its request. Each
-/// of the others costs at least four writes: a folder and a chunk, made and removed. Every try decides alike.
+/// other part costs at least four writes: a folder and a chunk, created and removed. Every try makes the same
+/// choice.
 fn inlined(
     cluster: &ClusterPaths,
     attempt: &AttemptPaths,
@@ -132,7 +134,7 @@ fn inlined(
     inline
 }
 
-/// Returns the content for a znode, after writing data that is too large for it to chunks.
+/// Returns the content for a znode. Data that is too large for it is written to chunks first.
 pub(super) async fn put(
     store: &dyn Store,
     cluster: &ClusterPaths,
@@ -149,11 +151,11 @@ pub(super) async fn put(
     })
 }
 
-/// Removes the chunks that a content names which was overwritten or deleted. If that fails, they stay until
-/// the node that wrote them is gone.
+/// Removes the chunks of a content that was overwritten or deleted. If that fails, they stay until the node
+/// that wrote them is gone.
 pub(super) async fn discard(store: &dyn Store, path: &str, content: &[u8]) {
     if let Err(error) = blob::discard(store, path, content).await {
-        tracing::debug!(%error, "the chunks of what was overwritten stay");
+        tracing::debug!(%error, "the chunks of an overwritten znode stay");
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::{NAME_BYTES_MAX, quarantine::AboutTask};
 
 #[test]
-fn a_transaction_fills_its_request_and_no_more() {
+fn transaction_inlines_parts_up_to_request_limit() {
     // Every name has the maximum length.
     let cluster = ClusterPaths::new(&"c".repeat(NAME_BYTES_MAX)).unwrap();
     let paths = cluster.job("j-0000000000").attempt(u32::MAX);
@@ -13,14 +13,14 @@ fn a_transaction_fills_its_request_and_no_more() {
         node: node.to_owned(),
         txn: id(0),
         settled: Some(id(1)),
-        // In scopes.
+        // Tasks in scopes have the longest names.
         toggles: (0..1_000).map(|number| format!("{}~{}", id(number), id(number))).collect(),
         take: (0..256).map(transit).collect(),
         ..Transaction::default()
     };
     let about = AboutTask { deaths: u32::MAX, reason: "\u{10000}".repeat(500), at_ms: u64::MAX };
     for round in 0..20 {
-        // Between 128 bytes and 64 KiB each, so that sometimes all of it fits, and sometimes nothing.
+        // Between 128 bytes and 64 KiB each, so that in some rounds all of it fits, and in others nothing.
         let bytes_max = 128 << (round % 10);
         let some = |number: u64| vec![0; usize::try_from(number).unwrap() * 7919 % (bytes_max + 1)];
         let last = Transaction {

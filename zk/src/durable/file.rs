@@ -1,5 +1,5 @@
-//! The file of a durable tree: a redb database with a table of znodes. One transaction holds what one request
-//! has changed, and is on disk when it returns.
+//! The file of a durable tree: a redb database with a table of znodes. Each request is one transaction, which
+//! is on disk when the call returns.
 
 use std::{io, path::Path};
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// The znodes by their paths: the version, the number of the next sequential child, the data.
 const ZNODES: TableDefinition<'static, &str, (i32, u32, &[u8])> = TableDefinition::new("znodes");
-/// What the file is.
+/// The identification of the file, by the project's name.
 const ABOUT: TableDefinition<'static, &str, u64> = TableDefinition::new("taskwork");
 /// The key in [`ABOUT`] of the number of the format.
 const FORMAT: &str = "format";
@@ -51,7 +51,7 @@ impl DatabaseFile {
         transaction.open_table(ABOUT)?.insert(FORMAT, FORMAT_NOW)?;
         transaction.open_table(ZNODES)?;
         transaction.commit().map_err(redb::Error::from)?;
-        // Unlike dropping it, this reports what goes wrong.
+        // Unlike dropping the database, this reports errors.
         database.close()?;
         Ok(())
     }
@@ -63,7 +63,7 @@ impl DatabaseFile {
         tree: &mut Tree,
     ) -> std::result::Result<Self, Unreadable> {
         let mut builder = Builder::new();
-        // Otherwise the checksums were looked at only after a crash.
+        // Otherwise the checksums would be checked only after a crash.
         builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(true);
         let database = builder.open(path)?;
         let reading = database.begin_read().map_err(redb::Error::from)?;
@@ -104,7 +104,7 @@ impl DatabaseFile {
                 }
             }
         }
-        // By default it returns when the transaction is on disk.
+        // With the default durability, it returns when the transaction is on disk.
         transaction.commit()?;
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Keeper for DatabaseFile {
 impl From<redb::Error> for Unreadable {
     fn from(error: redb::Error) -> Self {
         match error {
-            // What is not there, or makes no sense, although it was complete once.
+            // Missing or inconsistent content, although the file was complete once.
             redb::Error::Io(error)
                 if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
             {

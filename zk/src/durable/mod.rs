@@ -1,22 +1,22 @@
-//! A tree that survives its process: the tree of `memory.rs`, with a file that has every change before it is
-//! answered.
+//! A tree that survives its process: the tree of `memory.rs`, with a file to which every change is written
+//! before it is acknowledged.
 //!
-//! It is for one process at a time, on one machine, which may be killed, or find its disk full, at any
-//! moment. The next process that opens the same folder finds everything that was acknowledged, each multi
-//! whole. What belongs to sessions is gone, as on a server whose clients have all been lost: ephemerals and
-//! watches.
+//! It is for one process at a time, on one machine. The process may be killed, or find its disk full, at any
+//! time. The next process that opens the same folder finds everything that was acknowledged, each multi
+//! whole. Ephemerals and watches, which belong to sessions, are gone, as on a server that has lost all
+//! clients.
 //!
 //! ```text
-//!   request ─▶ tree.rs executes it ─▶ file.rs commits what it has changed, with fsync ─▶ answer, watches
+//!   request ─▶ tree.rs executes it ─▶ file.rs commits the change, with fsync ─▶ answer, watches
 //!                     ▲                     │ fails: the disk is full, or broken
 //!                     └──── undone ◀────────┴─▶ all sessions end; every further request gets this error
 //! ```
 //!
 //! | file | contents |
 //! |---|---|
-//! | `mod.rs` | opening a folder, and what may be wrong with it |
+//! | `mod.rs` | opening a folder, and its errors |
 //! | `file.rs` | the database in it: a table of znodes |
-//! | `../tree/kept.rs` | what of a tree is kept |
+//! | `../tree/kept.rs` | the durable part of a tree |
 
 mod file;
 
@@ -35,8 +35,8 @@ use crate::{memory::MemoryTree, tree::Tree};
 const TREE_FILE: &str = "tree.redb";
 /// Its name until it is complete.
 const NEW_FILE: &str = "tree.new";
-/// The file that the process locks that uses the folder. The system releases the lock when the process ends,
-/// however that happens.
+/// The file that is locked by the process that uses the folder. The system releases the lock when the process
+/// exits for any reason.
 const LOCK_FILE: &str = "lock";
 
 /// Why a folder with a tree cannot be used.
@@ -44,7 +44,7 @@ const LOCK_FILE: &str = "lock";
 #[non_exhaustive]
 pub enum OpenError {
     /// Another process uses the folder.
-    #[error("{dir} is in use by another process: wait for its end, or use another directory")]
+    #[error("{dir} is in use by another process: wait until it exits, or use another directory")]
     InUse {
         /// The folder.
         dir: String,
@@ -54,21 +54,21 @@ pub enum OpenError {
     Foreign {
         /// The file.
         file: String,
-        /// What it is instead, as far as known.
+        /// Its actual format, as far as known.
         reason: String,
     },
-    /// The file was changed by something else, or the disk has lost a part of it.
+    /// The file was changed by another program, or the disk has lost a part of it.
     #[error(
-        "{file} is damaged ({reason}): what is in it cannot be trusted. Use another directory, or delete the \
-         file to begin anew"
+        "{file} is damaged ({reason}): its content cannot be trusted. Use another directory, or delete the \
+         file to start from scratch"
     )]
     Damaged {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The damage that was found.
         reason: String,
     },
-    /// The operating system refused something.
+    /// The operating system refused an operation.
     #[error("{file} cannot be used: {reason}")]
     Io {
         /// The file or folder.
@@ -78,13 +78,13 @@ pub enum OpenError {
     },
 }
 
-/// Opens the tree that is kept in a folder; a missing folder is created, with an empty tree. The folder is
-/// locked until the last handle to the tree, and the last of its sessions, is gone.
+/// Opens the tree in a folder; a missing folder is created, with an empty tree. The folder is locked until
+/// the last handle to the tree, and the last of its sessions, is dropped.
 ///
 /// Each write waits for the disk, on the thread that makes the request.
 ///
 /// # Errors
-/// See [`OpenError`]. What the file says is the same afterwards.
+/// See [`OpenError`]. The file is unchanged then.
 pub fn open(dir: &Path) -> Result<MemoryTree, OpenError> {
     fs::create_dir_all(dir).map_err(|error| refused(dir, &error))?;
     let lock = lock(dir)?;
@@ -107,10 +107,10 @@ pub fn file_of(dir: &Path) -> PathBuf {
 struct FolderLock(File);
 
 impl Drop for FolderLock {
-    /// Closing the file would not be enough: a process that another thread is about to start has a copy of the
-    /// descriptor for a moment, and the lock is gone only with the last of them.
+    /// Closing the file would not be enough: a process that another thread is starting has a copy of the
+    /// descriptor until it executes its program, and the lock is released only with the last copy.
     fn drop(&mut self) {
-        // What cannot be unlocked is still unlocked when it is closed.
+        // If unlocking fails, closing the file still unlocks it.
         let _ = self.0.unlock();
     }
 }
@@ -126,7 +126,7 @@ fn lock(dir: &Path) -> Result<FolderLock, OpenError> {
     }
 }
 
-/// Creates the file under another name first: a file that is there is complete.
+/// Creates the file under a temporary name first, so that a file with the final name is complete.
 fn create(dir: &Path, path: &Path) -> Result<(), OpenError> {
     let new = dir.join(NEW_FILE);
     match fs::remove_file(&new) {
@@ -135,7 +135,7 @@ fn create(dir: &Path, path: &Path) -> Result<(), OpenError> {
     }
     DatabaseFile::create(&new).map_err(|cause| unreadable(&new, cause))?;
     fs::rename(&new, path).map_err(|error| refused(path, &error))?;
-    // The name is as durable as the content only after this.
+    // Only after this is the name as durable as the content.
     let synced = File::open(dir).and_then(|dir| dir.sync_all());
     synced.map_err(|error| refused(dir, &error))
 }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_free_at_once_although_a_process_that_is_being_started_still_has_the_descriptor() {
+    fn folder_lock_is_released_although_descriptor_was_inherited() {
         let dir = tempfile::tempdir().expect("a folder");
         let held = lock(dir.path()).expect("a new folder");
         let inherited = held.0.try_clone().expect("a second descriptor");

@@ -1,4 +1,4 @@
-//! What a node says of itself at the moment of a report, beside what it has done so far.
+//! The state of a node at the time of a report, in addition to its cumulative figures.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 pub struct PoolNow {
     /// The number of workers that may work on the job.
     pub workers: u32,
-    /// Those of them that have a task.
+    /// The number of these workers that have a task.
     pub busy: u32,
     /// The number of queued tasks.
     pub queued: u32,
-    /// The number of tasks that wait for others, or for something outside.
+    /// The number of tasks that wait for other tasks, or for external events.
     pub waiting: u32,
     /// The number of workers without a task for which none is queued.
     pub hungry: u32,
@@ -22,18 +22,18 @@ pub struct PoolNow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sense {
-    /// The less the better.
+    /// Smaller values are better.
     Min,
-    /// The more the better.
+    /// Larger values are better.
     Max,
 }
 
 /// The best value of a variable that a node knows, as a number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// The number, as people know it.
+    /// The number, in the user's units.
     pub value: f64,
-    /// Whether small or large numbers are better. Outlooks are negated if large ones are.
+    /// Whether small or large numbers are better. If large ones are, outlooks are negated.
     pub sense: Sense,
     /// The name of the variable.
     pub name: String,
@@ -48,27 +48,27 @@ pub struct StolenFrom {
     pub tasks: u64,
 }
 
-/// The nodes that a node has received tasks from.
+/// The nodes from which a node has received tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Givers {
-    /// Those that have given the most, at most [`GIVERS_MAX`] of them.
+    /// The nodes that have given the most tasks, at most [`GIVERS_MAX`].
     pub most: Vec<StolenFrom>,
-    /// The number of tasks from all others.
+    /// The number of tasks from all other nodes.
     pub rest: u64,
 }
 
-/// The maximum number of nodes that are named as those from which tasks came.
+/// The maximum number of nodes listed as givers.
 pub const GIVERS_MAX: usize = 8;
 
-/// The process of a node, and its machine. `None` is what the system does not tell.
+/// The process of a node, and its machine. Figures that the system does not provide are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessNow {
     /// The memory that the process occupies, in bytes.
     pub resident_bytes: Option<u64>,
-    /// The processor time that it has used, in milliseconds.
+    /// The processor time used by the process, in milliseconds.
     pub cpu_ms: Option<u64>,
-    /// The average number of processes of the machine that could run, over the last minute.
+    /// The average number of runnable processes of the machine, over the last minute.
     pub load: Option<f64>,
 }

@@ -62,7 +62,7 @@ async fn turn(
     from: JobState,
     to: JobState,
 ) -> Result<bool> {
-    // What an earlier request has done, whose answer was lost, must be seen.
+    // An earlier request whose answer was lost must be visible.
     store.sync(&cluster.job(job).record()).await?;
     for _ in 0..END_TRIES_MAX {
         let (mut record, version) = read(store, cluster, job).await?;
@@ -78,7 +78,7 @@ async fn turn(
     Err(Error::Contended { path: cluster.job(job).record(), tries: END_TRIES_MAX })
 }
 
-/// How often ending a job may lose the race against other changes of its record.
+/// The number of times that ending a job may lose the race against other changes of its record.
 const END_TRIES_MAX: usize = 64;
 
 async fn end(
@@ -89,7 +89,7 @@ async fn end(
     reason: &str,
     now_ms: u64,
 ) -> Result<()> {
-    // What is over may have been retried since.
+    // A job that is over may have been retried since.
     store.sync(&cluster.job(job).record()).await?;
     for _ in 0..END_TRIES_MAX {
         let (mut record, version) = read(store, cluster, job).await?;
@@ -98,7 +98,7 @@ async fn end(
         }
         record.state = state;
         record.finished_ms = Some(now_ms);
-        record.reason = Some(reason.chars().take(REASON_CHARS_MAX).collect());
+        record.reason = Some(shortened(reason));
         match store.set(&cluster.job(job).record(), &record::write(&record), Some(version)).await {
             Err(Error::BadVersion { .. }) => {}
             other => return other.map(drop),
@@ -109,6 +109,11 @@ async fn end(
 
 /// The longest reason that is recorded, in characters.
 const REASON_CHARS_MAX: usize = 4096;
+
+/// Truncates a reason to the recorded length.
+pub(super) fn shortened(reason: &str) -> String {
+    reason.chars().take(REASON_CHARS_MAX).collect()
+}
 
 /// Removes all znodes of a job that is over.
 ///
@@ -125,7 +130,7 @@ pub async fn forget(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Res
     remove(store, cluster.job(job).record()).await
 }
 
-/// How often a znode may get new children while it is being removed.
+/// The number of times that a znode may get new children while it is being removed.
 const REMOVE_TRIES_MAX: usize = 16;
 
 /// Removes a znode and everything below it.

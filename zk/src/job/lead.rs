@@ -1,10 +1,10 @@
-//! The operations reserved for the leader: it detects lost nodes, begins new attempts and closes jobs. Each
+//! The operations reserved for the leader: it detects lost nodes, starts new attempts and closes jobs. Each
 //! write carries its fence.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 
-use super::{JobRecord, JobState, Lost, create, read, submit::attempt};
+use super::{JobRecord, JobState, Lost, create, end::shortened, read, submit::attempt};
 use crate::{
     blob, chunks,
     election::Fence,
@@ -34,19 +34,19 @@ pub enum Closing {
     Closed,
     /// The job was already over.
     AlreadyOver,
-    /// Another attempt has begun, or the record has changed: read it again.
+    /// Another attempt has started, or the record has changed: read it again.
     NotCurrent,
 }
 
-/// The outcome of beginning another attempt.
+/// The outcome of starting another attempt.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewAttempt {
-    /// This attempt has begun.
+    /// This attempt has started.
     Started(u32),
     /// There were too many attempts; the job has failed.
     GaveUp,
-    /// Another process has begun one, or ended the job: read the record again.
+    /// Another process has started one, or ended the job: read the record again.
     NotCurrent,
 }
 
@@ -66,7 +66,7 @@ pub async fn lost(store: &dyn Store, cluster: &ClusterPaths, attempt: &AttemptPa
     Ok(took_part.into_iter().filter(|node| !members.contains(node) && !left.contains(node)).collect())
 }
 
-/// Returns what each node's committed tasks have produced.
+/// Returns the output of each node's committed tasks.
 ///
 /// # Errors
 /// Any error from the store.
@@ -79,7 +79,7 @@ pub async fn outputs(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(S
     for ((node, path), answer) in nodes.into_iter().zip(&paths).zip(asked) {
         let (content, _) = answer.await?;
         let output = match blob::get(store, path, &content).await {
-            // Nodes may still write: the same output, but with other chunks.
+            // Nodes may still write: the same output, but in other chunks.
             Err(missing @ Error::NoNode { .. }) => blob::read(store, path).await?.ok_or(missing)?.1,
             output => output?,
         };
@@ -93,7 +93,7 @@ pub async fn outputs(store: &dyn Store, attempt: &AttemptPaths) -> Result<Vec<(S
 struct ResultRecord {
     attempt: u32,
     chunks: usize,
-    /// A form for people who do not have the program.
+    /// A form for users without the program.
     shown: serde_json::Value,
 }
 
@@ -102,9 +102,11 @@ struct ResultRecord {
 pub struct Outcome {
     /// The result, encoded for the program.
     pub result: Vec<u8>,
-    /// The same for people who do not have the program, if it fits into a znode; null otherwise.
+    /// The same for users without the program, if it fits into a znode; null otherwise.
     pub shown: serde_json::Value,
-    /// Why it is not the whole result, if tasks were set aside.
+    /// The reason if the result means that the program has failed.
+    pub failure: Option<String>,
+    /// The reason why the result is incomplete, if tasks were set aside.
     pub incomplete: Option<String>,
 }
 
@@ -132,14 +134,17 @@ pub async fn close(
         return Ok(Closing::NotCurrent);
     }
     let (paths, attempt_paths) = (cluster.job(job), cluster.job(job).attempt(attempt));
-    record.state = if outcome.incomplete.is_some() { JobState::Incomplete } else { JobState::Done };
-    record.reason.clone_from(&outcome.incomplete);
+    (record.state, record.reason) = match (&outcome.failure, &outcome.incomplete) {
+        (Some(reason), _) => (JobState::Failed, Some(shortened(reason))),
+        (None, Some(reason)) => (JobState::Incomplete, Some(reason.clone())),
+        (None, None) => (JobState::Done, None),
+    };
     record.finished_ms = Some(now_ms);
     let fits = outcome.shown.to_string().len() <= SHOWN_BYTES_MAX;
     let shown = if fits { outcome.shown.clone() } else { serde_json::Value::Null };
     let result = |chunks| create(paths.result(), &record::write(&ResultRecord { attempt, chunks, shown }));
     let folder = attempt_paths.result_chunks();
-    // A small result goes into the same multi, unless an earlier try has left chunks there.
+    // A small result is written in the same multi, unless an earlier try has left chunks.
     let written = store.exists(&folder).await?.is_some();
     let ops = if !written && outcome.result.len() <= SMALL_RESULT_BYTES_MAX {
         vec![create(folder, b""), create(attempt_paths.result_chunk(0), &outcome.result), result(1)]
@@ -161,7 +166,7 @@ pub async fn close(
 /// The largest result that is written in the same multi as the job's record, in bytes.
 const SMALL_RESULT_BYTES_MAX: usize = 128 << 10;
 
-/// Returns the result of a job that is done.
+/// Returns the result of a job that is done, is incomplete, or has failed by its result.
 ///
 /// # Errors
 /// Any error from the store.
@@ -172,11 +177,12 @@ pub async fn result(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Res
     let attempt = paths.attempt(attempt);
     let result = chunks::read(store, |k| attempt.result_chunk(k), chunks).await?;
     let (record, _) = read(store, cluster, job).await?;
-    let incomplete = record.reason.filter(|_| record.state == JobState::Incomplete);
-    Ok(Outcome { result, shown, incomplete })
+    let reason_in = |state| record.reason.clone().filter(|_| record.state == state);
+    let (failure, incomplete) = (reason_in(JobState::Failed), reason_in(JobState::Incomplete));
+    Ok(Outcome { result, shown, failure, incomplete })
 }
 
-/// Begins another attempt after nodes were lost, or lets the job fail if there were too many.
+/// Starts another attempt after nodes were lost, or fails the job if there were too many.
 ///
 /// # Errors
 /// See [`LeadError`].

@@ -11,6 +11,7 @@
 mod end;
 mod lead;
 mod open;
+mod release;
 mod retry;
 pub mod share;
 mod submit;
@@ -28,6 +29,7 @@ pub use self::{
         Closing, LeadError, NewAttempt, Outcome, SHOWN_BYTES_MAX, close, lost, new_attempt, outputs, result,
     },
     open::{Added, ROOTS_MAX, add, finish, settle},
+    release::release,
     retry::{Retried, retry},
     share::Share,
     submit::{NewJob, Submission, submit},
@@ -50,11 +52,11 @@ pub enum JobState {
     Submitting,
     /// Nodes may work on it.
     Running,
-    /// Put aside: its tasks are parked, and its nodes work on other jobs.
+    /// Suspended: its tasks are parked, and its nodes work on other jobs.
     Suspended,
     /// Complete, with a result.
     Done,
-    /// Complete but for tasks that were set aside, with a result without them.
+    /// Complete except for tasks that were set aside, with a result without them.
     Incomplete,
     /// It cannot be completed; the record states why.
     Failed,
@@ -63,7 +65,7 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// Returns whether the job has ended for good.
+    /// Returns whether the job has ended permanently.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Incomplete | Self::Failed | Self::Cancelled)
     }
@@ -121,8 +123,8 @@ pub struct JobRecord {
     /// The name by which nodes fetch the shared data from each other; empty if each reads the chunks.
     #[serde(default)]
     pub shared_name: String,
-    /// The member that has brought the shared data, if that is too large to be stored here: then it is with members
-    /// only. Empty if it is stored.
+    /// The member that has provided the shared data, if that is too large to be stored here: then only
+    /// members have it. Empty if it is stored.
     #[serde(default)]
     pub shared_from: String,
     /// When it was submitted, in milliseconds since 1970 by the submitter's clock.
@@ -171,7 +173,7 @@ pub async fn read(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Resul
 /// Decodes a job's record, from the content of its znode.
 ///
 /// # Errors
-/// [`Error::Garbled`] if it is no record.
+/// [`Error::Garbled`] if the content is not a record.
 pub fn decode(path: &str, content: &[u8]) -> Result<JobRecord> {
     record::read(path, content)
 }
@@ -187,7 +189,7 @@ pub async fn shared(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Res
     Ok(shared)
 }
 
-/// Reads a job's shared data, and hands on one chunk after another.
+/// Reads a job's shared data, and passes on one chunk after another.
 ///
 /// # Errors
 /// As [`shared`].

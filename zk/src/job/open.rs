@@ -3,11 +3,12 @@
 //! ```text
 //!   add      check open, roots/<task>, begun/<task>, list/<task>, parked/<task>   one multi, in the current attempt
 //!   finish   open is deleted
-//!   settle   the leader: adds to a new attempt whatever has not begun in it; once open is gone, deletes list/open
+//!   settle   the leader: adds every missing root task to a new attempt; once open is gone, deletes list/open
 //! ```
 //!
-//! As long as `list/open` stands, the list is not empty, and the job does not end. It is deleted after `open`,
-//! and after every root task has been in the list: then the job ends when the list is empty, as any other.
+//! As long as `list/open` exists, the list is not empty, and the job does not end. It is deleted after
+//! `open`, and after every root task has been in the list. From then on the job ends when the list is empty,
+//! like any other job.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +21,7 @@ use crate::{
     store::{Op, Store},
 };
 
-/// The most root tasks that can be added to a job: a new attempt begins with all of them.
+/// The maximum number of root tasks that can be added to a job: a new attempt starts with all of them.
 pub const ROOTS_MAX: u32 = 10_000;
 
 /// The outcome of adding a task.
@@ -29,14 +30,14 @@ pub const ROOTS_MAX: u32 = 10_000;
 pub enum Added {
     /// It was added.
     Added,
-    /// It was not, for this reason, and never will be.
+    /// It was not added, and never will be, for this reason.
     Not(String),
 }
 
-/// How often adding a task may lose the race against changes of the job's record.
+/// The number of times that adding a task may lose the race against changes of the job's record.
 const TRIES_MAX: usize = 64;
 
-/// The places of the operations by which a task is added.
+/// The positions of the operations that add a task.
 const OPEN: usize = 0;
 const RECORD: usize = 1;
 const ROOT: usize = 2;
@@ -96,8 +97,8 @@ pub async fn add(
     Err(Error::Contended { path: paths.record(), tries: TRIES_MAX })
 }
 
-/// Finishes adding root tasks to a job: it ends when all are complete. Returns whether it is a job that stays
-/// open, or did.
+/// Finishes adding root tasks to a job: it ends when all are complete. Returns whether the job stays open, or
+/// did.
 ///
 /// # Errors
 /// Any error from the store; it can be called again.
@@ -110,7 +111,7 @@ pub async fn finish(store: &dyn Store, cluster: &ClusterPaths, job: &str) -> Res
     }
 }
 
-/// Lets all added root tasks begin that have not begun in the current attempt, as the leader; and if adding is
+/// Starts all added root tasks that have not started in the current attempt, as the leader. If adding is
 /// finished, lets the list become empty.
 ///
 /// # Errors
@@ -125,13 +126,13 @@ pub async fn settle(
     if store.exists(&attempt.open()).await?.is_none() {
         return Ok(());
     }
-    // Looked at first: whatever was added before is among the roots.
+    // Read first: every task that was added before is among the roots.
     let is_finished = store.exists(&job.open()).await?.is_none();
     let begun: BTreeSet<String> = store.children(&attempt.begun()).await?.into_iter().collect();
     for task in store.children(&job.roots()).await?.into_iter().filter(|task| !begun.contains(task)) {
         let (content, _) = store.get(&job.added_root(&task)).await?;
         let ops = [fence.check()].into_iter().chain(begin(attempt, &task, &content)).collect();
-        // Who has added it may have been faster.
+        // The caller that added it may have been faster.
         unless_deposed(store.multi(ops).await, |error| matches!(error, Error::NodeExists { .. }))?;
     }
     if is_finished {
@@ -141,7 +142,7 @@ pub async fn settle(
     Ok(())
 }
 
-/// Returns the operations by which an added root task begins.
+/// Returns the operations that start an added root task.
 fn begin(attempt: &AttemptPaths, task: &str, content: &[u8]) -> [Op; 3] {
     [
         create(attempt.begun_root(task), b""),
@@ -150,7 +151,7 @@ fn begin(attempt: &AttemptPaths, task: &str, content: &[u8]) -> [Op; 3] {
     ]
 }
 
-/// Passes over errors that mean that it was done before.
+/// Ignores errors that mean that it was done before.
 fn unless_deposed<T>(done: Result<T>, before: impl Fn(&Error) -> bool) -> std::result::Result<(), LeadError> {
     match done {
         Ok(_) => Ok(()),

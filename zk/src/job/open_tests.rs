@@ -56,7 +56,7 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_task_is_added_once_wherever_an_answer_is_lost() {
+async fn added_task_with_any_answer_lost_is_added_once() {
     for large in [false, true] {
         for fate in FATES {
             for countdown in 1.. {
@@ -93,7 +93,7 @@ async fn a_task_is_added_once_wherever_an_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn a_new_attempt_begins_with_all_that_was_added_and_the_list_is_empty_only_after_the_end() {
+async fn new_attempt_starts_all_added_tasks_and_list_empties_only_after_finish() {
     let stage = Stage::new().await;
     let job = submitted(&stage).await;
     let (store, fence) = leader(&stage, &job).await;
@@ -105,7 +105,7 @@ async fn a_new_attempt_begins_with_all_that_was_added_and_the_list_is_empty_only
     assert_eq!(next, Ok(NewAttempt::Started(2)));
     let second = paths.attempt(2);
     assert_eq!(tasks(&stage, &second), [names(&[ROOT, "open"]), names(&[ROOT])]);
-    // One is added before the leader has come to it, and by then it has begun.
+    // One task is added before the leader reaches it, and has started by then.
     assert_eq!(added("n0000000000000000-9").await, Ok(Added::Added));
     for _ in 0..2 {
         settled(2).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_new_attempt_begins_with_all_that_was_added_and_the_list_is_empty_only
         let list = names(&[&all[..], &["open"]].concat());
         assert_eq!(tasks(&stage, &second), [list, names(&all)]);
     }
-    // A task that is complete does not begin again.
+    // A completed task does not start again.
     for gone in [second.task(TASK), second.parked_task(TASK)] {
         stage.store.delete(&gone, None).await.unwrap();
     }
@@ -128,7 +128,7 @@ async fn a_new_attempt_begins_with_all_that_was_added_and_the_list_is_empty_only
 }
 
 #[tokio::test]
-async fn a_deposed_leader_settles_nothing() {
+async fn deposed_leader_cannot_settle() {
     let stage = Stage::new().await;
     let job = submitted(&stage).await;
     let (store, fence) = leader(&stage, &job).await;
@@ -142,7 +142,7 @@ async fn a_deposed_leader_settles_nothing() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_added_says_why() {
+async fn refused_addition_states_reason() {
     let stage = Stage::new().await;
     let job = submitted(&stage).await;
     let why = async |job: &str| match add(&*stage.store, &stage.cluster, job, TASK, b"").await {

@@ -1,13 +1,13 @@
-//! Another chance for the tasks that a job has set aside: a new attempt that begins with them, and with the
-//! result of the one before.
+//! Retry of the tasks that a job has set aside: a new attempt that starts with these tasks and with the
+//! result of the previous attempt.
 //!
 //! ```text
-//!   attempts/<k>     quarantine/<task>  result             (tidied away once the next one runs)
+//!   attempts/<k>     quarantine/<task>  result             (removed once the next attempt runs)
 //!                        │                  │
 //!   attempts/<k+1>   parked/<task>      outputs/carried    one multi, which makes the job Running
 //! ```
 //!
-//! If an unprotected node is lost after that, the attempt that follows begins at the root, without any of it.
+//! If an unprotected node is lost after that, the next attempt starts at the root, without these data.
 
 use super::{JobState, Retry, create, lead::result, read, submit::attempt};
 use crate::{
@@ -22,19 +22,19 @@ use crate::{
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Retried {
-    /// The job runs again, with this number of tasks that were set aside.
+    /// The job runs again, with this number of set-aside tasks.
     Begun(usize),
-    /// The job is in this state, in which nothing is to be tried again.
+    /// The job is in this state, in which it cannot be retried.
     Not(JobState),
 }
 
-/// How often a retry may lose the race against other changes of the record.
+/// The number of times that a retry may lose the race against other changes of the record.
 const TRIES_MAX: usize = 16;
 
-/// The largest data that is written in the multi itself, in bytes.
+/// The maximum size of data that is written in the multi itself, in bytes.
 const INLINE_BYTES_MAX: usize = 128;
 
-/// Begins another attempt with the tasks that were set aside, if the job has ended without them. `key` identifies
+/// Starts another attempt with the tasks that were set aside, if the job has ended without them. `key` identifies
 /// the retry when it is called again.
 ///
 /// # Errors
@@ -52,7 +52,7 @@ pub async fn retry(store: &dyn Store, cluster: &ClusterPaths, job: &str, key: &s
         let ended = paths.attempt(record.attempt);
         store.sync(&ended.base()).await?;
         let result = match result(store, cluster, job).await {
-            // Somebody else has begun a retry, or an earlier try of this one has.
+            // Another retry has started, or an earlier try of this one was committed.
             Err(Error::NoNode { .. }) => continue,
             result => result?.result,
         };
@@ -77,11 +77,11 @@ pub async fn retry(store: &dyn Store, cluster: &ClusterPaths, job: &str, key: &s
             Op::Delete { path: paths.result(), version: None },
         ];
         ops.extend(attempt(&next, false, parked));
-        // It is no node, and nobody waits for it.
+        // `carried` is not a node, so no node would write its clean leave.
         ops.extend([create(next.output(CARRIED), &carried), create(next.left_node(CARRIED), b"")]);
         match store.multi(ops).await {
             Ok(_) => return Ok(Retried::Begun(tasks.len())),
-            // Somebody else was faster, or an earlier try of this.
+            // Another retry was faster, or an earlier try of this one.
             Err(Error::Multi { cause, .. })
                 if matches!(
                     *cause,

@@ -16,9 +16,9 @@ pub const PRIORITY_RANGE: std::ops::RangeInclusive<i32> = -100..=100;
 pub struct Share {
     /// Its weight among the jobs of its priority, up to [`WEIGHT_MAX`].
     pub weight: NonZeroU32,
-    /// Jobs of a higher priority come first; lower ones get what those leave idle.
+    /// Jobs of a higher priority come first; lower ones get the workers that those leave idle.
     pub priority: i32,
-    /// Whether nodes that work on it work on no other job meanwhile.
+    /// Whether nodes that work on it work on no other job at the same time.
     pub exclusive: bool,
 }
 

@@ -1,12 +1,12 @@
-//! Submitting a job: first its data, then one multi that makes it a job.
+//! Submission of a job: first its data, then one multi that turns it into a job.
 //!
 //! The submitter draws a key, which is part of the job's record. If the answer to the record's creation is
-//! lost, the record is found by its key. So a submission can be retried, even by another session, until it is
-//! known to be done, and creates exactly one job.
+//! lost, the record is found by its key. So a submission can be retried, even by another session, until its
+//! outcome is known, and creates exactly one job.
 //!
 //! ```text
-//!   create the record, sequential ─▶ write large data in chunks ─▶ one multi: the record says running, the root is parked
-//!     answer lost: look for the key    answer lost: repeat           answer lost: repeat, unless it has begun
+//!   create the record, sequential ─▶ write large data in chunks ─▶ one multi: the record becomes running, the root is parked
+//!     answer lost: look for the key    answer lost: repeat           answer lost: repeat, unless it has started
 //! ```
 
 use super::{JobRecord, JobState, Share, create, forget, list};
@@ -35,7 +35,7 @@ pub struct NewJob<'a> {
     pub name: &'a str,
     /// Read-only data for all tasks.
     pub shared: &'a [u8],
-    /// The name by which nodes fetch the shared data from each other; empty if each is to read it here.
+    /// The name by which nodes fetch the shared data from each other; empty if each node reads it here.
     pub shared_name: &'a str,
     /// The member that has the shared data, if that is not stored; otherwise empty.
     pub shared_from: &'a str,
@@ -63,7 +63,7 @@ pub struct NewJob<'a> {
     pub now_ms: u64,
 }
 
-/// Submits a job in a single try and returns its id. One multi makes it a job: no node touches it before. Use
+/// Submits a job in a single try and returns its id. Nodes ignore it until one multi turns it into a job. Use
 /// a [`Submission`] to retry after failures.
 ///
 /// # Errors
@@ -73,7 +73,7 @@ pub async fn submit(store: &dyn Store, cluster: &ClusterPaths, new: &NewJob<'_>)
     Submission::new(new, "").go_on(store, cluster).await
 }
 
-/// A submission under way, to be retried until it is known to be done.
+/// A pending submission, which is retried until its outcome is known.
 #[derive(Debug)]
 pub struct Submission<'a> {
     new: &'a NewJob<'a>,
@@ -81,7 +81,7 @@ pub struct Submission<'a> {
     stage: Stage,
 }
 
-/// How far a submission has come, as far as known.
+/// The progress of a submission, as far as known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stage {
     /// There is no record.
@@ -90,7 +90,7 @@ enum Stage {
     Asked,
     /// The record exists; it is not a job yet.
     Recorded(String),
-    /// The answer to the multi that makes it a job was lost: it may be one.
+    /// The answer to the multi that turns it into a job was lost: it may be one.
     Begun(String),
 }
 
@@ -98,7 +98,7 @@ enum Stage {
 /// bytes.
 const SHARED_INLINE_BYTES_MAX: usize = 128 << 10;
 
-/// How often others may remove a record while its data is written.
+/// The number of times that others may remove a record while its data is written.
 const REMOVED_TIMES_MAX: usize = 4;
 
 impl<'a> Submission<'a> {
@@ -146,7 +146,7 @@ impl<'a> Submission<'a> {
             Err(error) => {
                 tracing::debug!(
                     job = id, %error,
-                    "what was written of the job stays; taskwork forget removes it"
+                    "the written part of the job stays; taskwork forget removes it"
                 );
             }
         }
@@ -218,7 +218,7 @@ impl<'a> Submission<'a> {
             return Ok(());
         }
         let mut record = self.record();
-        // Little data goes into the multi: each write takes as long as the servers' disks.
+        // Small data is written in the multi: each write waits for the servers' disks.
         let others: usize =
             new.variables.iter().map(|(_, value)| value.len()).sum::<usize>() + 2 * new.root.len();
         let is_small = new.shared.len() + others <= SHARED_INLINE_BYTES_MAX;
@@ -254,7 +254,7 @@ impl<'a> Submission<'a> {
                 if has_begun(store, &job).await? {
                     return Ok(());
                 }
-                let reason = "it was ended by somebody while it was being submitted".to_owned();
+                let reason = "it was ended by a user while it was being submitted".to_owned();
                 Err(Error::Refused { path: job.record(), reason })
             }
             Err(error) => {
@@ -269,7 +269,7 @@ impl<'a> Submission<'a> {
 
 /// Returns the id of the record with this key.
 async fn find(store: &dyn Store, cluster: &ClusterPaths, key: &str) -> Result<Option<String>> {
-    // The session's server may be behind.
+    // The session's server may lag behind.
     store.sync(&cluster.jobs()).await?;
     let jobs = list(store, cluster).await?;
     let has_key = |record: &Result<JobRecord>| record.as_ref().is_ok_and(|record| record.key == key);
@@ -282,8 +282,8 @@ async fn has_begun(store: &dyn Store, job: &JobPaths) -> Result<bool> {
     Ok(store.exists(&job.root()).await?.is_some())
 }
 
-/// Returns whether a failed write may have taken effect. One that is under way when a session ends may have,
-/// too.
+/// Returns whether a failed write may have taken effect. A write that is pending when a session ends may
+/// have, too.
 fn may_have_happened(error: &Error) -> bool {
     error.effect() == Effect::Unknown || *error == Error::SessionExpired
 }
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_request_is_lost_there_is_one_job_and_its_id_is_given() {
+    async fn submission_with_any_request_lost_creates_one_job() {
         let shared = vec![7; 600 << 10];
         let new = new_job(&shared);
         for fate in [Fate::LostBefore, Fate::LostAfter] {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_data_beside_large_values_does_not_make_a_request_too_large() {
+    async fn small_data_with_large_values_fits_request() {
         let (shared, root, value) = (vec![1; 60 << 10], vec![2; 250 << 10], vec![3; 470 << 10]);
         let variables = [("best".to_owned(), value)];
         let new = NewJob { root: &root, variables: &variables, ..new_job(&shared) };
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_session_goes_on_where_the_first_one_ended() {
+    async fn submission_is_continued_by_another_session() {
         let new = new_job(b"");
         for requests in 1..6 {
             let tree = MemoryTree::new();
@@ -425,13 +425,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_record_that_is_removed_or_ended_before_it_is_a_job_harms_nobody() {
+    async fn record_removed_or_ended_during_submission_is_handled() {
         let new = new_job(b"");
         let tree = MemoryTree::new();
         let (cluster, store) = (ClusterPaths::new("test").unwrap(), tree.connect());
         cluster.prepare(&*store).await.unwrap();
         let mut submission = Submission::new(&new, "a key");
-        // The record exists; the multi is lost before it takes effect.
+        // The record exists, and the multi has no effect because its request is lost.
         tree.set_faults(LoseOne { session: store.id(), countdown: 1, fate: Fate::LostAfter });
         assert!(submission.go_on(&*store, &cluster).await.is_err());
         let first = list(&*store, &cluster).await.unwrap().remove(0).0;

@@ -11,7 +11,12 @@ use crate::{
 };
 
 fn outcome(result: &[u8]) -> Outcome {
-    Outcome { result: result.to_vec(), shown: serde_json::json!({"output": 7}), incomplete: None }
+    Outcome {
+        result: result.to_vec(),
+        shown: serde_json::json!({"output": 7}),
+        failure: None,
+        incomplete: None,
+    }
 }
 
 async fn leader(stage: &Stage, node: &str) -> (Arc<crate::MemoryStore>, Fence) {
@@ -25,7 +30,7 @@ async fn leader(stage: &Stage, node: &str) -> (Arc<crate::MemoryStore>, Fence) {
 }
 
 #[tokio::test]
-async fn a_job_is_resumed_although_the_server_does_not_show_yet_that_it_was_suspended() {
+async fn resume_on_stale_server_sees_suspension() {
     for countdown in 1..5 {
         let stage = Stage::new().await;
         let (_, _fence) = leader(&stage, "a").await;
@@ -41,7 +46,7 @@ async fn a_job_is_resumed_although_the_server_does_not_show_yet_that_it_was_susp
 }
 
 #[tokio::test]
-async fn a_submitted_job_runs_with_its_root_parked() {
+async fn submitted_job_runs_with_root_parked() {
     let stage = Stage::new().await;
     let (record, _) = read(&*stage.store, &stage.cluster, &stage.job).await.unwrap();
     assert_eq!((record.state, record.attempt, record.shared_chunks), (JobState::Running, 1, 2));
@@ -53,7 +58,7 @@ async fn a_submitted_job_runs_with_its_root_parked() {
 }
 
 #[tokio::test]
-async fn data_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
+async fn data_beyond_limit_is_refused_with_limit_and_size() {
     let stage = Stage::new().await;
     let data = vec![0; CHUNKED_BYTES_MAX + 1];
     let new = NewJob {
@@ -84,7 +89,7 @@ async fn data_beyond_the_limit_is_refused_with_the_limit_and_the_size() {
 }
 
 #[tokio::test]
-async fn a_job_is_closed_with_a_result_of_any_size() {
+async fn job_is_closed_with_result_of_any_size() {
     for size in [0, 3, 512 << 10, 1_500_000] {
         let stage = Stage::new().await;
         let (store, fence) = leader(&stage, "a").await;
@@ -99,7 +104,7 @@ async fn a_job_is_closed_with_a_result_of_any_size() {
 }
 
 #[tokio::test]
-async fn a_job_is_closed_once_wherever_an_answer_is_lost() {
+async fn close_with_any_answer_lost_happens_once() {
     for fate in FATES {
         for countdown in 1.. {
             let stage = Stage::new().await;
@@ -110,8 +115,8 @@ async fn a_job_is_closed_once_wherever_an_answer_is_lost() {
             let hit = closing().await.is_err();
             if hit {
                 let mut closed = closing().await.unwrap();
-                // It read the record from a server that was behind; the answer to its own write has brought
-                // that server up to date.
+                // It read the record from a server that lagged behind; the answer to its own write has
+                // brought that server up to date.
                 if closed == Closing::NotCurrent && fate == Fate::LostBehind {
                     closed = closing().await.unwrap();
                 }
@@ -126,7 +131,7 @@ async fn a_job_is_closed_once_wherever_an_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn a_deposed_leader_changes_nothing() {
+async fn deposed_leader_cannot_write() {
     let stage = Stage::new().await;
     let (old, fence) = leader(&stage, "a").await;
     let ghost = stage.tree.connect();
@@ -141,7 +146,7 @@ async fn a_deposed_leader_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_lost_node_ends_an_attempt_and_the_next_begins_from_the_root() {
+async fn lost_node_ends_attempt_and_next_starts_from_root() {
     let stage = Stage::new().await;
     let (store, fence) = leader(&stage, "a").await;
     let (x, y) = (stage.member("x").await, stage.member("y").await);
@@ -191,7 +196,7 @@ async fn incomplete(stage: &Stage, envelope: &[u8]) {
 }
 
 #[tokio::test]
-async fn what_was_set_aside_is_retried_once_with_the_result_of_the_others() {
+async fn set_aside_tasks_are_retried_once_with_result_of_others() {
     for size in [3, 700 << 10] {
         for fate in FATES {
             for countdown in 1.. {
@@ -236,7 +241,7 @@ async fn what_was_set_aside_is_retried_once_with_the_result_of_the_others() {
 }
 
 #[tokio::test]
-async fn as_many_tasks_as_can_be_set_aside_can_be_retried() {
+async fn maximum_of_set_aside_tasks_can_be_retried() {
     let stage = Stage::new().await;
     let (store, fence) = leader(&stage, "a").await;
     let x = stage.member("x").await;
@@ -271,7 +276,7 @@ async fn as_many_tasks_as_can_be_set_aside_can_be_retried() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_forgotten_is_not_retried() {
+async fn forgotten_job_cannot_be_retried() {
     let stage = Stage::new().await;
     incomplete(&stage, b"7").await;
     forget(&*stage.store, &stage.cluster, &stage.job).await.unwrap();
@@ -280,7 +285,7 @@ async fn a_job_that_is_forgotten_is_not_retried() {
 }
 
 #[tokio::test]
-async fn what_a_lost_node_held_is_claimed_and_what_it_produced_stays() {
+async fn lost_node_holdings_are_claimed_and_its_output_stays() {
     let stage = Stage::new().await;
     let (x, y, paths) = (stage.member("x").await, stage.member("y").await, stage.attempt(1));
     let flush = accounting::Transaction {
@@ -310,7 +315,7 @@ async fn what_a_lost_node_held_is_claimed_and_what_it_produced_stays() {
 }
 
 #[tokio::test]
-async fn what_is_overwritten_while_it_is_read_is_read_again() {
+async fn blob_overwritten_during_read_is_read_again() {
     let stage = Stage::new().await;
     let (x, reader, paths) = (stage.member("x").await, stage.tree.connect(), stage.attempt(1));
     let flush = |number: u8| accounting::Transaction {
@@ -339,7 +344,7 @@ async fn what_is_overwritten_while_it_is_read_is_read_again() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_is_not_the_current_one_cannot_close_the_job() {
+async fn outdated_attempt_cannot_close_job() {
     let stage = Stage::new().await;
     let (store, fence) = leader(&stage, "a").await;
     let begun = new_attempt(&*store, &fence, &stage.cluster, &stage.job, 1, &[], 0).await;
@@ -349,7 +354,7 @@ async fn an_attempt_that_is_not_the_current_one_cannot_close_the_job() {
 }
 
 #[tokio::test]
-async fn a_job_ends_once_and_its_watch_tells_how() {
+async fn job_ends_once_and_watch_reports_the_state() {
     let stage = Stage::new().await;
     let mut watch =
         JobWatch::open(Arc::clone(&stage.store) as Arc<dyn Store>, &stage.cluster, &stage.job).await.unwrap();
@@ -361,7 +366,7 @@ async fn a_job_ends_once_and_its_watch_tells_how() {
 }
 
 #[tokio::test]
-async fn of_a_forgotten_job_nothing_is_left() {
+async fn forgotten_job_leaves_no_znodes() {
     let stage = Stage::new().await;
     let (_x, store) = (stage.member("x").await, stage.tree.connect());
     cancel(&*store, &stage.cluster, &stage.job, "enough", 2).await.unwrap();
@@ -371,7 +376,7 @@ async fn of_a_forgotten_job_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_to_show_is_not_shown_and_the_result_is_there() {
+async fn oversized_shown_result_is_omitted_and_result_stays() {
     let stage = Stage::new().await;
     let (store, fence) = leader(&stage, "a").await;
     let large = Outcome { shown: "x".repeat(SHOWN_BYTES_MAX).into(), ..outcome(b"result") };
@@ -381,7 +386,7 @@ async fn what_is_too_large_to_show_is_not_shown_and_the_result_is_there() {
 }
 
 #[tokio::test]
-async fn a_job_is_put_aside_and_goes_on_and_one_that_is_over_is_neither() {
+async fn suspend_and_resume_affect_only_jobs_not_over() {
     let stage = Stage::new().await;
     let (store, fence) = leader(&stage, "a").await;
     assert_eq!(suspend(&*store, &stage.cluster, &stage.job).await, Ok(true));
@@ -389,7 +394,7 @@ async fn a_job_is_put_aside_and_goes_on_and_one_that_is_over_is_neither() {
     let close_it = || close(&*store, &fence, &stage.cluster, &stage.job, 1, &outcome, 5);
     assert_eq!(close_it().await, Ok(Closing::NotCurrent));
     let begun = new_attempt(&*store, &fence, &stage.cluster, &stage.job, 1, &[], 0).await;
-    assert_eq!(begun, Ok(NewAttempt::NotCurrent), "whoever is lost is judged when it goes on");
+    assert_eq!(begun, Ok(NewAttempt::NotCurrent), "losses are judged when the job resumes");
     assert_eq!(resume(&*store, &stage.cluster, &stage.job).await, Ok(true));
     assert_eq!(close_it().await, Ok(Closing::Closed));
     assert_eq!(suspend(&*store, &stage.cluster, &stage.job).await, Ok(false));

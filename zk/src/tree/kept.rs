@@ -1,8 +1,8 @@
-//! What of a tree outlives its process, and what of an operation has to be written down for that.
+//! The durable part of a tree, and the changes of each operation to it.
 //!
-//! Persistent znodes are kept, with their data, their version and the number of their next sequential child.
-//! Everything else belongs to sessions, which end with the process: ephemerals, watches. The number counts
-//! ephemeral children too, so that no name is given twice.
+//! Persistent znodes are durable, with their data, their version and the number of their next sequential
+//! child. Ephemerals and watches belong to sessions, which end with the process. The number counts ephemeral
+//! children too, so that no name is used twice.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use crate::{
     store::{Op, OpAnswer, Version},
 };
 
-/// Keeps the changes of a tree beyond its process.
+/// Saves the changes of a tree beyond its process.
 pub(crate) trait Keeper: Send {
-    /// Keeps all of these changes, or fails: then they are undone, and nothing further is asked of it.
+    /// Saves all of these changes, or fails. After a failure they are undone, and it is not called again.
     fn keep(&mut self, changes: &[Change<'_>]) -> Result<()>;
 }
 
-/// A change to a znode that is kept.
+/// A change of a durable znode.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// It is there, with this content.
+    /// The znode exists, with this content.
     Put(Kept<'a>),
-    /// It is gone.
+    /// The znode was removed.
     Remove(&'a str),
 }
 
-/// A znode as it is kept.
+/// The durable part of a znode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kept<'a> {
     pub(crate) path: &'a str,
@@ -37,7 +37,7 @@ pub(crate) struct Kept<'a> {
 }
 
 impl Tree {
-    /// As [`apply`](Self::apply); the keeper is told before the change counts.
+    /// As [`apply`](Self::apply); the keeper saves the change before it takes effect.
     pub(crate) fn apply_kept(
         &mut self,
         session: SessionId,
@@ -52,7 +52,7 @@ impl Tree {
         Ok(answer)
     }
 
-    /// As [`multi`](Self::multi); the keeper is told before the changes count.
+    /// As [`multi`](Self::multi); the keeper saves the changes before they take effect.
     pub(crate) fn multi_kept(
         &mut self,
         session: SessionId,
@@ -80,7 +80,7 @@ impl Tree {
         Ok(answers)
     }
 
-    /// Lets completed operations count, once the keeper has them; undoes them if it cannot keep them.
+    /// Makes completed operations effective once the keeper has saved them, and undoes them if that fails.
     fn settle(
         &mut self,
         all_done: Vec<Done>,
@@ -88,7 +88,7 @@ impl Tree {
         keeper: Option<&mut dyn Keeper>,
     ) -> Result<()> {
         if let Some(keeper) = keeper
-            && let Err(error) = self.tell(keeper, &all_done)
+            && let Err(error) = self.save(keeper, &all_done)
         {
             self.undo_all(all_done);
             return Err(error);
@@ -103,11 +103,10 @@ impl Tree {
         all_done.into_iter().rev().for_each(|done| self.undo(done));
     }
 
-    /// Adds a znode that was kept of another tree, to a tree without sessions. Parents come before their
-    /// children.
+    /// Adds a saved znode of another tree, to a tree without sessions. Parents come before their children.
     ///
     /// # Errors
-    /// With the reason, if no tree has such a znode.
+    /// Returns the reason if no tree can contain such a znode.
     pub(crate) fn restore(&mut self, kept: Kept<'_>) -> std::result::Result<(), String> {
         let Kept { path, version, next_number, data } = kept;
         check_path(path).map_err(|error| error.to_string())?;
@@ -123,20 +122,20 @@ impl Tree {
         Ok(())
     }
 
-    /// Tells the keeper what completed operations have changed, if that concerns it.
-    fn tell(&self, keeper: &mut dyn Keeper, all_done: &[Done]) -> Result<()> {
+    /// Passes the durable changes of completed operations, if any, to the keeper.
+    fn save(&self, keeper: &mut dyn Keeper, all_done: &[Done]) -> Result<()> {
         let changes = self.changes(all_done);
         if changes.is_empty() { Ok(()) } else { keeper.keep(&changes) }
     }
 
-    /// Returns the changes to znodes that are kept, each znode once, in the order of their paths.
+    /// Returns the changes of durable znodes, each znode once, in the order of their paths.
     fn changes<'a>(&'a self, all_done: &'a [Done]) -> Vec<Change<'a>> {
         let mut changes = BTreeMap::new();
         for done in all_done {
             match done {
                 Done::Created { path } => {
                     self.note(path, false, &mut changes);
-                    // It has counted the child.
+                    // The parent has counted the child.
                     self.note(parent_of(path), false, &mut changes);
                 }
                 Done::Set { path, .. } => self.note(path, false, &mut changes),
@@ -147,8 +146,8 @@ impl Tree {
         changes.into_values().collect()
     }
 
-    /// Notes what a znode is after all operations; `was_kept` if one of them has deleted it as one that is
-    /// kept.
+    /// Records the state of a znode after all operations; `was_kept` if one of them has deleted it while it
+    /// was durable.
     fn note<'a>(&'a self, path: &'a str, was_kept: bool, changes: &mut BTreeMap<&'a str, Change<'a>>) {
         match self.nodes.get(path) {
             Some(Znode { data, version, owner: 0, next_number, .. }) => {
@@ -168,7 +167,7 @@ mod tests {
     use super::*;
     use crate::{CreateMode, MemoryTree, Session, Store as _, WatchEvent};
 
-    /// Writes down what it is told, or refuses it.
+    /// Records the changes, or refuses them.
     #[derive(Default)]
     struct Notes {
         told: Vec<String>,
@@ -205,7 +204,7 @@ mod tests {
 
     const PERSISTENT: CreateMode = CreateMode::Persistent;
 
-    /// A tree with `/a`, its session, and what watches have fired.
+    /// A tree with `/a`, its session, and the watches that have fired.
     fn with_a() -> (Tree, SessionId, Fired) {
         let mut tree = Tree::new();
         let (session, mut fired) = (tree.open_session(), Fired::new());
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_what_persists_and_the_numbers_of_all_children() {
+    fn keeper_saves_persistent_znodes_and_child_numbers() {
         let (mut tree, session, mut fired) = with_a();
         let mut told = |ops: &[Op]| {
             let mut notes = Notes::default();
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_restored_continues_as_the_original() {
+    fn restored_tree_continues_as_the_original() {
         let (mut tree, session, mut fired) = with_a();
         for op in [set("/a"), create("/a/n-", CreateMode::PersistentSequential), delete("/a/n-0000000000")] {
             tree.apply(session, &op, &mut fired).unwrap();
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_kept_is_undone_and_the_tree_answers_nothing_more() {
+    async fn unsaved_change_is_undone_and_tree_rejects_requests() {
         let (before, ..) = with_a();
         let tree = MemoryTree::kept(before, Notes { refuses: true, ..Notes::default() });
         let (one, other) = (tree.connect(), tree.connect());
@@ -263,7 +262,7 @@ mod tests {
             one.multi(vec![create("/a/x", PERSISTENT), delete("/a/x"), set("/a")]).await.unwrap_err();
         assert!(failed.to_string().starts_with("notes cannot be written: full."), "{failed}");
         assert_eq!(tree.failure(), Some(failed.clone()));
-        assert_eq!(changed.await, WatchEvent::Ended, "the observer hears of nothing that is not kept");
+        assert_eq!(changed.await, WatchEvent::Ended, "the observer is not notified of unsaved changes");
         assert_eq!(*other.session().borrow(), Session::Expired);
         for store in [one, other, tree.connect()] {
             assert_eq!(store.get("/a").await, Err(failed.clone()));
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_that_cannot_be_kept_leave_the_tree_as_it_was() {
+    fn unsaved_operations_leave_tree_unchanged() {
         let (mut tree, session, mut fired) = with_a();
         tree.watch_tree("/");
         let mut notes = Notes { refuses: true, ..Notes::default() };

@@ -1,7 +1,7 @@
 //! Processes that are killed while they write, and processes that run out of space.
 //!
-//! The test starts itself again as the process that writes: it writes numbered multis, and prints each number
-//! once it was acknowledged.
+//! The test starts itself again as the writing process, which writes numbered multis and prints each number
+//! once the multi was acknowledged.
 
 use std::{
     env,
@@ -15,13 +15,13 @@ use zk::{CreateMode, MemoryStore, MemoryTree, Op, Store as _, durable};
 
 use crate::durable::runtime;
 
-/// The folder that the process is to write to.
+/// The folder of the writing process.
 const DIR: &str = "ZK_TEST_WRITES_TO";
-/// How many bytes of new data each multi adds; 0 if the tree is to stay small.
+/// The number of bytes of new data in each multi; 0 keeps the tree small.
 const ADDS: &str = "ZK_TEST_ADDS_BYTES";
-/// What it prints before each number.
+/// The text before each printed number.
 const ACKNOWLEDGED: &str = "acknowledged ";
-/// What it prints before the error that ends it.
+/// The text before the final error.
 const FAILED: &str = "failed: ";
 /// The number of znodes that each multi sets.
 const FOLDERS: u64 = 5;
@@ -38,13 +38,13 @@ fn data(number: u64, k: u64) -> Vec<u8> {
     data
 }
 
-/// Not a test by itself: the process that writes.
+/// Not a test: the writing process.
 #[test]
 fn writer() {
     let Some(dir) = env::var_os(DIR) else { return };
     let adds: usize = env::var(ADDS).unwrap().parse().unwrap();
     let say = |what: String| {
-        // Not captured by the test harness, and complete when the process is killed.
+        // The harness does not capture this, and each line is complete when the process is killed.
         let mut out = std::io::stdout().lock();
         writeln!(out, "{what}").and_then(|()| out.flush()).unwrap();
     };
@@ -59,7 +59,7 @@ fn writer() {
             let done =
                 if number == 0 { prepare(&tree, &store).await } else { write(&store, number, adds).await };
             if let Err(error) = done {
-                assert_eq!(store.exists("/").await, Err(error.clone()), "nothing is answered any more");
+                assert_eq!(store.exists("/").await, Err(error.clone()), "further requests are rejected");
                 assert_eq!(tree.failure().as_ref(), Some(&error));
                 return say(format!("{FAILED}{error}"));
             }
@@ -73,7 +73,7 @@ fn writer() {
     });
 }
 
-/// Creates the znodes, if they are not there.
+/// Creates missing znodes.
 async fn prepare(tree: &MemoryTree, store: &MemoryStore) -> zk::Result<()> {
     if !tree.paths_below("/f0").is_empty() {
         return Ok(());
@@ -89,7 +89,7 @@ async fn write(store: &MemoryStore, number: u64, adds: usize) -> zk::Result<()> 
 fn multi(number: u64, adds: usize) -> Vec<Op> {
     let set = |k| Op::Set { path: folder(k), data: data(number, k), version: None };
     let mut ops: Vec<Op> = (0..FOLDERS).map(set).collect();
-    // A znode of each multi, and those of the one before go.
+    // Each multi creates a znode and deletes the previous one.
     let child = |number| format!("/f0/{number}");
     ops.push(Op::Create { path: child(number), data: vec![1; adds], mode: CreateMode::Persistent });
     if number > 1 && adds == 0 {
@@ -98,7 +98,7 @@ fn multi(number: u64, adds: usize) -> Vec<Op> {
     ops
 }
 
-/// Returns the number of the last multi that is there, and checks that it is whole and the last.
+/// Returns the number of the last multi, and checks that it is whole and the last.
 async fn last(store: &MemoryStore) -> u64 {
     let (first, _) = store.get(&folder(0)).await.unwrap();
     let number = u64::from_be_bytes(first[..8].try_into().unwrap());
@@ -113,7 +113,7 @@ async fn last(store: &MemoryStore) -> u64 {
     number
 }
 
-/// Returns the number of the last multi in a folder that no process uses.
+/// Returns the number of the last multi in a folder that is not in use.
 fn kept(dir: &Path) -> u64 {
     let tree = durable::open(dir).unwrap_or_else(|error| panic!("{error}"));
     runtime().block_on(async { last(&tree.connect()).await })
@@ -139,14 +139,14 @@ fn number_in(line: &str) -> Option<u64> {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+fn acknowledged_writes_survive_kill() {
     let dir = TempDir::new().unwrap();
     let mut before = 0;
     for round in 0..30_u64 {
         let mut child = writes(&mut this_program(), dir.path(), 0);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut acknowledged = before;
-        // It is killed after some acknowledgements, in the middle of what it does then.
+        // It is killed after some acknowledgements, in the middle of its next operation.
         let enough = before + round * 7 % 23;
         while acknowledged < enough {
             let line = lines.next().expect("it writes until it is killed").unwrap();
@@ -157,7 +157,7 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it had said when it was killed.
+        // Lines that were printed before the kill.
         for line in lines.map_while(Result::ok) {
             acknowledged = number_in(&line).unwrap_or(acknowledged);
         }
@@ -166,7 +166,7 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
     assert!(before > 100, "{before}");
 }
 
-/// Runs a process until it has no more space, and returns what it said.
+/// Runs a process until it has no more space, and returns its last number and its error.
 fn until_full(command: &mut Command, dir: &Path) -> (u64, String) {
     let mut child = writes(command, dir, 20_000);
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -186,8 +186,8 @@ fn is_clear(error: &str) -> bool {
     error.contains("tree.redb") || error.contains("tree.new")
 }
 
-/// Checks that everything that was acknowledged is in the folder, with one multi more at most, and returns
-/// the number of the last.
+/// Checks that all acknowledged multis are in the folder, and at most one more, and returns the number of the
+/// last.
 fn still_there(dir: &Path, acknowledged: u64) -> u64 {
     if acknowledged == 0 {
         return 0;
@@ -197,7 +197,7 @@ fn still_there(dir: &Path, acknowledged: u64) -> u64 {
     found
 }
 
-/// Returns a command of the shell that ends in this program.
+/// Returns a shell command that executes this program at its end.
 fn shell(before: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{before} exec \"$0\" \"$@\"")]);
@@ -206,10 +206,10 @@ fn shell(before: &str) -> Command {
 }
 
 #[test]
-fn a_file_that_may_not_grow_is_a_clear_error_and_no_loss() {
+fn file_size_limit_fails_clearly_without_loss() {
     let dir = TempDir::new().unwrap();
     let mut acknowledged = 0;
-    // In units of 512 bytes. Each time there is more room; sometimes hardly any.
+    // In units of 512 bytes. The limit grows each time, sometimes only a little.
     for limit in [1, 2000, 6000, 6100, 12_000, 12_000] {
         // Without the trap the process would be killed by a signal.
         let limited = format!("trap '' XFSZ; ulimit -f {limit};");
@@ -218,25 +218,25 @@ fn a_file_that_may_not_grow_is_a_clear_error_and_no_loss() {
         acknowledged = still_there(dir.path(), acknowledged.max(more));
     }
     assert!(acknowledged > 50, "{acknowledged}");
-    assert_eq!(goes_on(dir.path()), acknowledged + 1, "with room");
+    assert_eq!(continues(dir.path()), acknowledged + 1, "with room");
 }
 
-/// Returns the number of the first multi that a process writes that has room.
-fn goes_on(dir: &Path) -> u64 {
+/// Returns the number of the first multi of a process that has space.
+fn continues(dir: &Path) -> u64 {
     let mut child = writes(&mut this_program(), dir, 0);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let first = lines.find_map(|line| number_in(&line));
     child.kill().unwrap();
     child.wait().unwrap();
-    first.expect("it goes on")
+    first.expect("it continues")
 }
 
-/// The files of a process in a mount namespace of its own, which are gone with it: the state is copied there
+/// The files of a process in a separate mount namespace, which are removed with it: the state is copied there
 /// and back. The disk has about 4 MiB.
 const ON_A_SMALL_DISK: &str = "set -e; mount -t tmpfs -o size=4m tmpfs /mnt; cp -a \"$STATE\"/. /mnt; ";
 
 #[test]
-fn a_full_disk_is_a_clear_error_and_no_loss() {
+fn full_disk_fails_clearly_without_loss() {
     let dir = TempDir::new().unwrap();
     let in_namespace = |script: String| {
         let mut command = Command::new("unshare");
@@ -259,9 +259,9 @@ fn a_full_disk_is_a_clear_error_and_no_loss() {
         acknowledged = still_there(dir.path(), acknowledged.max(more));
         assert!(acknowledged > 10, "{acknowledged}");
     }
-    assert_eq!(goes_on(dir.path()), acknowledged + 1, "with room");
+    assert_eq!(continues(dir.path()), acknowledged + 1, "with room");
 
-    // Here it is full before the first multi.
+    // The disk is full before the first multi.
     let script = "set -e; mount -t tmpfs -o size=32k tmpfs /mnt; \"$0\" \"$@\"";
     let (none, failed) = until_full(&mut in_namespace(script.to_owned()), Path::new("/mnt"));
     assert_eq!(none, 0);

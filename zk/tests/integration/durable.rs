@@ -1,4 +1,4 @@
-//! The tree in a folder: what it keeps, and what it refuses.
+//! The tree in a folder: the durable content, and the refused folders.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -20,7 +20,7 @@ fn refused(dir: &Path) -> OpenError {
 }
 
 #[tokio::test]
-async fn what_was_answered_is_there_at_the_next_opening() {
+async fn answered_writes_exist_after_reopening() {
     let dir = TempDir::new().unwrap();
     let below = dir.path().join("a/b");
     let tree = durable::open(&below).unwrap();
@@ -46,7 +46,7 @@ async fn what_was_answered_is_there_at_the_next_opening() {
 }
 
 #[tokio::test]
-async fn a_folder_is_used_by_one_at_a_time_until_the_last_session_is_gone() {
+async fn folder_is_locked_until_last_session_is_dropped() {
     let dir = TempDir::new().unwrap();
     let tree = durable::open(dir.path()).unwrap();
     let store = tree.connect();
@@ -60,7 +60,7 @@ async fn a_folder_is_used_by_one_at_a_time_until_the_last_session_is_gone() {
 }
 
 #[test]
-fn a_creation_that_was_interrupted_is_begun_anew() {
+fn interrupted_creation_is_started_again() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("tree.new"), [0; 5000]).unwrap();
     assert_eq!(durable::open(dir.path()).unwrap().paths_below(""), ["/"]);
@@ -68,7 +68,7 @@ fn a_creation_that_was_interrupted_is_begun_anew() {
 }
 
 #[test]
-fn files_of_others_are_refused_with_words() {
+fn foreign_files_are_refused_with_reason() {
     let dir = TempDir::new().unwrap();
     let file = durable::file_of(dir.path());
     let other = redb::Database::create(&file).unwrap();
@@ -124,7 +124,7 @@ async fn contents(tree: &MemoryTree) -> Vec<(String, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_refused_or_read_as_it_was_but_never_read_as_something_else() {
+async fn damaged_file_is_refused_or_read_unchanged() {
     let dir = TempDir::new().unwrap();
     let before = fill(dir.path()).await;
     let file = durable::file_of(dir.path());
@@ -138,12 +138,12 @@ async fn a_damaged_file_is_refused_or_read_as_it_was_but_never_read_as_something
                 assert_eq!(named, file.display().to_string(), "{reason}");
                 refusals += 1;
             }
-            // Its first bytes say what it is.
+            // The first bytes identify the file.
             Err(OpenError::Foreign { .. }) => refusals += 1,
             Err(other) => panic!("{what}: {other}"),
         }
     };
-    // The head of the file, and places all over it.
+    // The head of the file, and positions throughout it.
     let places = (0..400).chain((400..good.len()).step_by(good.len() / 200));
     for place in places {
         let mut bad = good.clone();
@@ -159,7 +159,7 @@ async fn a_damaged_file_is_refused_or_read_as_it_was_but_never_read_as_something
 }
 
 #[tokio::test]
-async fn a_tree_that_does_not_grow_has_a_file_that_does_not_grow() {
+async fn file_of_constant_tree_does_not_grow() {
     const ZNODE_BYTES: usize = 64 << 10;
     let dir = TempDir::new().unwrap();
     let tree = durable::open(dir.path()).unwrap();
@@ -179,7 +179,7 @@ async fn a_tree_that_does_not_grow_has_a_file_that_does_not_grow() {
 }
 
 #[tokio::test]
-async fn watches_fire_as_in_a_tree_that_is_not_kept() {
+async fn watches_fire_as_in_memory_tree() {
     let dir = TempDir::new().unwrap();
     let tree = durable::open(dir.path()).unwrap();
     let (one, other) = (tree.connect(), tree.connect());
@@ -208,7 +208,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Everything about a tree that a later request could see, and the number of the next child of each znode.
+/// Everything in a tree that a later request could see, and the number of the next child of each znode.
 async fn everything(tree: &MemoryTree) -> Vec<String> {
     let store = tree.connect();
     let mut seen = Vec::new();
@@ -226,7 +226,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_was_done_the_next_opening_goes_on_from_it(
+    fn reopened_tree_continues_from_any_operations(
         multis in prop::collection::vec(prop::collection::vec(op(), 1..4), 0..12),
     ) {
         runtime().block_on(async {

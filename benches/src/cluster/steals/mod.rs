@@ -1,5 +1,5 @@
-//! Where the time of a steal goes, by what both nodes have logged of its steps: UTS on two node processes, whose
-//! clocks are the same.
+//! The duration of each step of a steal, from the logs of both nodes: UTS on two node processes that share a
+//! clock.
 
 use anyhow::{Result, ensure};
 use taskwork_tests::cluster::Cluster;

@@ -21,8 +21,8 @@ pub(super) const STAGES: [&str; 9] = [
 /// A steal.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Steal {
-    /// The time of each of the [`STAGES`], in microseconds; `None` if it has not taken place: if a task was queued at
-    /// the victim, it need not be split.
+    /// The duration of each of the [`STAGES`], in microseconds; `None` if the stage was skipped: if a task
+    /// was queued at the victim, it need not be split.
     pub(super) stages_us: [Option<f64>; STAGES.len()],
 }
 
@@ -40,7 +40,7 @@ struct Event {
     request: Option<u64>,
 }
 
-/// Finds the steals of a thief by the logs of it and of its only possible victim.
+/// Finds the steals of a thief in its log and in the log of its only possible victim.
 pub(super) fn steals(thief: &str, victim: &str) -> Result<Vec<Steal>> {
     let (thief, victim) = (events(thief)?, events(victim)?);
     let asked = thief.iter().enumerate().filter(|(_, event)| event.step == "asked");
@@ -67,7 +67,7 @@ fn event(line: &str) -> Result<Event> {
 /// Follows the request at this place in the thief's log; `None` if it was denied.
 fn steal(thief: &[Event], place: usize, victim: &[Event]) -> Option<Steal> {
     let Event { at_us, request, .. } = thief[place];
-    // A node has one request open at a time. The numbers begin anew with each job.
+    // A node has one open request at a time. The numbers restart with each job.
     let asks_again = thief[place + 1..].iter().position(|e| e.step == "asked");
     let thief = asks_again.map_or(thief, |more| &thief[..=place + more]);
     let from = |events: &[Event], from: usize, is: &dyn Fn(&Event) -> bool| {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steal_is_followed_through_both_logs() {
+    fn steal_is_traced_through_both_logs() {
         let thief = [
             line(100, "asked", Some(1)),
             line(110, "sent", None),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_was_queued_need_not_be_split() {
+    fn steal_of_queued_task_has_no_split() {
         let thief = [line(0, "asked", Some(1)), line(50, "came", Some(1))].concat();
         let victim = [line(10, "heard", Some(1)), line(30, "granted", Some(1))].concat();
         let found = steals(&thief, &victim).unwrap();

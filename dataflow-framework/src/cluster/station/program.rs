@@ -6,7 +6,7 @@ use taskwork::Waker;
 
 use super::{Post, Progress, Role, Station, Told};
 use crate::{
-    cluster::{following::lock, leading::Leading, message::Run},
+    cluster::{following::lock, leading::Leading, main_task::ProgramOutput, message::Run},
     core::Seen,
 };
 
@@ -93,8 +93,8 @@ impl Station {
         Some(leading)
     }
 
-    /// Takes in what the program of a run has returned.
-    pub(in crate::cluster) fn returned(&self, run: Run, result: Result<Vec<u8>, String>) {
+    /// Records the end of the program of a run.
+    pub(in crate::cluster) fn returned(&self, run: Run, result: Result<ProgramOutput, String>) {
         let last = self.last_sight();
         let mut state = self.lock();
         if state.role.run() != Some(run) {

@@ -1,4 +1,4 @@
-//! Reports of jobs from records, without a cluster.
+//! Reports of recorded jobs, without a cluster.
 
 mod pages;
 mod records;
@@ -14,10 +14,10 @@ use taskwork::view::{Content, Event, Recorder};
 use super::{seen::Seen, *};
 
 pub(crate) const JOB: &str = "j-0000000001";
-/// When the jobs of the tests are submitted.
+/// The submission time of the jobs.
 pub(crate) const SUBMITTED_MS: u64 = 1_700_000_000_000;
 
-/// A cluster that is recorded.
+/// A simulated recording of a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorded {
     pub(crate) events: Vec<Event>,
@@ -48,7 +48,7 @@ impl Recorded {
         self.events.push(Event::of(self.at_ms, path, content));
     }
 
-    /// Notes that everything was read.
+    /// Records that everything was read.
     fn found(&mut self) {
         self.see("", Content::Found);
         self.tick();
@@ -58,7 +58,7 @@ impl Recorded {
         self.events.push(Event::tick(self.at_ms));
     }
 
-    /// Lets a second pass, several times.
+    /// Advances the time by some seconds, with a tick each.
     pub(crate) fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.at_ms += 1_000;
@@ -77,7 +77,7 @@ impl Recorded {
         self.see(format!("jobs/{id}/attempts/1/parked"), Content::Children(0));
     }
 
-    /// Makes a node a member that takes part in a job.
+    /// Adds a member that works on a job.
     pub(crate) fn join(&mut self, id: &str, node: &str) {
         let member = json!({
             "format": 2, "node": node, "address": "127.0.0.1:7", "fingerprint": "f".repeat(64), "workers": 2,
@@ -88,7 +88,7 @@ impl Recorded {
         self.report(id, node, 0, None);
     }
 
-    /// Lets a node report what it has done.
+    /// Records a report of a node.
     pub(crate) fn report(&mut self, id: &str, node: &str, worked: u64, best: Option<f64>) {
         let best = best.map(|best| json!({ "value": best, "sense": "min", "name": "incumbent" }));
         let report = json!({
@@ -109,7 +109,7 @@ impl Recorded {
         self.see(format!("jobs/{id}/figures/{node}"), data(&report));
     }
 
-    /// Lets a job run for a minute on two nodes: one more joins, one is lost; each second 10 units are done, and the
+    /// Runs a job for a minute on two nodes: a third one joins, one is lost; each second 10 units are done, and the
     /// best solution is 50 after 5 s, 40.2 after 20 s, 40 after 40 s.
     pub(crate) fn run(&mut self, id: &str) {
         self.pass(10);
@@ -135,7 +135,7 @@ impl Recorded {
         self.pass(5);
     }
 
-    /// Writes the record, and begins the next one.
+    /// Writes the record, and starts the next one.
     pub(crate) fn write(&mut self, file: &Path) -> PathBuf {
         let mut recorder = Recorder::new(Vec::new(), u64::MAX);
         for event in self.events.drain(..) {
@@ -146,7 +146,7 @@ impl Recorded {
     }
 }
 
-/// Returns what a record has of the job.
+/// Reads the job from a record.
 fn seen(record: &Path) -> Seen {
     record::read(record, JOB).unwrap()
 }
@@ -155,7 +155,7 @@ fn refused(record: &Path, id: &str) -> String {
     record::read(record, id).map(drop).unwrap_err().to_string()
 }
 
-/// Returns the data that a page holds.
+/// Returns the data embedded in a page.
 pub(crate) fn held(page: &str) -> Value {
     let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
     serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()

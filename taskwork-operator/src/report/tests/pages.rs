@@ -6,7 +6,7 @@ use super::*;
 const PAGE_BYTES_MAX: usize = 2 << 20;
 
 #[test]
-fn the_same_record_makes_the_same_page() {
+fn page_of_same_record_is_identical() {
     let folder = tempfile::tempdir().unwrap();
     let mut recorded = Recorded::new();
     recorded.run(JOB);
@@ -20,7 +20,7 @@ fn the_same_record_makes_the_same_page() {
     assert_eq!((&job["about"]["stage"], &job["about"]["best"]), (&json!("done"), &json!(40.0)));
     assert_eq!(job["series"]["points"].as_array().unwrap().len(), 61);
     assert_eq!(snapshot["members"].as_object().unwrap().keys().collect::<Vec<_>>(), ["n1", "n3"]);
-    assert_eq!(snapshot["members"]["n1"]["member"]["fingerprint"], Value::Null, "it is for nodes alone");
+    assert_eq!(snapshot["members"]["n1"]["member"]["fingerprint"], Value::Null, "only nodes need it");
     assert_eq!(
         (&job["nodes"]["n2"]["state"], &job["nodes"]["n1"]["state"]),
         (&json!("lost"), &json!("member"))
@@ -30,7 +30,7 @@ fn the_same_record_makes_the_same_page() {
 }
 
 #[test]
-fn names_from_znodes_are_texts() {
+fn names_from_znodes_are_escaped() {
     let folder = tempfile::tempdir().unwrap();
     let mut recorded = Recorded::new();
     recorded.name = "</script><script>alert(1)</script><!--\u{2028}\u{2029}'\"&lt;".to_owned();
@@ -48,7 +48,7 @@ fn names_from_znodes_are_texts() {
 }
 
 #[test]
-fn a_thousand_nodes_and_an_hour_have_room_in_two_mebibytes() {
+fn page_of_thousand_nodes_and_one_hour_fits_two_mebibytes() {
     let folder = tempfile::tempdir().unwrap();
     let classes: Vec<u32> = (0..32).map(|class| 1_000_000 + class).collect();
     let event = |n: u64| json!({ "at_ms": SUBMITTED_MS + n, "kind": "improved", "detail": "incumbent <&>" });
@@ -82,7 +82,7 @@ fn a_thousand_nodes_and_an_hour_have_room_in_two_mebibytes() {
         assert!(remarks.contains("at most 8 events of each node"), "{remarks}");
         let all = usize::try_from(nodes).unwrap();
         assert_eq!(
-            (shown.len() == all, remarks.contains("nodes it has the")),
+            (shown.len() == all, remarks.contains("that did the most work were kept")),
             (is_whole, !is_whole),
             "{remarks}"
         );
@@ -93,7 +93,7 @@ fn a_thousand_nodes_and_an_hour_have_room_in_two_mebibytes() {
 }
 
 #[test]
-fn a_script_is_told_the_same() {
+fn json_report_matches_page() {
     let folder = tempfile::tempdir().unwrap();
     let mut recorded = Recorded::new();
     recorded.run(JOB);

@@ -1,9 +1,9 @@
-//! What records tell of a job, and what is said of records that do not.
+//! Reports from records, and errors for unusable records.
 
 use super::*;
 
 #[test]
-fn a_job_that_was_recorded_from_its_beginning_is_known_over_time() {
+fn job_recorded_from_start_has_complete_history() {
     let folder = tempfile::tempdir().unwrap();
     let mut recorded = Recorded::new();
     recorded.run(JOB);
@@ -26,7 +26,7 @@ fn a_job_that_was_recorded_from_its_beginning_is_known_over_time() {
 }
 
 #[test]
-fn what_was_not_observed_is_said() {
+fn unobserved_times_are_remarked() {
     let folder = tempfile::tempdir().unwrap();
     let mut recorded = Recorded::new();
     recorded.events.clear();
@@ -47,11 +47,11 @@ fn what_was_not_observed_is_said() {
 }
 
 #[test]
-fn an_observer_that_was_started_again_goes_on() {
+fn records_of_restarted_observer_are_joined() {
     let folder = tempfile::tempdir().unwrap();
     let mut recorded = Recorded::new();
     recorded.run(JOB);
-    // As long as the job runs, for twenty seconds there is no observer, and a node that was there has gone.
+    // There is no observer for twenty seconds while the job runs, and a node leaves in that time.
     let all = std::mem::take(&mut recorded.events);
     let (before, after) = (SUBMITTED_MS + 15_000, SUBMITTED_MS + 35_000);
     let part = |is_in: &dyn Fn(u64) -> bool| all.iter().filter(|event| is_in(event.at_ms)).cloned().collect();
@@ -67,7 +67,7 @@ fn an_observer_that_was_started_again_goes_on() {
     recorded.found();
     let later: Vec<Event> = part(&|at_ms| at_ms > after);
     recorded.events.extend(later);
-    // The names of files say nothing of their order.
+    // The order of file names is not that of the runs.
     recorded.write(&folder.path().join("a.jsonl"));
     let seen = seen(folder.path());
     let [pause] = &seen.remarks[..] else { panic!("{:?}", seen.remarks) };
@@ -79,7 +79,7 @@ fn an_observer_that_was_started_again_goes_on() {
     );
     let job = seen.job().unwrap();
     let times = job.series.points.iter().map(|point| (point.at_ms - SUBMITTED_MS) / 1_000);
-    assert_eq!(times.filter(|s| (16..35).contains(s)).count(), 0, "nothing is known of that time");
+    assert_eq!(times.filter(|s| (16..35).contains(s)).count(), 0, "that time is unknown");
     assert_eq!(job.series.points.last().unwrap().worked, 600);
     assert_eq!(seen.began_ms(), Some(SUBMITTED_MS + 1_000));
     let lost = seen.snapshot.moments.iter().any(|moment| moment.name == "n2" && json!(moment.what) == "lost");
@@ -87,7 +87,7 @@ fn an_observer_that_was_started_again_goes_on() {
 }
 
 #[test]
-fn a_job_that_was_removed_or_is_old_is_told_of() {
+fn removed_or_old_job_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut recorded = Recorded::new();
     recorded.run(JOB);
@@ -106,7 +106,7 @@ fn a_job_that_was_removed_or_is_old_is_told_of() {
 }
 
 #[test]
-fn what_is_no_record_of_the_job_is_said_to_be_none() {
+fn record_without_job_is_refused_with_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let missing = refused(&path("no.jsonl"), JOB);
@@ -128,7 +128,7 @@ fn what_is_no_record_of_the_job_is_said_to_be_none() {
     recorded.write(&path("a.jsonl"));
     let other = refused(&path("a.jsonl"), JOB);
     assert!(other.contains("it has j-0000000007"), "{other}");
-    // What somebody has made up in a record that is sent.
+    // A record from elsewhere may contain made-up names.
     recorded.job("j-0000000007", "running");
     recorded.job("\u{1b}]0;owned\u{7}\u{1b}[2J", "running");
     recorded.pass(1);
@@ -137,7 +137,7 @@ fn what_is_no_record_of_the_job_is_said_to_be_none() {
 }
 
 #[test]
-fn different_jobs_of_one_id_are_not_taken_for_one() {
+fn different_jobs_with_same_id_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = Recorded::new();
     first.run(JOB);

@@ -81,8 +81,12 @@ fn chart(
         .render(bars, pen.buffer);
 }
 
-/// Returns the heights of bars, in levels. What is known is at least one level high, so that 0 is not taken for unknown.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and the levels")]
+/// Returns the heights of bars, in levels. A known value is at least one level high, to distinguish 0 from unknown.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "between 0 and the number of levels"
+)]
 fn heights(values: &[Option<f64>], rows: u16) -> Vec<Option<u64>> {
     let levels = u64::from(rows) * LEVELS;
     let most = most(values).filter(|most| *most > 0.0).unwrap_or(1.0);
@@ -96,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_seen_also_if_it_is_0() {
+    fn known_zero_has_visible_bar() {
         assert_eq!(heights(&[None, Some(0.0), Some(5.0), Some(10.0)], 2), [None, Some(1), Some(9), Some(16)]);
         assert_eq!(heights(&[Some(0.0), Some(0.0)], 3), [Some(1), Some(1)]);
         assert_eq!(heights(&[Some(f64::NAN), Some(f64::MAX)], 1), [None, Some(8)]);

@@ -1,4 +1,4 @@
-//! The job that is shown: what it is, what is done, what was found.
+//! The displayed job: its identity, progress and results.
 
 use ratatui::{layout::Rect, style::Color};
 use taskwork::view::JobNow;
@@ -11,7 +11,7 @@ use crate::top::{
     warnings::warnings as found,
 };
 
-/// The number of columns of the bar of what is done.
+/// The width of the progress bar, in columns.
 const BAR: usize = 20;
 
 pub(super) fn draw(pen: &mut Pen<'_>, place: Rect, state: &State) {
@@ -30,7 +30,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, place: Rect, state: &State) {
     pen.text(place.x, place.y + 2, columns, &format!(" {figures}"), style);
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and 1")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1")]
 fn bar(pen: &mut Pen<'_>, x: u16, y: u16, share: f64) {
     let full = (share.clamp(0.0, 1.0) * BAR as f64).floor() as usize;
     let (done, open) = if pen.look.is_ascii { ("#", ".") } else { ("█", "░") };
@@ -38,7 +38,7 @@ fn bar(pen: &mut Pen<'_>, x: u16, y: u16, share: f64) {
     pen.text(x, y, BAR, &text, pen.look.colour(Color::Green));
 }
 
-/// Returns the job in three lines: what it is; what is done; what was found and what works on it.
+/// Returns three lines about the job: its identity; its progress; its results and workers.
 pub(in crate::top) fn lines(state: &State) -> [String; 3] {
     let none = |text: &str| [text.to_owned(), String::new(), String::new()];
     match state.job() {
@@ -49,7 +49,7 @@ pub(in crate::top) fn lines(state: &State) -> [String; 3] {
     }
 }
 
-/// Returns how long a job has been there, in seconds, as far as the clocks agree.
+/// Returns the time since the submission of a job, in seconds; `None` if the clocks disagree.
 pub(in crate::top) fn age(job: &JobNow, now_ms: u64) -> Option<f64> {
     let record = job.about.record.as_deref()?;
     let to = if job.about.stage.is_open() { now_ms } else { record.finished_ms? };
@@ -67,7 +67,7 @@ fn head(id: &str, job: &JobNow, state: &State) -> String {
     }
     told.extend(age(job, state.now_ms()).map(duration));
     let name = if record.name.is_empty() { record.program.as_str() } else { record.name.as_str() };
-    // What matters most comes first: a name may be long.
+    // The most important facts come first, because a name may be long.
     format!("{id}  {}  {name}  ({} {})", told.join(", "), record.program, record.program_version)
 }
 
@@ -75,19 +75,19 @@ fn done(job: &JobNow) -> String {
     let about = &job.about;
     let share = match about.share {
         Some(share) => format!("{} done", percent(share)),
-        None if about.stage.is_open() => "the share that is done is not known".to_owned(),
+        None if about.stage.is_open() => "the share that is done is unknown".to_owned(),
         None => String::new(),
     };
     let ends = match about.eta_seconds {
-        Some(seconds) => format!("ends in about {}", duration(seconds)),
-        None if about.share.is_some() && about.pool.is_some() => "too early to say when it ends".to_owned(),
+        Some(seconds) => format!("done in about {}", duration(seconds)),
+        None if about.share.is_some() && about.pool.is_some() => "time left unknown as yet".to_owned(),
         None => String::new(),
     };
     let told: Vec<String> = [share, ends, cost(job)].into_iter().filter(|text| !text.is_empty()).collect();
     told.join("   ")
 }
 
-/// Returns what a job has cost, as far as its nodes have prices.
+/// Returns the cost of a job, as far as its nodes have prices.
 fn cost(job: &JobNow) -> String {
     let Some(cost) = job.about.cost.as_ref().filter(|cost| !cost.spent.money.is_empty()) else {
         return String::new();
@@ -121,7 +121,7 @@ fn figures(job: &JobNow) -> String {
     .join("  ")
 }
 
-/// Returns how fast a job does work now.
+/// Returns the present rate of work of a job.
 pub(in crate::top) fn rate_of(job: &JobNow) -> String {
     maybe(rate_now(&job.series).filter(|_| job.about.pool.is_some()), rate)
 }
@@ -134,7 +134,7 @@ pub(super) fn warnings(pen: &mut Pen<'_>, place: Rect, state: &State) {
         let more = lines.len() - rows;
         lines.truncate(rows);
         if let Some(last) = lines.last_mut() {
-            // Of the last one as much as fits before that.
+            // The last line is shortened to leave room for the number of further warnings.
             let told = format!("  (and {more} more)");
             *last = pen.fit(last, usize::from(place.width).saturating_sub(told.len())) + &told;
         }

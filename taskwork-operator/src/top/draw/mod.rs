@@ -1,17 +1,17 @@
-//! Draws what is shown, for any size of the terminal, with or without colours, in Unicode or in ASCII.
+//! Draws the cluster for any size of the terminal, with or without colours, in Unicode or in ASCII.
 //!
 //! ```text
 //!   title      the cluster, and the time
-//!   job        what it is; what is done; the best, the bound, the gap
-//!   warnings   what somebody should look at
+//!   job        its identity; its progress; the best, the bound, the gap
+//!   warnings   problems
 //!   charts     the rate of work, and the workers, over time
-//!   nodes      a row for each, as many as there is room for
+//!   nodes      a row for each, as many as fit
 //!   panels     the latest events, and ZooKeeper
-//!   status     messages, questions, what is typed
+//!   status     messages, questions, typed text
 //!   keys
 //! ```
 //!
-//! Only what is visible is worked out.
+//! Only visible parts are computed.
 
 mod charts;
 pub(super) mod job;
@@ -29,13 +29,13 @@ use super::{
     text::{clock, things, width},
 };
 
-/// The least size at which everything is shown.
+/// The minimum size for the complete picture.
 const WIDTH_MIN: u16 = 80;
 const HEIGHT_MIN: u16 = 24;
 
 const KEYS: &str = " q quit   ? help   / filter   s sort   j job   d drain   arrows select";
 
-/// Where everything is.
+/// The areas of the parts.
 #[derive(Debug, PartialEq, Eq)]
 struct Places {
     title: Rect,
@@ -48,7 +48,7 @@ struct Places {
     keys: Rect,
 }
 
-/// Divides an area that is large enough.
+/// Divides an area of at least the minimum size.
 fn places(area: Rect) -> Places {
     let more = area.height.saturating_sub(HEIGHT_MIN);
     let (warnings, charts, panels) = (1 + (more / 12).min(3), 4 + (more / 10).min(5), 5 + (more / 8).min(8));
@@ -87,7 +87,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, look: Look) {
     }
 }
 
-/// The room that a title leaves to the name of what is shown, if there is little.
+/// The minimum width of the cluster's name in the title.
 const NAME_ROOM_MIN: usize = 24;
 
 fn title(pen: &mut Pen<'_>, place: Rect, state: &State) {
@@ -113,7 +113,7 @@ fn title(pen: &mut Pen<'_>, place: Rect, state: &State) {
     );
     pen.bar(place, "");
     let room = usize::from(place.width).saturating_sub(width(&time) + 1);
-    // What is looked at counts more than how large it is.
+    // The name is more important than the counts.
     let name_room = room.saturating_sub(width(&counts) + 16).max(width(&name).min(NAME_ROOM_MIN));
     let left = format!(" taskwork top  {}  {counts}", pen.fit(&name, name_room));
     let style = pen.look.reversed();
@@ -121,13 +121,13 @@ fn title(pen: &mut Pen<'_>, place: Rect, state: &State) {
     pen.right(place, place.y, &time, style);
 }
 
-/// The line above the keys.
+/// Draws the line above the keys.
 fn status(pen: &mut Pen<'_>, place: Rect, state: &State) {
     let (text, style) = match &state.mode {
         Mode::Question(leave) => (question(leave), pen.look.reversed()),
         Mode::Filter { .. } => {
-            let keys = "Enter keeps it, Esc drops it";
-            (format!("/{}_   nodes of which this is a part; {keys}", state.filter), pen.look.plain())
+            let keys = "Enter keeps it, Esc discards it";
+            (format!("/{}_   only nodes that match; {keys}", state.filter), pen.look.plain())
         }
         Mode::Nodes | Mode::Jobs(_) | Mode::Help => match state.message() {
             Some(message) => (message.to_owned(), pen.look.reversed()),
@@ -139,13 +139,13 @@ fn status(pen: &mut Pen<'_>, place: Rect, state: &State) {
 
 fn question(Leave { node, again }: &Leave) -> String {
     if *again {
-        format!("It was asked already. Ask {node} again, so that it leaves at once?  y/n")
+        format!("Already asked. Ask {node} again, so that it leaves at once?  y/n")
     } else {
-        format!("Ask {node} to hand on its tasks and to leave?  y/n")
+        format!("Ask {node} to hand over its tasks and leave?  y/n")
     }
 }
 
-/// What is shown where there is not enough room: why, and what matters most.
+/// Draws the reduced picture of a terminal that is too small: the required size, and the most important facts.
 fn small(pen: &mut Pen<'_>, area: Rect, state: &State) {
     let mut lines = Vec::new();
     if let Mode::Question(leave) = &state.mode {

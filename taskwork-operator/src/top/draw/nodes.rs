@@ -1,4 +1,4 @@
-//! The nodes, a row for each that there is room for.
+//! The rows of the nodes, as many as fit.
 
 use ratatui::{
     layout::Rect,
@@ -12,7 +12,7 @@ use crate::top::{
     text::{UNKNOWN, bytes, maybe, number, percent, rate, whole, width},
 };
 
-/// A column: its name, its width, whether it holds numbers, and from which width of the terminal on it is shown.
+/// A column: its name, its width, whether it is numeric, and the minimum width of the terminal that shows it.
 struct Column {
     name: &'static str,
     width: u16,
@@ -32,7 +32,7 @@ static COLUMNS: [Column; 11] = [
     Column { name: "MEMORY", width: 9, is_number: true, from: 0, text: |row| maybe(row.memory, bytes) },
     Column { name: "LOAD", width: 6, is_number: true, from: 90, text: |row| maybe(row.load, number) },
     Column { name: "PROGRAM", width: 18, is_number: false, from: 110, text: program },
-    // The last one takes what is left.
+    // The last column takes the remaining width.
     Column { name: "LABELS", width: 20, is_number: false, from: 130, text: |row| row.labels.clone() },
 ];
 
@@ -51,7 +51,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, place: Rect, state: &mut State) {
     let (bold, first) = (pen.look.bold(), state.window.first);
     line(pen, place, place.y, |column| column.name.to_owned(), |_| bold);
     if state.rows.is_empty() {
-        let why = if state.filter.is_empty() { "no node is a member" } else { "no node has this in its row" };
+        let why = if state.filter.is_empty() { "no node is a member" } else { "no node matches" };
         pen.text(place.x + 1, place.y + 1, usize::from(place.width), why, pen.look.plain());
     }
     for (y, (at, row)) in (place.y + 1..place.bottom()).zip(state.rows.iter().enumerate().skip(first)) {
@@ -72,7 +72,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, place: Rect, state: &mut State) {
         if at == selected {
             let style = look.reversed();
             pen.buffer.set_style(Rect { y, height: 1, ..place }, style);
-            // Where a terminal shows no difference, there is a sign.
+            // The selection is visible without reverse video, too.
             pen.text(place.x, y, 1, ">", style);
         }
     }
@@ -105,15 +105,12 @@ fn line(
     }
 }
 
-/// Returns which nodes are shown.
+/// Returns a text about the range of displayed nodes.
 pub(super) fn summary(state: &State) -> String {
     let (first, all) = (state.window.first, state.rows.len());
     let last = all.min(first + state.window.height);
-    let filter = if state.filter.is_empty() {
-        String::new()
-    } else {
-        format!(", with {:?} in their rows", state.filter)
-    };
+    let filter =
+        if state.filter.is_empty() { String::new() } else { format!(", matching {:?}", state.filter) };
     if all == 0 {
         return format!("no nodes{filter}");
     }

@@ -1,4 +1,4 @@
-//! What is shown above everything else: the list of jobs, and the help.
+//! The boxes above the picture: the list of jobs, and the help.
 
 use ratatui::{
     layout::Rect,
@@ -28,25 +28,25 @@ const ASCII_BORDER: border::Set<'static> = border::Set {
 const HELP: [&str; 18] = [
     "q, Esc, Ctrl-C     quit",
     "arrows, PgUp, PgDn, Home, End   select a node",
-    "/                  show only nodes with a text in their rows",
+    "/                  show only nodes that match a text",
     "s                  sort by name, state, idle time, rate, tasks, memory",
-    "j                  choose the job that is shown",
-    "d                  ask the selected node to leave; it asks you first",
-    "Ctrl-Z, Ctrl-L     suspend; draw everything anew",
+    "j                  choose the displayed job",
+    "d                  ask the selected node to leave, after a confirmation",
+    "Ctrl-Z, Ctrl-L     suspend; redraw everything",
     "",
-    "BUSY    workers that have a task, of all",
+    "BUSY    workers with a task, of all workers",
     "IDLE    share of the workers' time in which they did not search",
-    "RATE    units of work a second, in the last reports of the node;",
-    "        of a node that is gone, or just seen, in all its time",
+    "RATE    units of work per second, by the last reports of the node;",
+    "        of a node that left or just joined, over its whole time",
     "STOLEN  tasks received from other nodes",
     "MEMORY  of the node's process",
-    "-       is what nobody has reported",
+    "-       unknown",
     "",
-    "Charts show the whole time of the job as far as it was observed here.",
-    "Where nothing is drawn, nothing is known.",
+    "Charts show the part of the job's time that was observed here.",
+    "Gaps in a chart mean that the values are unknown.",
 ];
 
-/// Draws an empty box with a frame, and returns the place in it.
+/// Draws an empty box with a frame, and returns the area in it.
 fn framed(pen: &mut Pen<'_>, area: Rect, width: u16, height: u16, title: &str) -> Rect {
     let (width, height) = (width.min(area.width), height.min(area.height));
     let place =
@@ -68,7 +68,7 @@ fn framed(pen: &mut Pen<'_>, area: Rect, width: u16, height: u16, title: &str) -
 
 pub(super) fn help(pen: &mut Pen<'_>, area: Rect) {
     let height = u16::try_from(HELP.len() + 2).unwrap_or(u16::MAX);
-    let inner = framed(pen, area, 76, height, "Help: any key ends it");
+    let inner = framed(pen, area, 76, height, "Help: press any key to close");
     let inner = Rect { x: inner.x + 1, width: inner.width.saturating_sub(1), ..inner };
     let style = pen.look.plain();
     pen.lines(inner, HELP.map(|line| (line.to_owned(), style)));
@@ -85,19 +85,19 @@ pub(super) fn jobs(pen: &mut Pen<'_>, area: Rect, snapshot: &Snapshot, chooser: 
     pen.text(inner.x, inner.y, columns, &format!(" > {}_", chooser.filter), bold);
     let list = Rect { y: inner.y + 1, height: inner.height.saturating_sub(1), ..inner };
     if jobs.is_empty() {
-        pen.text(list.x, list.y, columns, " no job has this in its id, name, program or state", plain);
+        pen.text(list.x, list.y, columns, " no job matches in its id, name, program or state", plain);
     }
     let selected = chooser.place(snapshot);
     chooser.window.show(selected, jobs.len(), usize::from(list.height));
     for (y, (at, id)) in (list.y..list.bottom()).zip(jobs.iter().enumerate().skip(chooser.window.first)) {
-        let text = id.map_or_else(|| "whichever job runs".to_owned(), |id| about(pen, snapshot, id));
+        let text = id.map_or_else(|| "the running job".to_owned(), |id| about(pen, snapshot, id));
         let mark = if at == selected { '>' } else { ' ' };
         let style = if at == selected { reversed } else { plain };
         pen.text(list.x, y, columns, &format!("{mark}{text}"), style);
     }
 }
 
-/// Returns a job in a line.
+/// Returns a job as one line.
 fn about(pen: &Pen<'_>, snapshot: &Snapshot, id: &str) -> String {
     let Some(job) = snapshot.jobs.get(id) else { return id.to_owned() };
     let record = job.about.record.as_deref();

@@ -1,4 +1,4 @@
-//! The latest events of the cluster, and what its jobs cost ZooKeeper.
+//! The latest events of the cluster, and the load that its jobs put on ZooKeeper.
 
 use ratatui::{
     layout::Rect,
@@ -30,7 +30,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, place: Rect, state: &State) {
     });
     let mut lines: Vec<(String, Style)> = latest.collect();
     if lines.is_empty() {
-        lines.push(("nothing has happened yet".to_owned(), Style::new()));
+        lines.push(("no events yet".to_owned(), Style::new()));
     }
     lines.insert(0, ("Latest".to_owned(), caption));
     pen.lines(left, lines);
@@ -39,7 +39,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, place: Rect, state: &State) {
     pen.lines(right, [("ZooKeeper".to_owned(), caption)].into_iter().chain(costs));
 }
 
-/// Returns what has happened, in words.
+/// Describes an event.
 pub(in crate::top) fn told(moment: &Moment, snapshot: &Snapshot, now_ms: u64) -> String {
     let Moment { at_ms, what, name, .. } = moment;
     let at = clock(*at_ms, now_ms);
@@ -57,7 +57,7 @@ pub(in crate::top) fn told(moment: &Moment, snapshot: &Snapshot, now_ms: u64) ->
     }
 }
 
-/// Returns whether ZooKeeper answers, and what the job has cost it.
+/// Describes the state of ZooKeeper, and the load from the job.
 pub(in crate::top) fn zookeeper(state: &State) -> Vec<String> {
     let (cluster, now_ms) = (&state.snapshot.cluster, state.now_ms());
     let mut lines = vec![match (cluster.silent_since_ms, &state.source) {
@@ -82,11 +82,11 @@ pub(in crate::top) fn zookeeper(state: &State) -> Vec<String> {
         format!("reads   {}", times(&about.latencies.reads)),
         format!("writes  {}", times(&about.latencies.writes)),
         format!(
-            "transactions {}, {} repeated",
+            "transactions {}, {} retried",
             whole(about.figures.transactions),
             whole(about.figures.retries)
         ),
-        format!("tasks of lost nodes that were recovered: {}", whole(about.figures.recovered)),
+        format!("tasks recovered from lost nodes: {}", whole(about.figures.recovered)),
     ]);
     lines
 }
@@ -94,7 +94,7 @@ pub(in crate::top) fn zookeeper(state: &State) -> Vec<String> {
 fn times(times: &Histogram) -> String {
     let within = |share| times.quantile(share).map(|time| duration(time.as_secs_f64()));
     match (within(0.5), within(0.99)) {
-        (Some(half), Some(most)) => format!("half within {half}, 99 % {most}"),
-        _ => "none was timed".to_owned(),
+        (Some(half), Some(most)) => format!("median {half}, p99 {most}"),
+        _ => "none measured".to_owned(),
     }
 }

@@ -1,5 +1,5 @@
-//! Writes texts into a buffer of the terminal's cells. Everything passes through here, so that no text can leave its
-//! place or control the terminal.
+//! Writes texts into the buffer of terminal cells. All drawing passes through here, so that no text can leave its area
+//! or control the terminal.
 
 use ratatui::{
     buffer::Buffer,
@@ -9,21 +9,21 @@ use ratatui::{
 
 use crate::top::text::{fit, width};
 
-/// How a terminal is drawn on.
+/// The capabilities of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::top) struct Look {
     pub(in crate::top) is_ascii: bool,
     pub(in crate::top) has_colours: bool,
 }
 
-/// Draws with a look.
+/// Draws according to the capabilities of a terminal.
 pub(super) struct Pen<'a> {
     pub(super) buffer: &'a mut Buffer,
     pub(super) look: Look,
 }
 
 impl Look {
-    #[allow(clippy::unused_self, reason = "the others depend on it")]
+    #[allow(clippy::unused_self, reason = "the other styles depend on it")]
     pub(super) fn plain(self) -> Style {
         Style::new()
     }
@@ -37,7 +37,7 @@ impl Look {
         self.plain().add_modifier(Modifier::REVERSED)
     }
 
-    /// Returns a style with a colour, if the terminal has colours. No colour says what no word says, too.
+    /// Returns a style with a colour, if the terminal has colours. Colours only repeat information that is in the text.
     pub(super) fn colour(self, colour: Color) -> Style {
         if self.has_colours { self.plain().fg(colour) } else { self.plain() }
     }
@@ -49,7 +49,7 @@ impl Pen<'_> {
         fit(text, columns, self.look.is_ascii)
     }
 
-    /// Writes a text into at most so many columns. Returns the number of those that it takes.
+    /// Writes a text into a limited number of columns. Returns the number of columns used.
     pub(super) fn text(&mut self, x: u16, y: u16, columns: usize, text: &str, style: Style) -> usize {
         let area = self.buffer.area;
         if y >= area.bottom() || x >= area.right() {
@@ -61,7 +61,7 @@ impl Pen<'_> {
         width(&text)
     }
 
-    /// Writes a text that ends at the right of a place.
+    /// Writes a right-aligned text.
     pub(super) fn right(&mut self, place: Rect, y: u16, text: &str, style: Style) {
         let text = self.fit(text, usize::from(place.width));
         let before = place.width.saturating_sub(u16::try_from(width(&text)).unwrap_or(u16::MAX));
@@ -75,7 +75,7 @@ impl Pen<'_> {
         self.text(place.x, place.y, usize::from(place.width), text, style);
     }
 
-    /// Writes lines from the top of a place, as many as there is room for.
+    /// Writes lines from the top of an area, as many as fit.
     pub(super) fn lines(&mut self, place: Rect, lines: impl IntoIterator<Item = (String, Style)>) {
         for (y, (line, style)) in (place.y..place.bottom()).zip(lines) {
             self.text(place.x, y, usize::from(place.width), &line, style);

@@ -1,4 +1,4 @@
-//! What keys do to what is shown.
+//! The effects of keys.
 
 use ratatui::crossterm::event::KeyCode;
 use taskwork::view::{Content, Event};
@@ -10,30 +10,30 @@ use crate::top::{
 };
 
 #[test]
-fn a_node_is_asked_to_leave_only_after_a_yes() {
+fn drain_is_sent_only_after_confirmation() {
     let mut state = busy();
     without_effect(&mut state, &[KeyCode::Down, KeyCode::Char('d')]);
-    line(&drawn(&mut state, 80, 24, ASCII), "Ask n2 to hand on its tasks and to leave?  y/n");
+    line(&drawn(&mut state, 80, 24, ASCII), "Ask n2 to hand over its tasks and leave?  y/n");
     without_effect(&mut state, &[KeyCode::Enter, KeyCode::Char('d'), KeyCode::Char('n')]);
     line(&drawn(&mut state, 80, 24, ASCII), "n2 was not asked to leave");
     assert_eq!(state.perform(Command::Redraw), Effect::Redraw);
     line(&drawn(&mut state, 80, 24, ASCII), "n2 was not asked to leave");
     without_effect(&mut state, &[KeyCode::Char('d')]);
-    // Meanwhile the list changes; the question does not.
+    // A change of the list does not change the question.
     see(&mut state, 31_000, "members/n11", member("n11"));
     state.take(&Event::tick(31_000));
     let leave = |again| Effect::Drain(Leave { node: "n2".to_owned(), again });
     assert_eq!(press(&mut state, KeyCode::Char('y')), leave(false));
-    // It is not seen yet that it was asked: the question and what it leads to are still those of a first time, also if
-    // it is seen before the answer.
+    // The first request is not visible yet: the question is that of a first request, and stays so if the request
+    // becomes visible before the answer.
     without_effect(&mut state, &[KeyCode::Char('d')]);
     see(&mut state, 32_000, "drain/n2", Content::Data(Vec::new()));
     state.take(&Event::tick(32_000));
-    line(&drawn(&mut state, 80, 24, ASCII), "Ask n2 to hand on its tasks and to leave?  y/n");
+    line(&drawn(&mut state, 80, 24, ASCII), "Ask n2 to hand over its tasks and leave?  y/n");
     assert_eq!(press(&mut state, KeyCode::Char('y')), leave(false));
     assert!(line(&drawn(&mut state, 80, 24, ASCII), ">n2").contains("leaving"));
     without_effect(&mut state, &[KeyCode::Char('d')]);
-    line(&drawn(&mut state, 80, 24, ASCII), "asked already. Ask n2 again, so that it leaves at once?");
+    line(&drawn(&mut state, 80, 24, ASCII), "Already asked. Ask n2 again, so that it leaves at once?");
     assert_eq!(press(&mut state, KeyCode::Char('y')), leave(true));
     without_effect(&mut state, &[KeyCode::Char('d'), KeyCode::Esc]);
     see(&mut state, 33_000, "members/n2", Content::Gone);
@@ -43,11 +43,11 @@ fn a_node_is_asked_to_leave_only_after_a_yes() {
     let lines = drawn(&mut state, 80, 24, ASCII);
     assert!(line(&lines, ">n2").contains("left") && lines.concat().contains("n2 has left"), "{lines:#?}");
     without_effect(&mut state, &[KeyCode::Char('d')]);
-    line(&drawn(&mut state, 80, 24, ASCII), "n2 is gone already");
+    line(&drawn(&mut state, 80, 24, ASCII), "n2 has already gone");
 }
 
 #[test]
-fn of_a_record_nothing_can_be_asked() {
+fn drain_of_recorded_node_is_refused() {
     let mut state = busy();
     state.source = Source::Record("cluster-1.jsonl".to_owned());
     line(&drawn(&mut state, 80, 24, ASCII), "record cluster-1.jsonl");
@@ -69,9 +69,9 @@ fn nodes_are_filtered_and_sorted() {
     without_effect(&mut state, &[KeyCode::Char('/')]);
     type_in(&mut state, "q");
     assert!(names(&state).is_empty());
-    line(&drawn(&mut state, 80, 24, ASCII), "no node has this in its row");
+    line(&drawn(&mut state, 80, 24, ASCII), "no node matches");
     without_effect(&mut state, &[KeyCode::Esc]);
-    assert_eq!((state.filter.as_str(), names(&state).len()), ("N", 3), "what was before is back");
+    assert_eq!((state.filter.as_str(), names(&state).len()), ("N", 3), "the previous filter is restored");
 
     see(&mut state, 31_000, &format!("jobs/{JOB}/figures/n2"), report(32_000, 200_000));
     state.take(&Event::tick(31_000));
@@ -81,14 +81,14 @@ fn nodes_are_filtered_and_sorted() {
         without_effect(&mut state, &[KeyCode::Char('s')]);
         line(&drawn(&mut state, 80, 24, ASCII), text);
         assert_eq!(names(&state)[0], first, "{text}");
-        assert_eq!(names(&state)[2], "n3", "what is not known comes last: {text}");
+        assert_eq!(names(&state)[2], "n3", "unknown values come last: {text}");
     }
     assert_eq!(press(&mut state, KeyCode::Char('q')), Effect::Quit);
     assert_eq!(press(&mut state, KeyCode::Esc), Effect::Quit);
 }
 
 #[test]
-fn of_many_nodes_those_are_drawn_that_are_looked_at() {
+fn long_node_list_scrolls_to_selection() {
     let mut state = busy();
     for number in 0..1_000 {
         let name = format!("n{number:016x}");
@@ -106,7 +106,7 @@ fn of_many_nodes_those_are_drawn_that_are_looked_at() {
     line(&drawn(&mut state, 80, 24, ASCII), "nodes 996 to 1002 of");
     without_effect(&mut state, &[KeyCode::Home, KeyCode::Up]);
     line(&drawn(&mut state, 80, 24, ASCII), ">n0000000000000000");
-    // What is selected stays so, whoever comes or goes.
+    // The selection stays when nodes join or leave.
     without_effect(&mut state, &[KeyCode::PageDown]);
     line(&drawn(&mut state, 80, 24, ASCII), ">n0000000000000007");
     see(&mut state, 32_000, "members/n0000000000000000", Content::Gone);
@@ -115,7 +115,7 @@ fn of_many_nodes_those_are_drawn_that_are_looked_at() {
 }
 
 #[test]
-fn a_job_is_chosen_from_many() {
+fn job_list_of_ten_thousand_is_filtered_and_chosen() {
     let mut state = busy();
     for number in 2..=10_000 {
         let record = job(&format!("job {number}"), if number == 9_000 { "suspended" } else { "done" });
@@ -127,31 +127,31 @@ fn a_job_is_chosen_from_many() {
     let lines = drawn(&mut state, 80, 24, ASCII);
     line(&lines, "Choose one of 10,000 jobs");
     let place = |text: &str| lines.iter().position(|line| line.contains(text)).unwrap();
-    assert!(place("whichever job runs") < place(">j-0000000001"));
-    assert!(place("j-0000009000") < place("j-0000010000"), "first those that are open, then the latest");
+    assert!(place("the running job") < place(">j-0000000001"));
+    assert!(place("j-0000009000") < place("j-0000010000"), "open jobs first, then the latest");
     type_in(&mut state, "job 77");
     line(&drawn(&mut state, 80, 24, ASCII), ">j-0000007799");
     without_effect(&mut state, &[KeyCode::Down, KeyCode::Enter]);
     line(&drawn(&mut state, 80, 24, ASCII), "job 7798  (tree 1)");
-    // It stays the one, also if another one runs.
+    // A chosen job stays displayed when another one runs.
     state.take(&Event::tick(32_000));
     assert_eq!(state.job().unwrap().0, "j-0000007798");
     without_effect(&mut state, &[KeyCode::Char('j'), KeyCode::Home, KeyCode::Enter]);
     assert_eq!(state.job().unwrap().0, JOB);
     without_effect(&mut state, &[KeyCode::Char('j')]);
     type_in(&mut state, "nothing like this");
-    line(&drawn(&mut state, 80, 24, ASCII), "no job has this");
+    line(&drawn(&mut state, 80, 24, ASCII), "no job matches");
     without_effect(&mut state, &[KeyCode::Enter]);
     assert_eq!(state.job().unwrap().0, JOB);
 }
 
 #[test]
-fn the_job_that_runs_is_shown_and_then_the_next() {
+fn running_job_is_displayed_until_next_one_runs() {
     let mut state = busy();
     assert_eq!(state.job().unwrap().0, JOB);
     see(&mut state, 31_000, &format!("jobs/{JOB}"), job("the tree", "done"));
     state.take(&Event::tick(31_000));
-    assert_eq!(state.job().unwrap().0, JOB, "it is looked at until another one runs");
+    assert_eq!(state.job().unwrap().0, JOB, "a finished job stays displayed until another one runs");
     see(&mut state, 32_000, "jobs/j-0000000002", job("next", "running"));
     state.take(&Event::tick(32_000));
     assert_eq!(state.job().unwrap().0, "j-0000000002");

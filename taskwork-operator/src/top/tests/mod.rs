@@ -1,4 +1,4 @@
-//! A cluster of which it is known what is drawn of it.
+//! Pictures of a cluster with known state.
 
 mod acting;
 mod pictures;
@@ -23,7 +23,7 @@ use super::{
 const JOB: &str = "j-0000000001";
 const PLAIN: Look = Look { is_ascii: false, has_colours: false };
 const ASCII: Look = Look { is_ascii: true, has_colours: false };
-/// A name that does harm to a terminal that takes it as it is.
+/// A name that would disturb a terminal if it were printed unchanged.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\r\n\u{202e}旅行";
 
 fn state() -> State {
@@ -69,7 +69,7 @@ fn report(at_ms: u64, worked: u64) -> Content {
     }))
 }
 
-/// Returns a cluster in which two nodes work on a job, and one has joined later.
+/// Returns a cluster in which two nodes work on a job, and a third one has joined later.
 fn busy() -> State {
     let mut state = state();
     see(&mut state, 1, "", Content::Found);
@@ -92,7 +92,7 @@ fn busy() -> State {
     state
 }
 
-/// Returns what a terminal shows, line by line.
+/// Returns the picture, line by line.
 fn drawn(state: &mut State, width: u16, height: u16, look: Look) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, state, look)).unwrap();
@@ -107,7 +107,7 @@ fn drawn(state: &mut State, width: u16, height: u16, look: Look) -> Vec<String> 
     lines
 }
 
-/// Returns the line that has a text.
+/// Returns the first line that contains a text.
 fn line<'a>(lines: &'a [String], text: &str) -> &'a str {
     lines.iter().find(|line| line.contains(text)).unwrap_or_else(|| panic!("no {text:?} in {lines:#?}"))
 }
@@ -130,7 +130,7 @@ fn without_effect(state: &mut State, codes: &[KeyCode]) {
 }
 
 #[test]
-fn without_a_terminal_it_is_told_once() {
+fn output_without_terminal_is_printed_once() {
     let state = busy();
     let text = plain::text(&state, true);
     for part in [
@@ -155,7 +155,7 @@ fn without_a_terminal_it_is_told_once() {
 }
 
 #[test]
-fn a_terminal_and_its_characters_are_known_by_the_environment() {
+fn terminal_and_character_set_are_detected_from_environment() {
     let is = |text: &str| Some(text.into());
     assert!(can_draw(true, is("xterm-256color")));
     assert!(

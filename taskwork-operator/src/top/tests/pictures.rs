@@ -1,4 +1,4 @@
-//! What is drawn, for sizes of terminals and states of clusters.
+//! Pictures for various sizes of terminals and states of clusters.
 
 use ratatui::crossterm::event::KeyCode;
 use taskwork::view::{Content, Event};
@@ -9,7 +9,7 @@ use super::{
 use crate::top::plain;
 
 #[test]
-fn everything_is_seen_on_80_columns_and_24_lines() {
+fn terminal_of_80_by_24_shows_everything() {
     for look in [PLAIN, ASCII] {
         let lines = drawn(&mut busy(), 80, 24, look);
         for text in [
@@ -36,7 +36,7 @@ fn everything_is_seen_on_80_columns_and_24_lines() {
             assert!(n1.contains(text), "no {text:?} in {n1:?}");
         }
         let n3 = line(&lines, " n3      ");
-        assert!(n3.contains("member") && !n3.contains('0'), "what is not known is not 0: {n3:?}");
+        assert!(n3.contains("member") && !n3.contains('0'), "unknown values are not 0: {n3:?}");
         assert!(line(&lines, "25.0 % done").contains(if look.is_ascii {
             " #####..............."
         } else {
@@ -46,9 +46,9 @@ fn everything_is_seen_on_80_columns_and_24_lines() {
 }
 
 #[test]
-fn a_larger_terminal_shows_more() {
+fn larger_terminal_shows_more_columns() {
     let lines = drawn(&mut busy(), 200, 60, PLAIN);
-    for text in ["LOAD", "PROGRAM", "LABELS", "zone=a", "0.5", "transactions 0, 0 repeated"] {
+    for text in ["LOAD", "PROGRAM", "LABELS", "zone=a", "0.5", "transactions 0, 0 retried"] {
         line(&lines, text);
     }
     assert_eq!(lines.len(), 60);
@@ -56,14 +56,14 @@ fn a_larger_terminal_shows_more() {
 }
 
 #[test]
-fn a_smaller_terminal_says_so_and_shows_what_matters() {
+fn small_terminal_shows_required_size_and_main_facts() {
     for (width, height) in [(40, 10), (79, 24), (80, 23)] {
         let lines = drawn(&mut busy(), width, height, ASCII);
         line(&lines, &format!("{width} x {height} is too small"));
         line(&lines, "80 x 24, or press q to quit.");
         line(&lines, "25.0 % done");
     }
-    // However small it is, and whatever is asked meanwhile.
+    // Any size works, also with an open box.
     for (width, height) in [(1, 1), (3, 200), (200, 3), (10, 2)] {
         let mut state = busy();
         drawn(&mut state, width, height, PLAIN);
@@ -74,11 +74,11 @@ fn a_smaller_terminal_says_so_and_shows_what_matters() {
     }
     let mut state = busy();
     without_effect(&mut state, &[KeyCode::Char('d')]);
-    assert!(drawn(&mut state, 60, 10, ASCII)[0].contains("Ask n1 to hand on its tasks"));
+    assert!(drawn(&mut state, 60, 10, ASCII)[0].contains("Ask n1 to hand over its tasks"));
 }
 
 #[test]
-fn an_empty_cluster_is_no_error() {
+fn empty_cluster_is_no_error() {
     let mut empty = state();
     line(&drawn(&mut empty, 80, 24, ASCII), "the cluster is being read");
     see(&mut empty, 5, "", Content::Found);
@@ -97,10 +97,10 @@ fn an_empty_cluster_is_no_error() {
 }
 
 #[test]
-fn it_is_said_that_there_is_no_such_cluster_until_there_is() {
+fn missing_cluster_is_reported_until_it_exists() {
     let mut state = state();
     state.begin_to_wait("there is no cluster \"defautl\"".to_owned());
-    let missing = "there is no cluster \"defautl\". It is shown as soon as it is there";
+    let missing = "there is no cluster \"defautl\". It will be shown as soon as it exists";
     line(&drawn(&mut state, 100, 24, ASCII), missing);
     see(&mut state, 1_795_629_600_000, "", Content::Found);
     for second in 0..60 {
@@ -114,7 +114,7 @@ fn it_is_said_that_there_is_no_such_cluster_until_there_is() {
 }
 
 #[test]
-fn a_job_that_is_over_is_shown_as_it_was() {
+fn finished_job_keeps_its_display() {
     let mut state = busy();
     see(&mut state, 61_000, &format!("jobs/{JOB}"), job("the tree", "done"));
     state.take(&Event::tick(61_000));
@@ -122,12 +122,12 @@ fn a_job_that_is_over_is_shown_as_it_was() {
     let lines = drawn(&mut state, 80, 24, ASCII);
     assert!(line(&lines, JOB).contains("done, 1 min 1 s"), "{lines:#?}");
     line(&lines, "j-0000000001 is over: done");
-    assert!(line(&lines, "Rate of work").contains("Rate of work -"), "it does no work now");
+    assert!(line(&lines, "Rate of work").contains("Rate of work -"), "a finished job does no work");
     assert!(line(&lines, "0 open jobs").contains("01:00:00 UTC"));
 }
 
 #[test]
-fn what_nobody_has_said_is_not_0() {
+fn unreported_values_are_not_zero() {
     let mut state = state();
     see(&mut state, 1, "", Content::Found);
     see(&mut state, 1, &format!("jobs/{JOB}"), job("", "running"));
@@ -146,7 +146,7 @@ fn what_nobody_has_said_is_not_0() {
 }
 
 #[test]
-fn it_is_said_since_when_zookeeper_is_silent() {
+fn silence_of_zookeeper_is_shown_with_its_start() {
     let mut state = busy();
     see(&mut state, 31_000, "", Content::Lost);
     state.take(&Event::tick(31_000));
@@ -163,7 +163,7 @@ fn it_is_said_since_when_zookeeper_is_silent() {
 }
 
 #[test]
-fn names_stay_in_their_places() {
+fn hostile_names_stay_in_their_columns() {
     let long = "x".repeat(10_240);
     for name in
         [HOSTILE, long.as_str(), "旅行商人旅行商人旅行商人旅行商人旅行商人", "e\u{301}\u{301}\u{301}\u{301}"]

@@ -1,4 +1,4 @@
-//! What an operator asks for, as a request says it, and how it is done.
+//! The actions of operators: their requests and execution.
 
 use std::{pin::Pin, time::Duration};
 
@@ -13,29 +13,29 @@ use taskwork_cli::command::job_id;
 
 use super::{Actor, Failed, Outcome};
 
-/// The maximum size of a body, in bytes.
+/// The maximum size of the body of a request, in bytes.
 const BYTES_MAX: usize = 4 << 10;
-/// The same of one with a suggestion, which may be indented: its JSON without blanks is what is bounded.
+/// The maximum size of the body of a suggestion. It may be indented; the limit applies to its compact JSON.
 const SUGGESTION_BODY_BYTES_MAX: usize = 4 * SUGGESTION_BYTES_MAX;
-/// The longest reason for which a job is cancelled, in characters.
+/// The maximum length of the reason for a cancellation, in characters.
 const REASON_CHARS_MAX: usize = 500;
-/// The time for which ZooKeeper may be away before an action fails.
+/// The maximum time to wait for ZooKeeper.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// The time in which a node answers a suggestion.
+/// The maximum time to wait for a node's answer to a suggestion.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Something that an operator may do.
+/// An action of an operator.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::web) enum Action {
-    /// Let a job's nodes work on other jobs.
+    /// Park a job's tasks, and let its nodes work on other jobs.
     Suspend(JobId),
-    /// Let a suspended job go on.
+    /// Resume a suspended job.
     Resume(JobId),
-    /// End a job without a result.
+    /// Cancel a job.
     Cancel { job: JobId, reason: String },
-    /// Let a node hand on its tasks and leave.
+    /// Ask a node to hand over its tasks and leave.
     Drain(NodeId),
-    /// Suggest something to a job.
+    /// Send a suggestion to a job.
     Inject { job: JobId, suggestion: Value },
 }
 
@@ -76,10 +76,10 @@ impl Action {
         }
     }
 
-    /// Reads an action that an operator asks for.
+    /// Parses the request for an action.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the request is malformed: the expected form.
     pub(super) fn read(what: &str, body: &[u8], operator: &str) -> Result<Self, String> {
         let job = |text: &str| job_id(text).map_err(|expected| format!("job: {expected}"));
         match what {
@@ -112,7 +112,7 @@ impl Action {
         }
     }
 
-    /// Returns its name.
+    /// Returns the name of the action.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Suspend(_) => "suspend",
@@ -123,7 +123,7 @@ impl Action {
         }
     }
 
-    /// Returns the job or node that it is about.
+    /// Returns the job or node concerned.
     pub(super) fn on(&self) -> String {
         match self {
             Self::Suspend(job) | Self::Resume(job) | Self::Cancel { job, .. } | Self::Inject { job, .. } => {
@@ -133,7 +133,7 @@ impl Action {
         }
     }
 
-    /// Returns the node that is to leave, if one is.
+    /// Returns the node that the action asks to leave.
     pub(super) fn drained(&self) -> Option<String> {
         if let Self::Drain(node) = self { Some(node.to_string()) } else { None }
     }
@@ -143,7 +143,7 @@ fn json<T: DeserializeOwned>(body: &[u8], expected: &str) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| format!("expected {expected}; {error}"))
 }
 
-/// Performs actions by a client of the cluster.
+/// Performs actions with a client of the cluster.
 pub(super) struct ByClient(Client);
 
 impl ByClient {
@@ -156,18 +156,18 @@ impl ByClient {
         Ok(match action {
             Action::Suspend(job) => {
                 client.suspend(job).await?;
-                format!("job {job} is put aside")
+                format!("job {job} is suspended")
             }
             Action::Resume(job) => {
                 client.resume(job).await?;
-                format!("job {job} goes on")
+                format!("job {job} is resumed")
             }
             Action::Cancel { job, reason } => {
                 client.cancel(job, reason).await?;
                 format!("job {job} is cancelled")
             }
             Action::Drain(node) => {
-                // A request to one that is gone would stay for ever.
+                // Checked first: a request to a node that has gone would never be removed.
                 let node = client.member(&node.to_string()).await?;
                 match client.drain_once(node).await? {
                     AskedToLeave::Now => format!("node {node} was asked to leave"),
@@ -189,11 +189,11 @@ impl Actor for ByClient {
     }
 }
 
-/// Returns why a node is not asked to leave that was asked before.
+/// Returns the error for a node that was already asked to leave.
 pub(super) fn asked_before(node: &str) -> Failed {
     let why = format!(
-        "node {node} was asked to leave already, and hands on its tasks. When asked again it leaves at once: to want \
-         that, use taskwork drain {node}"
+        "node {node} was asked to leave already, and hands over its tasks. A second request makes it leave at once: if \
+         you want that, use taskwork drain {node}"
     );
     Failed { status: StatusCode::CONFLICT, why }
 }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_are_read_as_the_pages_send_them() {
+    fn actions_of_pages_are_parsed() {
         let job: JobId = JOB.parse().unwrap();
         for (what, body, action) in [
             ("suspend", json!({ "job": JOB }), Action::Suspend(job.clone())),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_sent_is_refused_with_what_is_expected() {
+    fn malformed_actions_are_refused_with_expected_form() {
         let long = "x".repeat(REASON_CHARS_MAX + 1);
         for (what, body, says) in [
             ("suspend", json!({}), "{\"job\": ID}"),
@@ -280,7 +280,7 @@ mod tests {
         for body in ["", "{", "\u{0}", "{\"job\":\"3\"}{}"] {
             assert!(Action::read("suspend", body.as_bytes(), "anna").is_err(), "{body}");
         }
-        // JSON that is nested too deeply for a parser that calls itself.
+        // Nested too deeply for a recursive parser.
         let deep =
             format!("{{\"job\":\"3\",\"suggestion\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
         assert!(Action::read("inject", deep.as_bytes(), "anna").is_err());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_says_is_told_with_a_status() {
+    fn client_errors_map_to_status_codes() {
         let job: JobId = JOB.parse().unwrap();
         let wrong = ClientError::WrongState { job: job.clone(), reason: "is over already".to_owned() };
         let none = ClientError::NoJob { cluster: "c".to_owned(), job };

@@ -1,23 +1,23 @@
-//! What an operator may do on the pages: suspend, resume and cancel jobs, let nodes leave, suggest something to a job.
-//! Off unless the dashboard was started with `--allow-actions`.
+//! Actions of operators on the pages: suspend, resume and cancel jobs, ask nodes to leave, send suggestions to jobs.
+//! Disabled unless the dashboard was started with `--allow-actions`.
 //!
 //! | path | answer |
 //! |---|---|
-//! | `GET /api/operator` | whether this is allowed, and who has signed in |
-//! | `POST /api/operator/sign-in`, `…/sign-out` | a cookie and a session for an operator's token, or none any more |
-//! | `POST /api/operator/suspend`, `resume`, `cancel`, `drain`, `inject` | what was done |
+//! | `GET /api/operator` | whether actions are allowed, and the name of the signed-in operator |
+//! | `POST /api/operator/sign-in`, `…/sign-out` | creates or deletes a cookie and a session for an operator's token |
+//! | `POST /api/operator/suspend`, `resume`, `cancel`, `drain`, `inject` | the result |
 //!
 //! ```text
 //! request ─▶ size, kind, header, origin ─▶ operator ─▶ session ─▶ body ─▶ action ─▶ client
-//!            no page of another site       token,       one at                └─▶ a line in the log
-//!            can send such a one           cookie       a time
+//!            pages of other sites          token,       one at                └─▶ a line in the log
+//!            cannot send such a request    cookie       a time
 //! ```
 //!
-//! A page of another site, also of another port of this machine, can make a browser send requests here, with its cookies.
-//! So each request has JSON for a body and a header of ours, for which a browser would first ask, and is refused; it comes
-//! from a page of this very site, as the browser says; and the cookie does not come with requests of other sites. Other
-//! ports of this machine get it, so that a page also sends its session, in a header. A body is read only from those who
-//! have signed in, except for the token itself.
+//! A page of another site, also of another port of this machine, can make a browser send requests here with its
+//! cookies. Four measures prevent that. Each request has a JSON body and a custom header, for which a browser first
+//! asks permission, and is refused. The browser must report a page of this site as the origin. The cookie is not sent
+//! with requests of other sites. Other ports of this machine receive the cookie, so a page also sends its session in
+//! a header. Except for a token, a body is read only after the operator was authenticated.
 
 mod action;
 mod operators;
@@ -56,50 +56,50 @@ use super::{
     server::Peer,
 };
 
-/// The header that each request has. Without it, a browser could send one for any page.
+/// The header required in each request. A browser cannot send it for a page of another site.
 const HEADER: &str = "x-taskwork-action";
 /// The maximum size of a body with a token, in bytes.
 const TOKEN_BYTES_MAX: usize = 4 << 10;
-/// The time in which a body must have come.
+/// The maximum time to receive a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time after which an action is not waited for any more. The client has given up before, if it is for ZooKeeper.
+/// The maximum time of an action; requests to ZooKeeper time out earlier.
 const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
-/// The number of nodes that were asked to leave and are remembered.
+/// The maximum number of remembered nodes that were asked to leave.
 const LEAVING_MAX: usize = 1_000;
-/// The longest part of a header that is written to the log, in characters.
+/// The maximum length of a logged header, in characters.
 const LOGGED_CHARS_MAX: usize = 100;
 
-/// Why an action was not done, or may not have been.
+/// The error of an action that was not done, or may not have been.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) status: StatusCode,
     pub(super) why: String,
 }
 
-/// The outcome of an action: what is said of it.
+/// The result of an action: a message for the operator.
 pub(super) type Outcome = Result<String, Failed>;
 
-/// What performs actions.
+/// Performs actions.
 pub(super) trait Actor: Send + Sync {
     /// Performs an action, in a bounded time.
     fn perform<'a>(&'a self, action: &'a Action) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 }
 
-/// Returns what performs actions by a client.
+/// Returns an actor that uses a client.
 pub(super) fn by_client(client: &taskwork::Client) -> Arc<dyn Actor> {
     Arc::new(ByClient::new(client))
 }
 
-/// What requests for actions need.
+/// The state for requests of operators.
 pub(super) struct Actions {
     operators: Arc<Operators>,
     actor: Arc<dyn Actor>,
     board: Arc<Board>,
     names: Arc<Names>,
-    /// Whether browsers speak TLS with this process.
+    /// Whether this process terminates TLS.
     has_tls: bool,
     sessions: Sessions,
-    /// Nodes that were asked to leave here: nothing is sent to ask them again.
+    /// Nodes that were asked to leave here: no second request is sent.
     leaving: Mutex<VecDeque<String>>,
 }
 
@@ -115,7 +115,7 @@ impl Actions {
         Self { operators, actor, board, names, has_tls, sessions, leaving }
     }
 
-    /// Checks what must hold of every request before anybody is asked who he is.
+    /// Checks the properties that every request must have, before authentication.
     fn check(&self, headers: &HeaderMap, bytes_max: usize) -> Result<(), Refusal> {
         let length = text(headers, header::CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
         if length.is_some_and(|length| length > bytes_max as u64) {
@@ -138,8 +138,8 @@ impl Actions {
         Ok(())
     }
 
-    /// Returns whether an origin is this site: the host that was asked for with its port, or a name that was given on the
-    /// command line, by which a proxy is reached.
+    /// Returns whether an origin is this site: the requested host with its port, or a name given on the command line,
+    /// as used through a proxy.
     fn is_site(&self, origin: &str, headers: &HeaderMap) -> bool {
         let host = match origin.split_once("://") {
             Some(("https", host)) => host,
@@ -150,7 +150,7 @@ impl Actions {
         host.eq_ignore_ascii_case(asked) || self.names.were_given(host)
     }
 
-    /// Notes that a node will be asked to leave.
+    /// Records that a node will be asked to leave.
     ///
     /// # Errors
     /// If it was asked before.
@@ -168,19 +168,19 @@ impl Actions {
         Ok(())
     }
 
-    /// Notes that a node may not have been asked. If it was, the next request finds that out, and changes nothing.
+    /// Records that a node may not have been asked. If it was, the next request detects that, and has no effect.
     fn forget_leaving(&self, action: &Action) {
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving.retain(|node| Some(node) != action.drained().as_ref());
     }
 }
 
-/// Who asks for something, as the log says it.
+/// The sender of a request, for the log.
 #[derive(Debug, Clone)]
 struct Asker {
     operator: String,
     from: IpAddr,
-    /// For whom a proxy says that it asks. Anybody may say so.
+    /// The origin according to a proxy; not authenticated.
     forwarded_for: String,
 }
 
@@ -191,14 +191,14 @@ impl Asker {
         Self { operator: operator.to_owned(), from, forwarded_for }
     }
 
-    /// Writes a line to the log, at a level that is shown by default.
+    /// Logs at a level that is enabled by default.
     fn log(&self, action: &str, on: &str, result: &str) {
         let Self { operator, from, forwarded_for } = self;
         tracing::warn!(?operator, %from, ?forwarded_for, action, on, ?result, "operator's action");
     }
 }
 
-/// Returns the routes of actions; if there are none, they say that.
+/// Returns the routes of actions; if there are none, routes that refuse with an explanation.
 pub(super) fn routes(actions: Option<Arc<Actions>>) -> Router {
     let of_action = format!("{ACTIONS}/{{what}}");
     match actions {
@@ -212,7 +212,7 @@ pub(super) fn routes(actions: Option<Arc<Actions>>) -> Router {
 }
 
 fn off() -> Refusal {
-    let what = "actions are off here: start taskwork dashboard with --allow-actions and --operator-token-file FILE, or \
+    let what = "actions are disabled: start taskwork dashboard with --allow-actions and --operator-token-file FILE, or \
                 use the command taskwork";
     forbidden(what.to_owned())
 }
@@ -270,9 +270,9 @@ async fn act(actions: Arc<Actions>, what: &str, peer: IpAddr, request: Request) 
         .operators
         .who_or_note(request.headers(), now_s())
         .ok_or_else(|| Refusal(StatusCode::UNAUTHORIZED, "sign in as an operator first".to_owned()))?;
-    // Of its own accord a browser sends a cookie, and never a bearer; and it says from where.
+    // Browsers send cookies automatically, but never a bearer token; and they report the origin.
     if !is_bearer && !request.headers().contains_key(header::ORIGIN) {
-        return Err(forbidden("the browser does not say which page has sent it".to_owned()));
+        return Err(forbidden("the browser did not report the origin of the request".to_owned()));
     }
     let busy = actions.sessions.enter(&session, Instant::now());
     let busy = busy.map_err(|why| Refusal(StatusCode::TOO_MANY_REQUESTS, why.to_string()))?;
@@ -285,13 +285,13 @@ async fn act(actions: Arc<Actions>, what: &str, peer: IpAddr, request: Request) 
         Ok(Err(Failed { status, why })) => Err(Refusal(status, why)),
         Err(_) => Err(Refusal(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "it was begun, and has failed here: see the log of the dashboard".to_owned(),
+            "it was started, and failed here: see the log of the dashboard".to_owned(),
         )),
     }
 }
 
-/// Begins an action. It goes on, and is noted in the log, also if nobody waits for it any more; until then its session
-/// begins no other.
+/// Starts an action. It continues and is logged even if the browser disconnects; until it is done, its session cannot
+/// start another one.
 fn begin(actions: Arc<Actions>, action: Action, asker: Asker, busy: Busy) -> oneshot::Receiver<Outcome> {
     let (tell, told) = oneshot::channel();
     tokio::spawn(async move {
@@ -299,7 +299,7 @@ fn begin(actions: Arc<Actions>, action: Action, asker: Asker, busy: Busy) -> one
         let outcome = time::timeout(ACTION_TIMEOUT, actions.actor.perform(&action)).await;
         let outcome = outcome.unwrap_or_else(|_| {
             let waited = ACTION_TIMEOUT.as_secs();
-            let why = format!("it was not done within {waited} s; it may still be");
+            let why = format!("it was not done within {waited} s; it may still complete");
             Err(Failed { status: StatusCode::GATEWAY_TIMEOUT, why })
         });
         if outcome.is_err() {
@@ -315,12 +315,12 @@ fn begin(actions: Arc<Actions>, action: Action, asker: Asker, busy: Busy) -> one
     told
 }
 
-/// Reads a body of a bounded size in a bounded time.
+/// Reads a body with limits on its size and time.
 async fn read(body: Body, bytes_max: usize) -> Result<Bytes, Refusal> {
     match time::timeout(BODY_TIMEOUT, body::to_bytes(body, bytes_max)).await {
         Ok(Ok(sent)) => Ok(sent),
         Ok(Err(_)) => Err(too_large(bytes_max)),
-        Err(_) => Err(Refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come".to_owned())),
+        Err(_) => Err(Refusal(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time".to_owned())),
     }
 }
 

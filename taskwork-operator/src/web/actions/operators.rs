@@ -1,8 +1,8 @@
-//! Who may act: those who know the token of an operator. Each token has a name, by which the log names them.
+//! The operators: each has a token, and a name for the log.
 //!
-//! Browsers send cookies to all ports of a host, so whoever listens on another one could act by a cookie alone. A page that
-//! has signed in therefore also has something that it sends in a header. It tells apart the operators, too, if several
-//! have signed in with one browser.
+//! Browsers send cookies to all ports of a host, so another server there could act with a cookie alone. A page
+//! therefore also sends a session in a header after the sign-in. The session also distinguishes operators that share a
+//! browser.
 
 use std::{path::PathBuf, sync::Mutex, time::Instant};
 
@@ -11,7 +11,7 @@ use taskwork_cli::Failure;
 
 use crate::web::access::{Role, Token, Tries, bearer, text};
 
-/// The header by which a page says that it has signed in.
+/// The header with the session of a page.
 pub(super) const SESSION: &str = "x-taskwork-session";
 
 /// The tokens of operators, by their names.
@@ -20,30 +20,30 @@ pub(in crate::web) struct Operators {
     tries: Mutex<Tries>,
 }
 
-/// An operator who has asked for something.
+/// An authenticated operator.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Operator {
     pub(super) name: String,
-    /// What identifies the session: requests with the same come from the same place.
+    /// Identifies the session: only one request of a session is performed at a time.
     pub(super) session: String,
-    /// Whether the token itself was sent, as programs do.
+    /// Whether the request has the token itself, as those of programs do.
     pub(super) is_bearer: bool,
 }
 
-/// What somebody gets who has signed in.
+/// The result of a sign-in.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SignedIn {
     pub(super) name: String,
     pub(super) cookie: String,
-    /// What the page sends in the header [`SESSION`].
+    /// The value for the header [`SESSION`].
     pub(super) session: String,
 }
 
 impl Operators {
-    /// Reads the tokens of operators from files, whose names are theirs.
+    /// Reads the tokens of operators from files. The name of a file is that of the operator.
     ///
     /// # Errors
-    /// If one cannot be read, or others can read it, or it can be guessed, or is that of somebody else.
+    /// If a file cannot be read, is readable by others, or its token is too short or used twice.
     pub(in crate::web) fn read(files: &[PathBuf], viewer: Option<&Token>) -> Result<Self, Failure> {
         let mut tokens: Vec<(String, Token)> = Vec::new();
         for file in files {
@@ -53,12 +53,12 @@ impl Operators {
             let token = Token::read_as(Role::Operator, file)?;
             if viewer.is_some_and(|viewer| viewer.is_same(&token)) {
                 return Err(refused(
-                    "it has the same token as --token-file: whoever may look could act. Give operators one of their own",
+                    "it has the same token as --token-file: viewers could act. Give each operator another token",
                 ));
             }
             if tokens.iter().any(|(other, its)| *other == name || its.is_same(&token)) {
                 return Err(refused(
-                    "another file of operators has the same name or the same token: nobody could tell who has acted",
+                    "another operator has the same file name or token: the log could not show who has acted",
                 ));
             }
             tokens.push((name, token));
@@ -66,12 +66,12 @@ impl Operators {
         Ok(Self { tokens, tries: Mutex::default() })
     }
 
-    /// Returns whose token this is. All are compared, and each in constant time.
+    /// Returns the operator with a token. All tokens are compared, each in constant time.
     fn of_token(&self, text: &str) -> Option<&(String, Token)> {
         self.tokens.iter().fold(None, |found, one| if one.1.is(text) { Some(one) } else { found })
     }
 
-    /// Returns who has sent a request, if it is an operator.
+    /// Returns the operator that sent a request, if any.
     pub(super) fn who(&self, headers: &HeaderMap, now_s: u64) -> Option<Operator> {
         if let Some(token) = bearer(headers) {
             let (name, _) = self.of_token(token)?;
@@ -85,7 +85,7 @@ impl Operators {
         self.tokens.iter().find_map(signed_in)
     }
 
-    /// Returns the same; a wrong token is told of in the log.
+    /// Returns the same, and counts wrong tokens for the log.
     pub(super) fn who_or_note(&self, headers: &HeaderMap, now_s: u64) -> Option<Operator> {
         let who = self.who(headers, now_s);
         if who.is_none() && bearer(headers).is_some() {
@@ -94,12 +94,12 @@ impl Operators {
         who
     }
 
-    /// Returns whether a request has the token of an operator, who may read everything, too.
+    /// Returns whether a request has the token of an operator; operators may read, too.
     pub(in crate::web) fn let_read(&self, headers: &HeaderMap) -> bool {
         bearer(headers).is_some_and(|token| self.of_token(token).is_some())
     }
 
-    /// Signs in an operator who knows a token.
+    /// Signs in an operator with a token.
     pub(super) fn sign_in(&self, given: &str, now_s: u64, is_secure: bool) -> Option<SignedIn> {
         let Some((name, token)) = self.of_token(given) else {
             self.note_try();
@@ -109,13 +109,13 @@ impl Operators {
         Some(SignedIn { name: name.clone(), cookie, session })
     }
 
-    /// Returns cookies by which browsers forget theirs.
+    /// Returns header values that make a browser delete its cookies.
     pub(super) fn no_cookies(&self) -> Vec<String> {
         self.tokens.iter().map(|(_, token)| token.no_cookie()).collect()
     }
 
     fn note_try(&self) {
-        Tries::note(&self.tries, Instant::now(), "somebody has tried to act with another token");
+        Tries::note(&self.tries, Instant::now(), "an action with a wrong operator token was refused");
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
         HeaderMap::from_iter([(name, value.parse().unwrap())])
     }
 
-    /// Returns the cookie of somebody who has signed in, with its name.
+    /// Returns the cookie of a sign-in as `name=value`.
     fn pair(signed_in: &SignedIn) -> &str {
         signed_in.cookie.split_once(';').unwrap().0
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_token_has_its_operator() {
+    fn operator_is_identified_by_token_or_session() {
         let operators = read(&[("anna", ANNA), ("bert", BERT)], Some(&token())).unwrap();
         let who = |token: &str| {
             let headers = with(header::AUTHORIZATION, &format!("Bearer {token}"));
@@ -184,35 +184,35 @@ mod tests {
         let headers = of_page(pair(&bert), &bert.session);
         let operator = operators.who(&headers, 1_001).unwrap();
         assert_eq!((&*operator.name, operator.is_bearer), ("bert", false));
-        assert_eq!(operators.who(&headers, 1_000 + 4_000), None, "for an hour only");
+        assert_eq!(operators.who(&headers, 1_000 + 4_000), None, "expired after an hour");
         assert!(operators.no_cookies().iter().all(|cookie| cookie.contains("Max-Age=0")));
     }
 
     #[test]
-    fn a_cookie_alone_lets_nobody_act() {
+    fn cookie_without_session_does_not_authorize() {
         let operators = read(&[("anna", ANNA), ("bert", BERT)], None).unwrap();
         let [anna, bert] = [ANNA, BERT].map(|token| operators.sign_in(token, 1_000, false).unwrap());
         let who = |headers: &HeaderMap| operators.who(headers, 1_001).map(|operator| operator.name);
-        // Whoever listens on another port of the host gets the cookie, and makes up the rest.
+        // Another server on this host receives the cookie, but must forge the session.
         let value = pair(&anna).split_once('=').unwrap().1;
         assert_eq!(who(&with(header::COOKIE, pair(&anna))), None);
         for made_up in ["", "1", value, &bert.session, &anna.session[1..]] {
             assert_eq!(who(&of_page(pair(&anna), made_up)), None, "{made_up}");
         }
-        assert_eq!(who(&of_page("other=1", &anna.session)), None, "nor does the rest without it");
-        // Both have signed in with one browser: each page is that of its operator.
+        assert_eq!(who(&of_page("other=1", &anna.session)), None, "a session without the cookie");
+        // Two operators signed in with one browser: each page acts for its own operator.
         let both = format!("{}; {}", pair(&anna), pair(&bert));
         assert_eq!(who(&of_page(&both, &anna.session)).as_deref(), Some("anna"));
         assert_eq!(who(&of_page(&both, &bert.session)).as_deref(), Some("bert"));
-        // A later sign-in on another page does not end the first one.
+        // A later sign-in on another page does not invalidate the first one.
         let later = operators.sign_in(ANNA, 1_500, false).unwrap();
         assert_eq!(who(&of_page(pair(&later), &anna.session)).as_deref(), Some("anna"));
     }
 
     #[test]
-    fn a_cookie_for_looking_is_none_for_acting() {
+    fn viewer_cookie_does_not_authorize_actions() {
         let operators = read(&[("anna", ANNA)], None).unwrap();
-        // The same text as a viewer's token of another dashboard on this host.
+        // The viewer token of another dashboard on this host has the same text.
         let viewer = Token::of(Role::Viewer, ANNA).unwrap().cookie(1_000, false);
         let SignedIn { cookie: own, session, .. } = operators.sign_in(ANNA, 1_000, false).unwrap();
         let value = |cookie: &str| cookie.split_once(';').unwrap().0.split_once('=').unwrap().1.to_owned();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_look_must_not_act_for_that() {
+    fn operator_token_equal_to_another_token_is_refused() {
         let refused = read(&[("anna", TOKEN)], Some(&token())).unwrap_err();
         assert!(refused.contains("--operator-token-file") && refused.contains("--token-file:"), "{refused}");
         for files in [[("anna", ANNA), ("bert", ANNA)], [("a/key", ANNA), ("b/key", BERT)]] {

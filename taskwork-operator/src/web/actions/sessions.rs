@@ -1,4 +1,4 @@
-//! One action at a time for each session, and not many in a short time.
+//! Limits each session to one action at a time, and to a number of actions per minute.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -8,10 +8,10 @@ use std::{
 
 use thiserror::Error;
 
-/// The number of actions that a session may begin within [`WINDOW`].
+/// The maximum number of actions that a session may start within [`WINDOW`].
 const ACTIONS_MAX: usize = 20;
 const WINDOW: Duration = Duration::from_secs(60);
-/// The maximum number of sessions that are remembered: those that have begun an action within [`WINDOW`].
+/// The maximum number of sessions that have started an action within [`WINDOW`].
 const SESSIONS_MAX: usize = 1_000;
 
 /// The sessions of operators.
@@ -21,36 +21,36 @@ pub(super) struct Sessions(Arc<Mutex<HashMap<String, Session>>>);
 #[derive(Debug, Default)]
 struct Session {
     is_busy: bool,
-    /// When the latest actions were begun.
+    /// The start times of recent actions.
     begun: VecDeque<Instant>,
 }
 
-/// An action that has begun, until this is dropped.
+/// A running action; it ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Busy {
     sessions: Arc<Mutex<HashMap<String, Session>>>,
     session: String,
 }
 
-/// Why no action is begun.
+/// The reason why an action must not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum Refused {
-    /// Another one goes on.
-    #[error("another action of yours is not done yet: wait for it")]
+    /// Another action of the session is running.
+    #[error("your previous action is not done yet: wait for it")]
     Busy,
-    /// There were many.
-    #[error("{ACTIONS_MAX} actions in a minute are enough: wait for a moment")]
+    /// The session has started too many actions.
+    #[error("the limit is {ACTIONS_MAX} actions in a minute: wait, and try again")]
     TooMany,
-    /// There are many sessions.
+    /// Too many sessions are active.
     #[error("too many operators act at the same time: wait for a minute")]
     TooManySessions,
 }
 
 impl Sessions {
-    /// Begins an action of a session.
+    /// Starts an action of a session.
     ///
     /// # Errors
-    /// If it must wait.
+    /// If the session must wait.
     pub(super) fn enter(&self, session: &str, now: Instant) -> Result<Busy, Refused> {
         let mut sessions = lock(&self.0);
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < WINDOW;
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_does_one_thing_at_a_time() {
+    fn session_runs_one_action_at_a_time() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let first = sessions.enter("a", now).unwrap();
         assert_eq!(sessions.enter("a", now).unwrap_err(), Refused::Busy);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_so_many_in_a_time() {
+    fn session_starts_limited_actions_per_window() {
         let (sessions, begin) = (Sessions::default(), Instant::now());
         let enter = |seconds| sessions.enter("a", begin + Duration::from_secs(seconds)).map(drop);
         assert!((0..ACTIONS_MAX as u64).all(|second| enter(second).is_ok()));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_that_have_ended_are_forgotten() {
+    fn expired_sessions_are_removed() {
         let (sessions, begin) = (Sessions::default(), Instant::now());
         for number in 0..SESSIONS_MAX {
             drop(sessions.enter(&number.to_string(), begin).unwrap());

@@ -1,4 +1,4 @@
-//! Who may read what.
+//! Read access.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{
 use super::*;
 use crate::web::access::tests::{TOKEN, token, write};
 
-/// The files that a server needs which others can reach.
+/// The certificate, key and token files of a server that other machines can reach.
 struct Files {
     folder: TempDir,
     certificate: String,
@@ -41,7 +41,7 @@ impl Files {
 }
 
 #[test]
-fn with_a_token_everything_but_the_health_needs_it() {
+fn token_is_required_for_all_paths_but_health() {
     let files = Files::make();
     let server = Server::replayed(&["--token-file", &files.path("token")]);
     let plain = sign_in(&server, &format!("token={TOKEN}"), "origin: http://localhost\r\n");
@@ -72,7 +72,7 @@ fn with_a_token_everything_but_the_health_needs_it() {
         ("/icon.svg", 200, 200),
         ("/sign-in", 200, 200),
     ] {
-        // A stream would not end.
+        // A stream has no end.
         let method = if path == "/events" { "HEAD" } else { "GET" };
         let status = |headers: &str| {
             let head =
@@ -101,7 +101,7 @@ fn sign_in(server: &Server, form: &str, headers: &str) -> Answer {
 }
 
 #[test]
-fn the_form_takes_the_token_only_and_from_its_own_page_only() {
+fn sign_in_form_requires_token_and_own_origin() {
     let files = Files::make();
     let server = Server::replayed(&["--token-file", &files.path("token")]);
     let form = server.get("/sign-in");
@@ -121,13 +121,13 @@ fn the_form_takes_the_token_only_and_from_its_own_page_only() {
     let other =
         b"POST /sign-in HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     assert_eq!(server.answer(other).status(), 421);
-    // Where there is no token there is no form.
+    // Without a token there is no form.
     let open = Server::replayed(&[]);
     assert!([404, 405].contains(&sign_in(&open, &right, "").status()));
 }
 
 #[test]
-fn where_others_could_read_there_are_tls_and_a_token() {
+fn reachable_address_requires_tls_and_token() {
     let files = Files::make();
     let (certificate, key, token) = (files.path("cert.pem"), files.path("key.pem"), files.path("token"));
     let tls = ["--tls-cert", &certificate, "--tls-key", &key];

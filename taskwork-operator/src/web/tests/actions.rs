@@ -1,4 +1,4 @@
-//! Who may do what, how a request for it must look, and what comes of it.
+//! Actions: authorization, the form of requests, and their results.
 
 use std::{
     pin::Pin,
@@ -24,12 +24,12 @@ const ANNA: &str = "anna's-token-is-a-long-one";
 const BERT: &str = "bert's-token-is-another-one";
 const NODE: &str = "n00000000000000ab";
 
-/// What performs actions in these tests: it only notes them.
+/// An actor that only records the actions.
 struct Fake {
     begun: AtomicUsize,
     done: Mutex<Vec<Action>>,
     fails: Mutex<Option<(StatusCode, String)>>,
-    /// One permit for each action that may end.
+    /// One permit for each action that may complete.
     may_end: Semaphore,
 }
 
@@ -47,7 +47,7 @@ impl Actor for Fake {
     }
 }
 
-/// A dashboard whose operators may act.
+/// A dashboard with operators.
 struct Acting {
     server: Server,
     fake: Arc<Fake>,
@@ -80,7 +80,7 @@ impl Acting {
         Self { server, fake, _folder: folder }
     }
 
-    /// Returns the headers of a page of this site. Each ends with a line break.
+    /// Returns the headers of a page of this site, each with a line break.
     fn of_page(&self) -> String {
         format!(
             "content-type: application/json\r\nx-taskwork-action: 1\r\norigin: http://{}\r\n",
@@ -97,7 +97,7 @@ impl Acting {
         self.server.answer(head.as_bytes())
     }
 
-    /// Signs in, and returns the headers by which a page shows that.
+    /// Signs in, and returns the headers of a page with the session.
     fn sign_in(&self, token: &str) -> String {
         let answer = self.post("sign-in", &self.of_page(), &json!({ "token": token }).to_string());
         assert_eq!(answer.status(), 200, "{}", answer.body());
@@ -109,7 +109,7 @@ impl Acting {
     }
 }
 
-/// Returns the headers of a page that has signed in by an answer, and has other cookies, which end with `; `.
+/// Returns the headers of a page with the session of a sign-in, and with other cookies, which end with `; `.
 fn signed_in(answer: &Answer, others: &str) -> String {
     let cookie = answer.header("set-cookie").unwrap().split_once(';').unwrap().0;
     let session = answer.json()["session"].as_str().unwrap().to_owned();
@@ -123,11 +123,11 @@ fn bearer(token: &str) -> String {
 const SUSPEND: &str = r#"{"job":"j-0000000001"}"#;
 
 #[test]
-fn only_an_operator_acts_and_only_from_this_site() {
+fn action_requires_operator_and_own_origin() {
     let acting = Acting::start(false);
     let own = format!("http://{}", acting.server.at);
     let cookie = acting.sign_in(ANNA);
-    // A browser also sends it to whoever listens on another port.
+    // A browser also sends the cookie to servers on other ports.
     let stolen = cookie.split_once("\r\n").unwrap().0.to_owned() + "\r\n";
     let nobody = [String::new(), bearer(TOKEN), bearer("another-token-nobody-guesses"), stolen];
     let roles = nobody.map(|headers| (headers, false, false)).into_iter();
@@ -184,7 +184,7 @@ fn only_an_operator_acts_and_only_from_this_site() {
 }
 
 #[test]
-fn each_action_is_done_as_it_was_asked_for() {
+fn actions_are_performed_as_requested() {
     let acting = Acting::start(false);
     let headers = acting.of_page() + &acting.sign_in(ANNA);
     let drain = format!("{{\"node\":\"{NODE}\"}}");
@@ -211,7 +211,7 @@ fn each_action_is_done_as_it_was_asked_for() {
     ] {
         assert_eq!(acting.post(path, &headers, body).status(), status, "{path} {body}");
     }
-    // Nothing is done by looking.
+    // GET requests have no effect.
     for method in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"] {
         let head = format!(
             "{method} /api/operator/suspend HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n"
@@ -222,7 +222,7 @@ fn each_action_is_done_as_it_was_asked_for() {
 }
 
 #[test]
-fn what_a_client_says_is_told() {
+fn client_error_is_reported_to_page() {
     let acting = Acting::start(false);
     let headers = acting.of_page() + &acting.sign_in(ANNA);
     for (status, why) in [
@@ -237,7 +237,7 @@ fn what_a_client_says_is_told() {
 }
 
 #[test]
-fn a_node_is_not_asked_twice_by_mistake() {
+fn second_drain_of_same_node_is_refused() {
     let acting = Acting::start(false);
     let headers = acting.of_page() + &bearer(ANNA);
     let drain = |node: &str| acting.post("drain", &headers, &format!("{{\"node\":\"{node}\"}}"));
@@ -245,7 +245,7 @@ fn a_node_is_not_asked_twice_by_mistake() {
     let again = drain(NODE);
     assert_eq!(again.status(), 409);
     assert!(again.body().contains("at once") && again.body().contains("taskwork drain"), "{}", again.body());
-    // Somebody else has asked it, as is seen.
+    // Another operator has asked the node, as the view shows.
     let other = "n00000000000000cd";
     let board = &acting.server.board;
     board.apply(&Event::of(70_000, format!("members/{other}"), member(other)));
@@ -253,7 +253,7 @@ fn a_node_is_not_asked_twice_by_mistake() {
     board.apply(&Event::tick(70_000));
     assert_eq!(drain(other).status(), 409);
     assert_eq!(acting.done().len(), 1);
-    // What was not done, or perhaps not, may be tried again: a client asks a node once, however often it is told to.
+    // After a failure the request may be repeated: the client asks a node at most once.
     let third = "n00000000000000ef";
     for status in [404, 503, 504] {
         let fails = (StatusCode::from_u16(status).unwrap(), "it has failed".to_owned());
@@ -263,10 +263,10 @@ fn a_node_is_not_asked_twice_by_mistake() {
 }
 
 #[test]
-fn bodies_are_bounded_in_size_and_time() {
+fn request_bodies_are_limited_in_size_and_time() {
     let acting = Acting::start(false);
     let headers = acting.of_page() + &acting.sign_in(ANNA);
-    // It is refused before any of it has come.
+    // Refused by the declared length, before the body arrives.
     let gigabyte = |path: &str, headers: &str| {
         let head = format!(
             "POST /api/operator/{path} HTTP/1.1\r\nhost: {}\r\ncontent-length: 1073741824\r\n{headers}\r\n",
@@ -287,9 +287,9 @@ fn bodies_are_bounded_in_size_and_time() {
     };
     assert_eq!((chunked("suspend", 100), chunked("suspend", 10_000)), (400, 413));
     assert_eq!(chunked("inject", 100_000), 400);
-    // The connection may end before all of it was sent.
+    // The connection may be closed before the whole body was sent.
     assert!([0, 413].contains(&chunked("inject", 3 << 20)));
-    // Who has not signed in is not listened to at all.
+    // Without authentication the body is not read.
     let mut stranger = acting.server.connect();
     write!(
         stranger,
@@ -301,7 +301,7 @@ fn bodies_are_bounded_in_size_and_time() {
     let mut answer = [0; 12];
     stranger.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 401");
-    // A body that does not come ends, and meanwhile others act.
+    // An incomplete body times out, and does not block others.
     let mut slow = acting.server.connect();
     write!(
         slow,
@@ -314,7 +314,7 @@ fn bodies_are_bounded_in_size_and_time() {
     });
     assert_eq!(acting.post("suspend", &(acting.of_page() + &bearer(BERT)), SUSPEND).status(), 200);
     assert_eq!(answer_of(slow).status(), 408);
-    assert_eq!(acting.post("suspend", &headers, SUSPEND).status(), 200, "and its session goes on");
+    assert_eq!(acting.post("suspend", &headers, SUSPEND).status(), 200, "the session stays valid");
 }
 
 fn answer_of(mut stream: TcpStream) -> Answer {
@@ -326,13 +326,13 @@ fn answer_of(mut stream: TcpStream) -> Answer {
 fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + SOON;
     while !holds() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        assert!(Instant::now() < deadline, "timed out: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn a_session_does_one_thing_at_a_time_and_what_has_begun_is_done() {
+fn session_performs_one_action_at_a_time_despite_disconnect() {
     let acting = Acting::start(false);
     let headers = acting.of_page() + &acting.sign_in(ANNA);
     let all = u32::try_from(acting.fake.may_end.available_permits()).unwrap();
@@ -347,7 +347,7 @@ fn a_session_does_one_thing_at_a_time_and_what_has_begun_is_done() {
     .unwrap();
     until("it has begun", || acting.fake.begun.load(Relaxed) == 1);
     assert!(acting.post("suspend", &headers, SUSPEND).body().contains("not done yet"));
-    // The browser goes, but what it has asked for goes on.
+    // The browser disconnects, but its action continues.
     drop(waits);
     assert_eq!(acting.post("resume", &headers, SUSPEND).status(), 429);
     acting.fake.may_end.add_permits(10);
@@ -357,13 +357,13 @@ fn a_session_does_one_thing_at_a_time_and_what_has_begun_is_done() {
 }
 
 #[test]
-fn an_operator_signs_in_and_out() {
+fn operator_signs_in_and_out() {
     let acting = Acting::start(true);
     let viewer = bearer(TOKEN);
     let state = |headers: &str| acting.server.get_with("/api/operator", headers);
     assert_eq!(state("").status(), 401, "who may not look does not learn it");
     assert_eq!(state(&viewer).json(), json!({ "allowed": true, "operator": null }));
-    // Who may act may look, too.
+    // Operators may read, too.
     assert_eq!(state(&bearer(ANNA)).json(), json!({ "allowed": true, "operator": "anna" }));
     assert_eq!(acting.server.get_with("/api/view", &bearer(ANNA)).status(), 200);
     assert_eq!(
@@ -373,7 +373,7 @@ fn an_operator_signs_in_and_out() {
     );
     let form = |headers: &str, body: &str| acting.post("sign-in", headers, body);
     let given = json!({ "token": BERT }).to_string();
-    // The viewer's token comes first, as a cookie of its form would.
+    // The cookie of a viewer comes first.
     let viewer_form = format!("token={TOKEN}");
     let head = format!(
         "POST /sign-in HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{viewer_form}",
@@ -410,7 +410,7 @@ fn an_operator_signs_in_and_out() {
 }
 
 #[test]
-fn other_names_do_not_lead_to_actions() {
+fn actions_on_other_host_names_are_refused() {
     let acting = Acting::start(false);
     let head = format!(
         "POST /api/operator/suspend HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\ncontent-length: {}\r\n\
@@ -426,7 +426,7 @@ fn other_names_do_not_lead_to_actions() {
 }
 
 #[test]
-fn there_are_no_actions_unless_they_are_allowed() {
+fn actions_are_disabled_by_default() {
     let server = Server::replayed(&[]);
     assert_eq!(server.get("/api/operator").json(), json!({ "allowed": false }));
     for path in ["suspend", "sign-in", "forget"] {
@@ -445,7 +445,7 @@ fn there_are_no_actions_unless_they_are_allowed() {
 }
 
 #[test]
-fn they_are_allowed_with_the_token_of_an_operator_alone() {
+fn actions_require_operator_token_file() {
     let parse = |line: &[&str]| Line::try_parse_from(["test"].iter().chain(line));
     assert!(parse(&["--allow-actions"]).is_err(), "a token is missing");
     assert!(parse(&["--operator-token-file", "anna"]).is_err(), "it would have no effect");

@@ -1,4 +1,4 @@
-//! What is served, over real connections on this machine: a cluster as a record has left it, or one that changes.
+//! Tests over real connections on this machine, with a recorded or a changing cluster.
 
 mod access;
 mod actions;
@@ -20,10 +20,10 @@ use tokio::runtime::Runtime;
 
 use super::{Board, Offer, Site};
 
-/// The time after which a test fails whatever it waits for.
+/// The maximum time of a test.
 const SOON: Duration = Duration::from_secs(60);
 const JOB: &str = "j-0000000001";
-/// A name that is no markup.
+/// A name that contains markup.
 const NAME: &str = "<script>alert(1)</script>";
 
 #[derive(Parser)]
@@ -80,7 +80,7 @@ impl Server {
         self.get_with(path, "")
     }
 
-    /// Gets a page. Each of the further headers ends with a line break.
+    /// Requests a page with further headers, each with a line break.
     fn get_with(&self, path: &str, headers: &str) -> Answer {
         let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
         self.answer(head.as_bytes())
@@ -91,7 +91,7 @@ impl Server {
 struct Answer(String);
 
 impl Answer {
-    /// Returns the status; 0 if the connection was ended without one.
+    /// Returns the status; 0 if the connection was closed without one.
     fn status(&self) -> u16 {
         self.0.split(' ').nth(1).map_or(0, |status| status.parse().unwrap())
     }
@@ -115,9 +115,9 @@ fn answer(stream: impl Read + Write, request: &[u8]) -> Answer {
     Answer(String::from_utf8_lossy(&bytes(stream, request)).into_owned())
 }
 
-/// Returns an answer as it comes.
+/// Sends a request and returns the raw answer.
 fn bytes(mut stream: impl Read + Write, request: &[u8]) -> Vec<u8> {
-    // A server that has heard enough may close before it has read everything.
+    // A server may close the connection before it has read the whole request.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -158,11 +158,11 @@ fn report(worked: u64, best: f64, improved_ms: u64) -> Content {
     }))
 }
 
-/// What was seen of a cluster.
+/// The observed events of a cluster.
 fn events() -> Vec<Event> {
     let of = |at_ms, path: &str, content| Event::of(at_ms, path, content);
     vec![
-        // When it was first read there was nothing in it.
+        // The cluster was empty when it was first read.
         of(1, "", Content::Found),
         Event::tick(1),
         of(1, "members/n1", member("n1")),
@@ -176,7 +176,7 @@ fn events() -> Vec<Event> {
     ]
 }
 
-/// The view of a cluster, as a record has kept it.
+/// The view of a recorded cluster.
 fn cluster() -> View {
     let mut recorder = Recorder::new(Vec::new(), u64::MAX);
     for event in events() {

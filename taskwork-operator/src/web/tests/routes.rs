@@ -1,4 +1,4 @@
-//! Each route, and what is refused whoever asks.
+//! Routes, and requests refused for all clients.
 
 use taskwork::{Health, view::Snapshot};
 use taskwork_cli::web::{Pages, exposition::Format, listen, serve};
@@ -7,7 +7,7 @@ use super::*;
 use crate::web::pages_of_cluster;
 
 #[test]
-fn each_page_is_served_and_nothing_else() {
+fn known_paths_are_served_and_others_refused() {
     let server = Server::replayed(&[]);
     for (path, kind) in [
         ("/", "text/html; charset=utf-8"),
@@ -50,7 +50,7 @@ fn each_page_is_served_and_nothing_else() {
 }
 
 #[test]
-fn metrics_come_in_the_format_that_is_asked_for() {
+fn metrics_use_requested_format() {
     let server = Server::replayed(&[]);
     let get = |accept: &str| server.get_with("/metrics", &format!("accept: {accept}\r\n"));
     let new = get("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1");
@@ -62,7 +62,7 @@ fn metrics_come_in_the_format_that_is_asked_for() {
 }
 
 #[test]
-fn no_path_leads_out_of_the_pages() {
+fn path_traversal_is_refused() {
     let server = Server::replayed(&[]);
     for path in [
         "/../Cargo.toml",
@@ -81,7 +81,7 @@ fn no_path_leads_out_of_the_pages() {
 }
 
 #[test]
-fn a_file_that_is_known_is_not_sent_again() {
+fn unchanged_asset_is_not_sent_again() {
     let server = Server::replayed(&[]);
     let first = server.get("/main.js");
     let tag = first.header("etag").unwrap();
@@ -91,7 +91,7 @@ fn a_file_that_is_known_is_not_sent_again() {
 }
 
 #[test]
-fn pages_and_data_are_compressed_for_whoever_accepts_it() {
+fn pages_and_data_are_compressed_on_request() {
     let server = Server::replayed(&[]);
     let get = |path: &str, accepted: &str| {
         let request =
@@ -110,7 +110,7 @@ fn pages_and_data_are_compressed_for_whoever_accepts_it() {
         assert!(!plain_head.contains("content-encoding") && compressed.len() < plain.len(), "{plain_head}");
         let mut text = Vec::new();
         flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut text).unwrap();
-        // Clocks go on.
+        // Clocks advance.
         assert!(text == plain || path.starts_with("/api"), "{path}");
         assert_eq!((text[0], text.last()), (plain[0], plain.last()), "{path}");
     }
@@ -119,7 +119,7 @@ fn pages_and_data_are_compressed_for_whoever_accepts_it() {
 }
 
 #[test]
-fn what_a_record_has_left_is_shown_as_if_it_were_there() {
+fn recorded_cluster_is_served_like_live_one() {
     let server = Server::replayed(&[]);
     let view = server.get("/api/view").json();
     assert_eq!(
@@ -133,13 +133,13 @@ fn what_a_record_has_left_is_shown_as_if_it_were_there() {
         (&about["stage"], &about["best"], &about["open_tasks"]),
         (&json!("running"), &json!(7.0), &json!(4))
     );
-    // A name is data, whatever it looks like.
+    // A name is data, even if it looks like markup.
     assert_eq!(about["record"]["name"], NAME);
     assert_eq!(server.get("/readyz").status(), 200);
 }
 
 #[test]
-fn the_details_of_a_job_are_told() {
+fn job_details_are_served_as_json() {
     let server = Server::replayed(&[]);
     let job = server.get(&format!("/api/job/{JOB}")).json();
     assert_eq!((&job["id"], &job["job"]["about"]["record"]["name"]), (&json!(JOB), &json!(NAME)));
@@ -149,7 +149,7 @@ fn the_details_of_a_job_are_told() {
         json!({ "at_ms": 1_000, "value": 9.0, "node": null }),
         json!({ "at_ms": 60_000, "value": 7.0, "node": "n1" }),
     ];
-    // Of the first only the latest event is known any more.
+    // Only the latest event of the first one is still known.
     assert_eq!(job["improvements"].as_array().unwrap()[..], improvements);
     let moments = job["moments"].as_array().unwrap();
     assert!(moments.iter().any(|moment| moment["what"] == "job_runs"));
@@ -165,19 +165,19 @@ fn the_details_of_a_job_are_told() {
 }
 
 #[test]
-fn a_job_over_time_is_served_as_a_table() {
+fn job_history_is_served_as_csv() {
     let server = Server::replayed(&[]);
     let answer = server.get(&format!("/api/job/{JOB}/series.csv"));
     assert_eq!((answer.status(), answer.header("content-type")), (200, Some("text/csv; charset=utf-8")));
     let lines: Vec<&str> = answer.body().lines().collect();
     let first = "at_ms,nodes,workers,busy,worked,share,best,bound,open_tasks";
-    // No share is known: nothing stands there, and not 0.
+    // The share is unknown: the field is empty, not 0.
     assert_eq!(lines, [first, "1000,1,2,1,5,,9.0,3.5,4", "60000,1,2,1,70,,7.0,3.5,4"]);
     assert_eq!(server.get("/api/job/none/series.csv").status(), 404);
 }
 
 #[test]
-fn nothing_can_be_changed_and_what_others_send_is_bounded() {
+fn writes_are_refused_and_requests_are_bounded() {
     let server = Server::replayed(&[]);
     for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NONSENSE"] {
         let answer = server.answer(
@@ -203,7 +203,7 @@ fn nothing_can_be_changed_and_what_others_send_is_bounded() {
 }
 
 #[test]
-fn other_names_are_refused() {
+fn unknown_host_names_are_refused() {
     let server = Server::replayed(&["--host-name", "board.example"]);
     let ask = |hosts: &str| {
         server.answer(format!("GET /api/view HTTP/1.1\r\n{hosts}connection: close\r\n\r\n").as_bytes())
@@ -222,18 +222,18 @@ fn other_names_are_refused() {
 }
 
 #[test]
-fn who_does_not_finish_a_request_does_not_keep_a_connection() {
+fn unfinished_request_is_disconnected() {
     let server = Server::replayed(&[]);
     let mut stream = server.connect();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: loc").unwrap();
     let mut rest = Vec::new();
-    // It ends before the read does.
+    // The server closes the connection before the read times out.
     let ended = stream.read_to_end(&mut rest);
     assert!(ended.is_ok() || ended.unwrap_err().kind() == std::io::ErrorKind::ConnectionReset);
 }
 
 #[tokio::test]
-async fn a_node_has_no_pages_but_its_own() {
+async fn node_serves_only_its_own_pages() {
     let listener = listen("--health", ([127, 0, 0, 1], 0).into()).unwrap();
     let at = listener.local_addr().unwrap();
     let pages = Pages::of_node(Health::default);
@@ -250,7 +250,7 @@ async fn a_node_has_no_pages_but_its_own() {
 }
 
 #[tokio::test]
-async fn an_address_of_a_node_that_others_could_reach_is_refused_with_what_to_do() {
+async fn node_address_reachable_by_others_is_refused_with_remedy() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9000"] {
         let refused = listen("--health", address.parse().unwrap()).unwrap_err().to_string();
         for word in ["--health", address, "127.0.0.1", "proxy", "ssh -L"] {

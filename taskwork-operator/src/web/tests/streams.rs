@@ -1,4 +1,4 @@
-//! Those who follow what changes.
+//! Streams of changes.
 
 use std::{
     io::{BufRead, BufReader},
@@ -20,14 +20,14 @@ struct Told {
     content: Value,
 }
 
-/// A stream of events that is read.
+/// A client of a stream.
 struct Follower(Box<dyn BufRead + Send>);
 
 impl Follower {
-    /// Follows something. Each of the further headers ends with a line break.
+    /// Opens a stream with further headers, each with a line break.
     fn begin(server: &Server, path: &str, headers: &str) -> Self {
         let mut stream = server.connect();
-        // The older version of the protocol knows no chunks.
+        // HTTP/1.0 has no chunked encoding.
         write!(stream, "GET {path} HTTP/1.0\r\nhost: localhost\r\n{headers}\r\n").unwrap();
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
@@ -40,7 +40,7 @@ impl Follower {
         Self(if is_compressed { Box::new(BufReader::new(GzDecoder::new(reader))) } else { Box::new(reader) })
     }
 
-    /// Returns the next line; nothing if the stream has ended.
+    /// Returns the next line; `None` at the end of the stream.
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         (self.0.read_line(&mut line).ok()? > 0).then(|| line.trim_end().to_owned())
@@ -82,7 +82,7 @@ fn change(server: &Server, at_ms: u64, name: &str) {
 }
 
 #[test]
-fn what_changes_is_told_once_and_nothing_is_missed_in_between() {
+fn each_change_is_sent_once_without_gaps() {
     let server = live();
     let mut follower = Follower::begin(&server, "/events", "");
     let whole = follower.expect("view");
@@ -104,7 +104,7 @@ fn what_changes_is_told_once_and_nothing_is_missed_in_between() {
         assert_eq!((&missed.content["since"], missed.id), (&json!(second.id), second.id + 2));
         assert_eq!(missed.content["jobs"][JOB]["record"]["name"], "third");
     }
-    // What another server has told says nothing of this one.
+    // The event id of another server is ignored.
     for id in ["0", "7", "nonsense", "99999999999999999999", &(second.id + 1_000).to_string()] {
         let mut other = Follower::begin(&server, "/events", &format!("last-event-id: {id}\r\n"));
         assert!(other.expect("view").content["snapshot"].is_object(), "{id}");
@@ -112,11 +112,11 @@ fn what_changes_is_told_once_and_nothing_is_missed_in_between() {
 }
 
 #[test]
-fn a_view_and_what_changes_fit_together() {
+fn view_and_changes_are_consistent() {
     let server = live();
     let seq = server.get("/api/view").json()["seq"].as_u64().unwrap();
     let mut follower = Follower::begin(&server, "/events", &format!("last-event-id: {seq}\r\n"));
-    // Nothing is told until something has changed.
+    // Nothing is sent until there is a change.
     change(&server, 61_000, "second");
     let told = follower.expect("view");
     assert_eq!((told.content["since"].as_u64(), told.id), (Some(seq), seq + 1));
@@ -124,7 +124,7 @@ fn a_view_and_what_changes_fit_together() {
 }
 
 #[test]
-fn each_message_of_a_compressed_stream_comes_at_once() {
+fn compressed_stream_is_flushed_after_each_message() {
     let server = live();
     let mut follower = Follower::begin(&server, "/events", "accept-encoding: gzip, br\r\n");
     assert!(follower.expect("view").content["snapshot"].is_object());
@@ -135,7 +135,7 @@ fn each_message_of_a_compressed_stream_comes_at_once() {
 }
 
 #[test]
-fn the_details_of_a_job_are_told_when_they_change() {
+fn job_details_are_sent_when_they_change() {
     let server = live();
     let mut follower = Follower::begin(&server, &format!("/events?topics=job:{JOB},job:none"), "");
     assert_eq!(follower.expect("job").content["job"]["about"]["record"]["name"], NAME);
@@ -150,7 +150,7 @@ fn the_details_of_a_job_are_told_when_they_change() {
 }
 
 #[test]
-fn it_is_told_when_zookeeper_does_not_answer() {
+fn silence_of_zookeeper_is_sent() {
     let server = live();
     let mut follower = Follower::begin(&server, "/events", "");
     follower.expect("view");
@@ -167,7 +167,7 @@ fn it_is_told_when_zookeeper_does_not_answer() {
 }
 
 #[test]
-fn a_silent_stream_says_that_it_is_there() {
+fn idle_stream_sends_heartbeat() {
     let server = Server::replayed(&[]);
     let mut follower = Follower::begin(&server, "/events", "");
     follower.expect("view");
@@ -175,14 +175,14 @@ fn a_silent_stream_says_that_it_is_there() {
 }
 
 #[test]
-fn so_many_may_follow_and_others_may_still_look() {
+fn streams_over_limit_are_refused_while_pages_are_served() {
     let server = live();
     let mut followers: Vec<_> = (0..STREAMS_MAX).map(|_| Follower::begin(&server, "/events", "")).collect();
     let refused = server.get("/events");
     assert_eq!(refused.status(), 503);
     assert!(refused.body().contains("64 browsers follow"), "{}", refused.body());
     assert_eq!(server.get("/api/view").status(), 200);
-    // Who goes makes room, once it is noticed.
+    // A closed stream makes room, once the server notices.
     followers.pop();
     until("there is room", || {
         server.board.apply(&Event::tick(70_000));
@@ -194,16 +194,16 @@ fn so_many_may_follow_and_others_may_still_look() {
 fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + SOON;
     while !holds() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        assert!(Instant::now() < deadline, "timed out: {what}");
         thread::yield_now();
     }
 }
 
-/// The size of what changes at each tick, in characters.
+/// The size of the change at each tick, in characters.
 const LARGE: usize = 40_000;
 
 #[test]
-fn who_does_not_read_is_dropped_and_the_others_are_not() {
+fn slow_follower_is_dropped_without_affecting_others() {
     const READERS: usize = 49;
     let server = live();
     let mut silent = server.connect();
@@ -230,7 +230,7 @@ fn who_does_not_read_is_dropped_and_the_others_are_not() {
     }
     change(&server, 99_000, "last");
     assert_eq!(Some(all_have_read()), server.get("/api/view").json()["seq"].as_u64());
-    // The system has kept some of it; then the connection ends.
+    // The operating system has buffered some of it; then the connection is closed.
     let mut rest = Vec::new();
     let ended = silent.read_to_end(&mut rest);
     assert!(ended.is_ok() || ended.unwrap_err().kind() == std::io::ErrorKind::ConnectionReset);

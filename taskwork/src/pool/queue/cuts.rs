@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl<T: Task> Queue<T> {
-    /// Begins a cut in which these bases count, and takes out the queued tasks that are to be encoded for it.
-    /// If there is to be no [ledger](crate::Limits::ledger_interval_ms), only completions count.
+    /// Starts a cut in which these bases count, and takes out the queued tasks to encode for it.
+    /// Without a [ledger](crate::Limits::ledger_interval_ms), only completions count.
     pub(in crate::pool) fn begin_cut(
         &self,
         firm: &[Basis],
@@ -29,7 +29,7 @@ impl<T: Task> Queue<T> {
             for task in untried {
                 state.cut.note_untried(task);
             }
-            // What is here is not written.
+            // Tasks are not written.
             let State { running, cut, tasks, waiting, .. } = &mut *state;
             if !tasks.is_empty() || waiting.len() > 0 || running.iter().any(Option::is_some) {
                 cut.add(None);
@@ -77,17 +77,17 @@ impl<T: Task> Queue<T> {
         state.cut.is_collected()
     }
 
-    /// Returns whether a worker's task is to be interrupted.
+    /// Returns whether a worker's task should return briefly.
     pub(in crate::pool) fn is_interrupted(&self, worker: usize) -> bool {
         self.interrupted[worker].load(Relaxed)
     }
 
-    /// Returns the number of the cut that is collected, and the workers whose point is still to come.
+    /// Returns the number of the current cut, and the workers that have not reached their points yet.
     pub(in crate::pool) fn awaited(&self) -> (u64, Vec<usize>) {
         self.lock().cut.awaited()
     }
 
-    /// Returns what is to be done with a task that was interrupted.
+    /// Returns the action for an interrupted task.
     pub(in crate::pool) fn interruption(
         &self,
         worker: usize,
@@ -115,8 +115,8 @@ impl<T: Task> Queue<T> {
         state.cut.pass(worker)
     }
 
-    /// Notes that a worker has no task, which passes its point of a cut. Returns whether the cut is collected
-    /// with it.
+    /// Records that a worker has no task, which passes its point of a cut. Returns whether that completes the
+    /// collection of the cut.
     pub(super) fn rest(&self, state: &mut State<T>, worker: usize, signals: &Signals) -> bool {
         state.busy -= usize::from(state.running[worker].take().is_some());
         if self.interrupted[worker].swap(false, Relaxed) {
@@ -133,7 +133,7 @@ impl<T: Task> Queue<T> {
         signals.set_snapshot(self.interrupted.iter().any(|interrupted| interrupted.load(Relaxed)));
     }
 
-    /// Returns where a completion of a worker counts.
+    /// Returns the cut in which a completion of a worker counts.
     pub(in crate::pool) fn standing(&self, worker: usize, basis: Basis) -> Standing {
         self.lock().cut.standing(worker, basis)
     }
@@ -150,7 +150,7 @@ impl<T: Task> Queue<T> {
         }
     }
 
-    /// Returns whether a cut waits to be finished.
+    /// Returns whether a cut is collected and not finished yet.
     pub(in crate::pool) fn cut_is_collected(&self) -> bool {
         self.lock().cut.is_collected()
     }
@@ -160,7 +160,7 @@ impl<T: Task> Queue<T> {
         self.lock().cut.finish()
     }
 
-    /// Drops what is queued on these bases, and interrupts what runs on them.
+    /// Drops queued tasks on these bases, and interrupts running ones.
     pub(in crate::pool) fn void(&self, bases: &[Basis], signals: &Signals) {
         let mut state = self.lock();
         state.cut.void(bases);
@@ -176,7 +176,7 @@ impl<T: Task> Queue<T> {
         state.signal(signals);
     }
 
-    /// Forgets the bases and the cut of an attempt that is over. No task may run meanwhile.
+    /// Forgets the bases and the cut of a previous attempt. No task may run during that.
     pub(in crate::pool) fn reset(&self, signals: &Signals) {
         let mut state = self.lock();
         state.cut.reset();

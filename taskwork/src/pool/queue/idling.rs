@@ -1,8 +1,8 @@
-//! A worker that has watched in vain: it sleeps, and now and then does what the program wants done
-//! [meanwhile](crate::Task::idle).
+//! A worker that has spun without getting a task: it sleeps, and periodically runs the program's
+//! [idle function](crate::Task::idle).
 //!
-//! It remains idle all the time: the queue is hungry, the node steals, and whoever adds a task finds a worker that
-//! takes it as soon as the program looks whether it is to stop.
+//! It counts as idle all the time: the queue is hungry, the node steals, and an added task is taken by this worker
+//! as soon as the program checks whether to stop.
 
 use std::{
     cell::Cell,
@@ -13,15 +13,15 @@ use std::{
 use tokio::time::Instant;
 
 use super::{Gate, Queue, State};
-use crate::{idle::Meanwhile, pool::sync::MutexGuard, task::Task};
+use crate::{idle::IdleWork, pool::sync::MutexGuard, task::Task};
 
-/// The time for which a worker has no task before it does anything else: most get one sooner, and none of them
-/// should have to wait for the program's next look.
+/// The time without a task before a worker calls the idle function: most workers get a task sooner, which
+/// should not wait for the program's next check.
 const IDLE_BEFORE: Duration = Duration::from_millis(10);
 
-/// When a worker does something meanwhile.
+/// The schedule of a worker's idle function.
 pub(super) struct Idling {
-    /// `None` if not before it has had a task.
+    /// `None` if it must have a task first.
     due: Option<Instant>,
 }
 
@@ -33,15 +33,15 @@ impl Idling {
 }
 
 impl<T: Task> Queue<T> {
-    /// Sleeps until it is woken, or does what is due.
+    /// Sleeps until it is woken, or calls the idle function if that is due.
     pub(super) fn idle<'a>(
         &'a self,
         mut state: MutexGuard<'a, State<T>>,
         worker: usize,
         idling: &mut Idling,
-        meanwhile: Meanwhile<'_>,
+        idle_work: IdleWork<'_>,
     ) -> MutexGuard<'a, State<T>> {
-        // What is over, or about to be, is no reason to do anything.
+        // A pool that is stopped or closed needs no idle function.
         let due = idling.due.filter(|_| state.gate == Gate::Open);
         let Some(due) = due else { return self.sleep(state, None) };
         let until = due.saturating_duration_since(Instant::now());
@@ -51,8 +51,8 @@ impl<T: Task> Queue<T> {
         let seen = Cell::new(Some(self.stirred.0.load(Relaxed)));
         drop(state);
         let stops = || self.stops_idling(worker, &seen);
-        let pause = meanwhile(&stops);
-        // If the task was taken by another worker, the next one may come as soon.
+        let pause = idle_work(&stops);
+        // If another worker took the task, the next one may come as soon.
         let pause = pause.map(|pause| if seen.get().is_some() { pause } else { pause.max(IDLE_BEFORE) });
         idling.due = pause.and_then(|pause| Instant::now().checked_add(pause));
         state = self.lock();
@@ -73,8 +73,8 @@ impl<T: Task> Queue<T> {
         state
     }
 
-    /// Returns whether a worker is to stop what it does meanwhile. `seen` is what it has seen of the counter of
-    /// changes; `None` once it is to stop.
+    /// Returns whether a worker should stop its idle function. `seen` is the last seen value of the counter of
+    /// changes; `None` once it should stop.
     fn stops_idling(&self, worker: usize, seen: &Cell<Option<u64>>) -> bool {
         let Some(before) = seen.get() else { return true };
         let now = self.stirred.0.load(Relaxed);

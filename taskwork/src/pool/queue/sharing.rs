@@ -1,4 +1,4 @@
-//! The queue's side of the [crew](crate::pool::crew): how many workers it may have, and which are to leave.
+//! The queue's side of the [crew](crate::pool::crew): the number of workers, and those that should leave.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl<T: Task> Queue<T> {
-    /// Ends the lock, and tells the crew of tasks that were added if its workers may be in other pools.
+    /// Releases the lock, and notifies the crew of added tasks if its workers may be in other pools.
     pub(super) fn offer(&self, state: MutexGuard<'_, State<T>>, added: usize) {
         let (shared, first) = (state.shared && state.can_begin(), state.tasks.len() <= added);
         drop(state);
@@ -18,25 +18,25 @@ impl<T: Task> Queue<T> {
         }
     }
 
-    /// Sets the connection to the crew.
+    /// Connects the queue to the crew.
     pub(in crate::pool) fn enlist(&self, post: Post) {
         let _ = self.post.set(post);
     }
 
-    /// Lets no further worker come.
+    /// Prevents further workers from coming.
     pub(in crate::pool) fn dismiss(&self) {
         if let Some(post) = self.post.get() {
             post.leave();
         }
     }
 
-    /// Returns the number of tasks that could begin now.
+    /// Returns the number of tasks that could start now.
     pub(in crate::pool) fn waiting(&self) -> usize {
         let state = self.lock();
         if state.gate == Gate::Open { state.tasks.len() } else { 0 }
     }
 
-    /// Sets the number of workers that could be here, and whether they have other pools to go to. Returns whether
+    /// Sets the number of workers that could be here, and whether they have other pools to work in. Returns whether
     /// the queue has become hungry.
     pub(in crate::pool) fn allot(&self, slots: usize, shared: bool, signals: &Signals) -> bool {
         let mut state = self.lock();
@@ -65,12 +65,12 @@ impl<T: Task> Queue<T> {
         }
     }
 
-    /// Forgets that a worker was recalled, before it comes.
+    /// Cancels the recall of a worker before it comes.
     pub(in crate::pool) fn welcome(&self, worker: usize) {
         self.recalled[worker].store(false, Relaxed);
     }
 
-    /// Returns whether a worker is to leave.
+    /// Returns whether a worker should leave.
     pub(in crate::pool) fn is_recalled(&self, worker: usize) -> bool {
         self.recalled[worker].load(Relaxed)
     }

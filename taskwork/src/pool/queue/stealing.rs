@@ -1,4 +1,4 @@
-//! The queue's side of stealing: tasks that come from other nodes, and those that thieves get.
+//! The queue's side of stealing: tasks that come from other nodes, and tasks for thieves.
 
 use tokio::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::{
 
 impl<T: Task> Queue<T> {
     /// Queues tasks that were requested from another node at the time `asked`; the steal is timed until the
-    /// first of them begins. Their basis is open from now on.
+    /// first of them starts. Their basis is open from now on.
     pub(in crate::pool) fn put_stolen(
         &self,
         entries: impl IntoIterator<Item = Entry<T>>,
@@ -32,7 +32,7 @@ impl<T: Task> Queue<T> {
         self.put_locked(state, others, End::Back, asked, signals)
     }
 
-    /// Puts tasks back to the front, from which they were [taken for a thief](Self::take_for_thief) or for a
+    /// Puts tasks back to the front, after they were [taken for a thief](Self::take_for_thief) or for a
     /// cut.
     pub(in crate::pool) fn put_back(&self, kept: Vec<Queued<T>>, signals: &Signals) {
         if kept.is_empty() {
@@ -60,8 +60,8 @@ impl<T: Task> Queue<T> {
     }
 
     /// Takes up to `tasks_max` tasks for a thief, oldest first, but at most half of the queue unless it has a
-    /// single task, so that local workers do not starve. They have one basis. As far as their sizes are known,
-    /// they have at most `bytes_max` bytes together, or are a single larger one; tasks that are too large to be
+    /// single task, so that local workers do not starve. They have one basis. Tasks of known size have at most
+    /// `bytes_max` bytes in total, or are a single larger one; tasks that are too large to be
     /// sent remain.
     pub(in crate::pool) fn take_for_thief(
         &self,
@@ -72,7 +72,7 @@ impl<T: Task> Queue<T> {
         let mut state = self.lock();
         let tasks_max = state.tasks.len().div_ceil(2).min(tasks_max);
         let (mut taken, mut bytes, mut passed) = (Vec::<Queued<T>>::new(), 0, 0);
-        // What was spawned is queued the other way round.
+        // Spawned tasks are queued in reverse order.
         let from_back = state.tasks.back().is_some_and(|oldest| oldest.spawned);
         while taken.len() < tasks_max && passed < state.tasks.len() {
             let place = if from_back { state.tasks.len() - 1 - passed } else { passed };

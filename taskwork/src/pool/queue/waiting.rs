@@ -1,15 +1,15 @@
-//! The tasks of a pool that wait: for the tasks that they have spawned, or for something outside.
+//! The waiting tasks of a pool: they wait for the tasks that they have spawned, or for an external event.
 //!
-//! They are outside of the queue, so no worker and no thief takes them; but they are in every
+//! They are outside the queue, so no worker and no thief takes them; but they are in every
 //! [cut](crate::pool::cut), and leave with the queued tasks.
 //!
 //! For each scope that was opened here the pool keeps a *mirror*: the ids of the scope that were toggled once by
-//! what was completed here. When all tasks that were spawned are named, and no id is left, everything in the scope
-//! is complete, and the task that waits for it is queued without any I/O. If a part of the scope went to another
-//! node the mirror never becomes empty; then the global task list tells that the scope is complete.
+//! completions here. When all spawned tasks are named, and no id is left, everything in the scope is complete, and the
+//! task that waits for it is queued without any I/O. If a part of the scope went to another node, the mirror never
+//! becomes empty; then the global task list shows when the scope is complete.
 //!
-//! A mirror counts what has the same fate as the task that opened the scope: completions on its basis, and those
-//! that are the node's own. It is dropped when that task leaves the pool, since more may be named elsewhere then.
+//! A mirror counts completions with the same fate as the task that opened the scope: those on its basis, and those
+//! that are the node's own. It is dropped when that task leaves the pool, since more ids may be named elsewhere then.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -20,49 +20,49 @@ use super::{End, Gate, Queue, Queued, State};
 use crate::{
     holdings::Basis,
     id::TaskId,
-    pool::{Entry, cut::Seal, signals::Signals, wakers::Bell},
+    pool::{Entry, cut::Seal, signals::Signals, wakers::WakeUp},
     scope::{Completed, Mark, Scope, Spawned, Then},
     task::Task,
 };
 
-/// What a task waits for.
+/// The event that a task waits for.
 #[derive(Clone)]
 pub(in crate::pool) enum Waits {
-    /// For nothing.
+    /// None.
     No,
-    /// Until its scope is complete.
+    /// The completion of its scope.
     Scope,
-    /// For a wake-up.
-    Outside(Arc<Bell>),
-    /// It could go on, but nodes were lost with it, and its [trial](crate::core) was over while it waited.
+    /// A wake-up.
+    Outside(Arc<WakeUp>),
+    /// Its [trial](crate::core): it could continue, but nodes were lost with it, and its trial ended while it waited.
     Trial,
 }
 
-/// Tasks that wait. One key for all of them: each further type of map is compiled again for each type of task.
+/// Waiting tasks. One key type for all: each further type of map is compiled again for each type of task.
 type ByTask<T> = BTreeMap<(TaskId, u64), Queued<T>>;
 
-/// The tasks that wait, and the mirrors.
+/// The waiting tasks, and the mirrors.
 pub(super) struct Waiting<T: Task> {
-    /// Tasks that wait for their scopes, by the task that opened the scope and their basis: a task that was handed over may
-    /// be here twice until one of the two is void.
+    /// Tasks that wait for their scopes, by the task that opened the scope and their basis: a task that was handed
+    /// over may be here twice until one of the two is void.
     scopes: ByTask<T>,
-    /// Tasks that wait for wake-ups, by their id and the number of their bell: one that was handed over may be here twice,
-    /// too.
+    /// Tasks that wait for wake-ups, by their id and the number of the wake-up: a task that was handed over may be here
+    /// twice, too.
     outside: ByTask<T>,
     /// Tasks that wait for their trials, by their id and basis.
     untried: ByTask<T>,
     mirrors: HashMap<Scope, Mirror>,
 }
 
-/// The maximum number of ids in a mirror. A larger scope is left to the global task list.
+/// The maximum number of ids in a mirror. The completion of a larger scope is detected by the global task list.
 const MIRRORED_MAX: usize = 100_000;
 
 /// The ids of a scope that were toggled once here.
 struct Mirror {
-    /// That of the task that has opened the scope.
+    /// The basis of the task that has opened the scope.
     basis: Basis,
     odd: HashSet<TaskId>,
-    /// Whether all tasks that were spawned are named.
+    /// Whether all spawned tasks are named.
     named: bool,
 }
 
@@ -86,23 +86,23 @@ impl<T: Task> Default for Waiting<T> {
 }
 
 impl<T: Task> Waiting<T> {
-    /// Returns the number of tasks that wait.
+    /// Returns the number of waiting tasks.
     pub(super) fn len(&self) -> usize {
         self.scopes.len() + self.outside.len() + self.untried.len()
     }
 
-    /// Returns the tasks that wait.
+    /// Returns the waiting tasks.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Queued<T>> {
         self.scopes.values().chain(self.outside.values()).chain(self.untried.values())
     }
 
-    /// Adds a task that waits. Returns it if it need not wait.
+    /// Adds a waiting task. Returns it if it need not wait.
     fn add(&mut self, queued: Queued<T>) -> Option<Queued<T>> {
         match &queued.waits {
             Waits::No => return Some(queued),
-            Waits::Outside(bell) if bell.has_rung() => return Some(queued),
-            Waits::Outside(bell) => {
-                self.outside.insert((bell.task, bell.number), queued);
+            Waits::Outside(wake_up) if wake_up.has_come() => return Some(queued),
+            Waits::Outside(wake_up) => {
+                self.outside.insert((wake_up.task, wake_up.number), queued);
             }
             Waits::Trial => {
                 self.untried.insert((queued.entry.id, queued.entry.basis.0), queued);
@@ -122,7 +122,7 @@ impl<T: Task> Waiting<T> {
         None
     }
 
-    /// Takes out the waiting tasks for which this is true.
+    /// Removes and returns the waiting tasks on the selected bases.
     pub(super) fn take(&mut self, which: impl Fn(Basis) -> bool) -> Vec<Queued<T>> {
         let mut taken = Vec::new();
         for tasks in [&mut self.scopes, &mut self.outside, &mut self.untried] {
@@ -144,7 +144,7 @@ impl<T: Task> Waiting<T> {
         }
     }
 
-    /// Drops what is on these bases.
+    /// Drops the tasks and mirrors on these bases.
     pub(super) fn void(&mut self, bases: &[Basis]) {
         self.take(|basis| bases.contains(&basis));
         self.mirrors.retain(|_, mirror| !bases.contains(&mirror.basis));
@@ -152,13 +152,13 @@ impl<T: Task> Waiting<T> {
 }
 
 impl<T: Task> State<T> {
-    /// Queues a task that need not wait any more, before all others. Returns whether it has: one that is a death
-    /// short of the limit goes on when it is on trial.
+    /// Queues a task that need no longer wait, before all others. Returns whether it was queued: a task that is one
+    /// death short of the limit waits for its trial instead.
     fn queue_woken(&mut self, mut queued: Queued<T>) -> bool {
         if let Spawned::Awaited { then: Then::GoesOn, .. } = queued.entry.spawned {
             queued.entry.spawned = Spawned::Nothing;
         }
-        // One that is complete now does nothing more.
+        // A task that is complete now does nothing more.
         let goes_on = queued.entry.spawned.awaited().is_none();
         let is_tried = goes_on && queued.entry.deaths.may_be_last(self.deaths_max);
         queued.waits = if is_tried { Waits::Trial } else { Waits::No };
@@ -175,13 +175,13 @@ impl<T: Task> State<T> {
         self.queue(Queued { waits: Waits::No, ..queued }, End::Front);
     }
 
-    /// Returns the tasks of the node's own that wait for their trials.
+    /// Returns the node's own tasks that wait for their trials.
     pub(super) fn untried(&self) -> impl Iterator<Item = TaskId> {
         let own = self.waiting.untried.keys().filter(|(_, basis)| self.cut.counts(Basis(*basis)));
         own.map(|(task, _)| *task)
     }
 
-    /// Lets a task wait, or queues it if it need not. Returns the number of tasks that were queued.
+    /// Makes a task wait, or queues it if it need not. Returns the number of tasks that were queued.
     pub(super) fn let_wait(&mut self, queued: Queued<T>) -> usize {
         let woken = self.waiting.add(queued);
         usize::from(woken.is_some_and(|woken| self.queue_woken(woken)))
@@ -189,7 +189,7 @@ impl<T: Task> State<T> {
 }
 
 impl<T: Task> Queue<T> {
-    /// Begins to mirror a scope that a task with this basis opens.
+    /// Starts to mirror a scope that a task with this basis opens.
     pub(in crate::pool) fn open_scope(&self, scope: Scope, basis: Basis) {
         let mirror = Mirror { basis, odd: HashSet::new(), named: false };
         let mut state = self.lock();
@@ -198,11 +198,11 @@ impl<T: Task> Queue<T> {
         }
     }
 
-    /// Returns whether a scope in which these tasks were spawned is complete, so that their spawner on this worker can
-    /// be complete, too, and its mirror is not needed any more.
+    /// Returns whether the scope of these spawned tasks is complete, so that their spawner on this worker can
+    /// be complete, too; its mirror is removed then.
     pub(in crate::pool) fn close_scope(&self, worker: usize, scope: Scope, tasks: &[TaskId]) -> bool {
         let mut state = self.lock();
-        // The spawner would be complete in the cut, and what it has spawned may be complete only after it.
+        // The spawner would be complete in the cut, but its spawned tasks may be complete only after it.
         if state.cut.awaits(worker) {
             return false;
         }
@@ -220,8 +220,8 @@ impl<T: Task> Queue<T> {
         self.lock().waiting.mirrors.remove(&scope);
     }
 
-    /// Lets a worker's task wait, which names these tasks of the scope that it waits for. As with
-    /// [`put_by`](Self::put_by), it may have to come with its sealed form. Returns whether the driver is to be
+    /// Makes a worker's task wait, which names these tasks of the scope that it waits for. As with
+    /// [`put_by`](Self::put_by), it may have to come with its sealed form. Returns whether the driver should be
     /// notified.
     pub(in crate::pool) fn wait_by(
         &self,
@@ -252,7 +252,7 @@ impl<T: Task> Queue<T> {
             mirror.named = true;
         }
         let woken = state.let_wait(Queued { waits, ..Queued::new(entry) });
-        // Whoever reads the list has to know of the first.
+        // The reader of the global task list must learn of the first waiting task.
         let first = state.waiting.scopes.len() == 1;
         let notify = state.gate != Gate::Open
             || (woken == 0 && (first || state.untried().next().is_some()))
@@ -261,8 +261,8 @@ impl<T: Task> Queue<T> {
         Ok(notify)
     }
 
-    /// Notes a completion in the mirror of its scope, after it is recorded. Returns whether the driver is to be
-    /// notified.
+    /// Records a completion in the mirror of its scope, after it is recorded in the ledger. Returns whether the driver
+    /// should be notified.
     pub(in crate::pool) fn note_completed(
         &self,
         basis: Basis,
@@ -282,7 +282,7 @@ impl<T: Task> Queue<T> {
             mirror.toggle(mark.task);
         }
         if mirror.odd.len() > MIRRORED_MAX {
-            // Most of it went to other nodes, or came from there.
+            // Most of the scope went to other nodes, or came from there.
             state.waiting.mirrors.remove(&scope);
             return false;
         }
@@ -298,15 +298,15 @@ impl<T: Task> Queue<T> {
         notify
     }
 
-    /// Returns the scopes that are awaited, each with the id of the task that waits for it.
+    /// Returns the awaited scopes, each with the id of the waiting task.
     pub(in crate::pool) fn awaited_scopes(&self) -> Vec<(Mark, Scope)> {
         let state = self.lock();
         let mark = |entry: &Entry<T>| Mark { scope: entry.scope, task: entry.id };
         state.waiting.scopes.iter().map(|(&(task, _), queued)| (mark(&queued.entry), Scope(task))).collect()
     }
 
-    /// Queues the tasks that wait for these scopes, which are complete, or lets them wait for their trials. Returns
-    /// how many there are.
+    /// Queues the tasks that wait for these scopes, which are complete, or makes them wait for their trials. Returns
+    /// their number.
     pub(in crate::pool) fn wake(&self, scopes: &[Scope], signals: &Signals) -> usize {
         let mut state = self.lock();
         let mut woken = Vec::new();
@@ -322,7 +322,7 @@ impl<T: Task> Queue<T> {
         count
     }
 
-    /// Lets a task go on that has waited for its trial.
+    /// Lets a task continue that has waited for its trial.
     pub(in crate::pool) fn begin_trial(&self, task: TaskId, signals: &Signals) {
         let mut state = self.lock();
         let State { waiting, cut, .. } = &mut *state;
@@ -335,14 +335,14 @@ impl<T: Task> Queue<T> {
         }
     }
 
-    /// Queues the tasks for which a wake-up has come: those that wait for it, and those of the same ids that have begun
-    /// to wait before. Whoever was given two wakers by what seems one task may only know of the second, and of the two
-    /// tasks only one counts.
-    pub(in crate::pool) fn wake_rung(&self, rung: &[Arc<Bell>], signals: &Signals) {
+    /// Queues the tasks with a wake-up: those that wait for it, and those of the same ids that have started to wait
+    /// before. If a task exists twice, its program may only know the second waker, and only one of the two tasks
+    /// counts.
+    pub(in crate::pool) fn wake_rung(&self, wake_ups: &[Arc<WakeUp>], signals: &Signals) {
         let mut state = self.lock();
         let mut woken = Vec::new();
-        for bell in rung {
-            let of_it = state.waiting.outside.range((bell.task, 0)..=(bell.task, bell.number));
+        for wake_up in wake_ups {
+            let of_it = state.waiting.outside.range((wake_up.task, 0)..=(wake_up.task, wake_up.number));
             let of_it: Vec<(TaskId, u64)> = of_it.map(|(key, _)| *key).collect();
             woken.extend(of_it.iter().filter_map(|key| state.waiting.outside.remove(key)));
         }
@@ -350,8 +350,8 @@ impl<T: Task> Queue<T> {
         self.added(queued, state, signals);
     }
 
-    /// Returns whether so many tasks are queued or wait that a worker's task is to let those begin that it has
-    /// spawned, and asks it to.
+    /// Returns whether so many tasks are queued or wait that a worker's task should let its spawned tasks start,
+    /// and asks it to.
     pub(in crate::pool) fn is_crowded(&self, worker: usize, tasks_max: usize, signals: &Signals) -> bool {
         let state = self.lock();
         let is_crowded = state.tasks.len() + state.waiting.len() >= tasks_max;
@@ -362,7 +362,7 @@ impl<T: Task> Queue<T> {
         is_crowded
     }
 
-    /// Returns whether a worker's task is to let those begin that it has spawned, once.
+    /// Returns whether a worker's task should let its spawned tasks start, once.
     pub(in crate::pool) fn yields(&self, worker: usize) -> bool {
         self.yields[worker].swap(false, Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What the timeline says about work of lost nodes that this node continues.
+//! Timeline entries about work that this node continues for lost nodes.
 
 use zk::{AttemptPaths, Store as _};
 
@@ -10,8 +10,8 @@ use crate::{
 };
 
 impl Coordination {
-    /// Returns for how long everything that a lost node held has stood there, in milliseconds, as far as the
-    /// clocks agree. `None` for other sources, and if nobody can tell: a claim does not depend on it.
+    /// Returns the age in milliseconds of the last write of a lost node's holdings, as far as the clocks agree.
+    /// `None` for other sources and if the age is unknown: a claim does not depend on it.
     pub(super) async fn written_before(&self, attempt: &AttemptPaths, source: Source) -> Option<u64> {
         let Source::Held(node) = source else { return None };
         let stat = self.store.exists(&attempt.held_by(&node.to_string())).await.ok()??;
@@ -19,17 +19,17 @@ impl Coordination {
     }
 }
 
-/// When a lost node had written what it held. What it has done since is done again.
+/// The last write of a lost node's holdings. Work done after it is repeated.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LastWritten {
     Unknown,
-    /// So many milliseconds before it was claimed: it may have been lost at any time since.
+    /// Milliseconds before the claim. The node may have been lost at any time in between.
     MsAgo(u64),
-    /// Before one of its tasks panicked.
+    /// Immediately before one of its tasks panicked.
     BeforePanic,
 }
 
-/// Describes what was claimed, if it is the work of a lost node.
+/// Describes the claimed work of a lost node; `None` if no lost node was involved.
 pub(super) fn continued(
     me: NodeId,
     source: Source,
@@ -53,7 +53,7 @@ pub(super) fn continued(
             };
             Some(format!("{count} of {node}{written}"))
         }
-        // What a thief has refused, and what a node has parked when it left, is nobody's loss.
+        // Work that a thief refused, or that a node parked when it left, was not lost.
         Source::Parked(_) | Source::Returned(_) => None,
         Source::Transit(Transit { from, to, .. }) if to == me => {
             Some(format!("{count} of {from} that were on their way to this node"))
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_what_is_continued_of_which_lost_node() {
+    fn continued_work_names_the_lost_node() {
         let said = |source, tasks, before: Option<u64>| {
             let last_written = before.map_or(LastWritten::Unknown, LastWritten::MsAgo);
             continued(ME, source, &held(tasks), last_written).unwrap_or_default()

@@ -1,8 +1,8 @@
-//! What becomes of tasks that panic, or that nodes are lost with again and again.
+//! Tasks that panic or repeatedly bring down their nodes.
 //!
-//! A node in which a task panics has lost what the task has done since it was last written, and cannot take it
-//! back: so it names the task in what it holds, and is lost on purpose. Others continue from there, as after any
-//! loss, and the node joins anew. Its other jobs are not harmed: it leaves them before.
+//! When a task panics, its work since the last write is lost and cannot be rolled back. The node therefore
+//! names the task in its holdings and resigns. Other nodes continue from there, as after any loss, and the node
+//! joins again under another id. Before it resigns, it leaves its other jobs, so they are not affected.
 
 use std::{iter, sync::PoisonError};
 
@@ -24,27 +24,27 @@ use crate::{
     wire::codec,
 };
 
-/// The maximum length of what is kept of a panic's message, in characters.
+/// The maximum length of a recorded panic message, in characters.
 const REASON_CHARS_MAX: usize = 500;
 
 impl Coordination {
-    /// Ends the work on the job because the program is at fault. After a panic the job goes on without this
-    /// node, if the node writes what it holds; otherwise the job fails, because it would only panic again.
-    pub(super) async fn break_down(&self, fault: &PoolFault) {
+    /// Stops the work on the job because the program is at fault. After a panic the job continues without this node,
+    /// provided that the node writes its holdings; otherwise the job fails, because a new attempt would panic too.
+    pub(super) async fn resign_or_fail(&self, fault: &PoolFault) {
         let PoolFault::Panicked { task, lineage, message } = fault else { return self.fail(fault).await };
         if self.ledger_interval_ms == 0 || self.deaths_max == 0 {
             return self.fail(fault).await;
         }
-        // The one in which it has panicked.
+        // The attempt in which the task panicked.
         let attempt = self.attempt_seen();
         let mut alone = self.alone.subscribe();
         if !*alone.borrow_and_update() {
             tracing::error!(
                 %task, message,
-                "a task has panicked; this node leaves, when its other jobs have handed on their tasks"
+                "a task has panicked; this node resigns once it has handed over the tasks of its other jobs"
             );
-            self.breaking.notify_one();
-            // The sender is here.
+            self.resigning.notify_one();
+            // `wait_for` cannot fail: `self` owns the sender.
             let _ = alone.wait_for(|alone| *alone).await;
         }
         let reason: String = message.chars().take(REASON_CHARS_MAX).collect();
@@ -57,7 +57,7 @@ impl Coordination {
                 Err(CommitError::Store(error)) => Err(error),
             }
         });
-        // Before anybody can claim anything.
+        // Must be recorded before any other node can claim the holdings.
         if let Some(resigned) = &self.resigned {
             resigned.lock().unwrap_or_else(PoisonError::into_inner).insert(self.node);
         }
@@ -66,21 +66,21 @@ impl Coordination {
         }
         tracing::error!(
             %task, message,
-            "a task has panicked; this node leaves, and the task is continued from where it was last written"
+            "a task has panicked; this node resigns, and the task continues from its last write"
         );
         self.timeline.note(EventKind::Panicked, format!("task {task}: {reason}"));
-        self.tell(Event::Expired).await;
+        self.notify_driver(Event::Expired).await;
     }
 
-    /// Returns whether the loss of a node says something about its tasks.
-    pub(super) fn counts_the_loss_of(&self, node: NodeId) -> bool {
+    /// Returns whether the loss of a node counts against its tasks.
+    pub(super) fn counts_loss_of(&self, node: NodeId) -> bool {
         let resigned = self.resigned.as_ref();
         resigned.is_none_or(|nodes| nodes.lock().unwrap_or_else(PoisonError::into_inner).contains(&node))
     }
 
-    /// Returns condemned tasks as they are set aside: with nothing but what is left of them, since their
-    /// children are accounted for in the same transaction. If a task was to wait for what it has spawned, it finds
-    /// that complete when it is tried again.
+    /// Returns condemned tasks in the form in which they are set aside: only their remaining work, since the same
+    /// transaction accounts for their children. A task that was to wait for spawned tasks finds them complete when
+    /// it is retried.
     pub(super) async fn set_aside(&self, condemned: &[Condemned]) -> Result<Vec<SetAside>, CommitError> {
         let mut all = Vec::new();
         for Condemned { task, reason } in condemned {
@@ -98,7 +98,7 @@ impl Coordination {
     }
 
     /// Fails the job because too many tasks were set aside.
-    pub(super) async fn give_up(&self) -> zk::Result<()> {
+    pub(super) async fn fail_over_limit(&self) -> zk::Result<()> {
         let reason = format!(
             "{SET_ASIDE_MAX} tasks were set aside, each after it had failed on several nodes in a row: the program \
              is at fault, or the machines are"
@@ -112,15 +112,15 @@ impl Coordination {
             let said = if reason.is_empty() { String::new() } else { format!("; it last said: {reason}") };
             let detail =
                 format!("task {}, after it had failed on {} nodes in a row{said}", task.id, task.deaths);
-            tracing::error!(detail, "a task is set aside; the job goes on without it");
+            tracing::error!(detail, "a task is set aside; the job continues without it");
             self.timeline.note(EventKind::SetAside, detail);
         }
     }
 }
 
-/// Returns these holdings with the blame for the loss of their holder: it is the task that has panicked, or if that
-/// was not written, the one that it has come from. If that does not stand here either, it was on its way to this
-/// node, and none of these is to blame. `None` if there is more than stands here.
+/// Returns the holdings with the task blamed for the loss of their holder: the task that panicked or, if it was
+/// not written, its nearest written ancestor. If no ancestor was written either, the task had just arrived, and
+/// no held task is to blame. `None` if the holdings are incomplete.
 fn blamed(held: &[u8], task: TaskId, lineage: &Lineage, reason: &str) -> Option<Vec<u8>> {
     let mut held: Holdings = codec::decode(held).ok()?;
     if held.unprotected {
@@ -128,7 +128,7 @@ fn blamed(held: &[u8], task: TaskId, lineage: &Lineage, reason: &str) -> Option<
     }
     let is_held = |id: &TaskId| held.tasks.iter().any(|one| one.id == *id);
     let written = iter::once(task).chain(lineage.tasks()).find(is_held);
-    // Otherwise it may be any, and what is on trial is suspect.
+    // If the lineage is incomplete, any task may be its origin: the task on trial remains the suspect.
     if written.is_some() || lineage.is_complete() {
         let (task, reason) = (written.unwrap_or(task), reason.to_owned());
         held.suspect = Some(Suspect { task, reason, is_certain: true });
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_that_panicked_is_to_blame_or_the_one_from_which_it_has_come() {
+    fn panic_blames_the_task_or_its_written_ancestor() {
         let said = |number| Some((number, "why".to_owned()));
         let blame =
             |held: &[u8], lineage: &Lineage, number| suspect(blamed(held, id(number), lineage, "why"));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn for_a_task_on_its_way_to_the_node_nothing_that_the_node_held_is_to_blame() {
+    fn panic_of_a_task_in_transit_blames_no_held_task() {
         let came = Lineage::default();
         let blamed = blamed(&held(Some(1)), id(7), &came.of_child(id(6)), "why").unwrap();
         let mut held: Holdings = codec::decode(&blamed).unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_trial_stays_suspect_if_nobody_knows_from_where_the_task_has_come() {
+    fn suspect_stays_if_the_lineage_of_the_panicked_task_is_incomplete() {
         let long = (100..200).fold(Lineage::default(), |lineage, number| lineage.of_child(id(number)));
         let said = |number| Some((number, String::new()));
         assert_eq!(suspect(blamed(&held(Some(1)), id(7), &long, "why")), said(1));

@@ -1,4 +1,4 @@
-//! The node's figures for the job, for observers outside.
+//! The node's figures for the job, for external observers.
 
 use std::{
     sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
@@ -12,24 +12,23 @@ use crate::{
     companion::Load,
     core::{LedgerState, PoolView},
     figures::{Figures, WorkerTimes},
-    outlook::Outlook,
     shell::{clock::unix_ms, roster::Roster},
     variable::Score,
 };
 
-/// The number of intervals of writing for which a task that has left a node still counts there, where figures
-/// are written.
+/// The number of publishing intervals for which a task that has left a node still counts there, if figures are
+/// published.
 const PUBLIC_WINDOW_INTERVALS: u32 = 3;
-/// The same where all nodes are read at once: longer than a task is in transit.
+/// The same period for a job within one process, where all nodes are read at once: longer than a transfer takes.
 pub(super) const WINDOW: Duration = Duration::from_millis(200);
 
-/// The interval at which the figures are written, if they have changed, in a cluster of up to [`MEMBERS`] nodes;
-/// in a larger one it is longer, so that who observes it need not read more in a second.
+/// The interval at which changed figures are written, in a cluster of up to [`MEMBERS`] nodes. It is longer in
+/// larger clusters, which bounds the number of reads of an observer per second.
 const EVERY: Duration = Duration::from_secs(2);
-/// The number of members for each of which one such interval is waited.
+/// The number of members per [`EVERY`] of the interval.
 const MEMBERS: usize = 250;
 
-/// The part of that interval after which the first figures are written: who looks on sees soon that the node takes part.
+/// The first figures are written after this fraction of the interval, so that observers soon see the node.
 const FIRST_PART: u32 = 8;
 
 /// Returns the interval at which figures are written in a cluster with this number of members.
@@ -49,7 +48,7 @@ impl Coordination {
         let pool = self.pool.figures();
         (figures.worked, figures.tasks, figures.splits) = (pool.worked, pool.tasks, pool.splits);
         (figures.steal_times, figures.done_attos) = (pool.steal_times, pool.done_attos);
-        figures.worked_earlier = pool.worked_earlier;
+        (figures.worked_earlier, figures.left_open) = (pool.worked_earlier, pool.left_open);
         (figures.open_tasks, figures.times) = (pool.open_tasks, pool.times);
         let load = self.load();
         figures.worked = figures.worked.saturating_add(load.ended);
@@ -67,7 +66,7 @@ impl Coordination {
         if !self.visibility.is_public() {
             return;
         }
-        let mut told = None;
+        let mut published = None;
         loop {
             let every = interval(self.members_known());
             self.outlook
@@ -78,24 +77,24 @@ impl Coordination {
                 () = tokio::time::sleep(every) => {}
                 () = self.enrolled.notified() => tokio::time::sleep(every / FIRST_PART).await,
             }
-            // Time passes also where nothing happens.
+            // The times grow even if nothing happens, so they do not count as a change.
             let figures = Figures { times: WorkerTimes::default(), ..self.figures_now() };
             let now = Some((self.attempt_seen(), figures, self.silent(), self.ledger_state(), self.sight()));
-            // The time of a long call passes, too.
-            let is_news = now != told || self.load().busy > 0;
+            // The duration of a long call grows, too.
+            let is_news = now != published || self.load().busy > 0;
             if self.has_worked() && is_news {
-                self.tell_figures(false).await;
-                told = now;
+                self.publish_figures_once(false).await;
+                published = now;
             }
         }
     }
 
-    /// Returns the number of nodes of its release that this one knows, itself included.
+    /// Returns the number of known nodes of this node's release, including itself.
     pub(crate) fn members_known(&self) -> usize {
         self.others.look(Roster::others).1 + 1
     }
 
-    /// Returns whether the node has taken part in the job: one that has not has no figures.
+    /// Returns whether the node has taken part in the job. Otherwise it has no figures.
     fn has_worked(&self) -> bool {
         self.takes_part_in.load(Relaxed) != 0 || self.load() != Load::default()
     }
@@ -105,7 +104,7 @@ impl Coordination {
         self.companion.as_ref().map(|companion| companion.desk.witness.load()).unwrap_or_default()
     }
 
-    /// Returns what the companion shows.
+    /// Returns the job status provided by the companion.
     pub(crate) fn sight(&self) -> Option<Sight> {
         self.companion.as_ref().and_then(|companion| companion.desk.witness.sight())
     }
@@ -114,7 +113,7 @@ impl Coordination {
         *self.ledger_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Converts a state to the time of day.
+    /// Converts the node's clock to the time of day.
     fn dated(&self, state: LedgerState) -> Ledger {
         let LedgerState { written_at, empty, unprotected, bytes } = state;
         let (now, now_ms) = (self.clock.now_ms(), unix_ms());
@@ -122,11 +121,11 @@ impl Coordination {
         Ledger { written_ms, empty, unprotected, bytes }
     }
 
-    /// Returns what the node has to report of the job now.
+    /// Returns the node's current report on the job.
     pub(crate) fn report(&self, last: bool) -> NodeFigures<Figures> {
         let mut figures = self.figures_now();
         if last {
-            (figures.outlook, figures.open_tasks) = (Outlook::Nothing, Some(0));
+            figures.open_tasks = Some(0);
         }
         NodeFigures {
             attempt: self.attempt_seen(),
@@ -147,8 +146,8 @@ impl Coordination {
         }
     }
 
-    /// Writes the current figures, in a single try: nothing depends on them.
-    pub(crate) async fn tell_figures(&self, last: bool) {
+    /// Writes the current figures in a single try: nothing depends on them.
+    pub(crate) async fn publish_figures_once(&self, last: bool) {
         if !self.visibility.is_public() || !self.has_worked() {
             return;
         }
@@ -161,7 +160,7 @@ impl Coordination {
     }
 }
 
-/// Returns the work of a node on the job: of its workers, and of the threads of the companion in place of them.
+/// Returns the load of a node: of its workers, and of the companion's threads that replace them.
 fn pool_now(view: PoolView, load: Load) -> PoolNow {
     let PoolView { workers, idle, queued, waiting, .. } = view;
     let busy = workers.saturating_sub(idle) + load.busy;
@@ -189,26 +188,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_clusters_write_figures_less_often() {
+    fn figures_of_large_clusters_are_written_less_often() {
         let seconds = |members| interval(members).as_secs();
         assert_eq!([1, 250, 251, 1_000, 1_001].map(seconds), [2, 2, 4, 8, 10]);
     }
 
     #[test]
-    fn the_first_figures_come_within_a_second_where_there_are_up_to_a_thousand_members() {
+    fn first_figures_are_written_within_a_second_for_up_to_a_thousand_members() {
         let first = |members| interval(members) / FIRST_PART;
         assert_eq!([1, 1_000].map(first), [Duration::from_millis(250), Duration::from_secs(1)]);
     }
 
     #[test]
-    fn workers_for_which_a_task_is_queued_are_not_hungry() {
+    fn workers_with_a_queued_task_are_not_hungry() {
         let view = PoolView { workers: 4, idle: 3, queued: 1, ..PoolView::default() };
         let now = pool_now(view, Load::default());
         assert_eq!(now, PoolNow { workers: 4, busy: 1, queued: 1, waiting: 0, hungry: 2 });
     }
 
     #[test]
-    fn work_of_the_companion_counts_as_that_of_workers() {
+    fn companion_work_counts_as_work_of_workers() {
         let view = PoolView { workers: 4, idle: 4, ..PoolView::default() };
         let load = |busy, queued| Load { busy, queued, ..Load::default() };
         assert_eq!(

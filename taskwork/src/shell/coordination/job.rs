@@ -27,10 +27,10 @@ impl Coordination {
         loop {
             let record = match watch.next().await {
                 Ok(record) => record,
-                // It was cancelled and forgotten while this node did not watch.
+                // The job was cancelled and removed before this node saw it.
                 Err(zk::Error::NoNode { .. }) => {
                     of_attempt.abort_all();
-                    self.tell(Event::JobOver).await;
+                    self.notify_driver(Event::JobOver).await;
                     return;
                 }
                 Err(error) if retry.again(&*self.store, "reading the job", &error).await => continue,
@@ -39,18 +39,18 @@ impl Coordination {
             retry.succeeded();
             if record.state.is_over() {
                 of_attempt.abort_all();
-                self.tell(Event::JobOver).await;
+                self.notify_driver(Event::JobOver).await;
                 return;
             }
             if record.state == JobState::Suspended && !self.suspended.swap(true, Relaxed) {
-                tracing::info!("the job is put aside; its tasks are parked");
+                tracing::info!("the job is suspended; its tasks are parked");
                 self.leave(Leaving::Rest);
             }
             let attempt = Attempt(record.attempt);
             if record.state.is_running() && current.replace(attempt) != Some(attempt) {
                 self.attempt.store(attempt.0, Relaxed);
-                tracing::info!(%attempt, "an attempt begins");
-                self.tell(Event::Attempt { attempt }).await;
+                tracing::info!(%attempt, "an attempt starts");
+                self.notify_driver(Event::Attempt { attempt }).await;
                 if let Some(host) = &self.companion {
                     host.desk.attempt(attempt.0);
                 }
@@ -62,21 +62,21 @@ impl Coordination {
         }
     }
 
-    /// Reports the nodes that have left an attempt cleanly, now and at each change. They may remain members, and have
-    /// no part in the job any more.
+    /// Reports the nodes that have left an attempt cleanly, now and at each change. They may remain members, but no
+    /// longer take part in the job.
     async fn follow_left(self: Arc<Self>, attempt: Attempt) {
         let path = self.job_paths().attempt(attempt.0).left();
-        let mut told = BTreeSet::from([self.node]);
+        let mut reported = BTreeSet::from([self.node]);
         loop {
             let reading = || self.store.children_and_watch(&path);
             let Some((names, changed)) = self.persist("reading who has left", reading).await else { return };
             let left: Vec<NodeId> = names.iter().filter_map(|name| name.parse().ok()).collect();
             for node in left {
-                if told.insert(node) {
+                if reported.insert(node) {
                     if let Some(host) = &self.companion {
                         host.desk.left(node);
                     }
-                    self.tell(Event::Left { node, clean_in: Some(attempt) }).await;
+                    self.notify_driver(Event::Left { node, clean_in: Some(attempt) }).await;
                 }
             }
             changed.await;
@@ -92,7 +92,7 @@ impl Coordination {
                 return;
             };
             let tasks: Vec<TaskId> = names.iter().filter_map(|name| parked_id(name).parse().ok()).collect();
-            self.tell(Event::Parked { attempt, tasks }).await;
+            self.notify_driver(Event::Parked { attempt, tasks }).await;
             // A watch can end although its session continues: then the tasks are read again. If the session
             // has ended, reading fails.
             changed.await;

@@ -11,11 +11,11 @@ use crate::companion::{JournalError, JournalRequest as Request, Written};
 type Outcome<T> = Result<T, JournalError>;
 
 impl Coordination {
-    /// Does what the companion asks for, one request after another.
-    pub(super) async fn keep_journal(self: Arc<Self>, mut requests: mpsc::Receiver<Request>) {
+    /// Performs the companion's requests one by one.
+    pub(super) async fn serve_journal(self: Arc<Self>, mut requests: mpsc::Receiver<Request>) {
         let mut journal = None;
         while let Some(request) = requests.recv().await {
-            // The companion may not wait for the answer any more.
+            // The companion may have stopped waiting for the answer.
             match request {
                 Request::Take(generation, reply) => {
                     drop(reply.send(self.take_journal(&mut journal, generation).await));
@@ -35,7 +35,7 @@ impl Coordination {
 
     async fn take_journal(&self, journal: &mut Option<Journal>, generation: u64) -> Outcome<Written> {
         let writer = Writer { node: self.node.to_string(), attempt: self.attempt_seen(), generation };
-        // The ids of nodes are random.
+        // Unique, since node ids are random.
         let key = format!("{}-{}", self.job, self.node);
         let mut retry = self.retry();
         loop {
@@ -80,7 +80,7 @@ impl Coordination {
         Ok(())
     }
 
-    /// Waits before another try, if there is to be one.
+    /// Waits before the next try, or returns why there is none.
     async fn again(
         &self,
         retry: &mut zk::retry::Retry,

@@ -1,11 +1,14 @@
-//! The leader's part: it ends the job when every task is accounted for, and begins a new attempt when a node
-//! was lost that had not written everything that it held.
+//! The leader's tasks: it closes the job when every task is accounted for, and starts a new attempt after the
+//! loss of a node that had not written all of its holdings.
 //!
-//! A leader has no state of its own: all its decisions are based on the tree, so any other node can continue
-//! where it stopped. Its writes carry its fence, so a leader that was deposed without knowing it changes
-//! nothing.
+//! A leader has no state of its own: all its decisions are based on the tree, so any other node can take over.
+//! Its writes carry its fence, so writes of a leader that was deposed without noticing have no effect.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use zk::{
     AttemptPaths, Store as _, accounting,
@@ -17,42 +20,42 @@ use zk::{
 };
 
 use super::Coordination;
-use crate::{holdings::Holdings, id::Attempt, shell::clock::unix_ms, wire::codec};
+use crate::{holdings::Holdings, id::Attempt, pool::Merged, shell::clock::unix_ms, wire::codec};
 
-/// The reasons for which a leader has stopped leading an attempt.
+/// The reasons for which a leader stops leading an attempt.
 enum Stopped {
     /// The job is over, with or without a result.
     JobOver,
-    /// There is another attempt, or the job's state has changed: read it again.
+    /// Another attempt has started, or the job's state has changed: read it again.
     Changed,
 }
 
-/// The interval at which the leader looks for lost nodes without an event: a node that came and went while
-/// the leader was disconnected causes none.
+/// The interval at which the leader looks for lost nodes without an event: a node that came and went while the
+/// leader was disconnected causes none.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// The maximum number of tasks that are named in a result because they were set aside. The job's record names
-/// the first, and `quarantine/` all of them.
+/// The maximum number of tasks set aside that a result names. The job's record names the first one, `quarantine/`
+/// all of them.
 const SET_ASIDE_SHOWN_MAX: usize = 100;
 
 /// The state of the node's candidate in the tree.
 #[derive(Debug, Default)]
 pub(crate) enum Standing {
-    /// This job has created none.
+    /// This job has created no candidate.
     #[default]
     No,
-    /// It was to be created, and may have been.
+    /// The creation was requested; its outcome is unknown.
     Entering,
     Entered(Candidate),
 }
 
-/// Returns whether holdings do not say everything that their node held; also if nobody can tell.
+/// Returns whether a node held more than these holdings contain, or may have.
 fn is_unprotected(held: &[u8]) -> bool {
     codec::decode::<Holdings>(held).map_or(true, |held| held.unprotected)
 }
 
-/// Returns why a job has ended without its whole result, if it has.
-fn why_incomplete(set_aside: &[(String, AboutTask)]) -> Option<String> {
+/// Returns why the result of a job is incomplete; `None` if it is complete.
+fn incomplete_reason(set_aside: &[(String, AboutTask)]) -> Option<String> {
     let (task, about) = set_aside.first()?;
     let what = match set_aside.len() {
         1 => format!("task {task} was set aside after it had failed on {} nodes in a row", about.deaths),
@@ -72,7 +75,7 @@ enum Led {
 }
 
 impl Coordination {
-    /// Stands for election, and leads when elected. The candidate remains when this ends, until the node
+    /// Stands for election, and leads when elected. When this returns, the candidate remains until the node
     /// [withdraws](Self::withdraw) it.
     pub(super) async fn stand_for_election(self: Arc<Self>) {
         let node = self.node.to_string();
@@ -88,6 +91,7 @@ impl Coordination {
                 Ok(fence) => {
                     retry.succeeded();
                     tracing::info!("this node leads");
+                    self.has_led.store(true, Relaxed);
                     self.timeline.note(EventKind::Leads, "");
                     let led = tokio::select! {
                         biased;
@@ -97,7 +101,7 @@ impl Coordination {
                     match led {
                         Led::Deposed => {}
                         Led::Over => {
-                            if !self.is_retried().await {
+                            if !self.wait_until_retried().await {
                                 return;
                             }
                         }
@@ -112,19 +116,26 @@ impl Coordination {
         }
     }
 
-    /// Removes the candidate after the loop that stands for election has ended.
+    /// Removes the candidate after the election loop has stopped. If the node has led and the job is over, also
+    /// removes the data that the job no longer needs.
     pub(crate) async fn withdraw(&self) {
         let standing = &mut *self.standing.lock().await;
         let entered: &Standing = standing;
-        self.persist("standing for election no more", || self.take_back(entered)).await;
+        self.persist("withdrawing from the election", || self.withdraw_candidate(entered)).await;
         *standing = Standing::No;
+        if self.has_led.load(Relaxed)
+            && let Err(error) = job::release(&*self.store, &self.cluster, &self.job.0).await
+        {
+            // The cleanup of another node removes it later.
+            tracing::debug!(%error, "data that the job no longer needs could not be removed yet");
+        }
     }
 
-    async fn take_back(&self, standing: &Standing) -> zk::Result<()> {
+    async fn withdraw_candidate(&self, standing: &Standing) -> zk::Result<()> {
         match standing {
             Standing::No => Ok(()),
             Standing::Entered(candidate) => candidate.withdraw().await,
-            // Finds the candidate that a request with an unknown outcome may have created.
+            // Finds the candidate of a request with an unknown outcome.
             Standing::Entering => {
                 let node = self.node.to_string();
                 Candidate::enter(self.store(), &self.cluster, &self.job.0, &node).await?.withdraw().await
@@ -133,18 +144,18 @@ impl Coordination {
     }
 
     /// Waits until a suspended job is resumed; returns false if it never will be.
-    async fn goes_on(&self) -> bool {
-        self.leaves(JobState::Suspended).await
+    async fn wait_until_resumed(&self) -> bool {
+        self.wait_to_leave(JobState::Suspended).await
     }
 
-    /// Waits until a job is retried; returns false if it never will be. The node may not have noticed that it was
-    /// over.
-    async fn is_retried(&self) -> bool {
-        self.leaves(JobState::Incomplete).await
+    /// Waits until an incomplete job is retried; returns false if it never will be. The node may have missed that
+    /// the job was over.
+    async fn wait_until_retried(&self) -> bool {
+        self.wait_to_leave(JobState::Incomplete).await
     }
 
-    /// Waits until the job is no longer in this state; returns whether it is not over then.
-    async fn leaves(&self, left: JobState) -> bool {
+    /// Waits until the job leaves this state; returns false if the job is over then.
+    async fn wait_to_leave(&self, left: JobState) -> bool {
         let open = || JobWatch::open(self.store(), &self.cluster, &self.job.0);
         let Some(mut watch) = self.persist("watching the job", open).await else { return false };
         let mut retry = self.retry();
@@ -165,14 +176,14 @@ impl Coordination {
         loop {
             let (record, _) = match job::read(&*self.store, &self.cluster, &self.job.0).await {
                 Ok(read) => read,
-                // The job is over and was forgotten.
+                // The job is over and was removed.
                 Err(zk::Error::NoNode { .. }) => return Led::Over,
                 Err(error) if retry.again(&*self.store, "reading the job's record", &error).await => continue,
                 Err(_) => return Led::Over,
             };
             match record.state {
                 state if state.is_over() => return Led::Over,
-                JobState::Suspended if self.goes_on().await => continue,
+                JobState::Suspended if self.wait_until_resumed().await => continue,
                 JobState::Suspended => return Led::Over,
                 _ => {}
             }
@@ -202,7 +213,7 @@ impl Coordination {
         loop {
             let lost = self.lost_for_good(&paths, &mut judged).await?;
             if !lost.is_empty() {
-                return self.begin_anew(fence, attempt, &lost).await;
+                return self.start_new_attempt(fence, attempt, &lost).await;
             }
             tokio::select! {
                 biased;
@@ -229,8 +240,7 @@ impl Coordination {
         }
     }
 
-    /// Lets the root tasks begin that were added to the job before this attempt; returns when no more can be
-    /// added.
+    /// Starts the root tasks that were added to the job before this attempt; returns when no more can be added.
     async fn settle(&self, fence: &Fence, attempt: &AttemptPaths) -> Result<(), LeadError> {
         let job = self.job_paths();
         loop {
@@ -244,9 +254,9 @@ impl Coordination {
         }
     }
 
-    /// Returns the lost nodes from whose holdings no other node can continue: they held more than they had
-    /// written. Whatever a lost node had written is not its matter any more: hungry nodes claim it. `judged` are
-    /// the nodes for which this is known.
+    /// Returns the lost nodes that had not written all of their holdings, so that no other node can continue from
+    /// them. Holdings that were completely written are left for hungry nodes to claim. `judged` contains the nodes
+    /// already found to be completely written.
     async fn lost_for_good(
         &self,
         attempt: &AttemptPaths,
@@ -262,11 +272,11 @@ impl Coordination {
                 lost_for_good.push(node);
                 continue;
             }
-            tracing::warn!(%node, "a node was lost; others continue from what it had last written");
+            tracing::warn!(%node, "a node was lost; others continue from its last write");
             judged.insert(node.clone());
             continued.push(node);
         }
-        // One event, since a new leader tells of all that were lost before, and few events are kept.
+        // One event for all of them: a new leader reports all earlier losses, and few events are kept.
         if !continued.is_empty() {
             let names = continued.join(", ");
             self.timeline.note(EventKind::Lost, format!("{names}; others continue from what was written"));
@@ -274,7 +284,7 @@ impl Coordination {
         Ok(lost_for_good)
     }
 
-    /// Tidies. Whatever fails is done the next time.
+    /// Removes obsolete data. A failed removal is retried at the next call.
     async fn tidy(&self, fence: &Fence, attempt: Attempt) {
         let (store, job) = (&*self.store, self.job_paths());
         let tidied = async {
@@ -282,21 +292,21 @@ impl Coordination {
             tidy::left_behind(store, fence, &self.cluster, &job.attempt(attempt.0)).await
         };
         if let Err(error) = tidied.await {
-            tracing::debug!(%error, "what means nothing any more stays for now");
+            tracing::debug!(%error, "obsolete data could not be removed yet");
         }
     }
 
-    /// Begins a new attempt: tasks were lost with nodes, so this one cannot end any more.
-    async fn begin_anew(
+    /// Starts a new attempt: tasks were lost with nodes, so the current attempt cannot complete.
+    async fn start_new_attempt(
         &self,
         fence: &Fence,
         attempt: Attempt,
         lost: &[String],
     ) -> Result<Stopped, LeadError> {
-        tracing::warn!(%attempt, ?lost, "nodes were lost; a new attempt begins");
+        tracing::warn!(%attempt, ?lost, "nodes were lost; a new attempt starts");
         let names = lost.join(", ");
         self.timeline
-            .note(EventKind::Lost, format!("{names}; held more than was written: a new attempt begins"));
+            .note(EventKind::Lost, format!("{names}; held more than was written: a new attempt starts"));
         let begun =
             job::new_attempt(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, lost, unix_ms())
                 .await?;
@@ -306,7 +316,7 @@ impl Coordination {
         })
     }
 
-    /// Returns the variables as JSON, for people.
+    /// Returns the variables as JSON, for display.
     fn shown_variables(&self) -> serde_json::Value {
         if !self.visibility.is_public() {
             return serde_json::Value::Null;
@@ -315,13 +325,13 @@ impl Coordination {
         (0..variables.len()).map(|slot| (variables.name(slot).to_owned(), variables.shown(slot))).collect()
     }
 
-    /// Closes the job, whose tasks are all complete: merges the outputs and writes the result.
+    /// Closes the job once all tasks are complete: merges the outputs and writes the result.
     async fn close(&self, fence: &Fence, attempt: Attempt) -> Result<Stopped, LeadError> {
         let outputs = job::outputs(&*self.store, &self.job_paths().attempt(attempt.0)).await?;
         let outputs: Vec<Vec<u8>> = outputs.into_iter().map(|(_, output)| output).collect();
         let set_aside = quarantine::list(&*self.store, &self.job_paths().attempt(attempt.0)).await?;
         let outcome = match Arc::clone(&self.pool).merge(outputs, self.visibility.is_public()).await {
-            Ok((result, output)) => {
+            Ok(Merged { encoded: result, shown: output, failure }) => {
                 let mut shown = serde_json::json!({ "output": output, "variables": self.shown_variables() });
                 if !set_aside.is_empty() {
                     let tasks = set_aside
@@ -332,7 +342,7 @@ impl Coordination {
                         });
                     shown["set_aside"] = tasks.collect();
                 }
-                job::Outcome { result, shown, incomplete: why_incomplete(&set_aside) }
+                job::Outcome { result, shown, failure, incomplete: incomplete_reason(&set_aside) }
             }
             Err(fault) => {
                 job::fail(&*self.store, &self.cluster, &self.job.0, &fault.to_string(), unix_ms()).await?;
@@ -343,7 +353,7 @@ impl Coordination {
             job::close(&*self.store, fence, &self.cluster, &self.job.0, attempt.0, &outcome, unix_ms())
                 .await?;
         if closing == Closing::Closed {
-            tracing::info!(%attempt, "the job is done");
+            tracing::info!(%attempt, failure = outcome.failure, "the job is over");
             self.timeline.note(EventKind::Closed, format!("attempt {attempt}"));
         }
         Ok(match closing {

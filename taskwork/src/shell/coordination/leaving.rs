@@ -1,4 +1,4 @@
-//! Tells the driver to leave the job, after the companion of the job has rescued what it has.
+//! Requests to leave the job. The companion first rescues its state, then the driver leaves.
 
 use std::{pin::pin, sync::Arc};
 
@@ -10,79 +10,82 @@ use tokio::{
 use super::Coordination;
 use crate::core::Event;
 
-/// How the node is told to leave the job.
+/// The ways of leaving a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// By a deadline; a second time, at once.
+    /// Within a deadline; a second request means immediately.
     Drain { deadline_ms: u64 },
-    /// However long it takes.
+    /// Without a time limit.
     Retire,
-    /// The same, but another job does not wait for long.
+    /// Like `Retire`, but the companion gets less time, since another job waits.
     GiveWay,
-    /// However long it takes: the job is suspended.
+    /// Without a time limit, because the job is suspended.
     Rest,
 }
 
-/// A request to leave, with the time at which it came, on the clock of the node, in milliseconds.
+/// A request to leave, with its time on the node's clock, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct LeaveRequest {
     pub(crate) leaving: Leaving,
     pub(crate) at_ms: u64,
 }
 
-/// A request to leave by a deadline, which counts from `at_ms` on the clock of the node.
+/// A request to leave within a deadline, which counts from `at_ms` on the node's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Deadline {
     pub(crate) at_ms: u64,
     pub(crate) deadline_ms: u64,
 }
 
-/// The maximum number of requests to leave that wait. Further ones say nothing new.
-pub(crate) const LEAVINGS_MAX: usize = 8;
+/// The maximum number of queued requests to leave. Further requests are dropped as redundant.
+pub(crate) const LEAVE_REQUESTS_MAX: usize = 8;
 
 impl Coordination {
-    /// Asks the node to leave the job. Does not wait.
+    /// Requests that the node leaves the job. Does not wait.
     pub(crate) fn leave(&self, leaving: Leaving) {
-        let _ = self.leavings.try_send(Told { leaving, at_ms: self.clock.now_ms() });
+        let _ = self.leave_requests.try_send(LeaveRequest { leaving, at_ms: self.clock.now_ms() });
     }
 
-    pub(super) async fn pass_on_leavings(self: Arc<Self>, mut leavings: mpsc::Receiver<Told>) {
+    pub(super) async fn forward_leave_requests(
+        self: Arc<Self>,
+        mut leave_requests: mpsc::Receiver<LeaveRequest>,
+    ) {
         let mut was_asked = false;
-        while let Some(told) = leavings.recv().await {
-            let mut all = vec![told];
+        while let Some(request) = leave_requests.recv().await {
+            let mut all = vec![request];
             if !std::mem::replace(&mut was_asked, true) {
-                self.rescue(&mut all, &mut leavings).await;
+                self.rescue(&mut all, &mut leave_requests).await;
             }
-            for Told { leaving, at_ms } in all {
+            for LeaveRequest { leaving, at_ms } in all {
                 match leaving {
                     Leaving::Drain { deadline_ms } => {
-                        // If there is no room, the driver has been told often enough.
+                        // A full channel means that the driver has enough such requests already.
                         let _ = self.drain.try_send(Deadline { at_ms, deadline_ms });
                     }
-                    Leaving::Retire | Leaving::GiveWay => self.tell(Event::Retire).await,
-                    Leaving::Rest => self.tell(Event::Rest).await,
+                    Leaving::Retire | Leaving::GiveWay => self.notify_driver(Event::Retire).await,
+                    Leaving::Rest => self.notify_driver(Event::Rest).await,
                 }
             }
         }
     }
 
-    /// Lets the companion rescue what it has, until its time is up, or the node is told a second time to leave by its
-    /// deadline. Adds further requests to leave to `all`.
-    async fn rescue(&self, all: &mut Vec<Told>, leavings: &mut mpsc::Receiver<Told>) {
+    /// Lets the companion rescue its state until its time is up or the node receives a second request to leave
+    /// within a deadline. Adds further requests to `all`.
+    async fn rescue(&self, all: &mut Vec<LeaveRequest>, leave_requests: &mut mpsc::Receiver<LeaveRequest>) {
         let Some(host) = &self.companion else { return };
         let mut until = Instant::now() + self.rescue_time(all[0].leaving);
         let mut rescued = pin!(host.desk.rescue(until));
-        while all.len() < LEAVINGS_MAX {
+        while all.len() < LEAVE_REQUESTS_MAX {
             let further = tokio::select! {
                 biased;
                 () = &mut rescued => return,
                 () = time::sleep_until(until) => {
-                    tracing::warn!("the companion of the job has not rescued what it has in time");
+                    tracing::warn!("the companion of the job did not rescue its state in time");
                     return;
                 }
-                Some(further) = leavings.recv() => further,
+                Some(further) = leave_requests.recv() => further,
             };
-            let drains = |told: &Told| matches!(told.leaving, Leaving::Drain { .. });
+            let drains = |request: &LeaveRequest| matches!(request.leaving, Leaving::Drain { .. });
             let is_second = drains(&further) && all.iter().any(drains);
             until = until.min(Instant::now() + self.rescue_time(further.leaving));
             all.push(further);
@@ -92,7 +95,7 @@ impl Coordination {
         }
     }
 
-    /// Returns the time that a companion has: half of that until a deadline, if there is one.
+    /// Returns the companion's time limit: at most half of the time until the deadline.
     fn rescue_time(&self, leaving: Leaving) -> Duration {
         let rescue_ms = match leaving {
             Leaving::Drain { deadline_ms } => self.rescue_ms.min(deadline_ms / 2),

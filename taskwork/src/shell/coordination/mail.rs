@@ -26,13 +26,13 @@ impl Coordination {
                     retry.succeeded();
                     match Parcel::open_letter(&bytes) {
                         Ok(letter) => {
-                            // When the driver has ended the node ends, and this loop with it.
+                            // If the driver has stopped, the node stops, and this loop with it.
                             let _ = self.letters.send(letter).await;
                         }
                         Err(error) => tracing::warn!(%error, "a letter could not be read and was dropped"),
                     }
                 }
-                // The attempt is over and was forgotten.
+                // The attempt is over and was removed.
                 Err(zk::Error::NoNode { .. }) => return,
                 Err(error) if retry.again(&*self.store, "reading the mailbox", &error).await => {}
                 Err(_) => return,
@@ -40,15 +40,15 @@ impl Coordination {
         }
     }
 
-    /// Posts letters, one after another. In a separate loop, because a large letter takes long and must not
-    /// delay transactions.
+    /// Posts letters one by one. This is a separate loop because posting a large letter is slow and must not delay
+    /// transactions.
     pub(super) async fn post_letters(&self, mut letters: mpsc::Receiver<(NodeId, Parcel)>) {
         while let Some((to, parcel)) = letters.recv().await {
             self.post(to, &parcel).await;
         }
     }
 
-    /// Posts a letter, in a single try: letters that matter are repeated.
+    /// Posts a letter in a single try: the sender repeats letters that matter.
     pub(super) async fn post(&self, to: NodeId, parcel: &Parcel) {
         let attempt = self.job_paths().attempt(parcel.attempt.0);
         let number = self.letters_posted.fetch_add(1, Relaxed);
@@ -58,8 +58,8 @@ impl Coordination {
         };
         let (from, to) = (self.node.to_string(), to.to_string());
         match mail::post(&*self.store, &self.cluster, &attempt, &from, &to, number, &letter).await {
-            Ok(Posted::Posted) => tracing::info!(to, "a letter was posted to a node out of reach"),
-            Ok(Posted::NotTaken) => tracing::debug!(to, "a letter was not taken"),
+            Ok(Posted::Posted) => tracing::info!(to, "a letter was posted to an unreachable node"),
+            Ok(Posted::NotTaken) => tracing::debug!(to, "a letter was not accepted"),
             Err(error) => tracing::warn!(to, %error, "a letter could not be posted"),
         }
     }

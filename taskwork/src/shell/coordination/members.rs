@@ -14,41 +14,42 @@ use crate::{
     shell::roster::{Known, Place, Roster},
 };
 
-/// What is known of a member that may work on the job.
+/// A member that may work on the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// It may turn out that it does not.
+    /// Its record was not read yet, so it may turn out to be ineligible.
     Unread,
     Known {
         near: bool,
     },
 }
 
-/// A change that the core is told.
+/// A change to report to the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
-    /// It is no longer a member.
+    /// The node is no longer a member.
     Left(NodeId),
-    /// It is a member, and has no part in the job.
+    /// The node is a member, but cannot take part in the job.
     Apart(NodeId),
-    /// This is its part.
+    /// The node's part has changed to this one.
     Is(NodeId, Part),
 }
 
 impl Coordination {
     pub(super) async fn follow_members(self: Arc<Self>) {
-        let (mut place, mut told) = (Place::default(), BTreeMap::new());
+        let (mut place, mut reported) = (Place::default(), BTreeMap::new());
         loop {
             let (changes, (others, changed)) = self.others.look(|roster| {
                 let changed = roster.changed_since(&mut place);
-                let changed = changed.unwrap_or_else(|| roster.nodes().chain(told.keys().copied()).collect());
-                let changes = changes(roster, &changed, &mut told, &self.require);
-                self.tell_companion(&changes);
+                let changed =
+                    changed.unwrap_or_else(|| roster.nodes().chain(reported.keys().copied()).collect());
+                let changes = changes(roster, &changed, &mut reported, &self.require);
+                self.notify_companion(&changes);
                 (roster.others(), changes)
             });
-            self.tell(Event::Roster { nodes: others }).await;
+            self.notify_driver(Event::Roster { nodes: others }).await;
             for change in changed {
-                self.tell(match change {
+                self.notify_driver(match change {
                     Change::Left(node) => {
                         let clean_in = self.left_cleanly(node).await;
                         Event::Left { node, clean_in }
@@ -65,7 +66,7 @@ impl Coordination {
         }
     }
 
-    fn tell_companion(&self, changes: &[Change]) {
+    fn notify_companion(&self, changes: &[Change]) {
         let Some(host) = &self.companion else { return };
         for change in changes {
             match *change {
@@ -75,7 +76,7 @@ impl Coordination {
         }
     }
 
-    /// Returns the current attempt, if a node has left it cleanly.
+    /// Returns the current attempt if a node has left it cleanly.
     async fn left_cleanly(&self, node: NodeId) -> Option<Attempt> {
         let attempt = self.current_attempt().await?;
         let (paths, name) = (self.job_paths().attempt(attempt.0), node.to_string());
@@ -85,7 +86,7 @@ impl Coordination {
 
     async fn current_attempt(&self) -> Option<Attempt> {
         let reading = || async {
-            // The server that answers may lag behind the one that reported the member.
+            // The answering server may lag behind the server that reported the member.
             self.store.sync(&self.job_paths().record()).await?;
             zk::job::read(&*self.store, &self.cluster, &self.job.0).await
         };
@@ -94,20 +95,20 @@ impl Coordination {
     }
 }
 
-/// Returns what has changed for the job with these members, departures first, and updates what was told.
+/// Returns the changes for the job, departures first, and updates the reported state.
 fn changes(
     roster: &Roster,
     changed: &BTreeSet<NodeId>,
-    told: &mut BTreeMap<NodeId, Part>,
+    reported: &mut BTreeMap<NodeId, Part>,
     require: &Labels,
 ) -> Vec<Change> {
     let (mut gone, mut here) = (Vec::new(), Vec::new());
     for &node in changed {
         let known = roster.get(node);
         match known.and_then(|known| part(known, require)) {
-            Some(part) if told.insert(node, part) != Some(part) => here.push(Change::Is(node, part)),
+            Some(part) if reported.insert(node, part) != Some(part) => here.push(Change::Is(node, part)),
             Some(_) => {}
-            None if told.remove(&node).is_none() => {}
+            None if reported.remove(&node).is_none() => {}
             None if known.is_some() => gone.push(Change::Apart(node)),
             None => gone.push(Change::Left(node)),
         }
@@ -116,7 +117,7 @@ fn changes(
     gone
 }
 
-/// Returns a member's part in jobs which require these labels, or what it may be.
+/// Returns a member's part in jobs that require these labels; `Unread` if its record was not read.
 fn part(known: &Known, require: &Labels) -> Option<Part> {
     match known {
         Known::Name => Some(Part::Unread),
@@ -157,11 +158,11 @@ mod tests {
     }
 
     #[test]
-    fn a_member_whose_record_was_not_read_may_have_a_part_until_it_is_known_that_it_has_none() {
-        let (mut roster, mut told) = (Roster::default(), BTreeMap::new());
+    fn unread_member_counts_until_its_record_excludes_it() {
+        let (mut roster, mut reported) = (Roster::default(), BTreeMap::new());
         let [a, b] = [NodeId(1), NodeId(2)];
         let all = BTreeSet::from([a, b]);
-        let mut changes = |roster: &Roster| changes(roster, &all, &mut told, Labels::NONE);
+        let mut changes = |roster: &Roster| changes(roster, &all, &mut reported, Labels::NONE);
         for node in &all {
             roster.set(*node, Known::Name);
         }

@@ -1,24 +1,24 @@
-//! A node's use of the znode tree: changes there become events, and the decisions of the core are written
-//! there.
+//! A node's interface to the znode tree: turns changes of the tree into events, and writes the decisions of the core
+//! to the tree.
 //!
-//! Each concern has its own loop, so that a slow answer to one delays no other:
+//! Each concern has its own loop, so that a slow answer to one does not delay the others:
 //!
 //! | loop | watches or writes | for |
 //! |---|---|---|
 //! | [`members`] | the seat's roster | the nodes that can be asked for tasks |
 //! | [`job`] | the job's record, `parked/` | the current attempt, parked tasks |
 //! | [`orders`] | transactions, one at a time | completions, claims, the clean leave |
-//! | [`variables`] | `vars/` | the incumbent, both ways |
+//! | [`variables`] | `vars/` | the incumbent, in both directions |
 //! | [`mail`] | `mail/` | nodes that the network does not connect |
 //! | [`leaving`] | nothing | the companion, before the node leaves |
-//! | [`journal`] | `journal/` | the companion: what must not happen twice |
-//! | [`figures`] | `figures/` | people who look at the job |
-//! | [`silence`] | the pool | tasks that do not ask whether they are to stop |
-//! | [`orphans`] | `held/`, `transit/` | what lost nodes have left behind |
-//! | [`waits`] | the global task list | tasks that wait for what they have spawned |
+//! | [`journal`] | `journal/` | the companion: records of effects that must not happen twice |
+//! | [`figures`] | `figures/` | users who watch the job |
+//! | [`silence`] | the pool | tasks that do not check whether they should stop |
+//! | [`orphans`] | `held/`, `transit/` | work that lost nodes have left behind |
+//! | [`waits`] | the global task list | tasks that wait for tasks that they have spawned |
 //! | [`leader`] | `election/`, the global task list | the end of the job, and lost nodes |
 //! | [`questions`] | `questions/`, if there is a companion | users' questions about the job |
-//! | [`suggestions`] | `suggestions/`, as long as the node leads | users' suggestions to the job |
+//! | [`suggestions`] | `suggestions/`, while the node leads | users' suggestions for the job |
 //!
 //! While the tree is unavailable the loops wait and retry, as in [`zk::retry`]; workers continue to search
 //! and nodes to steal.
@@ -62,7 +62,7 @@ use zk::{
 
 pub(crate) use self::{
     leader::Standing,
-    leaving::{Deadline, LEAVINGS_MAX, Leaving, Told},
+    leaving::{Deadline, LEAVE_REQUESTS_MAX, LeaveRequest, Leaving},
     orders::{ORDERS_MAX, Order},
     suggestions::LOOKS_MAX,
 };
@@ -82,7 +82,7 @@ use crate::{
 
 /// The state shared by the loops of one node.
 pub(crate) struct Coordination {
-    /// It counts the requests of this job.
+    /// Counts the requests of this job.
     pub(crate) store: Arc<Counted>,
     pub(crate) cluster: ClusterPaths,
     pub(crate) job: JobId,
@@ -104,73 +104,75 @@ pub(crate) struct Coordination {
     pub(crate) waits: Arc<Notify>,
     /// Notified when a member has gone: the leader checks whether it was lost.
     pub(crate) member_gone: Notify,
-    /// The node's figures, as the driver has published them.
+    /// The node's figures, as published by the driver.
     pub(crate) figures: Arc<Mutex<Figures>>,
-    /// What stands in the tree of what the node holds, as the driver has published it.
+    /// The written state of the node's holdings, as published by the driver.
     pub(crate) ledger_state: Arc<Mutex<Option<LedgerState>>>,
-    /// From which nodes its tasks came, as the driver has published it.
+    /// The nodes from which its tasks came, as published by the driver.
     pub(crate) givers: Arc<Mutex<Givers>>,
-    /// The node's clock, as the driver uses it.
+    /// The clock that the driver uses.
     pub(crate) clock: Clock,
     /// The outlook of the node.
     pub(crate) outlook: Mutex<Window>,
     /// The node's events in the job.
     pub(crate) timeline: Arc<Timeline>,
-    /// The number of transactions that had to be built again because another node was faster.
+    /// The number of transactions that were rebuilt because another node was faster.
     pub(crate) rebuilds: Counter,
-    /// The last attempt that the node was enrolled in; 0 for none.
+    /// The last attempt in which the node was enrolled; 0 for none.
     pub(crate) takes_part_in: AtomicU32,
-    /// Notified when the node takes part in an attempt.
+    /// Notified when the node is enrolled in an attempt.
     pub(crate) enrolled: Notify,
     /// The number of letters that this node has posted.
     pub(crate) letters_posted: AtomicU64,
-    /// The latest attempt that was seen.
+    /// The latest attempt seen.
     pub(crate) attempt: AtomicU32,
     /// Whether the job was suspended while the node worked on it.
     pub(crate) suspended: AtomicBool,
-    /// Tasks that have not reacted long after they were asked to stop, or to let themselves be written.
+    /// Tasks that have ignored a request to stop or to be written for [`silence`]'s time limit.
     pub(crate) silent: Mutex<Vec<Silent>>,
-    /// Notified once each time tasks have not stopped for long.
+    /// Notified once each time tasks ignore a request to stop for too long.
     pub(crate) silence: Notify,
     /// The node's candidate, locked by the loop that stands for election while it runs.
     pub(crate) standing: AsyncMutex<Standing>,
-    /// Permits for the suggestions that the program may look at now.
+    /// Whether the node has led the job.
+    pub(crate) has_led: AtomicBool,
+    /// Permits for suggestions that the program evaluates now.
     pub(crate) looks: Arc<Semaphore>,
-    /// Who can look at the job.
+    /// The audience of the job.
     pub(crate) visibility: Visibility,
-    /// The number of the last look for what lost nodes have left behind that was requested.
+    /// The number of the latest requested search for the work of lost nodes.
     pub(crate) orphans_wanted: watch::Receiver<u64>,
-    /// The time between two writes of everything that the node holds, in milliseconds; 0 if it never does that.
+    /// The time between two writes of the node's holdings, in milliseconds; 0 if it never writes them.
     pub(crate) ledger_interval_ms: u64,
     /// As in [`Seat::resigned`](super::seat::Seat::resigned).
     pub(crate) resigned: Option<Resigned>,
-    /// Whether the node works on no other job. While it does, it does not break down, since those would be harmed.
+    /// Whether the node works on no other job. It resigns only then, since it would harm the others.
     pub(crate) alone: watch::Sender<bool>,
-    /// Notified when the node has to break down and is not alone.
-    pub(crate) breaking: Notify,
+    /// Notified when the node has to resign and still works on other jobs.
+    pub(crate) resigning: Notify,
     pub(crate) probe: Arc<dyn Probe>,
     /// The companion of the job on this node, if there is one.
     pub(crate) companion: Option<Arc<Host>>,
-    /// Requests to leave the job, for the loop that passes them on.
-    pub(crate) leavings: mpsc::Sender<Told>,
-    /// Tells the driver to leave by a deadline.
+    /// Requests to leave the job, for the loop that forwards them.
+    pub(crate) leave_requests: mpsc::Sender<LeaveRequest>,
+    /// Requests for the driver to leave within a deadline.
     pub(crate) drain: mpsc::Sender<Deadline>,
     /// As in [`Limits`](crate::Limits).
     pub(crate) drain_deadline_ms: u64,
     /// As in [`Limits`](crate::Limits).
     pub(crate) rescue_ms: u64,
-    /// Whether it was said that the node holds more than it writes.
-    pub(crate) told_unprotected: AtomicBool,
+    /// Whether the node has logged that it holds more than it writes.
+    pub(crate) unprotected_logged: AtomicBool,
     /// The number of deaths after which a task is set aside, 0 for any number.
     pub(crate) deaths_max: u32,
 }
 
-/// Who can look at a job while it runs, and read its result afterwards.
+/// The processes that can watch a job and read its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visibility {
     /// Everyone with access to the cluster: figures are written, suggestions and letters are read.
     Public,
-    /// Only this process, which needs none of these.
+    /// Only this process: no figures, suggestions or letters.
     Private,
 }
 
@@ -183,18 +185,18 @@ impl Visibility {
         }
     }
 
-    /// Returns whether others can look at the job.
+    /// Returns whether other processes can watch the job.
     pub(crate) fn is_public(self) -> bool {
         self == Self::Public
     }
 }
 
 impl Coordination {
-    /// Starts the loops. They end when the set is dropped.
+    /// Starts the loops. They stop when the set is dropped.
     pub(crate) fn start(
         self: &Arc<Self>,
         orders: mpsc::Receiver<Order>,
-        leavings: mpsc::Receiver<Told>,
+        leave_requests: mpsc::Receiver<LeaveRequest>,
         journal: mpsc::Receiver<JournalRequest>,
     ) -> JoinSet<()> {
         let mut loops = JoinSet::new();
@@ -203,10 +205,10 @@ impl Coordination {
         loops.spawn(me().follow_members().in_current_span());
         loops.spawn(me().follow_job().in_current_span());
         loops.spawn(me().perform_orders(orders).in_current_span());
-        loops.spawn(me().pass_on_leavings(leavings).in_current_span());
+        loops.spawn(me().forward_leave_requests(leave_requests).in_current_span());
         if let Some(companion) = &self.companion {
             loops.spawn(me().follow_companion(Arc::clone(companion)).in_current_span());
-            loops.spawn(me().keep_journal(journal).in_current_span());
+            loops.spawn(me().serve_journal(journal).in_current_span());
             loops.spawn(me().answer_questions(Arc::clone(companion)).in_current_span());
         }
         loops.spawn(me().look_for_orphans().in_current_span());
@@ -233,21 +235,21 @@ impl Coordination {
         self.attempt.load(Relaxed)
     }
 
-    /// Passes an event to the driver. When the driver has ended the node ends, and this loop with it.
-    pub(crate) async fn tell(&self, event: Event) {
+    /// Sends an event to the driver. If the driver has stopped, the node stops, and this loop with it.
+    pub(crate) async fn notify_driver(&self, event: Event) {
         let _ = self.events.send(event).await;
     }
 
-    /// Informs the driver when the session has expired: the node is no longer a member.
+    /// Notifies the driver when the session has expired: the node is no longer a member.
     async fn follow_session(self: Arc<Self>) {
         self.expired.wait().await;
         tracing::warn!(
-            "the session is over; the node gives up its seat, though the servers may list it for a while yet"
+            "the session is over; the node is no longer a member, though the servers may still list it for a while"
         );
-        self.tell(Event::Expired).await;
+        self.notify_driver(Event::Expired).await;
     }
 
-    /// Fails the job if its companion here fails.
+    /// Fails the job if its companion on this node fails.
     async fn follow_companion(self: Arc<Self>, companion: Arc<Host>) {
         if let Some(reason) = companion.ended().await {
             self.fail(&PoolFault::Companion { node: self.node, reason }).await;
@@ -259,8 +261,8 @@ impl Coordination {
         Retry::new(Policy::REQUEST, self.node.0)
     }
 
-    /// Repeats an operation until it succeeds, [waiting](Retry::again) after each failure. `None` when the
-    /// session has ended.
+    /// Repeats an operation until it succeeds, [waiting](Retry::again) after each failure. `None` if the session has
+    /// ended.
     async fn persist<T, F>(&self, what: &str, mut attempt: impl FnMut() -> F) -> Option<T>
     where
         F: Future<Output = zk::Result<T>>,

@@ -1,4 +1,4 @@
-//! Performs the writes that the core has decided on: enrolment, transactions, the failure of the job.
+//! Performs the writes requested by the core: enrolment, transactions, the failure of the job.
 
 use std::{
     collections::VecDeque,
@@ -45,19 +45,18 @@ pub(crate) enum Order {
     Transact { attempt: Attempt, transaction: Transaction },
     /// Post a letter.
     Post { to: NodeId, parcel: Parcel },
-    /// Fail the job, because of a mistake of the program.
+    /// Fail the job because of a fault of the program.
     Fail(PoolFault),
 }
 
-/// The capacity of the channel of orders, which are accepted at once.
+/// The capacity of the channel of orders. The receiver takes them immediately.
 pub(crate) const ORDERS_MAX: usize = 64;
 
-/// The maximum number of letters that wait to be posted. A large one takes long.
+/// The maximum number of letters waiting to be posted. Posting a large one is slow.
 const POSTS_MAX: usize = 32;
 
-/// Orders that wait for the previous one. None is lost, and there are few: orders for an attempt that is over
-/// are obsolete, in an attempt the core asks for one enrolment and one transaction at a time, and a job fails
-/// once.
+/// Orders that wait for the previous one. None is lost, and there are few: orders for an earlier attempt are
+/// obsolete, the core requests one enrolment and one transaction of an attempt at a time, and a job fails once.
 #[derive(Debug, Default)]
 struct Waiting(VecDeque<Order>);
 
@@ -81,8 +80,8 @@ impl Order {
     }
 }
 
-/// Performs orders in the order given, one after another; ends when the channel is closed. The sender does
-/// not wait: orders are accepted while one is performed, however long that takes. Letters go another way.
+/// Performs orders one by one, in the given order; returns when the channel is closed. The sender does not wait:
+/// orders are received while another one is performed, however long that takes. Letters are posted separately.
 async fn in_turn<F: Future<Output = ()>>(
     mut orders: mpsc::Receiver<Order>,
     post: impl Fn(NodeId, Parcel),
@@ -112,14 +111,13 @@ async fn in_turn<F: Future<Output = ()>>(
 }
 
 impl Coordination {
-    /// Performs orders one after another, in the order given.
+    /// Performs orders one by one, in the given order.
     pub(super) async fn perform_orders(self: Arc<Self>, orders: mpsc::Receiver<Order>) {
         let (letters_in, letters) = mpsc::channel(POSTS_MAX);
         let post = move |to: NodeId, parcel| {
-            // A letter that finds no room will be sent again, if it still matters: the core repeats
-            // unanswered messages.
+            // A dropped letter that matters is sent again: the core repeats unanswered messages.
             if letters_in.try_send((to, parcel)).is_err() {
-                tracing::debug!(%to, "too many letters wait to be posted; this one does not");
+                tracing::debug!(%to, "too many letters wait to be posted; one was dropped");
             }
         };
         tokio::join!(in_turn(orders, post, |order| self.perform(order)), self.post_letters(letters));
@@ -131,10 +129,10 @@ impl Coordination {
             Order::Transact { attempt, transaction } => {
                 let txn = transaction.txn;
                 let result = self.transact(attempt, transaction).await;
-                self.tell(Event::Transacted { txn, result }).await;
+                self.notify_driver(Event::Transacted { txn, result }).await;
             }
             Order::Post { to, parcel } => self.post(to, &parcel).await,
-            Order::Fail(fault) => self.break_down(&fault).await,
+            Order::Fail(fault) => self.resign_or_fail(&fault).await,
         }
     }
 
@@ -148,21 +146,21 @@ impl Coordination {
             };
             match enrolled.await {
                 Ok(()) => {
-                    self.takes_part(attempt);
-                    return self.tell(Event::Enrolled { attempt }).await;
+                    self.record_part(attempt);
+                    return self.notify_driver(Event::Enrolled { attempt }).await;
                 }
-                Err(CommitError::NotMember) => return self.tell(Event::Expired).await,
+                Err(CommitError::NotMember) => return self.notify_driver(Event::Expired).await,
                 Err(CommitError::AttemptOver) => return,
                 Err(CommitError::Store(error)) => {
                     if !retry.again(&*self.store, "enrolling", &error).await {
-                        return self.tell(Event::Expired).await;
+                        return self.notify_driver(Event::Expired).await;
                     }
                 }
             }
         }
     }
 
-    fn takes_part(&self, attempt: Attempt) {
+    fn record_part(&self, attempt: Attempt) {
         if self.takes_part_in.swap(attempt.0, Relaxed) != attempt.0 {
             tracing::info!(%attempt, "the node takes part");
             self.timeline.note(EventKind::TakesPart, format!("in attempt {attempt}"));
@@ -179,7 +177,7 @@ impl Coordination {
         };
         match outcome {
             Ok(result) => result,
-            // What cannot be kept ends every session.
+            // An error of persistence ends every session.
             Err(
                 CommitError::NotMember
                 | CommitError::Store(zk::Error::SessionExpired | zk::Error::NotKept { .. }),
@@ -189,7 +187,7 @@ impl Coordination {
                 tracing::debug!(txn = transaction.txn, %error, "a transaction is tried again");
                 TransactionResult::Unknown
             }
-            // A permanent refusal, such as of an output that no znode can hold, would recur for ever.
+            // A permanent refusal, such as of an output too large for a znode, would recur at every try.
             Err(CommitError::Store(error)) => {
                 self.fail(&PoolFault::Unrecordable { reason: error.to_string() }).await;
                 TransactionResult::Unrecordable
@@ -222,14 +220,14 @@ impl Coordination {
             Ok(holdings) if holdings.unprotected => None,
             Ok(mut holdings) => {
                 resigned.store(holdings.suspect.as_ref().is_some_and(|it| it.is_certain), Relaxed);
-                if lost.is_some_and(|node| self.counts_the_loss_of(node)) {
+                if lost.is_some_and(|node| self.counts_loss_of(node)) {
                     holdings.count_loss(self.deaths_max);
                 }
                 codec::encode(&holdings).ok()
             }
             Err(error) => {
                 *unreadable.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
-                // Claimed all the same: otherwise every node would try it for ever.
+                // Claim it nevertheless: otherwise every node would retry it permanently.
                 Some(content)
             }
         };
@@ -237,7 +235,7 @@ impl Coordination {
         let claiming = accounting::claim(&*self.store, &self.cluster, &paths, &claim, &adopt);
         let Some(bytes) = claiming.await? else { return Ok(TransactionResult::TooLate) };
         if enrol {
-            self.takes_part(attempt);
+            self.record_part(attempt);
         }
         let unreadable = unreadable.into_inner().unwrap_or_else(PoisonError::into_inner);
         let last_written = if resigned.into_inner() {
@@ -265,7 +263,7 @@ impl Coordination {
         }
     }
 
-    /// Returns a source of a claim by the names of its znodes, and the node that must be gone.
+    /// Returns the source of a claim in terms of znodes, with the node that must be gone.
     fn source(&self, source: Source) -> accounting::Source {
         match source {
             Source::Parked(task) => accounting::Source::Parked(task.to_string()),
@@ -281,15 +279,15 @@ impl Coordination {
         }
     }
 
-    /// Returns the lost node that may have worked on what is claimed. A node that has left cleanly, or never enrolled,
-    /// has not begun what was on its way to it. The answer is the same at every try: the node is gone.
+    /// Returns the lost node that may have worked on the claimed tasks. A node that has left cleanly or was never
+    /// enrolled has not started the tasks in transit to it. Retries return the same node: it is gone permanently.
     async fn lost_with(&self, paths: &AttemptPaths, source: Source) -> Result<Option<NodeId>, CommitError> {
         let Some(node) = source.lost_at(self.node) else { return Ok(None) };
         let had_nothing = accounting::left_cleanly(&*self.store, paths, &node.to_string()).await?;
         Ok((!had_nothing).then_some(node))
     }
 
-    /// Returns the holdings of a node that has just enrolled, encoded.
+    /// Returns the encoded holdings of a node that has just been enrolled.
     fn nothing_held(&self) -> Result<Vec<u8>, CommitError> {
         let writes = self.ledger_interval_ms > 0;
         let held = if writes { Holdings::default() } else { Holdings::unprotected() };
@@ -332,12 +330,12 @@ impl Coordination {
         self.rebuilds.add(u64::from(committed.rebuilds));
         self.note_set_aside(condemned);
         if !condemned.is_empty() && quarantine::is_full(&*self.store, &paths).await? {
-            self.give_up().await?;
+            self.fail_over_limit().await?;
         }
-        if held.unprotected && self.ledger_interval_ms > 0 && !self.told_unprotected.swap(true, Relaxed) {
+        if held.unprotected && self.ledger_interval_ms > 0 && !self.unprotected_logged.swap(true, Relaxed) {
             tracing::warn!(
-                "this node holds more than it can write, or a task that is too large: as long as that is so, the \
-                 job begins anew if the node is lost"
+                "this node holds more than it can write, or a task that is too large: if the node is lost in this \
+                 state, the job starts again"
             );
         }
         Ok(TransactionResult::Committed)
@@ -352,7 +350,7 @@ impl Coordination {
             Ok(bytes) => Ok(bytes),
             Err(error) => {
                 self.fail(&PoolFault::Unsendable { task, reason: error.to_string() }).await;
-                // Without this part, nothing else of the transaction may count.
+                // Without this part, the rest of the transaction must not be committed.
                 Err(CommitError::AttemptOver)
             }
         }
@@ -370,7 +368,7 @@ impl Coordination {
     }
 }
 
-/// Reads what was claimed.
+/// Decodes the claimed content.
 fn adopted(source: Source, content: &[u8]) -> Result<Holdings, DecodeError> {
     match source {
         Source::Parked(_) => Ok(Holdings::of(vec![codec::decode(content)?])),
@@ -407,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_order_is_lost_and_no_letter_waits_while_one_takes_long() {
+    async fn slow_order_delays_no_letter_and_loses_no_order() {
         let (orders, taken) = mpsc::channel(ORDERS_MAX);
         let (may_end, performed, posted) = (Notify::new(), RefCell::new(Vec::new()), RefCell::new(0));
         let (may_end, performed, posted) = (&may_end, &performed, &posted);

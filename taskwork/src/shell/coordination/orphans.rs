@@ -1,4 +1,4 @@
-//! Looks for what nodes that are gone have left behind.
+//! Looks for work that lost nodes have left behind.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,15 +11,15 @@ use crate::{
     id::{Attempt, NodeId},
 };
 
-/// The maximum number of tasks on their way to lost nodes that one look reports; nodes that find no tasks look
+/// The maximum number of tasks in transit to lost nodes that one search reports. Nodes that find no tasks search
 /// again.
 const TRANSITS_MAX: usize = 10_000;
 
 impl Coordination {
-    /// Looks whenever the node asks for it.
+    /// Searches whenever the driver requests it.
     pub(super) async fn look_for_orphans(self: Arc<Self>) {
         let mut wanted = self.orphans_wanted.clone();
-        // Ends with the driver, which requests them.
+        // The channel is closed when the driver stops.
         while wanted.changed().await.is_ok() {
             let look = *wanted.borrow_and_update();
             let attempt = Attempt(self.attempt_seen());
@@ -32,20 +32,20 @@ impl Coordination {
                     Err(error) => Err(error),
                 }
             };
-            let Some(found) = self.persist("looking for what lost nodes have left behind", find).await else {
+            let Some(found) = self.persist("looking for work of lost nodes", find).await else {
                 return;
             };
             let Some(accounting::Orphans { members, transits, held }) = found else { continue };
-            // Names that no node could have written are no concern of this one.
+            // Names that no node could have written are ignored.
             let names = transits.iter().filter_map(|name| name.parse::<Transit>().ok());
             let mut held: Vec<_> = held.iter().filter_map(|node| node.parse().ok()).collect();
             let members: BTreeSet<NodeId> = members.iter().filter_map(|node| node.parse().ok()).collect();
             held.retain(|node| !members.contains(node));
-            // What is on its way to this node must not be missing.
+            // Transfers to this node are always included.
             let (mine, others): (Vec<Transit>, Vec<Transit>) = names.partition(|name| name.to == self.node);
             let others = others.into_iter().filter(|transit| !members.contains(&transit.to));
             let transits = mine.into_iter().chain(others.take(TRANSITS_MAX)).collect();
-            self.tell(Event::Orphans { attempt, look, members, transits, held }).await;
+            self.notify_driver(Event::Orphans { attempt, look, members, transits, held }).await;
         }
     }
 }

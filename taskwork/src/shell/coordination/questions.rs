@@ -8,9 +8,9 @@ use super::Coordination;
 use crate::shell::companion::Host;
 
 impl Coordination {
-    /// Passes one question after another to the companion, and its answers on.
+    /// Passes questions one by one to the companion, and its answers to the users.
     pub(super) async fn answer_questions(self: Arc<Self>, companion: Arc<Host>) {
-        // A run within one process is asked nothing.
+        // A job within one process receives no questions.
         if !self.visibility.is_public() {
             return;
         }
@@ -24,7 +24,7 @@ impl Coordination {
             };
             match answered.await {
                 Ok(()) => retry.succeeded(),
-                // The job was forgotten.
+                // The job was removed.
                 Err(zk::Error::NoNode { .. }) => return,
                 Err(error) if retry.again(&*self.store, "answering a question", &error).await => {}
                 Err(_) => return,

@@ -1,6 +1,5 @@
-//! Tasks that do not check whether they should stop: they keep a node from writing what it holds, from
-//! leaving, from the next attempt and from the next job. They are reported, since only the program's author can
-//! fix them.
+//! Tasks that do not check whether they should stop. They keep a node from writing its holdings, leaving, and
+//! starting the next attempt or job. They are reported, since only the program's author can fix them.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -13,12 +12,12 @@ use zk::figures::Silent;
 use super::Coordination;
 use crate::{id::TaskId, shell::clock::unix_ms};
 
-/// The interval of checks whether tasks have reacted.
+/// The interval between two checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The time after which a task that does not react is reported.
 const SILENT_AFTER: Duration = Duration::from_secs(10);
 
-/// What tasks are asked for.
+/// Requests to tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Stop,
@@ -27,22 +26,21 @@ enum Asked {
 }
 
 impl Coordination {
-    /// Periodically looks for tasks that have not stopped, or have not let themselves be written, long after they
-    /// were asked to.
+    /// Periodically looks for tasks that have ignored a request to stop or to be written for too long.
     pub(super) async fn watch_for_silence(self: Arc<Self>) {
         let mut asked: Option<(Asked, time::Instant, u64)> = None;
-        let (mut told_stop, mut told_write) = (false, false);
+        let (mut stop_logged, mut write_logged) = (false, false);
         loop {
             time::sleep(LOOK_EVERY).await;
-            let Some((what, tasks)) = self.unanswered() else {
-                if std::mem::take(&mut told_stop) | std::mem::take(&mut told_write) {
-                    tracing::info!("the tasks have reacted that did not ask whether they are to stop");
+            let Some((what, tasks)) = self.pending_request() else {
+                if std::mem::take(&mut stop_logged) | std::mem::take(&mut write_logged) {
+                    tracing::info!("the tasks that did not react have reacted now");
                 }
                 asked = None;
                 self.note_silent(Vec::new());
                 continue;
             };
-            // Another cut is another question.
+            // A further cut is a new request.
             asked = asked.filter(|(before, ..)| *before == what);
             let (_, since, since_ms) = *asked.get_or_insert_with(|| (what, time::Instant::now(), unix_ms()));
             if since.elapsed() < SILENT_AFTER {
@@ -51,24 +49,24 @@ impl Coordination {
             }
             self.note_silent(silent(&tasks, since_ms));
             let (names, silent_s) = (names(&tasks).join(", "), since.elapsed().as_secs());
-            if what == Asked::Stop && !std::mem::replace(&mut told_stop, true) {
+            if what == Asked::Stop && !std::mem::replace(&mut stop_logged, true) {
                 tracing::warn!(
                     job = %self.job, tasks = names, silent_s,
-                    "a task does not ask whether it is to stop (Context::migrate)"
+                    "a task does not check whether it should stop (Context::migrate)"
                 );
                 self.silence.notify_one();
-            } else if what != Asked::Stop && !std::mem::replace(&mut told_write, true) {
+            } else if what != Asked::Stop && !std::mem::replace(&mut write_logged, true) {
                 tracing::warn!(
                     job = %self.job, tasks = names, silent_s,
-                    "a task does not ask whether it is to be written (Context::migrate): until it does, this node \
-                     writes nothing of what it holds"
+                    "a task does not check whether it should be written (Context::migrate): until it does, this node \
+                     cannot write its holdings"
                 );
             }
         }
     }
 
-    /// Returns what tasks were asked for and have not done yet, if they were asked for anything.
-    fn unanswered(&self) -> Option<(Asked, Vec<TaskId>)> {
+    /// Returns the current request and the tasks that have not complied yet, if there are any.
+    fn pending_request(&self) -> Option<(Asked, Vec<TaskId>)> {
         let view = self.pool.view();
         if view.stopped {
             return (!view.is_quiet()).then(|| (Asked::Stop, self.pool.running()));

@@ -29,26 +29,26 @@ impl Coordination {
 
     /// Waits until every znode is at least as good as the node's copy was at the call.
     ///
-    /// A batch is committed only after this: otherwise the job could end, and its result be read, before a
-    /// solution found by one of the batch's tasks had arrived.
+    /// A batch is committed only after this. Otherwise the job could complete and its result be read before a
+    /// solution found by one of the batch's tasks was written.
     pub(super) async fn flush_variables(&self) -> zk::Result<()> {
         let unpublished = match self.pool.variables().unpublished() {
             Ok(values) => values,
             Err(error) => {
-                // Nothing is committed without it: the job could end before its best value is known.
+                // Nothing is committed without the value: the job could complete before its best value is known.
                 self.fail(&PoolFault::Unencodable { reason: error.to_string() }).await;
                 return Ok(());
             }
         };
         for value in unpublished {
-            self.publish_one(value).await?;
+            self.publish_value(value).await?;
         }
         Ok(())
     }
 
-    async fn publish_one(&self, value: Unpublished) -> zk::Result<()> {
+    async fn publish_value(&self, value: Unpublished) -> zk::Result<()> {
         let variables = self.pool.variables();
-        // An undecodable value of a znode is overwritten.
+        // A znode with an undecodable value is overwritten.
         let improves = |new: &[u8], old: &[u8]| variables.improves(value.slot, new, old).unwrap_or(true);
         let path = self.job_paths().var(value.name);
         match variable::publish(&*self.store, &path, &value.value, &improves).await? {
@@ -77,7 +77,7 @@ impl Coordination {
         }
     }
 
-    /// Reads every variable once: a node begins with the known values.
+    /// Reads every variable once, so that a node starts with the known values.
     pub(super) async fn load_variables(&self) -> zk::Result<()> {
         for slot in 0..self.pool.variables().len() {
             let path = self.job_paths().var(self.pool.variables().name(slot));
@@ -95,7 +95,7 @@ impl Coordination {
         if let Err(error) = taken {
             let variable = self.pool.variables().name(slot);
             let again = self.pool.variables().unreadable(slot);
-            tracing::warn!(variable, %error, again, "the value in the znode cannot be read; it is passed over");
+            tracing::warn!(variable, %error, again, "the value in the znode cannot be read and is ignored");
             if again {
                 self.publish.notify_one();
             }

@@ -1,7 +1,7 @@
-//! Finds out when everything is complete for which tasks of this node wait, if a part of it went to other nodes.
+//! Detects that the tasks for which this node's tasks wait are complete, if some of them went to other nodes.
 //!
-//! The global task list tells. How old it is does not matter: what it has once said of a scope stays true, and
-//! before the spawned tasks are named in it the waiting task is not in it.
+//! The source is the global task list. A stale list is safe: the completion of a scope is permanent, and the
+//! waiting task is not in the list before its spawned tasks are.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -10,16 +10,17 @@ use zk::accounting;
 use super::Coordination;
 use crate::{scope, shell::roster::Roster};
 
-/// The pause before the list is read. It doubles as long as it tells nothing: most tasks wait for others in the same
-/// pool, for which the list is not needed. It is not read for a task that has waited for less than a pause.
+/// The pause before the list is read. It doubles while the list shows no completion: most tasks wait for others in
+/// the same pool, for which the list is not needed. The list is not read for a task that has waited for less than
+/// one pause.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// The same for each member: all nodes together read the list 500 times a second at most.
+/// The minimum pause per member: all nodes together read the list at most 500 times per second.
 const PAUSE_EACH: Duration = Duration::from_millis(2);
 
 impl Coordination {
-    /// Reads the list from time to time while tasks wait.
+    /// Reads the list periodically while tasks wait.
     pub(super) async fn end_waits(self: Arc<Self>) {
         let others = || u32::try_from(self.others.look(Roster::others).1).unwrap_or(0);
         let pause_first = || PAUSE_FIRST.max(PAUSE_EACH * others());
@@ -48,7 +49,7 @@ impl Coordination {
             let Some(list) = self.persist("reading the list of tasks", read).await else { return };
             let complete = scope::complete(&awaited, &list);
             if !complete.is_empty() {
-                // What has completed has improved variables before, and who has waited for it relies on that.
+                // Completed tasks improved variables before they completed, and the waiting tasks rely on these values.
                 let Some(()) = self.persist("reading the variables", || self.load_variables()).await else {
                     return;
                 };

@@ -1,10 +1,10 @@
 //! Admission of connections from other nodes.
 //!
-//! A connection has a cost before its hello, and anyone can begin one, so few handshakes are allowed at a
-//! time. While there are more than a handful, the address of a new one must be validated (by QUIC's retry,
-//! which keeps no state here). Members connect from the address that they listen on, so they have separate
-//! places that a flood of strangers cannot take. Others, who may be members behind a NAT, replace the oldest
-//! handshake once its grace period is over.
+//! A connection uses resources before its hello, and anyone can start one, so the number of concurrent
+//! handshakes is limited. Above a threshold, the address of a new one must be validated (by QUIC's retry, which
+//! keeps no state here). Members connect from the address on which they listen, so they have separate places that
+//! a flood of strangers cannot occupy. Other peers, such as members behind a NAT, replace the oldest handshake
+//! once its grace period is over.
 
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
 
@@ -36,7 +36,8 @@ impl Places {
         self.0.len()
     }
 
-    /// Returns whether one more may begin, if need be by aborting the oldest after its grace period.
+    /// Makes room for one more handshake, if necessary by aborting the oldest after its grace period; returns
+    /// whether there is room.
     fn has_room(&mut self, hub: &Hub) -> bool {
         if self.taken() < hub.limits.handshakes_max {
             return true;
@@ -75,8 +76,8 @@ pub(super) async fn accept_all(hub: Arc<Hub>) {
                     hub.remember(node, connection.clone());
                     readers.spawn(connection::read_all(Arc::clone(&hub), node, connection));
                 }
-                Ok((remote, Err(refused))) => hub.refused(remote, &refused),
-                // It was aborted to make room.
+                Ok((remote, Err(refused))) => hub.log_refusal(remote, &refused),
+                // The handshake was aborted to make room.
                 Err(_) => {}
             },
             Some(_) = readers.join_next() => {}
@@ -84,7 +85,7 @@ pub(super) async fn accept_all(hub: Arc<Hub>) {
     }
 }
 
-/// Begins a handshake, or rejects it.
+/// Starts a handshake, or rejects it.
 fn consider(
     hub: &Arc<Hub>,
     incoming: Incoming,
@@ -99,9 +100,9 @@ fn consider(
         return None;
     }
     if !places.has_room(hub) {
-        // Without an answer: a genuine peer will try again.
+        // No answer: a genuine peer retries.
         incoming.ignore();
-        hub.refused(remote, &"too many are being made");
+        hub.log_refusal(remote, &"too many handshakes are in progress");
         return None;
     }
     let its_hub = Arc::clone(hub);
@@ -113,7 +114,7 @@ fn consider(
 }
 
 impl Hub {
-    fn refused(&self, remote: SocketAddr, reason: &dyn std::fmt::Display) {
-        self.refusals.note(self.me, remote, reason, self.limits.refusals_told);
+    fn log_refusal(&self, remote: SocketAddr, reason: &dyn std::fmt::Display) {
+        self.refusals.note(self.me, remote, reason, self.limits.refusal_log_interval);
     }
 }

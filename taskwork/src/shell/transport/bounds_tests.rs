@@ -1,20 +1,20 @@
-//! A node's resources for others are bounded by the number of members, whatever strangers do.
+//! The resources of a node for its peers are bounded by the number of members, regardless of strangers.
 
 use std::time::Duration;
 
 use super::{
     relay::Relay,
-    tests::{Heard, SOON, Station, message, pair, say, until},
+    tests::{Heard, SOON, TestNode, exchange, message, pair, until},
     *,
 };
 use crate::wire::{VERSION, codec, hello::Hello};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_three_hundred_peers_that_came_and_went_nothing_is_left() {
+async fn three_hundred_departed_peers_leave_no_state() {
     let (mut node, stays) = pair();
     let mut stays = stays;
     for number in 100..400 {
-        let mut guest = Station::new(number);
+        let mut guest = TestNode::new(number);
         node.knows(&guest);
         guest.knows(&node);
         node.send(guest.node, b"welcome".to_vec());
@@ -38,8 +38,8 @@ async fn of_three_hundred_peers_that_came_and_went_nothing_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_a_peer_that_goes_is_said_to_be_lost() {
-    let mut a = Station::new(1);
+async fn messages_queued_for_a_departed_peer_are_reported_lost() {
+    let mut a = TestNode::new(1);
     let silent = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
     let fingerprint = Identity::generate(NodeId(2)).unwrap().fingerprint();
     a.peers.set(NodeId(2), PeerAddress { address: silent.local_addr().unwrap(), fingerprint });
@@ -55,9 +55,9 @@ async fn what_waits_for_a_peer_that_goes_is_said_to_be_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_kept_to_send_goes_after_a_while_without_messages_and_comes_back() {
+async fn idle_link_is_removed_and_recreated_on_demand() {
     let limits = TransportLimits { link_idle: Duration::from_millis(20), ..TransportLimits::default() };
-    let (a, mut b) = (Station::with(1, limits), Station::new(2));
+    let (a, mut b) = (TestNode::with(1, limits), TestNode::new(2));
     a.knows(&b);
     b.knows(&a);
     for number in 0..5 {
@@ -69,7 +69,7 @@ async fn what_is_kept_to_send_goes_after_a_while_without_messages_and_comes_back
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_has_few_connections_and_is_heard_over_the_newest() {
+async fn member_connections_are_bounded_and_the_newest_is_read() {
     let (a, mut b) = pair();
     let hub = &a.transport.hub;
     let mut connections = Vec::new();
@@ -77,7 +77,7 @@ async fn a_member_has_few_connections_and_is_heard_over_the_newest() {
         let config = verify::client_config(&hub.identity, &a.peers, b.fingerprint, &hub.limits).unwrap();
         let connection =
             hub.endpoint.connect_with(config, b.address().address, "node").unwrap().await.unwrap();
-        say(&connection, &codec::encode(&Hello { version: VERSION, node: a.node }).unwrap()).await;
+        exchange(&connection, &codec::encode(&Hello { version: VERSION, node: a.node }).unwrap()).await;
         connections.push(connection);
     }
     let open = || connections.iter().filter(|connection| connection.close_reason().is_none()).count();
@@ -100,13 +100,13 @@ fn is_retry(datagram: &[u8]) -> bool {
     datagram[0] & 0xf0 == 0xf0
 }
 
-/// Begins many connections that make no progress: of the node's answers at most the retry gets through.
-async fn flood(node: &Station, prove: bool) -> (Relay, Endpoint, Vec<tokio::task::JoinHandle<()>>) {
+/// Starts many connections that make no progress: of the node's answers, at most the retry is delivered.
+async fn flood(node: &TestNode, prove: bool) -> (Relay, Endpoint, Vec<tokio::task::JoinHandle<()>>) {
     let way = Relay::that_lets_through(node.transport.local_address(), is_initial, move |datagram| {
         prove && is_retry(datagram)
     })
     .await;
-    let stranger = Station::new(666);
+    let stranger = TestNode::new(666);
     let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let hub = &stranger.transport.hub;
     let mut dialled = Vec::new();
@@ -120,17 +120,17 @@ async fn flood(node: &Station, prove: bool) -> (Relay, Endpoint, Vec<tokio::task
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_handshakes_is_bounded_and_keeps_no_member_out() {
+async fn handshake_flood_is_bounded_and_does_not_exclude_members() {
     for prove in [false, true] {
         let limits = TransportLimits {
             handshakes_trusted_max: 4,
             handshakes_max: 8,
             handshake_grace: Duration::from_secs(60),
-            refusals_told: Duration::from_secs(60),
+            refusal_log_interval: Duration::from_secs(60),
             dial: Duration::from_secs(10),
             ..TransportLimits::default()
         };
-        let (a, mut b) = (Station::new(1), Station::with(2, limits.clone()));
+        let (a, mut b) = (TestNode::new(1), TestNode::with(2, limits.clone()));
         a.knows(&b);
         b.knows(&a);
         let (_way, _endpoint, dialled) = flood(&b, prove).await;
@@ -149,14 +149,14 @@ async fn a_flood_of_handshakes_is_bounded_and_keeps_no_member_out() {
         time::timeout(SOON, watching).await.expect("a member comes in during the flood");
         assert!(matches!(came, Some(Arrival::Message { from: NodeId(1), .. })));
         assert!(most <= full + 1, "{most} connections at a time, prove: {prove}");
-        let (lines, _) = hub.refusals.told();
+        let (lines, _) = hub.refusals.logged();
         assert!(lines <= 1, "{lines} lines");
         dialled.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_stands_at_the_door_for_long_gives_way_to_others() {
+async fn stalled_handshakes_make_room_after_their_grace_period() {
     let limits = TransportLimits {
         handshakes_trusted_max: 2,
         handshakes_max: 4,
@@ -164,13 +164,13 @@ async fn who_stands_at_the_door_for_long_gives_way_to_others() {
         dial: Duration::from_secs(60),
         ..TransportLimits::default()
     };
-    let (a, mut b) = (Station::new(1), Station::with(2, limits));
+    let (a, mut b) = (TestNode::new(1), TestNode::with(2, limits));
     b.knows(&a);
     let (_way, _endpoint, dialled) = flood(&b, true).await;
     let hub = Arc::clone(&b.transport.hub);
     until("the flood has come", || hub.endpoint.open_connections() >= 4).await;
     dialled.iter().for_each(tokio::task::JoinHandle::abort);
-    // The connection comes from another address than the one that the member listens on.
+    // The connection comes from another address than the one on which the member listens.
     let way = Relay::of_bytes_per_ms(b.transport.local_address(), usize::MAX).await;
     a.peers.set(b.node, PeerAddress { address: way.address, fingerprint: b.fingerprint });
     a.send(b.node, b"let me in".to_vec());
@@ -178,13 +178,13 @@ async fn who_stands_at_the_door_for_long_gives_way_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_refusals_are_a_line_or_two() {
+async fn thousand_refusals_are_logged_in_two_lines() {
     let refusals = Refusals::default();
     let remote = SocketAddr::from(([127, 0, 0, 1], 1));
     for _ in 0..1_000 {
         refusals.note(NodeId(1), remote, "a stranger", Duration::from_secs(60));
     }
-    assert_eq!(refusals.told(), (1, 999));
+    assert_eq!(refusals.logged(), (1, 999));
     refusals.note(NodeId(1), remote, "a stranger", Duration::ZERO);
-    assert_eq!(refusals.told(), (2, 0), "and the line says how many there were");
+    assert_eq!(refusals.logged(), (2, 0), "and the line says how many there were");
 }

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// The reason for which a connection was not established.
+/// The reason why a connection was not established.
 #[derive(Debug)]
 pub(super) struct Refused(String);
 
@@ -44,7 +44,7 @@ pub(super) async fn greet(hub: &Hub, incoming: Incoming) -> Result<(NodeId, Conn
     let bytes = question.read_to_end(HELLO_BYTES_MAX).await.map_err(Refused::because)?;
     let hello: Hello = codec::decode(&bytes).map_err(Refused::because)?;
     let welcome = if hello.version == VERSION {
-        // Its record may have to be read; that takes as long as the handshake may take at most.
+        // Reading its record may be necessary, within the timeout of the handshake.
         let member = hub.peers.find(hello.node).await.map(|peer| peer.fingerprint);
         let is_member = member.is_some() && member == fingerprint(&connection);
         if is_member { Welcome::Yes } else { Welcome::Stranger }
@@ -60,7 +60,7 @@ pub(super) async fn greet(hub: &Hub, incoming: Incoming) -> Result<(NodeId, Conn
     }
     // Waits until the answer has arrived, so that the other side learns the reason.
     let _ = answer.stopped().await;
-    Err(Refused(format!("{} said {hello:?} and was answered {welcome:?}", connection.remote_address())))
+    Err(Refused(format!("{} sent {hello:?} and was answered {welcome:?}", connection.remote_address())))
 }
 
 /// Connects to a member.
@@ -76,7 +76,7 @@ pub(super) async fn dial(hub: &Arc<Hub>, to: NodeId) -> Result<Connection, Refus
 /// Performs the dialling side of the hello.
 async fn introduce(hub: &Hub, to: NodeId) -> Result<Connection, Refused> {
     let peer =
-        hub.peers.find(to).await.ok_or_else(|| Refused("it is no member of this release".to_owned()))?;
+        hub.peers.find(to).await.ok_or_else(|| Refused("it is not a member of this release".to_owned()))?;
     let config = verify::client_config(&hub.identity, &hub.peers, peer.fingerprint, &hub.limits);
     let config = config.map_err(Refused::because)?;
     let dialled = hub.endpoint.connect_with(config, peer.address, "node").map_err(Refused::because)?;
@@ -97,15 +97,13 @@ fn fingerprint(connection: &Connection) -> Option<Fingerprint> {
     identity.first().map(Fingerprint::of)
 }
 
-/// Reads messages, and serves requests for objects, until the connection ends, or the peer is no longer a
-/// member.
+/// Reads messages and serves requests for objects until the connection ends or the peer is no longer a member.
 pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection) {
     let Some(fingerprint) = fingerprint(&connection) else { return };
-    // Each stream is one message, up to the limit of streams. Messages that have arrived but were not yet
-    // taken by the driver count.
+    // Each stream is one message, up to the limit of streams. Messages that wait for the driver count.
     let (mut messages, streams_max) = (JoinSet::new(), hub.limits.streams_max as usize);
     let room = PeerRoom::new(&hub.limits);
-    // Until the hello, there is one stream for it.
+    // Before the hello, the limit is one stream.
     let requests_max = hub.limits.bulk_streams_max;
     connection.set_max_concurrent_bi_streams(requests_max.into());
     let (mut requests, mut asks) = (JoinSet::new(), true);
@@ -138,8 +136,7 @@ pub(super) async fn read_all(hub: Arc<Hub>, from: NodeId, connection: Connection
     }
     hub.forget(from, &connection);
     drop(requests);
-    // Messages that have arrived are acknowledged and will not be repeated, so they are read although the
-    // connection has ended.
+    // Arrived messages are acknowledged and not sent again, so they are read even after the connection has ended.
     while messages.join_next().await.is_some() {}
 }
 
@@ -151,9 +148,9 @@ struct Reader {
     room: PeerRoom,
 }
 
-/// The reasons for which a message was not read.
+/// The reasons why a message was not read.
 enum Unread {
-    /// A violation of the protocol, which no node commits: the connection is closed.
+    /// A violation of the protocol: the connection is closed.
     Misused(&'static str),
     /// The message was incomplete.
     CutOff(String),
@@ -165,9 +162,9 @@ impl Reader {
         match self.receive(&mut stream).await {
             Ok((payload, room)) => {
                 steps::arrived(*from, payload.len());
-                // The peer may have ceased to be a member meanwhile.
+                // The peer may have left the cluster in the meantime.
                 if hub.peers.is_member(*from, *fingerprint) {
-                    // Fails only at the end of the node.
+                    // Fails only when the node stops.
                     let _ = hub.arrivals.send(Arrival::Message { from: *from, payload, room }).await;
                 }
             }
@@ -200,7 +197,7 @@ impl Reader {
         }
         match self.in_time(stream.read_chunk(1, true)).await? {
             None => Ok((payload, room)),
-            Some(_) => Err(Unread::Misused("message longer than it says")),
+            Some(_) => Err(Unread::Misused("message longer than announced")),
         }
     }
 
@@ -212,7 +209,7 @@ impl Reader {
         match time::timeout(self.hub.limits.piece, reading).await {
             Ok(Ok(read)) => Ok(read),
             Ok(Err(error)) => Err(Unread::CutOff(error.to_string())),
-            Err(_) => Err(Unread::CutOff("no more of it came in time".to_owned())),
+            Err(_) => Err(Unread::CutOff("timeout while reading it".to_owned())),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A node's identity to others: its key pair, and the fingerprint of its certificate.
+//! A node's identity for its peers: its key pair, and the fingerprint of its certificate.
 
 use std::{fmt, str::FromStr};
 
@@ -17,7 +17,7 @@ pub(crate) struct Fingerprint([u8; 32]);
 #[error("{0:?} is not a fingerprint: 64 hexadecimal digits")]
 pub(crate) struct FingerprintError(String);
 
-/// A node's certificate and its key. Created at each start, and never stored.
+/// A node's certificate and its key. Created at each start and never stored.
 pub(crate) struct Identity {
     certificate: CertificateDer<'static>,
     key: Vec<u8>,
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fingerprint_reads_back_and_garbage_does_not() {
+    fn fingerprint_round_trips_and_garbage_is_rejected() {
         let fingerprint = Identity::generate(NodeId(1)).unwrap().fingerprint();
         assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
         for text in ["", "00", &"é".repeat(32), &"0".repeat(63), &"+0".repeat(32)] {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_not_shown() {
+    fn debug_output_omits_the_key() {
         let identity = Identity::generate(NodeId(1)).unwrap();
         assert!(!format!("{identity:?}").contains("key"));
     }

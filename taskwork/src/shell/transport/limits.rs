@@ -9,7 +9,7 @@ use crate::wire::codec::ENCODED_BYTES_MAX;
 pub(crate) struct TransportLimits {
     /// The maximum size of a message, in bytes: that of any encoded value.
     pub(crate) message_bytes_max: usize,
-    /// The maximum size of a small message, in bytes: small messages overtake the others, which are large.
+    /// The maximum size of a small message, in bytes. Small messages overtake larger ones.
     pub(crate) small_bytes_max: usize,
     /// The maximum number of small messages queued for one peer; more are dropped.
     pub(crate) queued_messages_max: usize,
@@ -18,39 +18,39 @@ pub(crate) struct TransportLimits {
     pub(crate) queued_bytes_max: usize,
     /// The maximum number of messages of companions that are queued for a peer.
     pub(crate) queued_notes_max: usize,
-    /// The maximum size of these messages, in bytes.
+    /// The maximum total size of the companions' messages queued for a peer, in bytes.
     pub(crate) queued_notes_bytes_max: usize,
-    /// The maximum size of small messages being read or waiting to be taken, in bytes; beyond it, no others
-    /// are read.
+    /// The maximum total size of small messages being read or waiting to be handled, in bytes. Above it, no
+    /// further small messages are read.
     pub(crate) arriving_small_bytes_max: usize,
-    /// The same for large messages. At least `message_bytes_max`.
+    /// The same limit for large messages. At least `message_bytes_max`.
     pub(crate) arriving_large_bytes_max: usize,
-    /// The same for large messages of one peer. At least `message_bytes_max`.
+    /// The same limit for large messages of one peer. At least `message_bytes_max`.
     pub(crate) arriving_peer_bytes_max: usize,
-    /// The maximum number of messages of one peer that are received at a time.
+    /// The maximum number of messages received from one peer at a time.
     pub(crate) streams_max: u32,
-    /// The maximum number of these that are large.
+    /// The maximum number of large messages received from one peer at a time.
     pub(crate) large_streams_max: usize,
-    /// The maximum number of objects of this node that one peer fetches over one connection at a time.
+    /// The maximum number of objects that one peer fetches from this node over one connection at a time.
     pub(crate) bulk_streams_max: u32,
-    /// The maximum number of requests for objects that are served at a time.
+    /// The maximum number of requests for objects served at a time.
     pub(crate) bulk_served_max: usize,
-    /// The maximum number of objects that are fetched at a time.
+    /// The maximum number of objects fetched at a time.
     pub(crate) bulk_fetched_max: usize,
     /// The timeout for the next bytes of an object, on both sides.
     pub(crate) bulk_progress: Duration,
-    /// The maximum number of bytes of one connection that have arrived and were not read.
+    /// The maximum number of unread bytes of one connection.
     pub(crate) unread_bytes_max: u32,
-    /// The maximum number of connections between one peer and this node; beyond it, the oldest is closed.
+    /// The maximum number of connections between one peer and this node. Above it, the oldest is closed.
     pub(crate) connections_max: usize,
-    /// The maximum number of handshakes with members, and of those with others.
+    /// The maximum number of handshakes with members, and separately with others.
     pub(crate) handshakes_max: usize,
-    /// The number of handshakes beyond which the address of a new one must be validated.
+    /// The number of handshakes above which the address of a new one must be validated.
     pub(crate) handshakes_trusted_max: usize,
-    /// The time after which a handshake is aborted to make room for another one, if there are too many.
+    /// The age at which a handshake may be aborted to make room for another one.
     pub(crate) handshake_grace: Duration,
     /// The minimum interval of log lines about refused connections.
-    pub(crate) refusals_told: Duration,
+    pub(crate) refusal_log_interval: Duration,
     /// The timeout for establishing a connection, including the hello.
     pub(crate) dial: Duration,
     /// The timeout for the next piece of a message.
@@ -61,9 +61,9 @@ pub(crate) struct TransportLimits {
     pub(crate) idle: Duration,
     /// The interval of keep-alive packets.
     pub(crate) keep_alive: Duration,
-    /// The maximum time to wait for undelivered messages at the end of a node.
+    /// The maximum time to wait for undelivered messages when a node stops.
     pub(crate) close: Duration,
-    /// The maximum time to wait for the closing of connections to be sent.
+    /// The maximum time to wait until the closing of connections has been sent.
     pub(crate) farewell: Duration,
 }
 
@@ -93,7 +93,7 @@ impl Default for TransportLimits {
             handshakes_max: 64,
             handshakes_trusted_max: 16,
             handshake_grace: Duration::from_millis(500),
-            refusals_told: Duration::from_secs(5),
+            refusal_log_interval: Duration::from_secs(5),
             dial: Duration::from_secs(3),
             piece: Duration::from_secs(30),
             link_idle: Duration::from_secs(60),

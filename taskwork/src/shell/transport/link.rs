@@ -1,6 +1,6 @@
-//! The sending side of the connection to one peer: sends the messages of its queue, one after another. Large
-//! messages are sent in parallel, so that no small one waits for them. Ends when the peer is no longer a
-//! member, or nothing was sent for a while.
+//! The sending side of the connection to one peer: sends the messages of its queue one by one. Large messages are
+//! sent in parallel, so that no small one waits for them. A link stops when the peer is no longer a member, or
+//! when it has been idle for [`TransportLimits::link_idle`](super::TransportLimits::link_idle).
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -35,8 +35,8 @@ impl Link {
         Self { hub, to, queue, large: VecDeque::new(), sending, on_their_way }
     }
 
-    /// Sends what is queued until the queue is closed, and waits until it has arrived; or until the peer is
-    /// no longer a member.
+    /// Sends queued messages until the queue is closed and all of them have arrived, or until the peer is no
+    /// longer a member.
     pub(super) async fn run(mut self) {
         let hub = Arc::clone(&self.hub);
         let mut open = true;
@@ -45,17 +45,17 @@ impl Link {
             tokio::select! {
                 biased;
                 () = hub.peers.absent(self.to) => {
-                    // Under the lock of the queues, so that no message is queued later and lost without a
+                    // Under the lock of the queues: otherwise a message could be queued later and lost without a
                     // report.
                     hub.retire(self.to, || true);
                     if self.has_any() {
-                        self.lose("it is no member");
+                        self.drop_queued("the recipient is not a member");
                     }
                     return;
                 }
                 Some(sent) = self.sending.join_next() => {
                     if let Ok(Err(reason)) = sent {
-                        self.failed(&reason);
+                        self.report_loss(&reason);
                     }
                     self.send_large().await;
                 }
@@ -76,7 +76,7 @@ impl Link {
     async fn take(&mut self, message: Outgoing) {
         while self.on_their_way.try_join_next().is_some() {}
         if message.payload.len() > self.hub.limits.message_bytes_max {
-            // No encoded value is so large.
+            // No encoded value is this large.
             tracing::error!(
                 node = %self.hub.me, to = %self.to, bytes = message.payload.len(),
                 "a message is too large"
@@ -97,11 +97,11 @@ impl Link {
                     let _ = time::timeout(patience, stream.stopped()).await;
                 });
             }
-            Err(reason) => self.failed(&reason),
+            Err(reason) => self.report_loss(&reason),
         }
     }
 
-    /// Begins to send large messages, up to the limit of streams.
+    /// Starts sending large messages, up to the limit of streams.
     async fn send_large(&mut self) {
         while self.sending.len() < self.hub.limits.large_streams_max && !self.large.is_empty() {
             let Some(connection) = self.connection().await else { return };
@@ -109,16 +109,17 @@ impl Link {
             let hub = Arc::clone(&self.hub);
             self.sending.spawn(async move {
                 let stream = write(&hub, &connection, &message, 0).await?;
-                // Completes when all data was acknowledged, or the connection has ended.
+                // Completes when all data was acknowledged or the connection has ended.
                 let arrived = time::timeout(hub.limits.piece, stream.stopped()).await;
-                arrived.map_err(|_| "it did not arrive in time".to_owned())?.map_err(|e| e.to_string())?;
+                arrived
+                    .map_err(|_| "timeout before it was acknowledged".to_owned())?
+                    .map_err(|e| e.to_string())?;
                 Ok(())
             });
         }
     }
 
-    /// Returns the existing connection, or a new one. If none can be established, all queued messages are
-    /// lost.
+    /// Returns the existing connection or a new one. If none can be established, all queued messages are lost.
     async fn connection(&mut self) -> Option<Connection> {
         if let Some(connection) = self.hub.connection(self.to) {
             return Some(connection);
@@ -126,7 +127,7 @@ impl Link {
         match connection::dial(&self.hub, self.to).await {
             Ok(connection) => Some(connection),
             Err(refused) => {
-                self.lose(&refused.to_string());
+                self.drop_queued(&refused.to_string());
                 None
             }
         }
@@ -136,31 +137,31 @@ impl Link {
         !(self.queue.is_empty() && self.large.is_empty() && self.sending.is_empty())
     }
 
-    /// Drops all queued messages, and reports that.
-    fn lose(&mut self, reason: &str) {
+    /// Drops all queued messages and reports the loss.
+    fn drop_queued(&mut self, reason: &str) {
         self.large.clear();
         while self.queue.try_recv().is_ok() {}
-        self.failed(reason);
+        self.report_loss(reason);
     }
 
-    fn failed(&self, reason: &str) {
+    fn report_loss(&self, reason: &str) {
         tracing::debug!(node = %self.hub.me, to = %self.to, reason, "a message could not be sent");
         self.hub.unreachable(self.to);
     }
 }
 
-/// Writes a message to a new stream, preceded by its length. There is a deadline for each piece, and none for
-/// the whole, so that large messages also arrive over slow connections.
+/// Writes a message to a new stream, preceded by its length. Each piece has a deadline, but the whole has none,
+/// so that large messages also arrive over slow connections.
 async fn write(
     hub: &Hub,
     connection: &Connection,
     message: &Outgoing,
     priority: i32,
 ) -> Result<SendStream, String> {
-    let in_time = |_| "it took too long".to_owned();
+    let in_time = |_| "timeout while sending".to_owned();
     let opening = time::timeout(hub.limits.piece, connection.open_uni());
     let mut stream = opening.await.map_err(in_time)?.map_err(|error| error.to_string())?;
-    message.moves();
+    message.mark_moving();
     let length = u32::try_from(message.payload.len()).map_err(|error| error.to_string())?.to_le_bytes();
     let written = async {
         // Fails only if the stream is closed, in which case the next write fails as well.
@@ -175,7 +176,7 @@ async fn write(
     match written.await {
         Ok(()) => Ok(stream),
         Err(reason) => {
-            // Otherwise the message would seem to be complete.
+            // Without the reset, the message would seem to be complete.
             let _ = stream.reset(GIVEN_UP.into());
             Err(reason)
         }

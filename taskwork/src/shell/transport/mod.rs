@@ -4,25 +4,25 @@
 //!   send(to, payload) ─▶ queue of that peer ─▶ link: a connection, dialled when first needed
 //!                        bounded in bytes        │ a stream per message, large ones in parallel
 //!   arrivals ◀── reader of the connection ◀──────┘
-//!                room for it is taken first
+//!                room for it is reserved first
 //! ```
 //!
 //! **Best effort.** A message may be lost with its connection; the protocol core repeats the messages that
-//! matter. Failures to send are reported ([`Arrival::Unreachable`]), so that a thief can ask another node at
-//! once. A message that is repeated while it is still under way is not sent twice ([`Carrier::under_way`]).
+//! matter. Failures to send are reported ([`Arrival::Unreachable`]), so that a thief can immediately ask another
+//! node. A repeated message that is still being sent is not sent twice ([`Carrier::under_way`]).
 //!
-//! **Any size.** A message may be as large as any encoded value. Large ones are sent beside the small ones,
-//! with a deadline for each piece. Queued and arriving messages are bounded in bytes; an overloaded node
-//! stops reading.
+//! **Any size.** A message may be as large as any encoded value. Large ones are sent in parallel with small ones,
+//! with a deadline for each piece. Queued and arriving messages are bounded in bytes; an overloaded node stops
+//! reading.
 //!
-//! **Objects.** Byte objects of any size are not sent but fetched, on streams of their own: [`bulk`].
+//! **Objects.** Byte objects of any size are not sent but fetched, on separate streams: [`bulk`].
 //!
-//! **Trust.** Each node creates a key pair when it starts; the fingerprint of its certificate is in its
+//! **Trust.** Each node creates a key pair when it starts and publishes the fingerprint of its certificate in its
 //! member znode. Both sides of a connection accept only a fingerprint that a current member has published, so
-//! trust is rooted in write access to the tree. The sender of a message is the node with the connection's
-//! certificate, whatever the message says. When a member goes, its connections are closed, and its queue is
-//! removed. A member's fingerprint may be read only when it is needed (see [`Peers::find`]); until then its
-//! connection can do nothing but introduce itself.
+//! trust is rooted in write access to the tree. The sender of a message is the owner of the connection's
+//! certificate, regardless of the content. When a member leaves, its connections are closed and its queue is
+//! removed. A member's fingerprint may be read only on demand (see [`Peers::find`]); until then its connection is
+//! limited to the hello.
 
 mod accept;
 pub(crate) mod bulk;
@@ -71,16 +71,16 @@ pub(crate) use self::{
 };
 use crate::{companion::NotSent, id::NodeId, wire::payload::Payload};
 
-/// The reasons for which a node cannot listen.
+/// The reasons why a node cannot listen.
 #[derive(Debug, Error)]
 pub(crate) enum TransportError {
-    #[error("no key pair could be made: {0}")]
+    #[error("the key pair could not be created: {0}")]
     Identity(rcgen::Error),
     #[error("the certificate cannot be used: {0}")]
     Tls(rustls::Error),
     #[error("the ciphers that QUIC needs are missing: {0}")]
     Ciphers(NoInitialCipherSuite),
-    #[error("{address}: cannot listen there: {cause}")]
+    #[error("{address}: cannot listen at this address: {cause}")]
     Listen { address: SocketAddr, cause: io::Error },
 }
 
@@ -105,20 +105,20 @@ impl From<NoInitialCipherSuite> for TransportError {
 /// An event from the network.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// A message and its sender, a member, with the room that it occupies until it was handled.
+    /// A message, its sender (a member), and the room that it occupies until it has been handled.
     Message { from: NodeId, payload: Vec<u8>, room: Room },
     /// A message could not be sent to this node.
     Unreachable { to: NodeId },
 }
 
-/// The subject of a message: of several messages about the same to one node, one at a time suffices.
+/// The subject of a message. At most one message about a subject is under way to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Subject {
     /// The number of the job.
     pub(crate) job: u64,
     /// The number of the grant.
     pub(crate) grant: u64,
-    /// The kind of the message about it.
+    /// The kind of the message.
     pub(crate) kind: u8,
 }
 
@@ -126,11 +126,11 @@ pub(crate) struct Subject {
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnderWay {
-    /// It was delivered, lost or never sent.
+    /// The message was delivered, lost or never sent.
     No,
-    /// It waits to be sent.
+    /// The message waits to be sent.
     Waits,
-    /// It is being sent, as far as known without being stuck.
+    /// The message is being sent and, as far as known, makes progress.
     Moves,
 }
 
@@ -143,7 +143,7 @@ pub(crate) trait Carrier: Send + Sync {
     fn send_note(&self, to: NodeId, payload: Payload) -> Result<(), NotSent>;
     /// Returns the progress of the message to a node about a subject.
     fn under_way(&self, to: NodeId, subject: Subject) -> UnderWay;
-    /// Delivers queued messages, as far as possible within a time limit, and closes all connections.
+    /// Delivers queued messages as far as possible within a time limit, and closes all connections.
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
@@ -170,15 +170,15 @@ struct Hub {
     limits: TransportLimits,
     refusals: Refusals,
     bulk: BulkState,
-    /// The queue of each peer, which is read by a link.
+    /// The queue of each peer; a link reads it.
     queues: Mutex<BTreeMap<NodeId, Queue>>,
-    /// The connections with each peer, whichever side dialled them, from the oldest to the latest.
+    /// The open connections with each peer, dialled by either side, from the oldest to the newest.
     connections: Mutex<BTreeMap<NodeId, Vec<Connection>>>,
 }
 
 impl Transport {
-    /// Listens at an address; port 0 selects any. Messages go to `arrivals`; while that is full, nothing is
-    /// read.
+    /// Listens at an address; port 0 selects any free port. Messages go to `arrivals`; while that is full, nothing
+    /// is read.
     ///
     /// # Errors
     /// If the address is in use or does not belong to this machine.
@@ -215,7 +215,7 @@ impl Transport {
         Ok(Self { hub, links: Mutex::default(), runtime: Handle::current(), accepting, local })
     }
 
-    /// Returns the address that this node listens on.
+    /// Returns the address on which this node listens.
     pub(crate) fn local_address(&self) -> SocketAddr {
         self.local
     }
@@ -228,7 +228,7 @@ impl Transport {
     /// Sends a message on a best-effort basis. Never blocks.
     pub(crate) fn send(&self, to: NodeId, subject: Option<Subject>, payload: impl Into<Payload>) {
         if !self.hub.peers.has(to) {
-            tracing::debug!(node = %self.hub.me, %to, "a message could not be sent: it is no member");
+            tracing::debug!(node = %self.hub.me, %to, "a message could not be sent: the recipient is not a member");
             return self.hub.unreachable(to);
         }
         let mut queues = lock(&self.hub.queues);
@@ -236,7 +236,7 @@ impl Transport {
         match queue.push(payload, subject, &self.hub.limits) {
             Ok(()) | Err(NotQueued::UnderWay) => return,
             Err(NotQueued::Full) => {
-                tracing::debug!(node = %self.hub.me, %to, "too many messages wait; one was dropped");
+                tracing::debug!(node = %self.hub.me, %to, "too many messages are queued; one was dropped");
             }
             // Its link has panicked or was aborted.
             Err(NotQueued::Closed) => *queue = self.link(to),
@@ -254,17 +254,17 @@ impl Transport {
         queue
     }
 
-    /// Delivers queued messages, as far as possible within the time limit, and closes all connections.
+    /// Delivers queued messages as far as possible within the time limit, and closes all connections.
     pub(crate) async fn close(mut self) {
         let mut links = std::mem::take(&mut *lock(&self.links));
         lock(&self.hub.queues).clear();
         let delivered = async { while links.join_next().await.is_some() {} };
         if time::timeout(self.hub.limits.close, delivered).await.is_err() {
-            tracing::debug!(node = %self.hub.me, "messages were left undelivered at the end");
+            tracing::debug!(node = %self.hub.me, "messages were not delivered before the transport closed");
         }
         self.accepting.shutdown().await;
         self.hub.endpoint.close(0_u32.into(), b"closing");
-        // Lets the peers know; they would find out by themselves, but later.
+        // Notifies the peers, which would otherwise notice later.
         let _ = time::timeout(self.hub.limits.farewell, self.hub.endpoint.wait_idle()).await;
     }
 }
@@ -283,7 +283,7 @@ impl Carrier for Transport {
         match queue.push_note(payload, &self.hub.limits) {
             Ok(()) => Ok(()),
             Err(NotQueued::Full | NotQueued::UnderWay) => Err(NotSent::Full),
-            // Its link has panicked or was aborted. The message is lost, as others in its queue.
+            // Its link has panicked or was aborted. The message is lost like others in its queue.
             Err(NotQueued::Closed) => {
                 *queue = self.link(to);
                 Ok(())
@@ -301,14 +301,13 @@ impl Carrier for Transport {
 }
 
 impl Hub {
-    /// Reports that a message was not sent. If there is no room for the report, the thief's timeout takes
-    /// effect.
+    /// Reports that a message was not sent. If there is no room for the report, the thief's timeout takes effect.
     fn unreachable(&self, to: NodeId) {
         let _ = self.arrivals.try_send(Arrival::Unreachable { to });
     }
 
-    /// Removes the queue of a link that wants to end, if `may_end` returns true under the lock, when nothing
-    /// can be queued.
+    /// Removes the queue of a link that wants to stop, provided that `may_end` returns true. It is called under the
+    /// lock, so nothing can be queued in between. Returns whether the queue was removed.
     fn retire(&self, to: NodeId, may_end: impl FnOnce() -> bool) -> bool {
         let mut queues = lock(&self.queues);
         let ends = may_end();
@@ -318,13 +317,13 @@ impl Hub {
         ends
     }
 
-    /// Returns the latest connection with a peer that is not closed.
+    /// Returns the newest open connection with a peer.
     fn connection(&self, peer: NodeId) -> Option<Connection> {
         let connections = lock(&self.connections);
         connections.get(&peer)?.iter().rev().find(|open| open.close_reason().is_none()).cloned()
     }
 
-    /// Adds a connection. If there are too many with the same peer, the oldest is closed.
+    /// Adds a connection. If there are too many with the same peer, the oldest one is closed.
     fn remember(&self, peer: NodeId, connection: Connection) {
         let mut connections = lock(&self.connections);
         let its = connections.entry(peer).or_default();
@@ -347,7 +346,7 @@ impl Hub {
     }
 }
 
-/// Locks a mutex; no code under these locks can panic.
+/// Locks a mutex. Poisoning is ignored: no code under these locks can panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

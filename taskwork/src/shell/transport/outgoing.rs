@@ -1,6 +1,6 @@
-//! The messages queued for one peer or being sent to it: never two about the same subject, and bounded. Small
-//! messages are limited by number and large ones by bytes, so that no small one is dropped because of large
-//! ones. Those of companions have limits of their own, so that they crowd out none of the protocol.
+//! The messages queued for one peer or being sent to it: bounded, and at most one about each subject. Small messages
+//! are limited in number and large ones in bytes, so that large ones cause no loss of small ones. Messages of
+//! companions have separate limits, so that they do not displace messages of the protocol.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ pub(super) struct Queue {
     load: Arc<Mutex<Load>>,
 }
 
-/// A message to be sent, which counts until it is dropped.
+/// A message to be sent. It counts towards the limits until it is dropped.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) payload: Payload,
@@ -29,7 +29,7 @@ pub(super) struct Outgoing {
     load: Arc<Mutex<Load>>,
 }
 
-/// Whose limits a message counts for.
+/// The limits that apply to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     Protocol,
@@ -42,7 +42,7 @@ enum Size {
     Large,
 }
 
-/// The maximum size of a refusal of a companion's message, in bytes.
+/// The maximum size of a companion's refusal, in bytes.
 const REFUSAL_BYTES_MAX: usize = 32;
 
 /// The load of a queue.
@@ -57,7 +57,7 @@ struct Load {
     subjects: BTreeMap<Subject, UnderWay>,
 }
 
-/// The reasons for which a message was not queued.
+/// The reasons why a message was not queued.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotQueued {
@@ -65,14 +65,14 @@ pub(super) enum NotQueued {
     Full,
     /// A message about the same subject is under way.
     UnderWay,
-    /// The link has ended.
+    /// The link has stopped.
     Closed,
 }
 
 impl Queue {
-    /// Creates a queue, and its receiving end.
+    /// Creates a queue with its receiving end.
     pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Outgoing>) {
-        // Bounded by the limits in `push`.
+        // Bounded by the limits in `queue`.
         let (messages, waiting) = mpsc::unbounded_channel();
         (Self { messages, load: Arc::default() }, waiting)
     }
@@ -108,7 +108,7 @@ impl Queue {
             (Lane::Protocol, Size::Small) => load.small_messages >= limits.queued_messages_max,
             (Lane::Protocol, Size::Large) => load.large_bytes + bytes > limits.queued_bytes_max,
             (Lane::Companions, _) => {
-                // Those who flood each other are told so.
+                // The reserve is for refusals, so that companions that overload each other receive them.
                 let reserve = if bytes <= REFUSAL_BYTES_MAX { limits.queued_notes_max } else { 0 };
                 load.notes >= limits.queued_notes_max + reserve
                     || load.notes_bytes + bytes > limits.queued_notes_bytes_max
@@ -129,7 +129,7 @@ impl Queue {
         lock(&self.load).subjects.get(&subject).copied().unwrap_or(UnderWay::No)
     }
 
-    /// Returns the number of small messages, and the bytes of large ones.
+    /// Returns the number of small messages and the bytes of large ones.
     #[cfg(test)]
     pub(super) fn load(&self) -> (usize, usize) {
         let load = lock(&self.load);
@@ -170,8 +170,8 @@ impl Outgoing {
         self.size == Size::Large
     }
 
-    /// Records that its bytes are being sent now.
-    pub(super) fn moves(&self) {
+    /// Marks the message as being sent.
+    pub(super) fn mark_moving(&self) {
         if let Some(subject) = self.subject {
             lock(&self.load).subjects.insert(subject, UnderWay::Moves);
         }
@@ -207,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_does_not_wait_twice() {
+    fn message_about_a_queued_subject_is_not_queued_again() {
         let (queue, mut waiting) = Queue::new();
         assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Ok(()));
         assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Err(NotQueued::UnderWay));
         assert_eq!(queue.under_way(about(7)), UnderWay::Waits);
         let message = waiting.try_recv().unwrap();
-        message.moves();
+        message.mark_moving();
         assert_eq!(queue.under_way(about(7)), UnderWay::Moves);
         assert_eq!(queue.push(vec![0; 10], Some(about(7)), &limits()), Err(NotQueued::UnderWay));
         drop(message);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_companions_take_no_place_of_others() {
+    fn companion_messages_have_separate_limits() {
         let limits = TransportLimits { queued_notes_max: 2, queued_notes_bytes_max: 200, ..limits() };
         let (queue, mut waiting) = Queue::new();
         let note = |bytes| queue.push_note(vec![0; bytes].into(), &limits);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_or_is_on_its_way_is_bounded_in_messages_and_in_bytes() {
+    fn queued_and_sent_messages_are_bounded_in_number_and_bytes() {
         let (queue, mut waiting) = Queue::new();
         assert_eq!(queue.push(vec![0; 90], None, &limits()), Ok(()));
         assert_eq!(queue.push(vec![0; 11], None, &limits()), Err(NotQueued::Full));

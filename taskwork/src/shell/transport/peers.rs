@@ -1,7 +1,7 @@
 //! The members that a node accepts as peers, according to the znode tree.
 //!
-//! Of a large cluster, a node knows most members only by name. It reads their addresses and fingerprints when
-//! it first sends to them, or they first connect to it: who needs them waits, and the seat reads them.
+//! In a large cluster, a node knows most members only by name. Their addresses and fingerprints are read by the seat
+//! when the node first sends to them or they first connect to it; until then the sender or connection waits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,25 +21,25 @@ pub(crate) struct PeerAddress {
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// The current members besides this node.
+/// The current members, except for this node.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     table: RwLock<Table>,
-    /// Notified at each removal, so that connections can end.
+    /// Notified at each removal, so that connections can be closed.
     removals: watch::Sender<()>,
-    /// Notified when it is known of a member whether it can be a peer. It wakes those who wait in their order,
-    /// so that runs can be replayed.
+    /// Notified when a named member was read or has left. Wakes the waiting tasks in their order, so that runs can
+    /// be replayed.
     answers: Notify,
-    /// Notified when somebody waits for that.
+    /// Notified when a member is requested in [`find`](Self::find).
     asked: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     peers: BTreeMap<NodeId, PeerAddress>,
-    /// The members that are known only by name.
+    /// The members known only by name.
     unread: BTreeSet<NodeId>,
-    /// Those of them that are to be read.
+    /// The unread members whose records were requested.
     wanted: BTreeSet<NodeId>,
 }
 
@@ -63,7 +63,7 @@ impl Peers {
         }
     }
 
-    /// Adds a member of which only the name is known. It is trusted once [`set`](Self::set) was called for
+    /// Adds a member of which only the name is known. It is not trusted until [`set`](Self::set) is called for
     /// it.
     pub(crate) fn name(&self, node: NodeId) {
         self.change().unread.insert(node);
@@ -84,7 +84,7 @@ impl Peers {
     /// Waits for members whose records are needed, and returns all of them.
     ///
     /// # Cancellation safety
-    /// Dropping the future loses none.
+    /// Dropping the future loses no request.
     pub(crate) async fn wanted(&self) -> BTreeSet<NodeId> {
         loop {
             let wanted = std::mem::take(&mut self.change().wanted);
@@ -100,16 +100,16 @@ impl Peers {
         self.table().peers.get(&node).copied()
     }
 
-    /// Returns a member. If only its name is known, waits until its record is read, or it has gone; while
-    /// `ZooKeeper` is unavailable, that may take any time.
+    /// Returns a member. If only its name is known, waits until its record is read or the member leaves; this takes
+    /// any time while `ZooKeeper` is unavailable.
     pub(crate) async fn find(&self, node: NodeId) -> Option<PeerAddress> {
         let mut is_asked = false;
         loop {
-            // Before the look, so that no answer is missed.
+            // Registered before the lookup, so that no notification is missed.
             let answered = self.answers.notified();
             let peer = self.get(node);
             if peer.is_some() || !self.is_unread(node) {
-                // It may have been read in between.
+                // The record may have been read in between.
                 return peer.or_else(|| self.get(node));
             }
             if !std::mem::replace(&mut is_asked, true) {
@@ -125,21 +125,20 @@ impl Peers {
         self.table().unread.contains(&node)
     }
 
-    /// Returns whether this may be a member, as far as is known.
+    /// Returns whether this node may be a member, as far as known.
     pub(crate) fn has(&self, node: NodeId) -> bool {
         let table = self.table();
         table.peers.contains_key(&node) || table.unread.contains(&node)
     }
 
-    /// Returns whether this certificate is that of a current member, as far as is known: it may be that of
-    /// one whose record was not read.
+    /// Returns whether this certificate may belong to a current member: always true while there are unread members.
     pub(super) fn may_know(&self, fingerprint: Fingerprint) -> bool {
         let table = self.table();
         !table.unread.is_empty() || table.peers.values().any(|peer| peer.fingerprint == fingerprint)
     }
 
-    /// Returns whether a current member listens at this address, so that it also dials from there, unless a
-    /// NAT changes the address.
+    /// Returns whether a current member listens at this address. It dials from there as well, unless a NAT changes
+    /// the address.
     pub(super) fn listens_at(&self, address: SocketAddr) -> bool {
         let canonical = |of: SocketAddr| (of.ip().to_canonical(), of.port());
         self.table().peers.values().any(|peer| canonical(peer.address) == canonical(address))
@@ -150,12 +149,12 @@ impl Peers {
         self.get(node).is_some_and(|peer| peer.fingerprint == fingerprint)
     }
 
-    /// Waits until there is no member with this id and certificate.
+    /// Waits until no member has this id and certificate.
     pub(super) async fn gone(&self, node: NodeId, fingerprint: Fingerprint) {
         self.removed(|| !self.is_member(node, fingerprint)).await;
     }
 
-    /// Waits until there is no such member.
+    /// Waits until no member has this id.
     pub(super) async fn absent(&self, node: NodeId) {
         self.removed(|| !self.has(node)).await;
     }
@@ -191,7 +190,7 @@ mod tests {
         PeerAddress { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)), fingerprint }
     }
 
-    /// Returns the output of a future that has it after one poll.
+    /// Returns the output of a future that completes at the first poll.
     async fn now<T>(future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         poll_fn(|context| match future.as_mut().poll(context) {
@@ -202,23 +201,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_member_that_is_only_named_is_read_once_somebody_needs_it() {
+    async fn named_member_is_read_once_it_is_needed() {
         let (peers, address) = (Peers::default(), address());
-        assert_eq!(now(peers.find(NODE)).await, Some(None), "nobody has named it");
+        assert_eq!(now(peers.find(NODE)).await, Some(None), "it is not a member");
         peers.name(NODE);
         assert!(peers.has(NODE) && !peers.is_member(NODE, address.fingerprint));
-        assert_eq!(now(peers.wanted()).await, None, "nobody needs it");
+        assert_eq!(now(peers.wanted()).await, None, "it is not needed");
         let mut finding = pin!(peers.find(NODE));
         assert_eq!(now(finding.as_mut()).await, None);
         assert_eq!(now(peers.wanted()).await, Some(BTreeSet::from([NODE])));
-        assert_eq!(now(peers.wanted()).await, None, "once is enough");
+        assert_eq!(now(peers.wanted()).await, None, "each member is returned once");
         peers.set(NODE, address);
         assert_eq!(finding.await, Some(address));
         assert!(peers.is_member(NODE, address.fingerprint));
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_a_member_that_has_gone() {
+    async fn find_returns_when_the_member_leaves() {
         let peers = Peers::default();
         peers.name(NODE);
         let mut finding = pin!(peers.find(NODE));

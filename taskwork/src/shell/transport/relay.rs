@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{net::UdpSocket, task::JoinSet, time};
 
-/// A relay to one node. It ends when it is dropped.
+/// A relay to one node. It stops when it is dropped.
 pub(super) struct Relay {
     pub(super) address: SocketAddr,
     _carrying: JoinSet<()>,
@@ -18,13 +18,13 @@ pub(super) struct Relay {
 const DATAGRAM_BYTES_MAX: usize = 2048;
 
 impl Relay {
-    /// Creates a relay with a limited rate in bytes per millisecond each way. Excess data waits in the
-    /// socket, and is lost when that is full.
+    /// Creates a relay with a limited rate in bytes per millisecond in each direction. Excess data waits in the
+    /// socket and is lost when that is full.
     pub(super) async fn of_bytes_per_ms(to: SocketAddr, bytes_per_ms: usize) -> Self {
         Self::open(to, bytes_per_ms, |_| true, |_| true).await
     }
 
-    /// Creates a relay with filters for the datagrams to the node and from it.
+    /// Creates a relay with filters for the datagrams to and from the node.
     pub(super) async fn that_lets_through(
         to: SocketAddr,
         there: impl Fn(&[u8]) -> bool + Send + 'static,

@@ -1,5 +1,5 @@
-//! Room for arriving messages: it is acquired before the first byte is read, and released when the node has
-//! handled the message. So an overloaded node stops reading, and QUIC's flow control makes the senders wait.
+//! Room for arriving messages. It is acquired before the first byte is read and released when the node has handled
+//! the message. An overloaded node thus stops reading, and QUIC's flow control makes the senders wait.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ pub(crate) struct Rooms {
     small_bytes_max: usize,
 }
 
-/// The share of it that the large messages of one peer may occupy.
+/// The part of a node's room that the large messages of one peer may occupy.
 #[derive(Debug, Clone)]
 pub(super) struct PeerRoom(Arc<Semaphore>);
 
-/// The room that a message occupies until it is dropped.
+/// The room occupied by a message; dropping it frees the room.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     _permits: Vec<OwnedSemaphorePermit>,
 }
 
-/// The overhead of a message besides its payload, in bytes.
+/// The overhead per message in addition to its payload, in bytes.
 const OVERHEAD_BYTES: usize = 256;
 
 impl PeerRoom {
@@ -43,13 +43,12 @@ impl Rooms {
         }
     }
 
-    /// Waits until there is room for a message of a peer. Waiting for a large one delays no small one.
+    /// Waits until there is room for a message of a peer. Waiting large messages do not delay small ones.
     pub(super) async fn enter(&self, bytes: usize, peer: &PeerRoom) -> Room {
         if bytes <= self.small_bytes_max {
             return Room { _permits: vec![acquire(&self.small, bytes + OVERHEAD_BYTES).await] };
         }
-        // All of it at once: otherwise parts of many messages could fill the room, and none would ever be
-        // complete.
+        // Acquired all at once: otherwise parts of many messages could fill the room, and none could be completed.
         let of_peer = acquire(&peer.0, bytes).await;
         Room { _permits: vec![of_peer, acquire(&self.large, bytes).await] }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     relay::Relay,
-    tests::{Heard, Station, message, pair, say, until},
+    tests::{Heard, TestNode, exchange, message, pair, until},
     *,
 };
 use crate::wire::{VERSION, codec, hello::Hello};
@@ -20,8 +20,8 @@ fn about(grant: u64) -> Subject {
 }
 
 /// Creates two nodes; the first reaches the second over a slow connection.
-async fn far_apart(limits: TransportLimits, bytes_per_ms: usize) -> (Station, Station, Relay) {
-    let (a, b) = (Station::with(1, limits.clone()), Station::with(2, limits));
+async fn far_apart(limits: TransportLimits, bytes_per_ms: usize) -> (TestNode, TestNode, Relay) {
+    let (a, b) = (TestNode::with(1, limits.clone()), TestNode::with(2, limits));
     let way = Relay::of_bytes_per_ms(b.transport.local_address(), bytes_per_ms).await;
     a.peers.set(b.node, PeerAddress { address: way.address, fingerprint: b.fingerprint });
     b.knows(&a);
@@ -34,14 +34,14 @@ async fn messages_of_forty_and_sixty_mebibytes_and_the_largest_arrive() {
     for bytes in [40 * MIB, 60 * MIB, codec::ENCODED_BYTES_MAX] {
         let payload = large(bytes);
         a.send(b.node, payload.clone());
-        // `assert_eq` would print all of it.
+        // `assert_eq` would print the whole payload.
         assert!(b.arrival().await == message(1, &payload), "{bytes} bytes");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_a_slow_way_a_large_message_arrives_once_and_small_ones_overtake_it() {
-    // The whole message takes several times as long as the limit for each piece, which a busy machine holds, too.
+async fn large_message_over_a_slow_connection_arrives_once_and_is_overtaken_by_small_ones() {
+    // The whole message takes several times the limit per piece; a busy machine meets the limit per piece as well.
     let limits = TransportLimits { piece: Duration::from_secs(2), ..TransportLimits::default() };
     let (mut a, mut b, _way) = far_apart(limits, 1_500).await;
     let payload = large(10 * MIB);
@@ -66,7 +66,7 @@ async fn over_a_slow_way_a_large_message_arrives_once_and_small_ones_overtake_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_is_bounded_in_bytes_on_both_sides() {
+async fn waiting_messages_are_bounded_in_bytes_on_both_sides() {
     let limits = TransportLimits {
         message_bytes_max: MIB,
         queued_bytes_max: 3 * MIB,
@@ -74,7 +74,7 @@ async fn what_waits_is_bounded_in_bytes_on_both_sides() {
         arriving_large_bytes_max: 2 * MIB,
         ..TransportLimits::default()
     };
-    let (mut a, mut b) = (Station::with(1, limits.clone()), Station::with(2, limits.clone()));
+    let (mut a, mut b) = (TestNode::with(1, limits.clone()), TestNode::with(2, limits.clone()));
     a.knows(&b);
     b.knows(&a);
     let mut refused = 0;
@@ -86,7 +86,7 @@ async fn what_waits_is_bounded_in_bytes_on_both_sides() {
         }
     }
     assert!(refused > 80, "most of it has no room");
-    // The node is overloaded: it has room only for this much, and the rest is not read.
+    // The node is overloaded: it has room only for these messages, and the others are not read.
     until("the room is taken", || b.transport.hub.rooms.large_left() == 0).await;
     assert!(b.arrivals.len() <= 4);
     // Small messages have separate room.
@@ -109,7 +109,7 @@ async fn what_waits_is_bounded_in_bytes_on_both_sides() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_does_not_get_on_is_given_up_and_the_next_one_goes() {
+async fn stalled_message_is_abandoned_and_the_next_one_is_sent() {
     let limits = TransportLimits {
         piece: Duration::from_millis(300),
         arriving_peer_bytes_max: 2 * MIB,
@@ -117,12 +117,12 @@ async fn a_message_that_does_not_get_on_is_given_up_and_the_next_one_goes() {
         message_bytes_max: 2 * MIB,
         ..TransportLimits::default()
     };
-    let (mut a, mut b) = (Station::with(1, limits.clone()), Station::with(2, limits));
+    let (mut a, mut b) = (TestNode::with(1, limits.clone()), TestNode::with(2, limits));
     a.knows(&b);
     b.knows(&a);
     a.send(b.node, vec![1; 2 * MIB]);
     until("the room is taken", || b.arrivals.len() == 1).await;
-    // There is no room for it until the first was handled, so it makes no progress.
+    // There is no room for this message until the first one was handled, so it makes no progress.
     a.transport.send(b.node, Some(about(2)), vec![2; 2 * MIB]);
     assert_eq!(a.arrival().await, Heard::Unreachable { to: b.node });
     assert_eq!(a.transport.under_way(b.node, about(2)), UnderWay::No);
@@ -133,32 +133,32 @@ async fn a_message_that_does_not_get_on_is_given_up_and_the_next_one_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_is_not_what_it_says_is_not_taken() {
+async fn message_with_a_wrong_length_is_rejected() {
     let (a, mut b) = pair();
     let connect = async || {
         let hub = &a.transport.hub;
         let config = verify::client_config(&hub.identity, &a.peers, b.fingerprint, &hub.limits).unwrap();
         let connection =
             hub.endpoint.connect_with(config, b.address().address, "node").unwrap().await.unwrap();
-        say(&connection, &codec::encode(&Hello { version: VERSION, node: a.node }).unwrap()).await;
+        exchange(&connection, &codec::encode(&Hello { version: VERSION, node: a.node }).unwrap()).await;
         connection
     };
-    let speak = async |connection: &Connection, says: u32, bytes: usize| {
+    let send_raw = async |connection: &Connection, announced: u32, bytes: usize| {
         let mut stream = connection.open_uni().await.unwrap();
-        stream.write_all(&says.to_le_bytes()).await.unwrap();
-        // It may be refused before all of it is written.
+        stream.write_all(&announced.to_le_bytes()).await.unwrap();
+        // The message may be refused before it is completely written.
         let _ = stream.write_all(&vec![7; bytes]).await;
         let _ = stream.finish();
     };
-    for (says, bytes) in [(10, 20), (u32::MAX, 0), ((64 << 20) + 1, 100)] {
+    for (announced, bytes) in [(10, 20), (u32::MAX, 0), ((64 << 20) + 1, 100)] {
         let connection = connect().await;
-        speak(&connection, says, bytes).await;
+        send_raw(&connection, announced, bytes).await;
         time::timeout(tests::SOON, connection.closed()).await.expect("it is closed in time");
     }
-    // A message that ends too early may have been cut off: only it is lost.
+    // A message that ends too early may have been cut off: only this message is lost.
     let connection = connect().await;
-    speak(&connection, 20, 10).await;
-    speak(&connection, 3, 3).await;
+    send_raw(&connection, 20, 10).await;
+    send_raw(&connection, 3, 3).await;
     assert_eq!(b.arrival().await, message(1, &[7; 3]));
     assert!(b.arrivals.try_recv().is_err());
 }

@@ -7,7 +7,7 @@ use crate::wire::{VERSION, codec, hello::Hello};
 
 pub(super) const SOON: Duration = Duration::from_secs(20);
 
-pub(super) struct Station {
+pub(super) struct TestNode {
     pub(super) node: NodeId,
     pub(super) fingerprint: Fingerprint,
     pub(super) peers: Arc<Peers>,
@@ -22,7 +22,7 @@ pub(super) enum Heard {
     Unreachable { to: NodeId },
 }
 
-impl Station {
+impl TestNode {
     pub(super) fn new(number: u64) -> Self {
         Self::with(number, TransportLimits::default())
     }
@@ -63,8 +63,8 @@ impl Station {
     }
 }
 
-pub(super) fn pair() -> (Station, Station) {
-    let (a, b) = (Station::new(1), Station::new(2));
+pub(super) fn pair() -> (TestNode, TestNode) {
+    let (a, b) = (TestNode::new(1), TestNode::new(2));
     a.knows(&b);
     b.knows(&a);
     (a, b)
@@ -84,18 +84,18 @@ async fn messages_go_both_ways_over_one_connection() {
     assert_eq!(a.transport.hub.endpoint.open_connections(), 1);
 }
 
-/// Reads whatever member is needed, as a seat does.
-async fn read_what_is_wanted(station: &Station, others: [&Station; 1]) -> usize {
-    let wanted = time::timeout(SOON, station.peers.wanted()).await.expect("somebody is needed");
+/// Adds each wanted member as known, as a seat does after reading its record.
+async fn read_what_is_wanted(test_node: &TestNode, others: [&TestNode; 1]) -> usize {
+    let wanted = time::timeout(SOON, test_node.peers.wanted()).await.expect("a member is needed");
     for other in others.iter().filter(|other| wanted.contains(&other.node)) {
-        station.knows(other);
+        test_node.knows(other);
     }
     wanted.len()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_that_are_only_named_are_read_when_they_are_dialled_and_when_they_dial() {
-    let (a, mut b) = (Station::new(1), Station::new(2));
+async fn named_members_are_read_when_they_dial_or_are_dialled() {
+    let (a, mut b) = (TestNode::new(1), TestNode::new(2));
     a.peers.name(b.node);
     b.peers.name(a.node);
     let large = vec![7; 100_000];
@@ -106,8 +106,8 @@ async fn members_that_are_only_named_are_read_when_they_are_dialled_and_when_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_under_the_name_of_a_member_that_was_not_read_is_refused() {
-    let (member, mut stranger, mut b) = (Station::new(1), Station::new(1), Station::new(2));
+async fn stranger_with_the_id_of_an_unread_member_is_refused() {
+    let (member, mut stranger, mut b) = (TestNode::new(1), TestNode::new(1), TestNode::new(2));
     b.peers.name(member.node);
     stranger.knows(&b);
     stranger.send(b.node, b"a task".to_vec());
@@ -119,8 +119,8 @@ async fn a_stranger_under_the_name_of_a_member_that_was_not_read_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_named_by_nobody_is_refused_although_others_were_not_read() {
-    let (mut stranger, b) = (Station::new(1), Station::new(2));
+async fn unknown_node_is_refused_while_other_members_are_unread() {
+    let (mut stranger, b) = (TestNode::new(1), TestNode::new(2));
     b.peers.name(NodeId(3));
     stranger.knows(&b);
     stranger.send(b.node, b"a task".to_vec());
@@ -154,7 +154,7 @@ async fn many_messages_all_arrive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_message_arrives_whole_and_one_too_large_does_not() {
+async fn large_message_arrives_complete_and_an_oversized_one_is_refused() {
     let (mut a, mut b) = pair();
     let large: Vec<u8> = (0..8 << 20).map(|byte: u32| byte.to_le_bytes()[1]).collect();
     a.send(b.node, large.clone());
@@ -164,8 +164,8 @@ async fn a_large_message_arrives_whole_and_one_too_large_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_is_told_nothing_and_not_believed() {
-    let (stranger, mut member) = (Station::new(1), Station::new(2));
+async fn stranger_is_refused() {
+    let (stranger, mut member) = (TestNode::new(1), TestNode::new(2));
     stranger.knows(&member);
     let mut stranger = stranger;
     stranger.send(member.node, b"give me tasks".to_vec());
@@ -174,8 +174,8 @@ async fn a_stranger_is_told_nothing_and_not_believed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_impostor_at_a_members_address_gets_nothing() {
-    let (mut a, mut impostor) = (Station::new(1), Station::new(2));
+async fn impostor_at_a_members_address_receives_nothing() {
+    let (mut a, mut impostor) = (TestNode::new(1), TestNode::new(2));
     impostor.knows(&a);
     let real = Identity::generate(NodeId(2)).unwrap().fingerprint();
     a.peers.set(NodeId(2), PeerAddress { fingerprint: real, ..impostor.address() });
@@ -185,12 +185,12 @@ async fn an_impostor_at_a_members_address_gets_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_cannot_speak_in_anothers_name() {
-    let (liar, mut b) = (Station::new(1), Station::new(2));
+async fn member_with_the_id_of_another_member_is_refused() {
+    let (liar, mut b) = (TestNode::new(1), TestNode::new(2));
     liar.knows(&b);
     // Node 1 is a member, but claims to be node 3, which is a member too.
     b.knows(&liar);
-    let third = Station::new(3);
+    let third = TestNode::new(3);
     b.knows(&third);
     let config = verify::client_config(
         &liar.transport.hub.identity,
@@ -202,7 +202,7 @@ async fn a_member_cannot_speak_in_anothers_name() {
         liar.transport.hub.endpoint.connect_with(config.unwrap(), b.address().address, "node").unwrap();
     let connection = time::timeout(SOON, dialled).await.unwrap().unwrap();
     let answer =
-        say(&connection, &codec::encode(&Hello { version: VERSION, node: NodeId(3) }).unwrap()).await;
+        exchange(&connection, &codec::encode(&Hello { version: VERSION, node: NodeId(3) }).unwrap()).await;
     assert_eq!(
         codec::decode::<crate::wire::hello::Welcome>(&answer).unwrap(),
         crate::wire::hello::Welcome::Stranger
@@ -211,7 +211,7 @@ async fn a_member_cannot_speak_in_anothers_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_version_and_garbage_are_refused() {
+async fn other_versions_and_garbage_are_refused() {
     let (a, mut b) = pair();
     let connect = || async {
         let config = verify::client_config(
@@ -225,11 +225,11 @@ async fn another_version_and_garbage_are_refused() {
         time::timeout(SOON, dialled).await.unwrap().unwrap()
     };
     let old = codec::encode(&Hello { version: VERSION + 1, node: a.node }).unwrap();
-    let answer = say(&connect().await, &old).await;
-    let told = codec::decode::<crate::wire::hello::Welcome>(&answer).unwrap();
-    assert_eq!(told, crate::wire::hello::Welcome::Version(VERSION));
+    let answer = exchange(&connect().await, &old).await;
+    let welcome = codec::decode::<crate::wire::hello::Welcome>(&answer).unwrap();
+    assert_eq!(welcome, crate::wire::hello::Welcome::Version(VERSION));
     for garbage in [vec![], vec![0xff; 10], vec![0; 100_000]] {
-        assert!(say(&connect().await, &garbage).await.is_empty());
+        assert!(exchange(&connect().await, &garbage).await.is_empty());
     }
     assert!(b.arrivals.try_recv().is_err());
     // The node is unaffected.
@@ -244,11 +244,11 @@ pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
             time::sleep(Duration::from_millis(1)).await;
         }
     };
-    time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
+    time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("timeout: {what}"));
 }
 
 /// Sends a first message, and returns the answer; empty if there is none.
-pub(super) async fn say(connection: &Connection, words: &[u8]) -> Vec<u8> {
+pub(super) async fn exchange(connection: &Connection, words: &[u8]) -> Vec<u8> {
     let talking = async {
         let (mut question, mut answer) = connection.open_bi().await.ok()?;
         question.write_all(words).await.ok()?;
@@ -259,7 +259,7 @@ pub(super) async fn say(connection: &Connection, words: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_goes_is_not_heard_any_more_and_may_come_back_anew() {
+async fn departed_member_is_refused_until_it_joins_again() {
     let (mut a, mut b) = pair();
     a.send(b.node, b"one".to_vec());
     assert_eq!(b.arrival().await, message(1, b"one"));
@@ -278,9 +278,9 @@ async fn a_member_that_goes_is_not_heard_any_more_and_may_come_back_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_at_the_address_is_unreachable_within_the_limit() {
+async fn silent_address_is_unreachable_within_the_time_limit() {
     let limits = TransportLimits { dial: Duration::from_millis(200), ..TransportLimits::default() };
-    let mut a = Station::with(1, limits);
+    let mut a = TestNode::with(1, limits);
     let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let fingerprint = Identity::generate(NodeId(2)).unwrap().fingerprint();
     a.peers.set(NodeId(2), PeerAddress { address: silent.local_addr().unwrap(), fingerprint });
@@ -289,10 +289,10 @@ async fn nobody_at_the_address_is_unreachable_within_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_queued_is_delivered_before_the_end() {
-    // On a busy machine, the connection alone may take longer than a node waits at its end.
+async fn queued_messages_are_delivered_before_the_transport_closes() {
+    // On a busy machine, connecting alone may take longer than a node waits when it stops.
     let limits = TransportLimits { dial: SOON, close: SOON, ..TransportLimits::default() };
-    let (a, mut b) = (Station::with(1, limits), Station::new(2));
+    let (a, mut b) = (TestNode::with(1, limits), TestNode::new(2));
     a.knows(&b);
     b.knows(&a);
     for number in 0..50_u8 {
@@ -305,14 +305,14 @@ async fn what_was_queued_is_delivered_before_the_end() {
     time::timeout(SOON, closing).await.expect("an end in time").unwrap();
 }
 
-/// What was acknowledged is not sent again, so it must be delivered, however late its recipient is.
+/// Acknowledged messages are not sent again, so they must be delivered, however slow their recipient is.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_arrived_is_delivered_after_the_end_of_its_connection() {
+async fn received_messages_are_delivered_after_their_connection_has_ended() {
     let limits = TransportLimits { dial: SOON, close: SOON, streams_max: 1, ..TransportLimits::default() };
-    let (a, mut b) = (Station::with(1, limits.clone()), Station::with(2, limits));
+    let (a, mut b) = (TestNode::with(1, limits.clone()), TestNode::with(2, limits));
     a.knows(&b);
     b.knows(&a);
-    // As many as wait to be taken, one that waits for a place among them, and one whose stream is not even
+    // As many messages as fit into the channel, one that waits for a place in it, and one whose stream is not yet
     // accepted.
     let count = b.transport.hub.arrivals.max_capacity() + 2;
     for _ in 0..count {

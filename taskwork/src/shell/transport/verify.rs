@@ -1,6 +1,6 @@
-//! Mutual authentication: a certificate is accepted if a current member has published its fingerprint,
-//! whoever signed it. While the records of some members were not read, any certificate passes on the
-//! accepting side at first: the hello says whose it should be, and is answered when that record was read.
+//! Mutual authentication: a certificate is accepted if a current member has published its fingerprint; signatures of
+//! authorities are not checked. While the records of some members are unread, the accepting side provisionally
+//! accepts any certificate: the hello contains the peer's id, and is answered once that member's record was read.
 //! Until then the connection is [narrow](server_config).
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use rustls::{
 
 use super::{Fingerprint, Identity, Peers, TransportError, TransportLimits};
 
-/// The application protocol: connections with another one are rejected in the handshake.
+/// The application protocol. Connections with a different one are rejected in the handshake.
 const ALPN: &[u8] = b"taskwork/1";
 
 /// Requires the certificate of the dialled node or, without `expected`, of any member.
@@ -29,8 +29,8 @@ struct Pinned {
     provider: Arc<CryptoProvider>,
 }
 
-/// Returns the configuration for accepting connections. Before the hello, the other side can send no
-/// messages, and no more than a hello takes.
+/// Returns the configuration for accepting connections. Before its hello is accepted, a peer cannot send messages
+/// or more data than a hello needs.
 pub(super) fn server_config(
     identity: &Identity,
     peers: &Arc<Peers>,
@@ -46,25 +46,25 @@ pub(super) fn server_config(
     let mut narrow = transport_config(limits);
     narrow.max_concurrent_uni_streams(0_u32.into()).receive_window(NARROW_BYTES.into());
     config.transport_config(Arc::new(narrow));
-    // Connection attempts are examined at once; these are the limits for those in between.
+    // Connection attempts are normally examined immediately; these limits apply if they queue up.
     config.max_incoming(INCOMING_MAX).incoming_buffer_size(INCOMING_BYTES_MAX);
     config.incoming_buffer_size_total(INCOMING_ALL_BYTES_MAX);
     Ok(config)
 }
 
-/// Lets a peer whose hello was accepted send messages.
+/// Lets a peer send messages once its hello was accepted.
 pub(super) fn admit(connection: &quinn::Connection, limits: &TransportLimits) {
     connection.set_receive_window(limits.unread_bytes_max.into());
     connection.set_max_concurrent_uni_streams(limits.streams_max.into());
 }
 
-/// The maximum number of bytes that have arrived on a connection before its hello was accepted.
+/// The receive window before the hello is accepted, in bytes.
 const NARROW_BYTES: u32 = 4 << 10;
-/// The maximum number of connection attempts that were not yet examined.
+/// The maximum number of connection attempts that were not examined yet.
 const INCOMING_MAX: usize = 1024;
-/// The maximum data received for one of these, in bytes.
+/// The maximum data received for one unexamined attempt, in bytes.
 const INCOMING_BYTES_MAX: u64 = 64 << 10;
-/// The maximum data received for all of these, in bytes.
+/// The maximum data received for all unexamined attempts, in bytes.
 const INCOMING_ALL_BYTES_MAX: u64 = 4 << 20;
 
 /// Returns the configuration for dialling the node with this fingerprint.
@@ -90,7 +90,7 @@ fn transport_config(limits: &TransportLimits) -> quinn::TransportConfig {
     let mut config = quinn::TransportConfig::default();
     config
         .max_concurrent_uni_streams(limits.streams_max.into())
-        // For the hello; there may be more after it.
+        // One for the hello; the limit is raised afterwards.
         .max_concurrent_bidi_streams(1_u32.into())
         .receive_window(limits.unread_bytes_max.into())
         .keep_alive_interval(Some(limits.keep_alive))

@@ -1,8 +1,8 @@
-//! The log of an outage of ZooKeeper: one line when it begins, one when it is over, however often a node tries.
+//! The log of an outage of ZooKeeper: one line at its start and one at its end, regardless of the number of retries.
 
 use zk::{Error, Session};
 
-/// Whether ZooKeeper answers the requests for jobs.
+/// The state of requests for jobs to ZooKeeper.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Outage {
     #[default]
@@ -14,19 +14,19 @@ pub(super) enum Outage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     Connection,
-    /// The session was connected, so that a connection does not prove an end.
+    /// The request failed although the session was connected, so a connection does not prove the end.
     Other,
 }
 
 impl Outage {
-    /// Records a failed request. Returns whether it is the first one of an outage.
+    /// Records a failed request. Returns whether it starts an outage.
     pub(super) fn on_failure(&mut self, error: &Error) -> bool {
         let is_connection = matches!(error, Error::ConnectionLost | Error::TimedOut { .. });
         let cause = if is_connection { Cause::Connection } else { Cause::Other };
         std::mem::replace(self, Self::Lasts(cause)) == Self::None
     }
 
-    /// Records the state of the session before the next try. Returns whether an outage is over.
+    /// Records the state of the session before the next try. Returns whether an outage has ended.
     pub(super) fn on_retry(&mut self, session: Session) -> bool {
         let is_over = *self == Self::Lasts(Cause::Connection) && session == Session::Connected;
         if is_over {
@@ -35,7 +35,7 @@ impl Outage {
         is_over
     }
 
-    /// Records an answer. Returns whether an outage is over.
+    /// Records an answer. Returns whether an outage has ended.
     pub(super) fn on_answer(&mut self) -> bool {
         std::mem::take(self) != Self::None
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outage_with_many_tries_is_reported_once_at_its_begin_and_once_at_its_end() {
+    fn outage_with_many_tries_is_logged_at_its_start_and_end_only() {
         let mut outage = Outage::default();
         for _ in 0..2 {
             assert!(outage.on_failure(&Error::ConnectionLost));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn request_that_is_refused_by_a_connected_server_is_reported_once_until_an_answer() {
+    fn request_refused_by_a_connected_server_is_logged_once_until_an_answer() {
         let mut outage = Outage::default();
         let refused = Error::NoAuth { path: "/jobs".to_owned() };
         assert!(outage.on_failure(&refused));

@@ -1,28 +1,28 @@
-//! What a node logs of its work on jobs: from time to time, and at the end.
+//! The log of a node's work on jobs: periodic progress reports, and a summary at the end.
 
 use tokio::time::Instant;
 
-use super::{Active, Desk};
+use super::{Active, SeatJobs};
 use crate::{
     figures::Figures,
     id::{JobId, NodeId},
     shell::driver::Ended,
 };
 
-impl Desk<'_> {
-    /// Sets when the node next logs what it does.
+impl SeatJobs<'_> {
+    /// Schedules the next progress report.
     pub(super) fn expect_report(&mut self) {
         self.report_at = self.setup.report_every.map(|every| Instant::now() + every);
     }
 
-    /// Logs what the node does in each of its jobs.
+    /// Logs the node's progress in each of its jobs.
     pub(super) fn report(&mut self) {
         self.active.iter().for_each(|active| report(self.seat.node, active));
         self.expect_report();
     }
 }
 
-/// Logs what a node has done in a job so far. What is not known is left out.
+/// Logs a node's progress in a job. Unknown values are omitted.
 fn report(node: NodeId, Active { job, running, since, .. }: &Active) {
     let figures = running.figures();
     tracing::info!(
@@ -32,7 +32,7 @@ fn report(node: NodeId, Active { job, running, since, .. }: &Active) {
     );
 }
 
-/// Logs what a node has done in a job, at the end.
+/// Logs the summary of a node's work on a job.
 pub(super) fn closed_with(node: NodeId, job: &JobId, ended: Ended, figures: &Figures) {
     let times = figures.times;
     let [searching_s, looking_s, starting_s, ending_s] =
@@ -44,13 +44,13 @@ pub(super) fn closed_with(node: NodeId, job: &JobId, ended: Ended, figures: &Fig
     );
 }
 
-/// Returns the share of the workers' time in which they searched; `None` if there was none.
+/// Returns the fraction of the workers' time spent searching; `None` before any time was recorded.
 fn searching(figures: &Figures) -> Option<f64> {
     let (part, whole) = (figures.times.searching_ns, figures.times.total_ns());
     (whole > 0).then(|| (1e3 * part as f64 / whole as f64).round() / 1e3)
 }
 
-/// Converts nanoseconds to seconds, in milliseconds.
+/// Converts nanoseconds to seconds, with a resolution of 1 ms.
 fn seconds(ns: u64) -> f64 {
     (ns / 1_000_000) as f64 / 1e3
 }

@@ -1,4 +1,4 @@
-//! What a seat waits for, of which there may be several or none.
+//! Waiting for events of a seat of which there may be several sources or none.
 
 use std::{
     future::{Future, poll_fn},
@@ -11,7 +11,7 @@ use zk::retry::Retry;
 
 use super::{Active, Closing, NotOpened, OpenPool, Opening, Pausing};
 
-/// Waits for the first of these futures, and returns its place.
+/// Waits for the first future to complete, and returns its index.
 pub(super) async fn first<T>(mut futures: Vec<Pin<Box<dyn Future<Output = T> + Send>>>) -> (usize, T) {
     poll_fn(|cx| {
         for (place, future) in futures.iter_mut().enumerate() {
@@ -24,7 +24,7 @@ pub(super) async fn first<T>(mut futures: Vec<Pin<Box<dyn Future<Output = T> + S
     .await
 }
 
-/// Waits until the node has nothing more to do with one of these jobs, and returns its place.
+/// Waits until the node's part in an active job has ended, and returns the job's index.
 pub(super) async fn next_ended(active: &mut [Active]) -> usize {
     poll_fn(|cx| {
         for (place, active) in active.iter_mut().enumerate() {
@@ -37,7 +37,7 @@ pub(super) async fn next_ended(active: &mut [Active]) -> usize {
     .await
 }
 
-/// Waits until all workers have come back from one of these jobs, and returns its place.
+/// Waits until all workers have returned from a closing job, and returns the job's index.
 pub(super) async fn next_back(closing: &mut [Closing]) -> usize {
     poll_fn(|cx| {
         for (place, closing) in closing.iter_mut().enumerate() {

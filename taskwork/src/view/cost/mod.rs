@@ -1,14 +1,14 @@
-//! What nodes cost while they are observed: their time, by what they did in it, and money where they say their price.
+//! The costs of nodes during the observation: their time by activity, and money if they have a price.
 //!
 //! ```text
 //! members ──time since the last tick──▶ credit ──▶ total, hours, labels
 //! reports ──time of workers since the last one, at most the credit──▶ busy, starting; the rest is idle
 //! ```
 //!
-//! A node counts from when it is seen to be a member until it is seen to be gone, also while ZooKeeper does not answer.
-//! What passed since the last tick, which may be much after an outage, counts in the hours in which it passed. Reports
-//! may say anything, so that they never make a node busier than it was there. What a job has cost is independent of that:
-//! nodes report all they have done for it.
+//! A node counts from its observed join to its observed departure, also during outages of ZooKeeper. The time since the
+//! last tick, which may be long after an outage, counts in the hours in which it passed. Reports are not trusted: they
+//! never make a node busier than its time as a member. The cost of a job is independent of that: nodes report all
+//! their work for it.
 
 mod price;
 mod shown;
@@ -37,24 +37,24 @@ use super::{
 };
 use crate::figures::WorkerTimes;
 
-/// The maximum number of nodes whose price is remembered after they are gone.
+/// The maximum number of remembered prices of departed nodes.
 const GONE_MAX: usize = 16_384;
-/// The number of hours that are kept one by one.
+/// The number of hours that are kept separately.
 const HOURS_MAX: usize = 31 * 24;
 /// The maximum number of currencies.
 const CURRENCIES_MAX: usize = 4;
 const HOUR_MS: u64 = 3_600_000;
 
-/// Counts what nodes cost.
+/// Accumulates the costs of nodes.
 #[derive(Debug, Default)]
 pub(super) struct CostCount {
     since_ms: Option<u64>,
     /// The time up to which everything is counted.
     counted_ms: u64,
     nodes: BTreeMap<String, Node>,
-    /// What is known of the times of nodes, by jobs and nodes.
+    /// The known worker times, by job and node.
     times: BTreeMap<String, BTreeMap<String, Known>>,
-    /// The number of jobs at which each node is at work.
+    /// The number of jobs that each node works on.
     at_work: BTreeMap<String, u32>,
     currencies: BTreeSet<String>,
     total: Spent,
@@ -63,18 +63,18 @@ pub(super) struct CostCount {
     shown: Shown,
 }
 
-/// A node that is, or was, a member.
+/// A current or former member.
 #[derive(Debug)]
 struct Node {
-    /// What it says of itself; nothing once it is gone.
+    /// Its record; `None` once it is gone.
     member: Option<Frozen<Member>>,
     workers: u32,
     price: Result<Option<Price>, String>,
-    /// The places of its labels.
+    /// The positions of its labels' sums.
     labels: Vec<usize>,
-    /// Whether it was told to leave.
+    /// Whether it was asked to leave.
     leaves: bool,
-    /// The time for which it was there and not leaving, of which no report has said yet what it did, in milliseconds.
+    /// The time as a member, not leaving, that no report has accounted for yet, in milliseconds.
     credit_ms: u64,
     /// The tick at which it was gone.
     gone: u64,
@@ -84,12 +84,12 @@ struct Node {
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     last: WorkerTimes,
-    /// Those of before it took the job again: then it begins from 0.
+    /// The times before the node took the job again, when its times restarted at 0.
     earlier: WorkerTimes,
 }
 
 impl CostCount {
-    /// Counts what was spent up to a tick. `is_first` is whether nothing was shown before: what nodes have done until then
+    /// Accumulates the costs up to a tick. `is_first` is whether nothing was shown before: the nodes' work until then
     /// was not observed.
     pub(super) fn tick(&mut self, seq: u64, at_ms: u64, raw: &Raw, is_silent: bool, is_first: bool) {
         if is_silent {
@@ -110,10 +110,10 @@ impl CostCount {
 
     fn count_members(&mut self, from_ms: u64, at_ms: u64, raw: &Raw, is_begun: bool) {
         for (name, joined) in &raw.members {
-            // Those without workers have submitted something.
+            // Members without workers have submitted a job.
             let Some(member) = joined.member.as_ref().filter(|member| member.workers > 0) else { continue };
             let known = self.nodes.get(name).and_then(|node| node.member.as_ref());
-            // Who was there before this began counts from then on.
+            // Members from before the observation count from its start.
             let begin_ms = if known.is_some() || !is_begun { from_ms } else { from_ms.max(joined.since_ms) };
             if !known.is_some_and(|known| known.is_same(member)) {
                 self.meet(name, member);
@@ -128,7 +128,7 @@ impl CostCount {
         }
     }
 
-    /// Takes in what a member says of itself.
+    /// Records a member and its labels.
     fn meet(&mut self, name: &str, member: &Frozen<Member>) {
         let price = self.price_of(&member.labels);
         let labels = self.labels.places_of(&member.labels);
@@ -151,7 +151,7 @@ impl CostCount {
         if self.currencies.len() >= CURRENCIES_MAX && !self.currencies.contains(&price.currency) {
             let others: Vec<&str> = self.currencies.iter().map(String::as_str).collect();
             return Err(format!(
-                "label currency={} is one too many: other nodes have prices in {}",
+                "label currency={} exceeds the limit of currencies: other nodes have prices in {}",
                 price.currency,
                 others.join(", ")
             ));
@@ -196,7 +196,7 @@ impl CostCount {
                     *self.at_work.entry(node.to_owned()).or_default() += 1;
                 }
             }
-            // What was forgotten was counted.
+            // Forgotten reports were counted before.
             if !job.dirty || job.forgotten {
                 continue;
             }
@@ -223,14 +223,14 @@ impl CostCount {
             let share = if whole_ms > node.credit_ms as f64 { node.credit_ms as f64 / whole_ms } else { 1.0 };
             let [busy_ms, starting_ms] = [busy_ms, starting_ms].map(|ms| rounded(ms * share));
             node.credit_ms = node.credit_ms.saturating_sub(busy_ms + starting_ms);
-            // It was done since the last tick, unless that is too short for it.
+            // The work was done since the last tick, or earlier if that period is too short for it.
             let since_ms = from_ms.min(at_ms.saturating_sub(busy_ms + starting_ms));
             self.add(&name, since_ms..at_ms, busy_ms, Part::Busy);
             self.add(&name, since_ms..at_ms, starting_ms, Part::Starting);
         }
     }
 
-    /// Adds a part of a node's time, which was spent evenly between two times, to all sums.
+    /// Adds a part of a node's time, spread evenly over a period, to all sums.
     fn add(&mut self, name: &str, between: Range<u64>, ms: u64, part: Part) {
         let Some(node) = self.nodes.get(name).filter(|_| ms > 0) else { return };
         let price = node.price.as_ref().ok().and_then(Option::as_ref);
@@ -243,7 +243,7 @@ impl CostCount {
         }
     }
 
-    /// Returns what a job has cost; `None` if no node has reported on it.
+    /// Returns the costs of a job; `None` if no node has reported on it.
     pub(super) fn of_job(&self, id: &str, job: &RawJob, raw: &Raw) -> Option<JobCost> {
         let known = self.times.get(id).filter(|known| !known.is_empty())?;
         let mut cost =
@@ -284,7 +284,7 @@ impl CostCount {
     }
 }
 
-/// Divides a time that was spent evenly between two times among the hours between them; only the latest of these are kept.
+/// Splits a time, spread evenly over a period, by hour; only the latest hours are kept.
 fn by_hours(between: Range<u64>, ms: u64) -> impl Iterator<Item = (u64, u64)> {
     let Range { start, end } = between;
     let last = end.saturating_sub(1).max(start) / HOUR_MS;
@@ -300,7 +300,7 @@ fn by_hours(between: Range<u64>, ms: u64) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// Returns the time of a node that is a time of its workers, in milliseconds.
+/// Converts a time of workers to a time of their node, in milliseconds.
 fn node_ms(ns: u64, workers: u32) -> f64 {
     ns as f64 / 1e6 / f64::from(workers.max(1))
 }
@@ -315,7 +315,7 @@ fn rounded(ms: f64) -> u64 {
 }
 
 impl Known {
-    /// Takes what a node has reported. Returns what is new in it.
+    /// Records reported times. Returns the increase.
     fn note(&mut self, times: WorkerTimes) -> WorkerTimes {
         let last = std::mem::replace(&mut self.last, times);
         if times.total_ns() < last.total_ns() {

@@ -1,45 +1,45 @@
-//! What an hour of a node costs, as its labels say: `price=0.10/h,currency=EUR`.
+//! The price per hour of a node, from its labels: `price=0.10/h,currency=EUR`.
 
 use thiserror::Error;
 use zk::Labels;
 
-/// The label with the price of an hour.
+/// The label with the price per hour.
 pub(super) const PRICE: &str = "price";
 /// The label with the currency of the price.
 pub(super) const CURRENCY: &str = "currency";
-/// What a price ends with.
+/// The suffix of a price.
 const AN_HOUR: &str = "/h";
-/// The highest price of an hour: more is a mistake.
+/// The maximum price per hour; a higher one is a mistake.
 const PRICE_MAX: f64 = 1e6;
 /// The number of letters of a currency (ISO 4217).
 const CURRENCY_LETTERS: usize = 3;
 
-/// The price of an hour of a node.
+/// The price per hour of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Price {
     pub(super) an_hour: f64,
     pub(super) currency: String,
 }
 
-/// Labels that name no price, although somebody meant them to.
+/// The errors in labels that should specify a price.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum PriceError {
-    /// It is no number an hour.
-    #[error("label price={said} is no price: expected a number an hour, as in price=0.10/h")]
+    /// The price is not a number per hour.
+    #[error("label price={said} is invalid: expected a number per hour, as in price=0.10/h")]
     Price { said: String },
-    /// Nobody knows of what.
-    #[error("label price={said} has no currency: add currency=EUR, or another one")]
+    /// The currency is missing.
+    #[error("label price={said} has no currency: add one, as in currency=EUR")]
     NoCurrency { said: String },
-    /// It is no currency, or several.
-    #[error("label currency={said} is no currency: expected three capital letters, as in currency=EUR")]
+    /// The currency is not a single currency code.
+    #[error("label currency={said} is invalid: expected three capital letters, as in currency=EUR")]
     Currency { said: String },
 }
 
 impl Price {
-    /// Returns the price that labels name; `None` if they name none.
+    /// Returns the price that labels specify; `None` if they specify none.
     ///
     /// # Errors
-    /// If they name something else.
+    /// If the labels are invalid.
     pub(super) fn of(labels: &Labels) -> Result<Option<Self>, PriceError> {
         let currency = labels.get(CURRENCY);
         if let Some(said) = currency.filter(|said| !is_currency(said)) {
@@ -51,7 +51,7 @@ impl Price {
         Ok(Some(Self { an_hour, currency: currency.to_owned() }))
     }
 
-    /// Returns what a time costs.
+    /// Returns the cost of a time.
     pub(super) fn of_ms(&self, ms: f64) -> f64 {
         self.an_hour * (ms / 3_600_000.0)
     }
@@ -61,7 +61,7 @@ fn is_currency(text: &str) -> bool {
     text.len() == CURRENCY_LETTERS && text.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
-/// Reads a decimal number an hour. Other notations of numbers, such as `1e3` and `inf`, are refused.
+/// Parses a decimal number per hour. Other notations of numbers, such as `1e3` and `inf`, are refused.
 fn amount(text: &str) -> Option<f64> {
     let number = text.strip_suffix(AN_HOUR)?;
     let is_decimal =
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_has_a_number_an_hour_and_a_currency() {
+    fn price_label_with_number_per_hour_and_currency_is_parsed() {
         for (said, an_hour) in
             [("0.10/h", 0.10), ("0/h", 0.0), ("12/h", 12.0), (".5/h", 0.5), ("1000000/h", 1e6)]
         {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_price_is_said_with_what_would_be_one() {
+    fn price_label_invalid_error_shows_a_valid_one() {
         for said in [
             "free",
             "-1",

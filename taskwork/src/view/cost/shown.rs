@@ -1,17 +1,17 @@
-//! What is shown of the costs of a cluster, and what has changed in it.
+//! The displayed costs of a cluster, and their changes.
 
 use super::{super::tracked::Tracked, CostCount, Costs, CostsAbout, CostsDelta, Spent, spent::pay};
 
 /// The maximum number of warnings.
 const WARNINGS_MAX: usize = 20;
-/// The time after which changed sums are shown, in milliseconds: they are large, and nobody looks each second.
+/// The interval at which changed sums are shown, in milliseconds: they are large.
 const SHOWN_EVERY_MS: u64 = 10_000;
 
-/// What is shown.
+/// The displayed costs.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     at_ms: u64,
-    /// The tick at which anything last changed.
+    /// The tick of the last change.
     changed: u64,
     about: CostsAbout,
     hours: Tracked<Spent>,
@@ -53,7 +53,7 @@ impl CostCount {
         }
     }
 
-    /// Returns what is shown.
+    /// Returns the displayed costs.
     pub(in crate::view) fn shown(&self) -> Costs {
         let Shown { about, hours, labels, .. } = &self.shown;
         Costs { about: about.clone(), hours: hours.all(), labels: labels.all() }
@@ -64,14 +64,14 @@ impl CostCount {
         self.shown.changed > tick
     }
 
-    /// Returns what has changed after a tick; `None` if that is not known any more.
+    /// Returns the changes after a tick; `None` if they are no longer known.
     pub(in crate::view) fn since(&self, tick: u64) -> Option<CostsDelta> {
         let Shown { about, hours, labels, .. } = &self.shown;
         Some(CostsDelta { about: about.clone(), hours: hours.since(tick)?, labels: labels.since(tick)? })
     }
 }
 
-/// Returns the name of an hour. Names are in the order of hours.
+/// Returns the name of an hour. Names sort like hours.
 fn hour_name(hour: u64) -> String {
     format!("{hour:08}")
 }

@@ -1,4 +1,4 @@
-//! What was spent, as people see it: on a cluster as a whole, in each hour, on nodes with a label, on a job.
+//! Spent time and money, for display: of a cluster, per hour, per label, per job.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 
 use super::super::tracked::Changes;
 
-/// Amounts of money by their currencies. They are never added up over currencies; what is not known has none.
+/// Amounts of money by currency. They are never added up across currencies; unknown amounts are absent.
 pub type Money = BTreeMap<String, f64>;
 
-/// What nodes have spent: their time, each node's once however many workers it has, and money.
+/// The time of nodes, each counted once regardless of its number of workers, and money.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(default)]
 pub struct Spent {
-    /// The time for which nodes were members, in milliseconds. What is not in the next three they were idle.
+    /// The time as members, in milliseconds. The nodes were idle for the time not in the next three fields.
     pub node_ms: u64,
-    /// The part of it in which they had tasks: that of a node half of whose workers had some counts half.
+    /// The part in which they had tasks: a node with tasks for half of its workers counts half.
     #[serde(skip_serializing_if = "is_none")]
     pub busy_ms: u64,
-    /// The part of it in which they had no task of a job yet that they took part in.
+    /// The part in which they took part in a job and had no task of it yet.
     #[serde(skip_serializing_if = "is_none")]
     pub starting_ms: u64,
-    /// The part of it in which they were leaving.
+    /// The part in which they were leaving.
     #[serde(skip_serializing_if = "is_none")]
     pub draining_ms: u64,
-    /// The part of it that is not in the money, because the nodes have no price.
+    /// The part that is not in `money`, because the nodes have no price.
     #[serde(skip_serializing_if = "is_none")]
     pub unpriced_ms: u64,
-    /// What the rest of it has cost.
+    /// The cost of the remaining time.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub money: Money,
 }
@@ -38,60 +38,60 @@ fn is_none(ms: &u64) -> bool {
     *ms == 0
 }
 
-/// What a job has spent: the time for which workers of nodes were there for it, as the nodes report it. That of before
-/// it was observed is among it.
+/// The cost of a job: the time of workers in its pools, as reported by the nodes, including the time before the
+/// observation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(default)]
 pub struct JobCost {
-    /// Time and money; nothing of it is draining.
+    /// Time and money; never draining.
     #[serde(flatten)]
     pub spent: Spent,
-    /// What an hour of the nodes costs that are at work on it now. Of a node that works on several jobs each has an equal
-    /// part.
+    /// The cost per hour of the nodes that currently work on it. A node that works on several jobs is divided evenly
+    /// among them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub an_hour: Money,
     /// The number of nodes that have worked on it.
     pub nodes: u32,
-    /// Those of them that have no price, as far as is known: those that were never seen are among them.
+    /// The number of its nodes without a known price, including nodes that were never seen.
     pub unpriced: u32,
-    /// Those of them that were never seen as members: they are not in the time either.
+    /// The number of its nodes that were never seen as members: their time is not included either.
     pub unseen: u32,
 }
 
-/// What a cluster has spent since it was observed.
+/// The costs of a cluster during the observation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(default)]
 pub struct Costs {
     /// The cluster as a whole.
     pub about: CostsAbout,
-    /// What was spent in each hour, by its number since 1970; the latest, at most 31 days of them.
+    /// The costs in each hour, by its number since 1970; the latest, at most 31 days.
     pub hours: BTreeMap<String, Spent>,
-    /// What was spent on nodes with a label, such as `zone=a`. Of a label with many values the rest is under `name=…`.
+    /// The costs of nodes with a label, such as `zone=a`. Surplus values of a label are combined under `name=…`.
     pub labels: BTreeMap<String, Spent>,
 }
 
-/// What a cluster as a whole has spent.
+/// The total costs of a cluster.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(default)]
 pub struct CostsAbout {
-    /// Since when it was observed, in milliseconds since 1970 by the observer's clock; `None` if it was not yet.
+    /// The start of the observation, in milliseconds since 1970 by the observer's clock; `None` before the start.
     pub since_ms: Option<u64>,
-    /// What was spent since then.
+    /// The total since then.
     pub total: Spent,
-    /// What an hour of the present members costs.
+    /// The cost per hour of the current members.
     pub an_hour: Money,
     /// The number of members that work on jobs.
     pub nodes: u32,
-    /// Those of them that have no price.
+    /// The number of such members without a price.
     pub unpriced: u32,
-    /// What is wrong with labels that were to name a price, at most 20.
+    /// The errors in price labels, at most 20.
     pub warnings: Vec<String>,
 }
 
-/// What has changed in the costs of a cluster.
+/// The changes of the costs of a cluster.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CostsDelta {
@@ -104,7 +104,7 @@ pub struct CostsDelta {
 }
 
 impl Spent {
-    /// Returns the time in which nodes had nothing to do.
+    /// Returns the time in which nodes were idle.
     pub fn idle_ms(&self) -> u64 {
         let Self { node_ms, busy_ms, starting_ms, draining_ms, .. } = *self;
         node_ms.saturating_sub(busy_ms.saturating_add(starting_ms).saturating_add(draining_ms))
@@ -117,8 +117,8 @@ impl Spent {
 }
 
 impl JobCost {
-    /// Returns whether any of the nodes was seen as a member. Otherwise nothing is known of its time and its price, which
-    /// are 0 here.
+    /// Returns whether any of the nodes was seen as a member. Otherwise its time and price are unknown, and 0
+    /// here.
     pub fn is_seen(&self) -> bool {
         self.unseen < self.nodes
     }

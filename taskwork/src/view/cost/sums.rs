@@ -1,4 +1,4 @@
-//! Sums of what nodes spend, over all of them and by their labels.
+//! Sums of the costs of nodes, in total and by label.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::{
     spent::{Spent, pay},
 };
 
-/// The maximum number of names of labels by which costs are told.
+/// The maximum number of label names with separate costs.
 const NAMES_MAX: usize = 16;
-/// The maximum number of values of a label by which costs are told one by one.
+/// The maximum number of values of a label with separate costs.
 pub(super) const VALUES_MAX: usize = 32;
 
-/// Sums by labels. Places do not change.
+/// Sums by label. Positions do not change.
 #[derive(Debug, Default)]
 pub(super) struct ByLabel {
     places: BTreeMap<String, BTreeMap<String, usize>>,
@@ -24,7 +24,7 @@ pub(super) struct ByLabel {
 /// A part of the time of a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
-    /// It was there, and leaving or not.
+    /// Membership, leaving or not.
     There {
         draining: bool,
     },
@@ -33,10 +33,10 @@ pub(super) enum Part {
 }
 
 impl ByLabel {
-    /// Returns the places of the sums of labels; that of some may be one for all other values.
+    /// Returns the positions of the sums of labels; surplus values of a label share one.
     pub(super) fn places_of(&mut self, labels: &Labels) -> Vec<usize> {
-        let told = labels.iter().filter(|(name, _)| ![price::PRICE, price::CURRENCY].contains(name));
-        told.filter_map(|(name, value)| self.place(name, value)).collect()
+        let counted = labels.iter().filter(|(name, _)| ![price::PRICE, price::CURRENCY].contains(name));
+        counted.filter_map(|(name, value)| self.place(name, value)).collect()
     }
 
     fn place(&mut self, name: &str, value: &str) -> Option<usize> {

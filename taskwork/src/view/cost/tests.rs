@@ -1,4 +1,4 @@
-//! What nodes cost, of events that an observer could see.
+//! The costs of nodes, from events of an observer.
 
 #![expect(clippy::float_cmp, reason = "the amounts that are compared are rounded")]
 
@@ -41,11 +41,11 @@ fn report(times: WorkerTimes) -> NodeFigures<Figures> {
     NodeFigures { attempt: 2, figures: Figures { times, ..Figures::default() }, ..NodeFigures::default() }
 }
 
-/// A cluster that is observed.
+/// An observed cluster.
 struct Observed(View);
 
 impl Observed {
-    /// Begins with members, each with its labels.
+    /// Starts with members, each with its labels.
     fn begin(members: &[(&str, &str)]) -> Self {
         let mut observed = Self(View::default());
         for (node, labels) in members {
@@ -83,7 +83,7 @@ fn euros(money: &Money) -> f64 {
 const JOB: &str = "j-0000000001";
 
 #[test]
-fn a_member_costs_its_price_while_it_is_there() {
+fn member_costs_its_price_while_it_is_a_member() {
     let mut observed = Observed::begin(&[("n1", PRICED), ("n2", "zone=b")]);
     let Costs { about, hours, labels } = observed.tick(HOUR / 2).costs;
     assert_eq!((about.since_ms, about.nodes, about.unpriced), (Some(0), 2, 1));
@@ -95,7 +95,7 @@ fn a_member_costs_its_price_while_it_is_there() {
         "unknown is not 0"
     );
     assert_eq!(hours.keys().collect::<Vec<_>>(), ["00000000"]);
-    // It comes in the middle of a tick, and goes in the middle of another one.
+    // It joins in the middle of a tick, and leaves in the middle of another one.
     observed.see(HOUR, "members/n3", member("n3", PRICED));
     observed.tick(HOUR + HOUR / 2);
     observed.see(2 * HOUR, "members/n3", Content::Gone);
@@ -107,7 +107,7 @@ fn a_member_costs_its_price_while_it_is_there() {
 }
 
 #[test]
-fn what_nodes_do_is_told_by_their_reports() {
+fn cost_activity_follows_from_reports() {
     let mut observed = Observed::begin(&[("n1", PRICED)]);
     observed.run_job(JOB);
     // Two workers: half of them worked for 40 s, both waited for 5 s.
@@ -123,7 +123,7 @@ fn what_nodes_do_is_told_by_their_reports() {
     assert_eq!((cost.spent.node_ms, cost.spent.busy_ms, cost.nodes, cost.unpriced), (25_000, 20_000, 1, 0));
     assert!((cost.spent.money["EUR"] - 0.5 * 25.0 / 3_600.0).abs() < 1e-12);
     assert_eq!(euros(&cost.an_hour), 0.5);
-    // However much a report says, the node was not there for longer.
+    // A report cannot exceed the node's time as a member.
     let too_much = WorkerTimes { searching_ns: u64::MAX, ..WorkerTimes::default() };
     observed.reports(JOB, "n1", &report(too_much));
     let spent = observed.tick(90_000).costs.about.total;
@@ -131,7 +131,7 @@ fn what_nodes_do_is_told_by_their_reports() {
 }
 
 #[test]
-fn what_was_done_before_it_was_observed_is_in_the_cost_of_the_job_alone() {
+fn work_before_observation_counts_only_for_its_job() {
     let mut observed = Observed(View::default());
     observed.see(0, "members/n1", member("n1", PRICED));
     observed.run_job(JOB);
@@ -148,7 +148,7 @@ fn what_was_done_before_it_was_observed_is_in_the_cost_of_the_job_alone() {
 }
 
 #[test]
-fn a_job_that_a_node_takes_again_goes_on_costing() {
+fn job_taken_again_by_a_node_accumulates_costs() {
     let mut observed = Observed::begin(&[("n1", PRICED)]);
     observed.run_job(JOB);
     observed.reports(JOB, "n1", &report(times(100, 0)));
@@ -160,7 +160,7 @@ fn a_job_that_a_node_takes_again_goes_on_costing() {
 }
 
 #[test]
-fn the_price_of_a_node_that_is_gone_is_remembered() {
+fn price_of_departed_node_is_remembered() {
     let mut observed = Observed::begin(&[("n1", PRICED)]);
     observed.run_job(JOB);
     observed.tick(60_000);
@@ -176,7 +176,7 @@ fn the_price_of_a_node_that_is_gone_is_remembered() {
 }
 
 #[test]
-fn a_node_that_works_on_several_jobs_is_paid_for_once() {
+fn node_with_several_jobs_is_divided_among_them() {
     let mut observed = Observed::begin(&[("n1", PRICED), ("n2", PRICED)]);
     for job in [JOB, "j-0000000002"] {
         observed.run_job(job);
@@ -189,7 +189,7 @@ fn a_node_that_works_on_several_jobs_is_paid_for_once() {
 }
 
 #[test]
-fn labels_that_are_no_price_give_a_warning_and_no_price() {
+fn invalid_price_labels_give_a_warning_and_no_price() {
     let wrong =
         ["price=free,currency=EUR", "price=-1/h,currency=EUR", "price=1e400,currency=EUR", "price=1/h"];
     let names = ["n1", "n2", "n3", "n4"];
@@ -212,7 +212,7 @@ fn labels_that_are_no_price_give_a_warning_and_no_price() {
 }
 
 #[test]
-fn the_number_of_currencies_is_bounded() {
+fn currencies_are_bounded() {
     let labels: Vec<String> = ["AAA", "BBB", "CCC", "DDD", "EEE"]
         .into_iter()
         .map(|currency| format!("price=1/h,currency={currency}"))
@@ -225,7 +225,7 @@ fn the_number_of_currencies_is_bounded() {
 }
 
 #[test]
-fn nodes_count_while_zookeeper_does_not_answer() {
+fn nodes_cost_during_an_outage() {
     let mut observed = Observed::begin(&[("n1", PRICED), ("n2", PRICED)]);
     observed.see(1_000, "", Content::Lost);
     assert_eq!(observed.tick(HOUR).costs.about.total.node_ms, 0);
@@ -236,7 +236,7 @@ fn nodes_count_while_zookeeper_does_not_answer() {
 }
 
 #[test]
-fn what_passed_in_an_outage_counts_in_its_hours() {
+fn outage_time_counts_in_its_hours() {
     let mut observed = Observed::begin(&[("n1", PRICED)]);
     observed.run_job(JOB);
     observed.reports(JOB, "n1", &report(times(0, 0)));
@@ -257,7 +257,7 @@ fn what_passed_in_an_outage_counts_in_its_hours() {
 }
 
 #[test]
-fn a_time_is_divided_among_hours_and_nothing_is_lost() {
+fn time_is_divided_among_hours_without_loss() {
     let divided = |between, ms| by_hours(between, ms).collect::<Vec<_>>();
     assert_eq!(divided(0..HOUR, HOUR), [(0, HOUR)]);
     assert_eq!(divided(HOUR - 1..HOUR + 1, 2), [(0, 1), (1, 1)]);
@@ -265,19 +265,19 @@ fn a_time_is_divided_among_hours_and_nothing_is_lost() {
     assert_eq!(divided(7..7, 3), [(0, 3)]);
     assert_eq!(divided(HOUR..HOUR, 3), [(1, 3)]);
     assert_eq!(divided(Range { start: 9, end: 7 }, 0), []);
-    // However long it is.
+    // For any length.
     let ages = divided(0..u64::MAX, u64::MAX);
     assert_eq!(ages.len(), HOURS_MAX);
     assert!(ages[..HOURS_MAX - 1].iter().all(|(_, ms)| *ms == HOUR), "{ages:?}");
 }
 
 #[test]
-fn the_cost_of_a_job_that_is_over_is_known_once_the_members_were_read() {
+fn cost_of_finished_job_is_known_after_members_were_read() {
     let mut observed = Observed(View::default());
     let over = JobRecord { state: JobState::Done, ..fixtures::record() };
     observed.see(0, &format!("jobs/{JOB}"), content(&over));
     observed.reports(JOB, "n1", &report(times(7_200, 0)));
-    // There is more to be read than between two ticks.
+    // The initial read takes longer than a tick.
     let now = observed.tick(1_000);
     assert!(!now.jobs[JOB].about.cost.as_ref().unwrap().is_seen());
     observed.see(1_500, "members/n1", member("n1", PRICED));
@@ -288,7 +288,7 @@ fn the_cost_of_a_job_that_is_over_is_known_once_the_members_were_read() {
 }
 
 #[test]
-fn the_time_in_which_a_node_leaves_counts_apart() {
+fn draining_time_is_counted_separately() {
     let mut observed = Observed::begin(&[("n1", PRICED), ("n2", PRICED)]);
     observed.run_job(JOB);
     observed.see(0, "drain/n1", Content::Data(Vec::new()));
@@ -301,7 +301,7 @@ fn the_time_in_which_a_node_leaves_counts_apart() {
 }
 
 #[test]
-fn those_without_workers_cost_nothing() {
+fn members_without_workers_cost_nothing() {
     let mut observed = Observed::begin(&[]);
     let submits = Member { workers: 0, labels: PRICED.parse().unwrap(), ..fixtures::member("n1") };
     observed.see(0, "members/n1", content(&submits));
@@ -310,7 +310,7 @@ fn those_without_workers_cost_nothing() {
 }
 
 #[test]
-fn labels_with_many_values_and_many_hours_are_bounded() {
+fn cost_labels_and_hours_are_bounded() {
     let labels: Vec<(String, String)> = (0..100)
         .map(|number| (format!("n{number:03}"), format!("machine=m{number},zone=a,price=1/h,currency=EUR")))
         .collect();
@@ -334,7 +334,7 @@ fn labels_with_many_values_and_many_hours_are_bounded() {
 }
 
 #[test]
-fn sums_are_shown_every_few_seconds_and_changes_of_nodes_at_once() {
+fn cost_sums_are_shown_periodically_and_node_changes_immediately() {
     let mut observed = Observed::begin(&[("n1", PRICED)]);
     let told = |observed: &mut Observed, at_ms| {
         let seq = observed.0.seq();
@@ -350,7 +350,7 @@ fn sums_are_shown_every_few_seconds_and_changes_of_nodes_at_once() {
 }
 
 #[test]
-fn what_a_job_has_cost_stays_when_its_nodes_are_forgotten() {
+fn cost_of_job_survives_forgotten_nodes() {
     let mut observed = Observed::begin(&[("n1", PRICED)]);
     let id = |number: u64| format!("j-{number:010}");
     for number in 0..20 {
@@ -369,7 +369,7 @@ fn what_a_job_has_cost_stays_when_its_nodes_are_forgotten() {
 }
 
 #[test]
-fn the_nodes_that_are_remembered_are_bounded() {
+fn departed_nodes_remembered_for_costs_are_bounded() {
     let mut observed = Observed::begin(&[]);
     let name = |number: usize| format!("n{number:06}");
     for number in 0..GONE_MAX + 100 {

@@ -17,8 +17,8 @@ struct Arguments {
     /// The seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Measure instead the cost of losing a node each time this many seconds have passed, and of what nodes
-    /// write to be prepared for that.
+    /// Measure instead the cost of losing a node every this many seconds, and of the state that nodes write
+    /// as a precaution.
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     lost_every_s: Option<u64>,
     /// The folder for `scale.json` and `scale.svg`, or for `losses.json`.
@@ -26,9 +26,9 @@ struct Arguments {
     out: Option<PathBuf>,
 }
 
-/// The least efficiency where nodes are lost.
+/// The minimum efficiency with lost nodes.
 const EFFICIENCY_MIN: f64 = 0.9;
-/// The most writes per second, and the largest cluster to which that applies.
+/// The maximum number of writes per second, and the largest cluster to which it applies.
 const WRITES_MAX: (f64, usize) = (1_000.0, 100);
 
 fn main() -> Result<(), Box<dyn Error>> {

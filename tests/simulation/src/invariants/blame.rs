@@ -1,5 +1,5 @@
-//! Blame: a task that is set aside for a panic is one that panics. What else was on the node, or on trial there, is
-//! innocent of it.
+//! Blame: a task that is set aside for a panic is one that panics. Other tasks on the node, including tasks
+//! on trial, are not set aside for it.
 
 use taskwork::simulation::{self, Stored};
 use zk::{Op, quarantine::AboutTask};
@@ -37,7 +37,7 @@ impl Invariant for OnlyTheGuilty {
     }
 }
 
-/// Returns whether a state is still to be visited in the task that stands here.
+/// Returns whether a state is still unvisited in the task of this znode.
 fn contains(path: &str, shape: &Shape, deadly: u64, servers: &Servers) -> bool {
     let task = servers.read(path).and_then(|data| blob(&data, servers));
     let Some(Stored { tasks, .. }) = task.and_then(|task| simulation::parked::<Walk>(&task)) else {

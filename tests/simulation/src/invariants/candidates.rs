@@ -1,8 +1,8 @@
 //! Every candidate can lead: a node has one candidate for a job, and none for a job that is over.
 //!
 //! If a node had two candidates, the later one would wait for the earlier one, which the node does not
-//! follow, and all others would wait, too. A candidate that stays when the job is over would keep others from
-//! leading it when it is retried.
+//! follow, and all others would wait too. A candidate that remains after the end of a job would prevent
+//! others from leading it when it is retried.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use zk::{ClusterPaths, Op};
 use super::{Facts, Invariant, Seen};
 use crate::world::Servers;
 
-/// How long after the end of a job a node may remain a candidate for it, in milliseconds: less than it waits
-/// for workers that do not return.
+/// The time after the end of a job for which a node may remain a candidate for it, in milliseconds: less than
+/// it waits for workers that do not return.
 const STANDS_MS: u64 = 3_000;
 
 #[derive(Default)]
 pub(super) struct CandidatesCanLead {
     /// The candidates, by the names of their znodes, with their jobs.
     standing: BTreeMap<String, String>,
-    /// The times at which jobs were over.
+    /// The times at which jobs ended.
     over_since: BTreeMap<String, u64>,
     /// The time since which no new faults occur.
     calm_since: Option<u64>,
@@ -34,9 +34,9 @@ impl Invariant for CandidatesCanLead {
         match seen {
             Seen::Calm => self.calm_since = Some(now),
             Seen::Wrote { ops, servers, .. } => {
-                stands_once(&facts.cluster, ops, servers)?;
+                check_single_candidate(&facts.cluster, ops, servers)?;
                 let folder = facts.cluster.election();
-                // Without operations a session has ended, and its candidate is deleted with it.
+                // An empty list means that a session has ended, and its candidate is deleted with it.
                 if ops.is_empty() || ops.iter().any(|op| op.path().starts_with(&folder)) {
                     let names = servers.names(&folder).into_iter();
                     self.standing = names
@@ -52,7 +52,7 @@ impl Invariant for CandidatesCanLead {
 }
 
 /// Checks the candidates that are created.
-fn stands_once(cluster: &ClusterPaths, ops: &[Op], servers: &Servers) -> Result<(), String> {
+fn check_single_candidate(cluster: &ClusterPaths, ops: &[Op], servers: &Servers) -> Result<(), String> {
     let folder = cluster.election();
     for op in ops {
         let Op::Create { path, .. } = op else { continue };
@@ -91,7 +91,7 @@ impl CandidatesCanLead {
             if let Some(since) = self.over_since.get(job)
                 && now > calm.max(*since) + STANDS_MS
             {
-                return Err(format!("{name} stands for election, though the job is over since {since} ms"));
+                return Err(format!("{name} stands for election although the job is over since {since} ms"));
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Companions: there is at most one for a job on a node; it hears only what another one of the same job has sent to it;
-//! and it is asked to rescue what it has before its node leaves the job.
+//! Companions: a node has at most one for a job; it receives only messages that another companion of the same
+//! job has sent to it; and it is asked to rescue its data before its node leaves the job.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,11 @@ use crate::workload::companion::Step;
 
 #[derive(Debug, Default)]
 pub(super) struct CompanionsAreKept {
-    /// Those that run, with whether they read at once.
+    /// The running companions, and whether each reads its messages at once.
     run: BTreeSet<(NodeId, String)>,
     willing: BTreeSet<(NodeId, String)>,
     asked: BTreeSet<(NodeId, String)>,
-    /// The messages: from where, to where, in which job, with which content.
+    /// The messages: sender, receiver, job and content.
     sent: BTreeSet<(NodeId, NodeId, String, u64)>,
 }
 
@@ -34,7 +34,7 @@ impl Invariant for CompanionsAreKept {
                         && let ["left", node] = rest[..]
                         && let Ok(node) = node.parse()
                     {
-                        self.leaves(node, job)?;
+                        self.check_leave(node, job)?;
                     }
                 }
                 Ok(())
@@ -72,7 +72,7 @@ impl CompanionsAreKept {
         Ok(())
     }
 
-    fn leaves(&self, node: NodeId, job: &str) -> Result<(), String> {
+    fn check_leave(&self, node: NodeId, job: &str) -> Result<(), String> {
         let its = (node, job.to_owned());
         if self.willing.contains(&its) && !self.asked.contains(&its) {
             return Err(format!("{node} leaves {job}, and its companion was not asked to rescue anything"));

@@ -1,4 +1,4 @@
-//! What stands in the tree for each attempt: the tasks, decoded, and the committed outputs.
+//! The state in the tree of each attempt: the tasks, decoded, and the committed outputs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +21,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// Returns the sizes; none if the tree depends on the incumbent.
+    /// Returns the sizes, or none if the tree depends on the incumbent.
     pub(crate) fn of(shape: &Shape) -> Self {
         let is_workflow = matches!(shape, Shape::Workflow(_));
         let mut sizes = Self { is_workflow, ..Self::default() };
@@ -31,7 +31,7 @@ impl Sizes {
         sizes
     }
 
-    /// Adds those of the tree with this root.
+    /// Adds the sizes of the subtrees of the tree with this root.
     pub(super) fn extend(&mut self, shape: &Shape, root: State) {
         let (mut open, mut states) = (vec![(root, None)], Vec::new());
         while let Some((state, parent)) = open.pop() {
@@ -60,21 +60,21 @@ struct Content {
     tasks: usize,
     states: Done,
     unprotected: bool,
-    /// The maximum number of nodes in a row that were lost with one of the tasks.
+    /// The maximum number of nodes in a row that were lost with any of the tasks.
     deaths: u32,
 }
 
-/// What stands in the tree for the attempts at one job.
+/// The state in the tree of the attempts at one job.
 #[derive(Debug, Default)]
 pub(crate) struct Durable {
     attempts: BTreeMap<u32, BTreeMap<String, Content>>,
 }
 
 impl Durable {
-    /// Notes an operation on the job.
+    /// Records an operation on the job.
     ///
     /// # Errors
-    /// If it writes something that cannot be read.
+    /// If it writes unreadable data.
     pub(super) fn note(
         &mut self,
         cluster: &ClusterPaths,
@@ -93,7 +93,7 @@ impl Durable {
             Op::Delete { path, .. } => {
                 znodes.remove(path);
             }
-            // A stranger's znode is none of a node.
+            // A znode of a stranger does not belong to a node.
             Op::Create { data, .. } if data.first() == Some(&0xff) => {}
             Op::Create { path, data, .. } | Op::Set { path, data, .. } => {
                 let content = read(sizes, folder, data, servers)
@@ -105,8 +105,8 @@ impl Durable {
         Ok(())
     }
 
-    /// Returns the number of tasks that stand in the tree for an attempt, without those that were set aside;
-    /// `None` if a node holds more than it has written.
+    /// Returns the number of tasks in the tree for an attempt, excluding tasks that were set aside; `None` if
+    /// a node holds more than it has written.
     pub(crate) fn tasks(&self, attempt: u32) -> Option<usize> {
         let znodes = self.attempts.get(&attempt)?;
         let all_written = znodes.values().all(|content| !content.unprotected);
@@ -125,7 +125,7 @@ impl Durable {
         all
     }
 
-    /// Returns all states that stand in the tree for an attempt, in tasks and in outputs; `None` as above.
+    /// Returns all states in the tree for an attempt, in tasks and in outputs; `None` as above.
     pub(crate) fn states(&self, attempt: u32) -> Option<Done> {
         self.tasks(attempt)?;
         let mut all = Done::default();
@@ -174,7 +174,7 @@ fn read(sizes: &Sizes, folder: &str, data: &[u8], servers: &Servers) -> Option<C
     Some(Content { tasks: tasks.len(), states, unprotected, deaths })
 }
 
-/// Reads what stands in a znode for a workflow: its program is a task, whose output has no states.
+/// Reads the znode of a workflow: its program is a task, whose output has no states.
 fn read_workflow(folder: &str, data: &[u8]) -> Option<Content> {
     let Stored { tasks, unprotected, deaths } = match folder {
         "outputs" => return Some(Content::default()),

@@ -1,5 +1,4 @@
-//! What invariants need to know about the cluster and its jobs: what was written, who takes part, and which
-//! states are open.
+//! Facts about the cluster and its jobs for the invariants: writes, participants, and open states.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -32,9 +31,9 @@ pub(crate) struct Facts {
     shared: BTreeMap<String, Vec<u8>>,
     /// The last attempt at each job in which each node is enrolled.
     attempt_of: BTreeMap<(NodeId, String), u32>,
-    /// The nodes that have left attempts cleanly, with these.
+    /// The nodes that have left attempts cleanly, and these attempts.
     left: BTreeSet<(NodeId, String, u32)>,
-    /// The members, with the sessions that have made them.
+    /// The members, with the sessions that created them.
     members: BTreeMap<NodeId, SessionId>,
     /// The number of workers of all nodes.
     pub(crate) workers: usize,
@@ -46,12 +45,12 @@ pub(crate) struct Facts {
     pub(crate) machines_run: bool,
     /// The maximum size of a message, in bytes.
     pub(crate) message_bytes_max: usize,
-    /// Whether all that happens to nodes is that they join and leave.
+    /// Whether nodes only join and leave.
     pub(crate) only_leaves: bool,
-    /// The number of members that were lost to an attempt, which they had not left.
+    /// The number of members that were lost without having left the attempt.
     pub(crate) losses: u32,
     /// The node on which the program of a workflow was started last.
-    pub(crate) head: Option<NodeId>,
+    pub(crate) coordinator: Option<NodeId>,
 }
 
 /// The facts about one job.
@@ -63,18 +62,18 @@ pub(crate) struct JobFacts {
     open: BTreeMap<u32, HashSet<u64>>,
     /// The states of each attempt that were visited.
     visited: BTreeMap<u32, HashSet<u64>>,
-    /// The attempts in which a member was lost: what it had not written is done again.
+    /// The attempts in which a member was lost: its unwritten work is repeated.
     with_losses: BTreeSet<u32>,
     /// The number of members that were lost while they took part.
     pub(crate) losses: u32,
-    /// What stands in the tree.
+    /// The state in the tree.
     pub(crate) durable: Durable,
     sizes: Sizes,
     /// The most recent attempt.
     pub(crate) latest: u32,
     /// The state according to its record.
     pub(crate) state: JobState,
-    /// The most recent attempt that continues the one before with what was set aside.
+    /// The most recent attempt that continues the previous one with its set-aside tasks.
     pub(crate) retried: Option<u32>,
     /// Whether root tasks may be added.
     pub(crate) is_open: bool,
@@ -89,7 +88,7 @@ struct Added {
     number: u64,
     /// All states of its tree.
     states: Done,
-    /// The last attempt in which it has begun.
+    /// The last attempt in which it has started.
     begun: u32,
 }
 
@@ -99,8 +98,8 @@ impl JobFacts {
         if self.state.is_running() { self.open(self.latest) } else { 0 }
     }
 
-    /// Returns the number of states that are certainly unfinished if the list of an attempt is empty. (After a
-    /// loss, a better incumbent may prune what was created before.)
+    /// Returns the number of states that are certainly unfinished if the list of an attempt is empty. (After
+    /// a loss, a better incumbent may prune earlier states.)
     pub(crate) fn unfinished(&self, attempt: u32) -> usize {
         let tasks = self.durable.tasks(attempt).unwrap_or(0);
         let changes = self.durable.set_aside(attempt).0 > 0
@@ -108,7 +107,7 @@ impl JobFacts {
         tasks + if changes { 0 } else { self.open(attempt) }
     }
 
-    /// Returns the states of the added root tasks that have not begun in an attempt.
+    /// Returns the states of the added root tasks that have not started in an attempt.
     pub(crate) fn not_begun(&self, attempt: u32) -> Done {
         let mut states = Done::default();
         for added in self.added.values().filter(|added| added.begun < attempt) {
@@ -117,8 +116,8 @@ impl JobFacts {
         states
     }
 
-    /// Returns whether no task stands in the tree for the latest attempt, as far as nodes have written what they
-    /// hold.
+    /// Returns whether no task is in the tree for the latest attempt, as far as nodes have written their
+    /// holdings.
     fn has_no_tasks(&self) -> bool {
         self.open(self.latest) == 0 && self.durable.tasks(self.latest) == Some(0)
     }
@@ -179,7 +178,7 @@ impl Facts {
             message_bytes_max: 1 << 20,
             only_leaves: false,
             losses: 0,
-            head: None,
+            coordinator: None,
         }
     }
 
@@ -208,8 +207,8 @@ impl Facts {
         self.first().map_or(0, JobFacts::at_hand)
     }
 
-    /// Returns the record of the first job, unless its nodes may work on a later job: a node stays with a
-    /// job that it has begun, whatever work the first one has.
+    /// Returns the record of the first job, unless its nodes may work on a later job: a node stays with a job
+    /// that it has started, even if the first one has work.
     pub(crate) fn only_job(&self) -> Option<&JobRecord> {
         let record = self.records.get(self.jobs.first_key_value()?.0)?;
         let later =
@@ -236,10 +235,10 @@ impl Facts {
         self.records.get(job).is_some_and(|record| record.program == program)
     }
 
-    /// Notes what was written. Returns an error for what cannot be read back.
+    /// Records a write. Returns an error for unreadable data.
     pub(super) fn note(&mut self, seen: &Seen<'_>) -> Result<(), String> {
         if let Seen::Workflow { node, step: Step::Leads { .. } } = seen {
-            self.head = Some(*node);
+            self.coordinator = Some(*node);
         }
         let Seen::Wrote { session, ops, servers } = seen else { return Ok(()) };
         if ops.is_empty() {
@@ -306,7 +305,7 @@ impl Facts {
         }
     }
 
-    /// Notes a root task that is added to a job.
+    /// Records a root task that is added to a job.
     fn add(&mut self, job: &str, task: &str, data: &[u8], servers: &Servers) -> Result<(), String> {
         let Some(job) = self.jobs.get_mut(job) else { return Ok(()) };
         let envelope = durable::blob(data, servers);
@@ -332,7 +331,7 @@ impl Facts {
                 self.members.insert(node, session);
             }
             Op::Delete { .. } => {
-                // It has resigned, which is like a loss.
+                // It has resigned, which counts as a loss.
                 self.members.remove(&node);
                 self.note_loss(node);
             }
@@ -340,7 +339,7 @@ impl Facts {
         }
     }
 
-    /// Notes the end of a session: its members are lost to the attempts that they have not left.
+    /// Records the end of a session: its members are lost to the attempts that they have not left.
     fn lose(&mut self, session: SessionId) {
         let lost: Vec<NodeId> =
             self.members.iter().filter(|(_, its)| **its == session).map(|(&node, _)| node).collect();
@@ -362,7 +361,7 @@ impl Facts {
         }
     }
 
-    /// Returns the attempts in which a node is enrolled, and which it has not left.
+    /// Returns the attempts in which a node is enrolled, and that it has not left.
     fn attempts_of(&self, node: NodeId) -> impl Iterator<Item = (&str, u32)> {
         let all =
             self.attempt_of.range((node, String::new())..).take_while(move |((its, _), _)| *its == node);
@@ -404,7 +403,7 @@ impl Facts {
             it.latest = it.latest.max(attempt);
             let mut open = HashSet::from([it.shape.root().number]);
             if let Shape::Workflow(_) = it.shape {
-                // It has no states.
+                // A workflow has no states.
                 open.clear();
             }
             open.extend(it.added.values().map(|added| added.number));
@@ -412,17 +411,17 @@ impl Facts {
                 open = it.open.get(&(attempt - 1)).cloned().unwrap_or_default();
                 let visited = it.visited.get(&(attempt - 1)).cloned().unwrap_or_default();
                 it.visited.insert(attempt, visited);
-                // What a task had done since it was last written is done again.
+                // The unwritten work of a task is repeated.
                 it.with_losses.insert(attempt);
-                // Nothing begins again: its output is carried over, or it was set aside.
+                // Added tasks do not start again: their output is carried over, or they were set aside.
                 it.added.values_mut().for_each(|added| added.begun = attempt);
             }
             it.open.insert(attempt, open);
         }
     }
 
-    /// Returns a state that is not visited although a task has gone on that waits for it. After a loss states that
-    /// were visited may have to be visited again; what was set aside is not waited for.
+    /// Returns a state that is not visited although a task that waits for it has continued. After a loss,
+    /// visited states may have to be visited again; set-aside states are not waited for.
     pub(super) fn joined_too_early(&self, node: NodeId, job: u64, done: &Slice) -> Option<u64> {
         let name = format!("j-{job:010}");
         let (job, attempt) = (self.jobs.get(&name)?, *self.attempt_of.get(&(node, name))?);
@@ -440,15 +439,15 @@ impl Facts {
         None
     }
 
-    /// Records the visited and created states. Returns those that were visited without being open, unless they
-    /// may be visited again because of a loss.
+    /// Records the visited and created states. Returns states that were visited without being open, unless
+    /// they may be visited again because of a loss.
     pub(super) fn work(&mut self, node: NodeId, job: u64, done: &Slice) -> Vec<u64> {
         let name = format!("j-{job:010}");
         let Some(job) = self.jobs.get_mut(&name) else { return done.consumed.clone() };
         let Some(attempt) = self.attempt_of.get(&(node, name)) else { return done.consumed.clone() };
         let open = job.open.entry(*attempt).or_default();
         let visited = job.visited.entry(*attempt).or_default();
-        // Within a slice, states may be opened and visited; so all opened ones are added first.
+        // A slice may create and visit the same state, so all created ones are added first.
         open.extend(done.opened.iter().filter(|state| !visited.contains(state)));
         let again = job.with_losses.contains(attempt);
         let mut unknown = Vec::new();

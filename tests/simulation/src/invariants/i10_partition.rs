@@ -1,8 +1,8 @@
-//! I10: at every moment, what stands in the tree for an attempt is a partition of the whole work: the states
-//! below the tasks there and the states in the committed outputs are exactly the states of the job's tree.
+//! I10: at every moment, the state in the tree of an attempt is a partition of the whole work: the states
+//! below its tasks and the states in the committed outputs are exactly the states of the job's tree.
 //!
-//! In addition, a new attempt begins only if a node was lost that held more than it had written, and no task counts
-//! more deaths than nodes were lost.
+//! In addition, a new attempt starts only if a node was lost that held more than it had written, and no task
+//! counts more deaths than nodes were lost.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::workload::Truth;
 
 #[derive(Default)]
 pub(super) struct NothingIsLost {
-    /// The most recent attempt at each job whose beginning was checked: later there is less to see.
+    /// The most recent attempt at each job whose start was checked: later less is visible.
     begun: BTreeMap<String, u32>,
 }
 
@@ -37,7 +37,7 @@ impl Invariant for NothingIsLost {
                 let unprotected = |node: &str| known.durable.is_unprotected(before, node);
                 if known.latest == record.attempt && !lost.clone().any(|lost| unprotected(&lost.node)) {
                     let lost: Vec<&str> = lost.map(|lost| lost.node.as_str()).collect();
-                    return Err(format!("attempt {before} ended although all was written: {lost:?}"));
+                    return Err(format!("attempt {before} ended although everything was written: {lost:?}"));
                 }
             }
             let Some(at) = place(&facts.cluster, op.path()) else { continue };
@@ -51,7 +51,7 @@ impl Invariant for NothingIsLost {
 }
 
 fn check(job: &JobFacts, attempt: u32) -> Result<(), String> {
-    // What is over is tidied away piece by piece.
+    // An attempt that is over is removed znode by znode.
     if attempt != job.latest || job.state.is_over() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! I2: the job is never declared done while a task of its current attempt is unfinished.
 //!
-//! In addition, no attempt's list is ever empty while a state of the attempt is open, or a task of it stands in
+//! In addition, no attempt's list is ever empty while a state of the attempt is open, or a task of it is in
 //! the tree.
 
 use zk::{Op, job::JobState};
@@ -38,7 +38,7 @@ impl Invariant for NeverTooEarly {
             let Op::Delete { path, .. } = op else { continue };
             let Some(at) = place(&facts.cluster, path) else { continue };
             let (Some(attempt), ["list", _]) = (at.attempt, &at.rest[..]) else { continue };
-            // Everything of a cancelled job is removed when the job is forgotten.
+            // All znodes of a cancelled job are removed when it is forgotten.
             let job = facts.job(at.job).filter(|job| !job.state.is_over());
             let open = job.map_or(0, |job| job.unfinished(attempt));
             if open == 0 {

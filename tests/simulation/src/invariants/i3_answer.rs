@@ -1,5 +1,5 @@
-//! I3: the reported optimum and the reported counts always equal those of the sequential reference.
-//! Meanwhile, a variable only ever improves.
+//! I3: the reported optimum and the reported counts always equal those of the sequential reference. During
+//! the job, a variable only ever improves.
 
 use std::collections::BTreeMap;
 
@@ -81,6 +81,6 @@ impl Said {
         if right {
             return Ok(());
         }
-        Err(format!("expected {truth:?}, the job says {result:?}, shortest {:?}", self.shortest))
+        Err(format!("expected {truth:?}, the job returned {result:?}, shortest {:?}", self.shortest))
     }
 }

@@ -1,5 +1,5 @@
-//! I4: a node that has lost its ZooKeeper session changes nothing any more: every write carries a fence. Only
-//! the leader begins an attempt or writes a result.
+//! I4: a node that has lost its ZooKeeper session changes nothing from then on: every write carries a fence.
+//! Only the leader starts an attempt or writes a result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +62,13 @@ impl OnlyMembersAndLeadersWrite {
             if matches!(op, Op::Check { .. }) {
                 continue;
             }
+            // Nothing depends on an earlier attempt, or on any attempt of a job that is over: every member may remove it.
+            let is_needed =
+                |attempt| facts.job(at.job).is_none_or(|job| attempt >= job.latest && !job.state.is_over());
             match (at.attempt, &at.rest[..]) {
+                (Some(attempt), []) if matches!(op, Op::Delete { .. }) && !is_needed(attempt) => {
+                    takes_part = true;
+                }
                 (Some(_), []) | (None, ["result"]) => leads = true,
                 (Some(_), [folder, ..]) if OF_MEMBERS.contains(folder) => takes_part = true,
                 _ => {}
@@ -74,7 +80,7 @@ impl OnlyMembersAndLeadersWrite {
         // A leader that is no longer a member continues to lead until its session ends; then its writes carry
         // the leader's fence.
         if takes_part && !self.members.contains(node) && led_by_the_first(facts, ops, servers).is_err() {
-            return Err(format!("{node} is no member, and has written {}", ops[0].path()));
+            return Err(format!("{node} is not a member, and has written {}", ops[0].path()));
         }
         Ok(())
     }
@@ -88,7 +94,7 @@ fn led_by_the_first(facts: &Facts, ops: &[Op], servers: &Servers) -> Result<(), 
         Op::Check { path, .. } => path.strip_prefix(&election)?.strip_prefix('/'),
         _ => None,
     });
-    // The candidates for the job that is written to.
+    // The candidates for the job of the write.
     let job = ops.iter().find_map(|op| Some(place(&facts.cluster, op.path())?.job));
     let group = job.unwrap_or_default();
     let candidates = servers.names(&election).into_iter();
@@ -97,5 +103,5 @@ fn led_by_the_first(facts: &Facts, ops: &[Op], servers: &Servers) -> Result<(), 
     if fence.is_some() && fence == first.as_deref() {
         return Ok(());
     }
-    Err(format!("only the leader may write that: fenced by {fence:?}, the leader is {first:?}"))
+    Err(format!("only the leader may write this: fenced by {fence:?}, the leader is {first:?}"))
 }

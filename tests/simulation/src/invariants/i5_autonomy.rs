@@ -1,8 +1,8 @@
-//! I5: while ZooKeeper is away, workers continue to search and nodes continue to steal.
+//! I5: while ZooKeeper is unavailable, workers continue to search and nodes continue to steal.
 //!
-//! This is only checked where there are no other faults. Then, as long as there is plenty of work, at least a
-//! quarter of what all workers could do must be done. Without steals that would be impossible, because the
-//! tree is too unbalanced.
+//! This is only checked if there are no other faults. Then, as long as there is plenty of work, at least a
+//! quarter of the possible work of all workers must be done. Without steals that would be impossible, because
+//! the tree is too unbalanced.
 
 use super::{Facts, Invariant, Seen};
 use crate::workload::Shape;
@@ -45,7 +45,7 @@ impl Invariant for WorkGoesOn {
                 let plenty = facts.open() > 4 * facts.workers;
                 if ms >= SHORT_MS && plenty && done < could / 4 {
                     return Err(format!(
-                        "in {ms} ms without servers {done} states were done, of {could} that could have been"
+                        "in {ms} ms without servers {done} of {could} possible states were done"
                     ));
                 }
             }

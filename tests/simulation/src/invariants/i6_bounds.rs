@@ -12,9 +12,9 @@ pub(super) struct EverythingIsBounded;
 const TXNS_MAX: usize = 2;
 /// The maximum number of letters in a mailbox: a stale check may admit a few more.
 const MAIL_MAX: u32 = zk::mail::MAILBOX_LETTERS_MAX + 64;
-/// How many copies of a large message may wait for the same connection.
+/// The maximum number of copies of a large message that wait for the same connection.
 const COPIES_MAX: usize = 1;
-/// The size from which a message is large, in bytes.
+/// The minimum size of a large message, in bytes.
 const LARGE_BYTES: usize = 64 << 10;
 
 impl Invariant for EverythingIsBounded {

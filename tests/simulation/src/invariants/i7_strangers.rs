@@ -1,4 +1,4 @@
-//! I7: a peer that is not an authenticated member never receives a task and is never believed.
+//! I7: a peer that is not an authenticated member never receives a task, and its messages have no effect.
 //!
 //! A stranger puts messages into the inboxes of nodes, as if the transport had admitted it: steal requests,
 //! and grants of a task that was never split off. I1 detects if such a task is executed, because its state

@@ -1,5 +1,4 @@
-//! I9: one seed, one history. Two runs of the same plan must produce the same trace, whose fingerprints are
-//! compared.
+//! I9: one seed has one history. Two runs of the same plan must produce traces with the same fingerprint.
 
 use super::Violation;
 

@@ -1,11 +1,10 @@
-//! All nodes know the members: some seconds after the last fault no node sends messages to a departed node
-//! any more, and every member gets a share of the work as long as there is plenty.
+//! All nodes know the members: a few seconds after the last fault no node sends messages to departed nodes,
+//! and every member gets a share of the work as long as there is plenty.
 //!
-//! A node ignores steal requests of nodes that it does not know, so a node that joins unnoticed never gets
-//! any work.
+//! A node ignores steal requests of unknown nodes, so a node that joins unnoticed never gets any work.
 //!
-//! In addition, a job without remaining work is soon declared done, as long as a member could do so, whatever
-//! its leader waits for.
+//! In addition, a job without remaining work is soon declared done, as long as a member can do so, regardless
+//! of its leader's pending operations.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +32,8 @@ pub(super) struct EverybodyIsKnown {
     members: BTreeMap<NodeId, Member>,
     gone: BTreeMap<NodeId, u64>,
     looked_at: u64,
-    /// The time since which the first job is the only one of its program: nodes notice lost nodes of another job
-    /// when they take that one.
+    /// The time since which the first job is the only one of its program: nodes detect lost nodes of another
+    /// job when they start on it.
     one_job_since: Option<u64>,
     /// The time since which each job has no remaining work.
     idle_since: BTreeMap<String, u64>,
@@ -71,7 +70,7 @@ impl Invariant for EverybodyIsKnown {
                     member.leaves = true;
                 }
             }
-            // Nothing can be known while no server answers.
+            // No node can know while no server answers.
             _ if self.away || self.stalled => {
                 if let Seen::Wrote { session, ops, .. } = seen {
                     self.note(facts, now, *session, ops);
@@ -96,7 +95,7 @@ impl Invariant for EverybodyIsKnown {
                     && self.one_job_since.is_some()
                     && gone.is_some_and(|gone| now > gone + HEARD_MS)
                 {
-                    return Err(format!("{from} speaks to {to}, which has gone long ago"));
+                    return Err(format!("{from} sends to {to}, which left long ago"));
                 }
             }
             _ => {}
@@ -118,7 +117,7 @@ impl EverybodyIsKnown {
             if let Op::Create { path, .. } = op
                 && place(&facts.cluster, path).is_some_and(|at| at.attempt.is_some() && at.rest.is_empty())
             {
-                // All work begins from the root again.
+                // All work starts from the root again.
                 self.plenty_since = None;
             }
             let folder = facts.cluster.members();
@@ -152,7 +151,7 @@ impl EverybodyIsKnown {
             }
             let since = *self.idle_since.entry(id.to_owned()).or_insert(now);
             if now > since + DECLARED_MS {
-                return Err(format!("job {id} has nothing left to do since {since} ms, and is not over"));
+                return Err(format!("job {id} has no remaining work since {since} ms, and is not over"));
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! The invariants of the architecture, which must hold at every step of every history. Each has a file of its
-//! own, named by its number there.
+//! The invariants of the architecture, which must hold at every step of every history. Each has its own file,
+//! named by its number.
 //!
 //! They observe from outside: the states that tasks open and visit, every committed operation, every message.
-//! None of them depends on what the code under test believes.
+//! None of them depends on the internal state of the code under test.
 
 mod blame;
 mod candidates;
@@ -43,9 +43,9 @@ use crate::{
 pub(crate) enum Seen<'a> {
     /// A node's worker has completed a slice of a task of the job with this number.
     Worked { node: NodeId, job: u64, done: &'a Slice },
-    /// The companion of a job on a node has done something.
+    /// The companion of a job on a node has taken a step.
     Companion { node: NodeId, job: &'a str, step: Step },
-    /// Something has happened on a node that works on a workflow.
+    /// A node that works on a workflow has taken a step.
     Workflow { node: NodeId, step: &'a dataflow_framework::simulation::Seen },
     /// A session's operations are committed; an empty list means that the session has ended. `servers` is the
     /// state after that.
@@ -54,13 +54,13 @@ pub(crate) enum Seen<'a> {
     Sent { from: NodeId, to: NodeId, payload: &'a [u8] },
     /// A message waits for its connection, in this many copies.
     Waits { from: NodeId, to: NodeId, copies: usize, bytes: usize },
-    /// The servers are away from now on, or back.
+    /// The servers become unavailable, or available again.
     ServersAway { away: bool },
-    /// The servers commit nothing from now on, or commit again.
+    /// The servers stop committing, or commit again.
     Stalled { stalled: bool },
     /// No new faults occur from now on, but earlier ones may last.
     Calm,
-    /// A node was told to leave.
+    /// A node was asked to leave.
     ToldToLeave { node: NodeId },
     /// A node has detected a broken invariant in its own state.
     NodeBroken { what: &'a str },
@@ -97,7 +97,7 @@ pub(crate) struct Invariants {
     pub(crate) shares: Observed,
 }
 
-/// The name of the invariant that is checked where the work is noted.
+/// The name of the invariant that is checked where the work is recorded.
 const JOINED: &str = "waiting";
 
 /// The maximum number of violations kept: the first one is the most informative.
@@ -129,7 +129,7 @@ impl Invariants {
         Self { facts, all, violations: Vec::new(), are_checked: true, shares: Observed::default() }
     }
 
-    /// Checks nothing, for measurements of large clusters: some checks look at all nodes at each write.
+    /// Checks nothing, for measurements of large clusters: some checks examine all nodes at each write.
     pub(crate) fn unchecked(facts: Facts) -> Self {
         Self { are_checked: false, ..Self::new(facts) }
     }
@@ -148,8 +148,7 @@ impl Invariants {
                 self.add(now, i1_once::NAME, broken);
             }
             if let Some(state) = self.facts.joined_too_early(*node, *job, done) {
-                let what =
-                    format!("{node} goes on with a task that waits, and state {state:016x} is not visited");
+                let what = format!("{node} continues a waiting task before state {state:016x} is visited");
                 self.add(now, JOINED, what);
             }
         }

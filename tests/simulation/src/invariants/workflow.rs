@@ -1,5 +1,6 @@
-//! The invariants of workflows, by their numbers in [the design](../../../docs/correctness.md#workflows). They observe
-//! which calls begin and end on which node, which versions come to be where, and what the program reads.
+//! The invariants of workflows, by their numbers in [the design](../../../docs/correctness.md#workflows).
+//! They observe the calls that start and end on each node, the versions on each node, and the program's
+//! reads.
 
 pub(super) mod f1_answer;
 pub(super) mod f2_one_value;
@@ -14,7 +15,7 @@ use taskwork::NodeId;
 
 use super::Seen;
 
-/// Returns the step of a workflow that was seen, and where.
+/// Returns an observed step of a workflow, and its node.
 fn step<'a>(seen: &Seen<'a>) -> Option<(NodeId, &'a Step)> {
     match seen {
         Seen::Workflow { node, step } => Some((*node, step)),

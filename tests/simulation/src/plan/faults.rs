@@ -4,7 +4,7 @@ use rand::{Rng as _, rngs::SmallRng};
 
 use super::Kind;
 
-/// How long a task does not stop "for ever", in milliseconds: longer than any node waits for it, but short
+/// The time for which a task "never" stops, in milliseconds: longer than any node waits for it, but short
 /// enough for its job to end.
 const FOR_EVER_MS: u64 = 40_000;
 
@@ -21,19 +21,19 @@ pub(crate) enum Fault {
     Freeze { ms: u64 },
     /// The machine that leads freezes.
     FreezeLeader { ms: u64 },
-    /// The machine dies on which the program of a workflow runs.
-    KillHead,
-    /// That machine freezes.
-    FreezeHead { ms: u64 },
-    /// The node there is told to leave.
-    DrainHead,
-    /// A node is told to leave by a signal.
+    /// The machine on which the program of a workflow runs dies.
+    KillCoordinator,
+    /// The machine of the program freezes.
+    FreezeCoordinator { ms: u64 },
+    /// The node of the program is asked to leave.
+    DrainCoordinator,
+    /// A node is asked to leave by a signal.
     Drain,
-    /// The same, and again a moment later.
+    /// A node is asked to leave by two signals.
     DrainTwice { ms: u64 },
     /// A node is asked to leave through ZooKeeper, by an operator.
     Ask,
-    /// All nodes are told to leave.
+    /// All nodes are asked to leave.
     DrainAll,
     /// No messages pass from one machine to another.
     Cut { ms: u64 },
@@ -67,11 +67,11 @@ pub(crate) enum Fault {
     Restart { ms: u64 },
     /// A worker's task does not check for this long whether it should stop.
     Stuck { ms: u64 },
-    /// The same on the machine that leads.
+    /// The same on the machine of the leader.
     StuckLeader { ms: u64 },
     /// A stranger's messages arrive in a node's inbox.
     Stranger,
-    /// Bytes that are no message arrive in a node's inbox, under a member's name.
+    /// Bytes that are not a message arrive in a node's inbox, under a member's name.
     Garbage,
     /// Unreadable znodes appear among members, candidates, parked tasks and letters.
     Litter,
@@ -82,11 +82,11 @@ impl Fault {
     /// break.
     pub(super) fn spares_machines(self) -> bool {
         use Fault::{
-            Cancel, CancelFirst, Disconnect, Drain, DrainHead, Forget, Join, Stuck, StuckLeader, Suspend,
-            SuspendFirst,
+            Cancel, CancelFirst, Disconnect, Drain, DrainCoordinator, Forget, Join, Stuck, StuckLeader,
+            Suspend, SuspendFirst,
         };
         let of_nodes =
-            matches!(self, Join | Drain | DrainHead | Disconnect | Stuck { .. } | StuckLeader { .. });
+            matches!(self, Join | Drain | DrainCoordinator | Disconnect | Stuck { .. } | StuckLeader { .. });
         let of_jobs = matches!(self, Cancel | CancelFirst | Forget | Suspend { .. } | SuspendFirst { .. });
         of_nodes || of_jobs
     }
@@ -115,12 +115,12 @@ pub(super) fn draw(random: &mut SmallRng, kind: Kind, nodes: usize, calm_ms: u64
                 Kind::Queue if random.random_range(0..3) == 0 => of_jobs(random, ms),
                 Kind::Stuck => stuck(random, ms),
                 Kind::Leaves => leave(random),
-                Kind::Workflow if random.random_range(0..4) == 0 => of_head(random, ms),
+                Kind::Workflow if random.random_range(0..4) == 0 => of_coordinator(random, ms),
                 Kind::LargeBatches => Fault::Stall { ms: random.random_range(9_000..13_000) },
                 Kind::Stalls if random.random_range(0..4) == 0 => Fault::Stall { ms: 3 * ms },
                 Kind::Outages if random.random_range(0..3) == 0 => Fault::ServersAway { ms: outage(random) },
                 Kind::WeightsAndFaults => match fault(random, ms) {
-                    // A job that is suspended has no share.
+                    // A suspended job has no share.
                     Fault::Suspend { .. } => Fault::Join,
                     fault => fault,
                 },
@@ -177,17 +177,17 @@ fn leave(random: &mut SmallRng) -> Fault {
     match random.random_range(0..16) {
         0..8 => Fault::Join,
         8..12 => Fault::Drain,
-        12..15 => Fault::DrainHead,
+        12..15 => Fault::DrainCoordinator,
         _ => Fault::DrainAll,
     }
 }
 
-/// Draws a fault where the program of a workflow runs.
-fn of_head(random: &mut SmallRng, ms: u64) -> Fault {
+/// Draws a fault at the program of a workflow.
+fn of_coordinator(random: &mut SmallRng, ms: u64) -> Fault {
     match random.random_range(0..3) {
-        0 => Fault::KillHead,
-        1 => Fault::FreezeHead { ms },
-        _ => Fault::DrainHead,
+        0 => Fault::KillCoordinator,
+        1 => Fault::FreezeCoordinator { ms },
+        _ => Fault::DrainCoordinator,
     }
 }
 
@@ -197,7 +197,7 @@ fn outage(random: &mut SmallRng) -> u64 {
     random.random_range(1_300..most)
 }
 
-/// Draws a fault that makes connections break and be re-established, or changes the membership then.
+/// Draws a fault that breaks connections, which are then re-established, or a change of the membership.
 fn reconnect(random: &mut SmallRng, ms: u64) -> Fault {
     match random.random_range(0..8) {
         0..3 => Fault::ServerAway { ms },
@@ -208,7 +208,7 @@ fn reconnect(random: &mut SmallRng, ms: u64) -> Fault {
     }
 }
 
-/// Draws a fault that makes tasks be parked, claimed and parked again.
+/// Draws a fault that causes tasks to be parked, claimed and parked again.
 fn parking(random: &mut SmallRng, ms: u64) -> Fault {
     match random.random_range(0..4) {
         0 => Fault::DrainAll,

@@ -15,7 +15,7 @@ use crate::{
     world::{MachineId, Process},
 };
 
-/// The number of nodes that stay where nothing may be lost.
+/// The minimum number of nodes that stay where nothing may be lost.
 const STAY_MIN: usize = 2;
 
 impl Stage<'_> {
@@ -36,9 +36,9 @@ impl Stage<'_> {
     }
 
     /// Returns the machine on which the program of the workflow was started last.
-    fn head(&self) -> Option<MachineId> {
+    fn coordinator(&self) -> Option<MachineId> {
         self.world.with(|state| {
-            let machine = state.machines.of(state.invariants.facts.head?)?;
+            let machine = state.machines.of(state.invariants.facts.coordinator?)?;
             state.machines.living().contains(&machine).then_some(machine)
         })
     }
@@ -61,19 +61,21 @@ impl Stage<'_> {
                 let leader = self.leader().unwrap_or(machine);
                 self.world.with(|state| state.freeze(leader, ms));
             }
-            // Somebody must be there to whom it can leave what it has.
-            Fault::Drain | Fault::DrainHead if self.plan.kind == Kind::Leaves && self.stay() <= STAY_MIN => {
+            // A node must remain that can receive the data.
+            Fault::Drain | Fault::DrainCoordinator
+                if self.plan.kind == Kind::Leaves && self.stay() <= STAY_MIN =>
+            {
                 self.join_any();
             }
-            Fault::KillHead => self.kill(self.head().unwrap_or(machine)),
-            Fault::FreezeHead { ms } => {
-                let head = self.head().unwrap_or(machine);
-                self.world.with(|state| state.freeze(head, ms));
+            Fault::KillCoordinator => self.kill(self.coordinator().unwrap_or(machine)),
+            Fault::FreezeCoordinator { ms } => {
+                let coordinator = self.coordinator().unwrap_or(machine);
+                self.world.with(|state| state.freeze(coordinator, ms));
             }
-            Fault::DrainHead => self.tell_to_leave(self.head().unwrap_or(machine)),
-            Fault::Drain => self.tell_to_leave(machine),
+            Fault::DrainCoordinator => self.request_leave(self.coordinator().unwrap_or(machine)),
+            Fault::Drain => self.request_leave(machine),
             Fault::DrainTwice { ms } => {
-                self.tell_to_leave(machine);
+                self.request_leave(machine);
                 let within = self.plan.leaves_within(machine.0, self.world.now() + ms);
                 self.world.with(|state| {
                     let leave = state.machines.get(machine).leave.clone();
@@ -84,7 +86,7 @@ impl Stage<'_> {
             }
             Fault::DrainAll => {
                 for machine in self.world.with(|state| state.machines.living()) {
-                    self.tell_to_leave(machine);
+                    self.request_leave(machine);
                 }
             }
             Fault::Ask => self.ask_to_leave(machine),
@@ -118,7 +120,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Returns the number of nodes that were not told to leave.
+    /// Returns the number of nodes that were not asked to leave.
     fn stay(&self) -> usize {
         self.world.with(|state| state.machines.staying().len())
     }
@@ -138,7 +140,7 @@ impl Stage<'_> {
         self.world.with(|state| jobs.choose(&mut state.random).cloned())
     }
 
-    /// Does what `taskwork cancel` does.
+    /// Acts like `taskwork cancel`.
     fn cancel(&mut self, first: bool) {
         let job = if first { Some(self.job.clone()) } else { self.any_job() };
         let Some(job) = job else { return };
@@ -156,7 +158,7 @@ impl Stage<'_> {
         });
     }
 
-    /// Does what `taskwork retry` does after this attempt, if the plan has that. Returns whether it was done.
+    /// Acts like `taskwork retry` after this attempt, if the plan includes that. Returns whether it did.
     pub(super) fn retries(&mut self, job: &str, attempt: u32) -> bool {
         let retried = self.retried.entry(job.to_owned()).or_default();
         if retried.contains(&attempt) {
@@ -178,13 +180,13 @@ impl Stage<'_> {
         true
     }
 
-    /// Does what `taskwork forget` does.
+    /// Acts like `taskwork forget`.
     fn forget(&mut self) {
         let Some(job) = self.any_job() else { return };
         if self.state(&job).is_none_or(|record| !record.state.is_over()) {
             return;
         }
-        // An incomplete job is cancelled with it.
+        // Forgetting an incomplete job also cancels it.
         self.stopped.insert(job.clone());
         let (store, cluster) = (Arc::clone(&self.store), self.setup.cluster.clone());
         tokio::spawn(async move { zk::job::forget(&*store, &cluster, &job).await });
@@ -238,7 +240,7 @@ impl Stage<'_> {
         });
     }
 
-    /// Does what `taskwork drain` does.
+    /// Acts like `taskwork drain`.
     fn ask_to_leave(&self, machine: MachineId) {
         let Some(node) = self.world.with(|state| {
             let it = state.machines.get(machine);
@@ -247,15 +249,15 @@ impl Stage<'_> {
             state.see(&Seen::ToldToLeave { node });
             Some(node)
         }) else {
-            return self.tell_to_leave(machine);
+            return self.request_leave(machine);
         };
         let (store, path) = (Arc::clone(&self.store), self.setup.cluster.drain(&node.to_string()));
-        // No process would remove the request to a node that is gone.
+        // A request to a lost node would never be removed.
         let member = Op::Check { path: self.setup.cluster.member(&node.to_string()), version: None };
         let leave = self.world.with(|state| state.machines.get(machine).leave.clone());
         let within = self.leaves_within(machine);
         tokio::spawn(async move {
-            // Tried only once. If it fails, the operator would end the process instead.
+            // Tried only once. If it fails, an operator would kill the process instead.
             let ask = Op::Create { path, data: Vec::new(), mode: CreateMode::Persistent };
             if store.multi(vec![member, ask]).await.is_err() {
                 let _ = leave.map(|leave| leave.try_send(within));
@@ -263,7 +265,7 @@ impl Stage<'_> {
         });
     }
 
-    /// Does what `taskwork suspend` does, and later `taskwork resume`.
+    /// Acts like `taskwork suspend`, and later like `taskwork resume`.
     fn suspend(&self, job: Option<String>, ms: u64) {
         let Some(job) = job else { return };
         let (store, cluster) = (Arc::clone(&self.store), self.setup.cluster.clone());
@@ -295,13 +297,13 @@ impl Stage<'_> {
             let other = living.choose(&mut state.random).copied();
             let Some(from) = other.and_then(|other| state.machines.get(other).node) else { return };
             let length = state.random.random_range(0..200);
-            // It begins like a message about a job that does not exist: the rest must not matter.
+            // It starts like a message about a job that does not exist: the rest must not matter.
             let bytes = [251, 1, 1].into_iter().chain((0..length).map(|_| state.random.random())).collect();
             state.smuggle(from, node, bytes);
         });
     }
 
-    /// Creates unreadable znodes where nodes look.
+    /// Creates unreadable znodes in folders that nodes read.
     fn litter(&self) {
         let (store, cluster, job) = (Arc::clone(&self.store), self.setup.cluster.clone(), self.job.clone());
         let attempt = self.world.with(|state| state.invariants.facts.first().map_or(1, |job| job.latest));

@@ -1,16 +1,17 @@
-//! The companions of the simulated jobs: they greet each other and answer, and rescue nothing but take their time for
-//! it. Some do not read for a while, and some never say that they have rescued everything.
+//! The companions of the simulated jobs: they greet each other and answer. Asked to rescue their data, they
+//! take some time although they have none. Some read nothing for a while, and some never report that they
+//! have rescued everything.
 
 use std::{cell::RefCell, time::Duration};
 
 use taskwork::{CompanionContext, CompanionEvent, NodeId};
 use tokio::time;
 
-/// What a companion does.
+/// A step of a companion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Begins {
-        /// Whether it does everything at once that it is asked for.
+        /// Whether it fulfils every request at once.
         willing: bool,
     },
     /// It sends a message with this content.
@@ -18,12 +19,12 @@ pub(crate) enum Step {
         to: NodeId,
         content: u64,
     },
-    /// It has received such a message.
+    /// It has received a message with this content.
     Hears {
         from: NodeId,
         content: u64,
     },
-    /// It is asked to rescue what it has.
+    /// It is asked to rescue its data.
     Rescues,
     Ends,
 }
@@ -35,12 +36,12 @@ thread_local! {
     static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
 }
 
-/// Tells `observer` what the companions on this thread do, until the next call.
+/// Reports the steps of the companions on this thread to `observer`, until the next call.
 pub(crate) fn observe(observer: Option<Observer>) {
     OBSERVER.set(observer);
 }
 
-/// Takes note of the end of a companion, however it ends.
+/// Records the end of a companion for any reason.
 struct Note {
     node: NodeId,
     job: String,
@@ -62,10 +63,10 @@ impl Drop for Note {
     }
 }
 
-/// The number of answers to a greeting: it goes to and fro.
+/// The number of answers to a greeting.
 const ANSWERS: u64 = 3;
 
-/// The time for which a companion that is not willing reads nothing, in milliseconds.
+/// The time for which an unwilling companion reads nothing, in milliseconds.
 const DEAF_MS: u64 = 400;
 
 /// Runs a companion to its end.
@@ -79,7 +80,7 @@ pub(super) async fn run(mut cx: CompanionContext) -> Result<(), String> {
     // The lowest bits count the answers.
     let send = |to: NodeId, content: u64| {
         note.of(Step::Sends { to, content });
-        // Whoever is not there any more is not told.
+        // The receiver may be gone, which needs no handling.
         let _ = messenger.send(to, content.to_le_bytes().to_vec());
     };
     let (mut greetings, mut kept) = (0, Vec::new());

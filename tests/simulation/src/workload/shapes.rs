@@ -25,8 +25,8 @@ pub(crate) enum Shape {
     Refusing { seed: u64, mean: u64, depth: u32 },
     /// As `Random`, but each state has this many bytes.
     Heavy { seed: u64, mean: u64, depth: u32, bytes: usize },
-    /// As `Random`, but the state with this number is never visited: whoever begins it panics, or dies with its
-    /// machine.
+    /// As `Random`, but the state with this number is never visited: a task that visits it panics, or dies
+    /// with its machine.
     Deadly { seed: u64, mean: u64, depth: u32, state: u64, panics: bool, forks: bool },
     /// As `Random`, but walks spawn others and wait for them.
     Forking { seed: u64, mean: u64, depth: u32 },
@@ -36,7 +36,7 @@ pub(crate) enum Shape {
     Workflow(Recipe),
 }
 
-/// The least depth of trees for large clusters.
+/// The minimum depth of trees for large clusters.
 const DEEP: u32 = 9;
 
 /// A state.
@@ -155,7 +155,7 @@ impl Shape {
         }
     }
 
-    /// Returns how a walk goes on after a state that has children.
+    /// Returns the action of a walk after a state with children.
     pub(super) fn fork(&self, number: u64) -> Fork {
         if !matches!(self, Self::Forking { .. } | Self::Deadly { forks: true, .. }) {
             return Fork::No;

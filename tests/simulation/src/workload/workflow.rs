@@ -1,5 +1,5 @@
-//! The programs of simulated workflows: random sequences of calls and waits over some variables, which follow from a
-//! seed. The same steps are done by the framework (`program.rs`), and one after another on plain values
+//! The programs of simulated workflows: random sequences of calls and waits over some variables, determined
+//! by a seed. The same steps are executed by the framework (`program.rs`), and sequentially on plain values
 //! (`reference.rs`).
 
 mod program;
@@ -16,56 +16,56 @@ pub(crate) use self::{program::Flow, tasks::forget_tries};
 /// A program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Recipe {
-    /// The number of variables, all of which the program makes at its beginning, and reads at its end.
+    /// The number of variables, all of which the program creates at its start, and reads at its end.
     variables: usize,
     steps: Vec<Step>,
 }
 
-/// A step of a program. Variables are given by their numbers; unless it is said otherwise, one that is not updated is
-/// replaced.
+/// A step of a program. Variables are given by their numbers; unless stated otherwise, a variable that is not
+/// updated is replaced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Step {
-    /// The program brings a value in.
+    /// The program provides a value.
     Bring { to: usize, seed: u64, bytes: usize },
-    /// A call makes a value of what the program has read last.
+    /// A call creates a value from the program's last read.
     Make { to: usize, seed: u64, bytes: usize },
-    /// A call adds one to another.
+    /// A call adds one variable to another.
     Add { on: usize, by: usize, priority: i32 },
-    /// A call makes one of two.
+    /// A call creates one value from two.
     Both { to: usize, of: [usize; 2] },
-    /// A call makes one of many.
+    /// A call creates one value from many.
     Gather { to: usize, of: Vec<usize> },
-    /// A call makes two of one.
+    /// A call creates two values from one.
     Parts { of: usize, to: [usize; 2] },
     /// The program keeps a snapshot.
     Copy { of: usize, to: usize },
     /// Calls merge many into one.
     Reduce { to: usize, of: Vec<usize> },
-    /// Calls add many up, in any order: as a reduction, or one after another.
+    /// Calls add up many values in any order: as a reduction, or one after another.
     Sum { to: usize, of: Vec<usize> },
-    /// A call updates one, unless it fails.
+    /// A call updates a variable, unless it fails.
     Try { on: usize },
-    /// The same, and makes another one; its failure is ignored.
+    /// As `Try`, and it creates another value; its failure is ignored.
     TryOrNot { on: usize, to: usize },
-    /// A call makes one of another, and fails the first times.
+    /// A call creates one value from another, and fails the first times.
     Flaky { of: usize, to: usize },
-    /// A call makes one of another, unless it panics.
+    /// A call creates one value from another, unless it panics.
     Panic { of: usize, to: usize },
-    /// The program reads one.
+    /// The program reads a variable.
     Read { of: usize },
-    /// The program reads and changes one.
+    /// The program reads and changes a variable.
     Change { on: usize, by: u64 },
     /// The program does nothing for a while.
     Pause { ms: u64 },
     /// The program waits for all calls so far.
     Barrier,
-    /// The program makes a chain of calls, and cancels those that have not begun.
+    /// The program makes a chain of calls, and cancels those that have not started.
     Cancelled { seed: u64, calls: usize },
     /// The program makes a call for each of some variables, and waits for these calls.
     Group { on: Vec<usize> },
 }
 
-/// The maximum size of a value, in bytes: some pieces.
+/// The maximum size of a value, in bytes: several pieces.
 const BYTES_MAX: usize = 600 << 10;
 
 impl Recipe {
@@ -85,7 +85,7 @@ impl Recipe {
         Self { variables, steps }
     }
 
-    /// Returns about how many calls it makes.
+    /// Returns the approximate number of its calls.
     pub(crate) fn calls(&self) -> usize {
         let of = |step: &Step| match step {
             Step::Reduce { of, .. } | Step::Sum { of, .. } | Step::Group { on: of } => of.len(),
@@ -95,7 +95,7 @@ impl Recipe {
         self.variables + self.steps.iter().map(of).sum::<usize>()
     }
 
-    /// Returns what it reads, one after another: `None` for what has failed.
+    /// Returns its reads in order: `None` for failed ones.
     pub(crate) fn expected(&self) -> Vec<Option<u64>> {
         reference::run(self)
     }

@@ -1,8 +1,8 @@
-//! The program of a simulated node: a thread that runs only while everything else stands still.
+//! The program of a simulated node: a thread that runs only while the rest of the simulation is blocked.
 //!
-//! The simulator has one thread, on which one thing happens after another. A program waits in the middle of its code,
-//! so it has a thread of its own; but of the two only the one that has the *baton* runs. The program passes it back
-//! where it would wait, and gets it again in virtual time, when what it waits for may have happened.
+//! The simulator has one thread, which executes one event after another. A program waits in the middle of its
+//! code, so it needs another thread; but only the thread that has the *baton* runs. The program passes it
+//! back where it would wait, and gets it again in virtual time, when its condition may have become true.
 
 use std::{
     cell::RefCell,
@@ -22,7 +22,7 @@ use tokio::{
 
 use super::World;
 
-/// What decides which of two threads runs.
+/// The turn of two threads: it decides which one runs.
 #[derive(Debug)]
 pub(super) struct Baton {
     state: Mutex<State>,
@@ -32,18 +32,18 @@ pub(super) struct Baton {
 #[derive(Debug)]
 struct State {
     holder: Holder,
-    /// Whether the program is to end where it waits, since its world has ended.
+    /// Whether the program must exit where it waits, because its world has ended.
     is_over: bool,
-    /// Whether the program got the baton because what it waited for may have happened.
+    /// Whether the program got the baton because its condition may have become true.
     in_time: bool,
 }
 
 #[derive(Debug)]
 enum Holder {
     Program,
-    /// The simulator, until this is told or it is so late.
+    /// The simulator, until this is notified or the deadline has passed.
     Simulator(Arc<Notify>, Option<Instant>),
-    /// The simulator, for ever: the program has ended.
+    /// The simulator, permanently: the program has exited.
     Nobody,
 }
 
@@ -67,7 +67,8 @@ pub(crate) fn pause(time: Duration) {
     baton.pass(&Arc::new(Notify::new()), Some(Instant::now() + time));
 }
 
-/// Shows the world a read of the program on this thread: its number, and the expected and the actual value.
+/// Reports a read of the program on this thread to the world: its number, and the expected and the actual
+/// value.
 ///
 /// # Panics
 /// If this is not the program of a simulated node.
@@ -80,7 +81,7 @@ pub(crate) fn show_read(number: u64, expected: u64, read: u64) {
 }
 
 impl Baton {
-    /// Returns the one of the program on this thread, if that is the program of a simulated node.
+    /// Returns the baton of the program on this thread, if it is the program of a simulated node.
     pub(super) fn current() -> Option<Arc<Self>> {
         CURRENT.with_borrow(|current| current.as_ref().map(|current| Arc::clone(&current.baton)))
     }
@@ -89,7 +90,8 @@ impl Baton {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes it to the simulator, and waits to get it again. Returns whether that was in time.
+    /// Passes the baton to the simulator, and waits to get it again. Returns whether that was before the
+    /// deadline.
     pub(super) fn pass(&self, until: &Arc<Notify>, at_the_latest: Option<Instant>) -> bool {
         let mut state = self.lock();
         if !state.is_over {
@@ -105,7 +107,7 @@ impl Baton {
         in_time
     }
 
-    /// Waits until the program has it.
+    /// Waits until the program has the baton.
     fn wait_for_turn<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         while !matches!(state.holder, Holder::Program) {
             state = self.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +115,7 @@ impl Baton {
         state
     }
 
-    /// Has the program run until it waits. Returns for what; `None` if it has ended.
+    /// Runs the program until it waits. Returns its condition; `None` if it has exited.
     fn hand_over(&self, in_time: bool) -> Option<(Arc<Notify>, Option<Instant>)> {
         let mut state = self.lock();
         if matches!(state.holder, Holder::Nobody) {
@@ -134,7 +136,7 @@ impl Baton {
     }
 }
 
-/// Gives the baton back for ever when the program ends, however that is.
+/// Returns the baton permanently when the program exits for any reason.
 struct Ends(Arc<Baton>);
 
 impl Drop for Ends {
@@ -154,7 +156,7 @@ impl Drop for Runs {
     }
 }
 
-/// The time until a program that was notified goes on, in milliseconds.
+/// The time until a notified program continues, in milliseconds.
 const STEP_MS: u64 = 1;
 
 /// Starts the program of a node.
@@ -168,7 +170,7 @@ pub(super) fn start(world: &World, node: NodeId, program: Box<dyn FnOnce() + Sen
         let is_over = first.is_over;
         drop(first);
         if !is_over {
-            // So that its clock is that of the simulator.
+            // The program uses the clock of the simulator.
             let _in_time = time.enter();
             CURRENT.set(Some(Current { baton: Arc::clone(&ends.0), world: its_world, node }));
             program();

@@ -1,5 +1,5 @@
-//! Connections between clients and servers: they break and are re-established to another server. Sessions
-//! whose clients are silent end, and their clients learn that late.
+//! Connections between clients and servers: they break and are re-established to another server. Sessions of
+//! silent clients end, and their clients learn that late.
 
 use rand::{Rng as _, seq::IndexedRandom as _};
 use zk::{
@@ -13,18 +13,18 @@ use super::{
 };
 use crate::invariants::Seen;
 
-/// How long a client waits without a server before its library considers the session expired, in
-/// milliseconds; its watches end then. The servers may still resume the session.
+/// The time without a server after which a client's library considers the session expired, in milliseconds;
+/// its watches end then. The servers may still resume the session.
 const WATCHES_END_MS: u64 = SESSION_MS * 14 / 10;
 
 impl State {
-    /// Tells a client that its session is over.
-    pub(super) fn tell_end(&mut self, session: SessionId) {
+    /// Notifies a client that its session is over.
+    pub(super) fn notify_end(&mut self, session: SessionId) {
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         client.told = true;
         client.connected = false;
         client.state.send_replace(Session::Expired);
-        // Dropping the senders tells those who wait on watches that these have ended.
+        // Dropping the senders notifies the observers that their watches have ended.
         let pending = std::mem::take(&mut client.pending);
         self.drop_watches(session);
         for waiting in pending {
@@ -74,15 +74,15 @@ impl State {
         self.after(soon, move |state| state.connect_anew(session));
     }
 
-    /// Ends the session unless the servers hear of it in time.
+    /// Ends the session unless the servers hear from it in time.
     fn expect_sign_of_life(&mut self, session: SessionId) {
         let Some(since) = self.servers.sessions.get(&session).and_then(|client| client.silent) else {
             return;
         };
         self.after(SESSION_MS, move |state| {
             let silent = state.servers.sessions.get(&session).and_then(|client| client.silent);
-            // Servers that are away end no sessions; when they are back, all sessions have their full timeout
-            // again.
+            // Unavailable servers end no sessions; when they are available again, all sessions have their
+            // full timeout.
             if silent == Some(since) && !state.servers.away {
                 state.end_session(session);
             }
@@ -103,7 +103,7 @@ impl State {
         }
         if client.ended {
             self.note(format_args!("session {session} learns that it is over"));
-            return self.tell_end(session);
+            return self.notify_end(session);
         }
         let seen = client.seen;
         // A server that has seen less than the client rejects it.
@@ -135,7 +135,8 @@ impl State {
         }
     }
 
-    /// Sets a one-time watch at another server, which immediately reports what the client has missed.
+    /// Sets a one-time watch at another server, which immediately reports the changes that the client has
+    /// missed.
     fn watch_again(&mut self, session: SessionId, awaited: Awaited) {
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         let it = &self.servers.replicas[client.replica];
@@ -160,8 +161,8 @@ impl State {
         }
     }
 
-    /// Ends the watches of a client that has been without a server for too long, unless it has reconnected
-    /// meanwhile. Its session may continue.
+    /// Ends the watches of a client that has been without a server for too long, unless it has reconnected.
+    /// Its session may continue.
     fn end_watches(&mut self, session: SessionId, connection: u32) {
         let Some(client) = self.servers.sessions.get(&session) else { return };
         if !client.connected && client.connection == connection && !client.told {
@@ -180,7 +181,7 @@ impl State {
         }
     }
 
-    /// Ends a session whose client is well, unless the servers are away.
+    /// Ends a session of a healthy client, unless the servers are unavailable.
     pub(crate) fn expire(&mut self, session: SessionId) {
         if !self.servers.away {
             self.end_session(session);
@@ -197,7 +198,7 @@ impl State {
         self.expect_sign_of_life(session);
     }
 
-    /// Makes a thawed machine audible again. Its clients find out what has become of their sessions.
+    /// Reconnects a thawed machine. Its clients find out the state of their sessions.
     pub(super) fn hear_again(&mut self, machine: MachineId) {
         for session in self.sessions_of(machine) {
             let Some(client) = self.servers.sessions.get_mut(&session) else { continue };
@@ -224,11 +225,11 @@ impl State {
     }
 
     /// Stops one server for a while. Its clients find others. If it leads, the others serve no requests until
-    /// they have another leader.
+    /// they have elected another leader.
     pub(crate) fn server_away(&mut self, ms: u64) {
         const ELECTION_MS: u64 = 600;
         let which = self.random.random_range(0..REPLICAS);
-        // With another one down there would be no quorum.
+        // With a second server down there would be no quorum.
         if self.servers.away || self.servers.replicas.iter().any(|it| it.down) {
             return;
         }

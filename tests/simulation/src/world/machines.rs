@@ -40,11 +40,11 @@ pub(crate) struct Machine {
     /// The events that wait until it thaws.
     held: Vec<Event>,
     thawing: Vec<oneshot::Sender<()>>,
-    /// Tells its process to leave.
+    /// Asks its process to leave.
     pub(crate) leave: Option<mpsc::Sender<Option<Duration>>>,
     /// Whether the network between it and the servers is cut.
     pub(crate) cut_off: bool,
-    /// How much longer the next slice of a worker takes, in milliseconds.
+    /// The extra duration of the next slice of a worker, in milliseconds.
     pub(crate) stuck_ms: u64,
 }
 
@@ -59,12 +59,12 @@ enum Condition {
 /// The node process of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Process {
-    /// There is none: the machine only sends requests to the servers.
+    /// There is no process: the machine only sends requests to the servers.
     #[default]
     None,
-    /// It was not told to leave.
+    /// It was not asked to leave.
     Stays,
-    /// It was told to leave.
+    /// It was asked to leave.
     Leaves,
     Ended,
 }
@@ -77,7 +77,7 @@ impl Machines {
         id
     }
 
-    /// Starts a process on a machine, unless the machine is dead or was told to leave.
+    /// Starts a process on a machine, unless the machine is dead or was asked to leave.
     pub(crate) fn start(&mut self, machine: MachineId, leave: mpsc::Sender<Option<Duration>>) -> bool {
         let it = self.get(machine);
         it.leave = Some(leave);
@@ -97,7 +97,7 @@ impl Machines {
         self.seats.get(&node).copied()
     }
 
-    /// Returns the machine; one without nodes, such as the submitter's, is created at its first mention.
+    /// Returns the machine; one without nodes, such as the submitter's, is created at its first use.
     pub(crate) fn get(&mut self, machine: MachineId) -> &mut Machine {
         self.all.entry(machine).or_default()
     }
@@ -110,12 +110,12 @@ impl Machines {
         self.all.get(&machine).is_some_and(|it| it.condition == Condition::Dead)
     }
 
-    /// Returns the machines with a process that was not told to leave.
+    /// Returns the machines with a process that was not asked to leave.
     pub(crate) fn staying(&self) -> Vec<MachineId> {
         self.that_run(|process| process == Process::Stays)
     }
 
-    /// Returns the machines whose process has not ended.
+    /// Returns the machines whose process has not exited.
     pub(crate) fn living(&self) -> Vec<MachineId> {
         self.that_run(|process| matches!(process, Process::Stays | Process::Leaves))
     }
@@ -125,7 +125,7 @@ impl Machines {
         self.all.iter().filter(|(_, it)| alive(it)).map(|(&id, _)| id).collect()
     }
 
-    /// Returns how much longer than its work a slice takes that a worker of the node begins now.
+    /// Returns the extra duration of a slice that a worker of the node starts now.
     pub(super) fn take_stuck(&mut self, node: NodeId) -> u64 {
         let machine = self.seats.get(&node).and_then(|machine| self.all.get_mut(machine));
         machine.map_or(0, |machine| std::mem::take(&mut machine.stuck_ms))
@@ -137,7 +137,7 @@ impl Machines {
         self.all.insert(machine, Machine { process: Process::Stays, ..Machine::default() });
     }
 
-    /// Returns whether a node belongs, or belonged, to some machine's process.
+    /// Returns whether a node belongs, or belonged, to any machine's process.
     pub(super) fn knows(&self, node: NodeId) -> bool {
         self.seats.contains_key(&node)
     }
@@ -159,7 +159,7 @@ impl Machines {
 }
 
 impl State {
-    /// Lets an event happen at a machine: now, or when it has thawed; never, if it is dead.
+    /// Executes an event at a machine: now, or when it has thawed; never, if it is dead.
     pub(super) fn at(&mut self, machine: MachineId, happening: impl FnOnce(&mut Self) + Send + 'static) {
         let at = self.machines.get(machine);
         match at.condition {

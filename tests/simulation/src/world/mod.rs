@@ -190,7 +190,7 @@ impl World {
         u64::try_from(self.0.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Executes events when they are due, for ever.
+    /// Executes events when they are due, until the world ends.
     pub(crate) async fn turn(self) {
         loop {
             let next = {
@@ -240,7 +240,7 @@ impl State {
         }
     }
 
-    /// Counts what is left in the world.
+    /// Counts the objects that are left in the world.
     pub(crate) fn census(&self, cluster: &zk::ClusterPaths) -> Census {
         Census {
             znodes: self.servers.tree.len(),

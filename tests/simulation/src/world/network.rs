@@ -16,7 +16,7 @@ use crate::invariants::Seen;
 #[derive(Debug, Default)]
 pub(super) struct Network {
     inboxes: BTreeMap<NodeId, Inbox>,
-    /// The pairs of machines between which nothing passes, as sender and receiver.
+    /// The pairs of machines with a cut connection, as sender and receiver.
     cut: BTreeSet<(MachineId, MachineId)>,
     /// The time at which the connection from one node to another is free again.
     free_at: BTreeMap<(NodeId, NodeId), u64>,
@@ -44,7 +44,7 @@ impl State {
         });
     }
 
-    /// Returns whether a message about this subject is already on its way to a node.
+    /// Returns whether a message about this subject is already in transit to a node.
     pub(super) fn is_under_way(&self, from: NodeId, to: NodeId, about: Subject) -> bool {
         self.network.under_way.get(&(from, to, about)).is_some_and(|&copies| copies > 0)
     }
@@ -65,7 +65,7 @@ impl State {
         self.at(sender, move |state| state.wait_for_way(from, to, about, payload));
     }
 
-    /// Lets a message wait for those before it, and then for its own transmission.
+    /// Makes a message wait for earlier ones, and then for its own transmission.
     fn wait_for_way(&mut self, from: NodeId, to: NodeId, about: Subject, payload: Vec<u8>) {
         let takes = payload.len() as u64 / self.rates.bytes_per_ms.max(1);
         let free_at = self.network.free_at.entry((from, to)).or_default();
@@ -112,7 +112,7 @@ impl State {
         });
     }
 
-    /// Tells a sender, a little later, that a message did not arrive.
+    /// Notifies a sender, after a delay, that a message did not arrive.
     fn report_unreachable(&mut self, from: NodeId, to: NodeId) {
         let Some(sender) = self.machines.of(from) else { return };
         let ms = self.random.random_range(1..=30);
@@ -127,7 +127,7 @@ impl State {
 
     /// Puts a message that no node has sent into a node's inbox, under any name.
     pub(crate) fn smuggle(&mut self, from: NodeId, to: NodeId, payload: Vec<u8>) {
-        self.note(format_args!("somebody who says to be {from} > {to} {}", describe(&payload)));
+        self.note(format_args!("impersonating {from} > {to} {}", describe(&payload)));
         if let Some(inbox) = self.network.inboxes.get(&to) {
             inbox.message(from, payload);
         }

@@ -1,8 +1,8 @@
 //! Writes that the servers have received but not committed: while their leader cannot commit, because its
 //! disk is slow or it has lost its quorum, or after the leader is lost.
 //!
-//! Meanwhile connections stay alive, and reads are answered, except those that a client has sent after a
-//! write, which wait behind it. A client that waits too long gives up and does not know the outcome.
+//! During this time connections stay alive, and reads are answered, except those that a client has sent after
+//! a write, which wait behind it. A client that waits too long gives up and does not know the outcome.
 
 use rand::Rng as _;
 use zk::{Error, tree::SessionId};
@@ -26,7 +26,7 @@ pub(super) struct Proposals {
 
 enum Proposal {
     Request(Doing),
-    /// The end of a session. The next leader ends it, too.
+    /// The end of a session. The next leader ends it too.
     End(SessionId),
 }
 
@@ -62,7 +62,7 @@ impl State {
         });
     }
 
-    /// Lets the leader commit again, and executes what has waited.
+    /// Lets the leader commit again, and executes the waiting requests.
     pub(super) fn commit_proposals(&mut self) {
         self.servers.proposals.stalled = false;
         self.servers.proposals.stalled_until = 0;
@@ -72,7 +72,7 @@ impl State {
         }
         let waiting = std::mem::take(&mut self.servers.proposals.waiting);
         if !waiting.is_empty() {
-            self.note(format_args!("the servers do what has waited: {}", waiting.len()));
+            self.note(format_args!("the servers execute the waiting requests: {}", waiting.len()));
         }
         for proposal in waiting {
             match proposal {

@@ -24,7 +24,7 @@ use zk::{
 use super::{MachineId, State, proposals::Proposals, stamps::Stamps};
 use crate::invariants::Seen;
 
-/// How long a session survives its last sign of life, in milliseconds.
+/// The time that a session survives its last sign of life, in milliseconds.
 pub(crate) const SESSION_MS: u64 = 1_000;
 pub(super) const REPLICAS: usize = 3;
 /// The session of outside observers.
@@ -61,7 +61,7 @@ pub(crate) struct Servers {
     pub(super) sessions: BTreeMap<SessionId, Client>,
     /// The session of each watch, by the replica that has it.
     pub(super) owners: BTreeMap<(usize, WatchId), SessionId>,
-    /// Whether the servers are away for all clients.
+    /// Whether the servers are unavailable for all clients.
     pub(super) away: bool,
     /// The proposals that wait until the leader commits again.
     pub(super) proposals: Proposals,
@@ -79,15 +79,15 @@ pub(super) struct Client {
     pub(super) connected: bool,
     /// Whether the servers have ended it.
     pub(super) ended: bool,
-    /// Whether the client knows that.
+    /// Whether the client knows that it has ended.
     pub(super) told: bool,
-    /// Since when the servers have not heard of it.
+    /// The time since which the servers have not heard from it.
     pub(super) silent: Option<u64>,
-    /// How much of the log the client has seen through answers.
+    /// The position in the log up to which the client has seen answers.
     pub(super) seen: u64,
     /// The connection on which requests wait for the leader; later requests wait, too.
     pub(super) held: Option<u32>,
-    /// The times before which no further request is executed, and none answered.
+    /// The times before which no further request is executed, and no answer is sent.
     next_arrival: u64,
     next_answer: u64,
     /// The requests without an answer.
@@ -180,11 +180,11 @@ impl Client {
 }
 
 impl State {
-    /// Begins a session for a machine; `None` if it reaches no server.
+    /// Starts a session for a machine; `None` if it reaches no server.
     pub(super) fn open_session(&mut self, machine: MachineId) -> Option<SessionId> {
         let up: Vec<usize> = (0..REPLICAS).filter(|&it| !self.servers.replicas[it].down).collect();
         let replica = up.choose(&mut self.random).copied()?;
-        // The beginning of a session is committed like any other change.
+        // The start of a session is committed like any other change.
         if self.servers.away || self.servers.proposals.is_stalled() || self.machines.get(machine).cut_off {
             return None;
         }
@@ -234,8 +234,8 @@ impl State {
         Ok(answers)
     }
 
-    /// Counts the members that are gone with their part in a job: by the end of their sessions, or by their own
-    /// word, such as that of a node that must not leave later.
+    /// Counts the members that are gone while they take part in a job, because their sessions have ended or
+    /// they have resigned.
     fn count_losses(&mut self, fired: &Fired) {
         let members = format!("{}/", self.invariants.facts.cluster.members());
         let lost = |event: &WatchEvent| {
@@ -269,7 +269,7 @@ impl State {
             } else {
                 1
             };
-            // Later entries do not overtake: a replica that is behind stays behind for a while.
+            // Later entries do not overtake: a lagging replica continues to lag for a while.
             let hears_at = &mut self.servers.replicas[replica].hears_at;
             *hears_at = (self.now + lag).max(*hears_at);
             let wait = *hears_at - self.now;
@@ -293,7 +293,7 @@ impl State {
                 }
                 Entry::End(session) => fired = it.tree.end_session(*session),
                 Entry::Write(session, ops) => {
-                    // What succeeds on the leader's tree succeeds on every tree at the same position.
+                    // Operations that succeed on the leader's tree succeed on every tree at the same position.
                     if let [op] = ops.as_slice() {
                         let _done = it.tree.apply(*session, op, &mut fired);
                     } else {
@@ -333,13 +333,13 @@ impl State {
     pub(super) fn awaken(&mut self, session: SessionId, watch: WatchId, event: WatchEvent) {
         let client = self.servers.sessions.get_mut(&session);
         if let Some(awaited) = client.and_then(|client| client.one_shots.remove(&watch)) {
-            // The observer may have given up.
+            // The observer may have been dropped.
             let _ = awaited.waiting.send(event);
         }
     }
 
-    /// Sends something to a session's client, after everything sent before; it is dropped if the connection
-    /// is lost on the way.
+    /// Sends an answer to a session's client, after all earlier answers; it is dropped if the connection is
+    /// lost on the way.
     pub(super) fn answer(&mut self, session: SessionId, deliver: impl FnOnce(&mut Self) + Send + 'static) {
         let latency = self.latency();
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
@@ -353,7 +353,7 @@ impl State {
         self.after(wait, move |state| state.at(machine, arrive));
     }
 
-    /// Returns the delay until a session's next request arrives, after everything that it has sent before.
+    /// Returns the delay until a session's next request arrives, after all its earlier requests.
     pub(super) fn arrival(&mut self, session: SessionId) -> u64 {
         let latency = self.latency();
         let Some(client) = self.servers.sessions.get_mut(&session) else { return latency };

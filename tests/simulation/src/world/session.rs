@@ -18,7 +18,7 @@ use zk::{
 
 use super::{MachineId, State, World, servers::Pending};
 
-/// How long a machine that reaches no server waits before it reports that, in milliseconds.
+/// The time after which a machine that reaches no server reports that, in milliseconds.
 const CONNECT_TIMEOUT_MS: u64 = 300;
 
 /// Opens a session from a machine.
@@ -57,7 +57,7 @@ struct Waiting<T>(Arc<Mutex<Option<oneshot::Sender<Result<T>>>>>);
 impl<T> Waiting<T> {
     fn give(&self, answer: Result<T>) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The receiver may have given up.
+        // The receiver may have been dropped.
         let _ = sender.map(|sender| sender.send(answer));
     }
 }
@@ -103,7 +103,7 @@ struct Request<T, F> {
 }
 
 impl Client {
-    /// Sends a request about a znode; `perform` is what the servers execute.
+    /// Sends a request about a znode; the servers execute `perform`.
     fn request<T: Send + 'static>(
         &self,
         path: &str,
@@ -236,7 +236,7 @@ impl State {
             self.sync(session);
         }
         if matches!(answer, Err(Error::SessionExpired)) {
-            return self.answer(session, move |state| state.tell_end(session));
+            return self.answer(session, move |state| state.notify_end(session));
         }
         if !office && self.chance(self.rates.answer_lost) {
             return self.lose_connection(session);
@@ -346,7 +346,7 @@ impl Store for Client {
             let node = state.machines.get(machine).node;
             state.closed.extend(node);
             state.end_session(session);
-            state.answer(session, move |state| state.tell_end(session));
+            state.answer(session, move |state| state.notify_end(session));
             Ok(())
         })
     }
@@ -355,7 +355,7 @@ impl Store for Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let session = self.session;
-        // The servers hear nothing of it any more.
+        // The servers no longer hear from it.
         self.world.with(|state| state.lose_client(session));
     }
 }

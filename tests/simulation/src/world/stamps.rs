@@ -1,5 +1,5 @@
-//! The last changes of each znode, as positions in the log: a watch that is set again tells its client what
-//! it has missed.
+//! The last changes of each znode, as positions in the log: a watch that is set again reports the changes
+//! that its client has missed.
 
 use std::collections::HashMap;
 

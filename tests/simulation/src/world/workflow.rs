@@ -1,4 +1,4 @@
-//! The world as workflows see it: how long calls and the steps of programs take, and the clocks of nodes.
+//! The world of workflows: the durations of calls and of the program's steps, and the clocks of nodes.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -15,14 +15,14 @@ use super::{
 };
 use crate::{invariants::Seen, workload::mix};
 
-/// The time of the simulated clocks at the beginning, in microseconds since 1970.
+/// The time of the simulated clocks at the start, in microseconds since 1970.
 const BEGINNING_US: u64 = 1_800_000_000_000_000;
 
 /// The maximum difference between two clocks, in microseconds.
 const SKEW_US: u64 = 5_000_000;
 
 impl World {
-    /// Waits on a node, longer if its machine is frozen, and for ever if it is dead.
+    /// Waits on a node, longer if its machine is frozen, and forever if it is dead.
     pub(super) async fn wait_on(self, node: NodeId, ms: u64) {
         sleep(Duration::from_millis(ms)).await;
         loop {
@@ -44,7 +44,7 @@ impl FlowWorld for World {
     }
 
     fn call(&self, node: NodeId, _: &'static str, call: u64) -> Passing {
-        // Each try has a duration of its own.
+        // Each try has its own duration.
         let ms = self.with(|state| {
             let mean = state.slice_ms;
             mix(call, state.now) % (2 * mean) + 1 + state.machines.take_stuck(node)

@@ -21,7 +21,7 @@ use crate::{release::image::digest, workspace};
 /// An instance, and the length of its shortest tour.
 const INSTANCE: (&str, u64) = ("tsp-example/instances/europe.csv", 18707);
 
-/// The name by which the node finds ZooKeeper: static programs look up names by themselves.
+/// The host name of ZooKeeper for the node: it tests the name resolution of static programs.
 const HOST: &str = "zookeeper.test";
 
 /// An image that was unpacked.
@@ -60,10 +60,10 @@ pub(super) fn solve(folder: &Path, logs: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the image of another program as far as that needs nothing else.
+/// Runs the image of another program to print its version, which has no further requirements.
 ///
 /// # Errors
-/// If the image is broken, or its program does not tell its version.
+/// If the image is broken, or its program does not print its version.
 pub(super) fn ask_version(folder: &Path, version: &str, logs: &Path) -> Result<()> {
     let image = Unpacked::read(folder)?;
     image.prepare()?;
@@ -102,7 +102,7 @@ impl Unpacked {
         Ok(Self { root, entry: words("Entrypoint"), arguments: words("Cmd"), user, group })
     }
 
-    /// Makes what a container finds besides its image: places to mount at, and its names of hosts.
+    /// Creates the environment of a container: mount points, and host names.
     fn prepare(&self) -> Result<()> {
         let root = self.root.path();
         for folder in ["dev", "etc", "proc"] {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_read_as_it_was_written() {
+    fn image_can_be_unpacked() {
         let (folder, _) = image();
         let image = Unpacked::read(folder.path()).unwrap();
         assert_eq!(
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_was_changed_is_refused() {
+    fn modified_image_is_refused() {
         let (folder, image) = image();
         for (name, file) in image.iter().filter(|(name, _)| name.starts_with("blobs/")) {
             let path = folder.path().join(name);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn another_tour_than_the_shortest_is_a_failure() {
+    fn wrong_tour_is_a_failure() {
         ensure_shortest("{\"length\": 18707}").unwrap();
         for text in ["", "{}", "{\"length\": 18708}", "[]", "18707"] {
             assert!(ensure_shortest(text).is_err(), "{text}");

@@ -1,4 +1,4 @@
-//! Runs what a release consists of, as users do: the archive, the images in an otherwise empty root, the packages
+//! Runs the artefacts of a release as users do: the archive, the images in an otherwise empty root, the packages
 //! in a copy of this system.
 
 mod images;
@@ -18,7 +18,7 @@ use flate2::read::GzDecoder;
 use super::{artefacts::SUMS, origin::Origin};
 use crate::install;
 
-/// The packages of Debian that this needs, besides ZooKeeper.
+/// The required Debian packages, in addition to ZooKeeper.
 const PACKAGES: &[&str] = &["bubblewrap", "lintian"];
 
 /// Maximum time for anything that is run here.
@@ -27,10 +27,10 @@ const SOON: Duration = Duration::from_secs(120);
 /// The interval at which processes are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Tries everything in the folder of a release.
+/// Tries all artefacts in the folder of a release.
 ///
 /// # Errors
-/// Says what does not work.
+/// The artefact that does not work.
 pub(super) fn run(out: &Path, version: &str, origin: &Origin) -> Result<()> {
     install::debian_packages(&[zk_server::PACKAGES, PACKAGES].concat())?;
     let out = &out.canonicalize().with_context(|| out.display().to_string())?;
@@ -68,7 +68,7 @@ fn archive(out: &Path, version: &str, origin: &Origin, logs: &Path) -> Result<()
     Ok(())
 }
 
-/// Returns what a command prints. It must succeed, within [`SOON`].
+/// Returns the output of a command. It must succeed within [`SOON`].
 fn said(command: &mut Command, logs: &Path) -> Result<String> {
     let (out, err) = (logs.join("out"), logs.join("err"));
     let (status, output) = (finish(start(command, &out, &err)?, command)?, read(&out));
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_command_prints_is_returned_and_a_failure_is_told() {
+    fn command_output_is_returned_and_failure_reported() {
         let logs = tempfile::tempdir().unwrap();
         let shell = |script: &str| said(Command::new("sh").args(["-c", script]), logs.path());
         assert_eq!(shell("echo yes").unwrap(), "yes\n");

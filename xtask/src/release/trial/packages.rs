@@ -1,5 +1,5 @@
-//! Installs the packages of Debian into a copy of this system, and removes them again. The copy is an overlay in a
-//! mount namespace: whatever is done there is forgotten.
+//! Installs the Debian packages into a copy of this system, and removes them again. The copy is an overlay in a
+//! mount namespace, so all changes are discarded.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ cd \"$1/root\"
 exec chroot . sh -eu /trial/script
 ";
 
-/// What is done in the copy: install, look, install again as at an upgrade, remove.
+/// The script that runs in the copy: install, check, install again as in an upgrade, remove.
 const SCRIPT: &str = include_str!("packages.sh");
 
 /// Checks the packages with lintian, and tries them.
@@ -71,14 +71,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scripts_are_understood_by_the_shell() {
+    fn scripts_have_valid_shell_syntax() {
         for script in [COPY, SCRIPT] {
             assert!(Command::new("sh").args(["-n", "-c", script]).status().unwrap().success(), "{script}");
         }
     }
 
     #[test]
-    fn a_missing_package_is_an_error() {
+    fn missing_package_is_an_error() {
         let out = tempfile::tempdir().unwrap();
         fs::write(out.path().join("taskwork_1_amd64.deb"), "").unwrap();
         fs::write(out.path().join("SHA256SUMS"), "").unwrap();

@@ -1,4 +1,4 @@
-//! The fetcher's side: from one owner after another, until the object is complete.
+//! The fetcher's side of a fetch: tries the owners in turn until the object is complete.
 
 use std::{
     fmt, io,
@@ -24,41 +24,41 @@ use crate::{
     },
 };
 
-/// The reasons for which an object was not fetched, or not by this owner.
+/// The reasons why a fetch failed, in total or from one owner.
 #[derive(Debug, Error)]
 pub(crate) enum FetchError {
-    #[error("no member is known that may have it")]
+    #[error("no known member may have it")]
     NoOwner,
     #[error("the member does not have it")]
     Unknown,
-    #[error("the member serves as many requests as it may")]
+    #[error("the member serves the maximum number of requests")]
     Busy,
     #[error("the transfer was cut off: {0}")]
     CutOff(String),
-    #[error("the content is not what its name says")]
+    #[error("the content does not match its name")]
     Garbled,
-    #[error("the content cannot be kept: {0}")]
+    #[error("the content cannot be stored: {0}")]
     Sink(#[source] io::Error),
     #[error("the content cannot be hashed: {0}")]
     Hashing(#[source] JoinError),
 }
 
-/// The bytes that are hashed and handed on at a time.
+/// The number of bytes hashed and passed to the sink at a time.
 const BLOCK_BYTES: usize = 512 << 10;
-/// The first pause after no owner could serve; doubled each time.
+/// The first pause after all owners failed; doubled each time.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
-/// The longest of these pauses.
+/// The longest pause after all owners failed.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// How often a content may turn out to be another one before the fetch is given up.
+/// The number of contents with a wrong hash after which the fetch fails.
 const GARBLED_TIMES_MAX: usize = 3;
 
-/// A fetch under way.
+/// A fetch in progress.
 pub(super) struct Fetch<S> {
     hub: Arc<Hub>,
     name: ObjectName,
-    /// Of what has come.
+    /// The hash of the received bytes.
     hashing: Hashing,
-    /// The number of bytes that have come.
+    /// The number of bytes received.
     got: u64,
     sink: S,
 }
@@ -68,7 +68,7 @@ impl<S: Sink> Fetch<S> {
         Self { hub, name, hashing: Hashing::new(), got: 0, sink }
     }
 
-    /// Fetches from one owner after another. Gives up when no byte has come for as long as the patience.
+    /// Fetches from the owners in turn. Fails when no byte has been received for `patience`.
     pub(super) async fn run(
         mut self,
         owners: impl Fn() -> Vec<NodeId>,
@@ -79,14 +79,14 @@ impl<S: Sink> Fetch<S> {
         loop {
             for owner in owners() {
                 let before = self.got;
-                match self.go_on(owner).await {
+                match self.fetch_rest(owner).await {
                     Ok(()) => return Ok(self.sink),
                     Err(error @ (FetchError::Sink(_) | FetchError::Hashing(_))) => return Err(error),
                     Err(error) => last = error,
                 }
                 tracing::debug!(
                     node = %self.hub.me, %owner, object = %self.name, got = self.got, %last,
-                    "an object did not come from this member"
+                    "an object could not be fetched from this member"
                 );
                 garbled += usize::from(matches!(last, FetchError::Garbled));
                 if garbled == GARBLED_TIMES_MAX {
@@ -99,15 +99,15 @@ impl<S: Sink> Fetch<S> {
             if came.elapsed() >= patience {
                 return Err(last);
             }
-            // Fetchers that were turned away together do not come back together.
+            // Randomised, so that fetchers that were rejected together do not retry together.
             let chance = rand::rng().random_range(0.5..1.5);
             time::sleep(pause.mul_f64(chance)).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    /// Fetches the rest from an owner. What has come stays if it fails, unless it is garbled.
-    pub(super) async fn go_on(&mut self, owner: NodeId) -> Result<(), FetchError> {
+    /// Fetches the rest from an owner. On failure the received bytes are kept, unless their hash is wrong.
+    pub(super) async fn fetch_rest(&mut self, owner: NodeId) -> Result<(), FetchError> {
         let mut stream = self.ask(owner).await?;
         self.receive(&mut stream).await?;
         if self.hashing.name().await.map_err(FetchError::Hashing)? == self.name {
@@ -118,11 +118,11 @@ impl<S: Sink> Fetch<S> {
         Err(FetchError::Garbled)
     }
 
-    /// Asks an owner, and returns the stream with the rest of the content.
+    /// Requests the rest of the content from an owner, and returns the stream with it.
     async fn ask(&self, owner: NodeId) -> Result<RecvStream, FetchError> {
         let connection = self.hub.reach(owner).await.map_err(FetchError::cut_off)?;
         let Ok(opened) = time::timeout(self.hub.limits.dial, connection.open_bi()).await else {
-            // As many requests as it allows are open.
+            // The maximum number of requests is open.
             return Err(FetchError::Busy);
         };
         let (mut question, mut stream) = opened.map_err(FetchError::cut_off)?;
@@ -139,10 +139,10 @@ impl<S: Sink> Fetch<S> {
         }
     }
 
-    /// Hands the rest of the content to the sink. When the stream breaks, what has come before is handed on.
+    /// Passes the rest of the content to the sink, including the bytes received before a failure.
     async fn receive(&mut self, stream: &mut RecvStream) -> Result<(), FetchError> {
         while self.left() > 0 {
-            // Memory is taken block by block, whatever length the name says.
+            // Memory is allocated per block: the length in the name is not trusted.
             let mut block =
                 vec![0; usize::try_from(self.left()).map_or(BLOCK_BYTES, |left| left.min(BLOCK_BYTES))];
             let mut filled = 0;
@@ -160,7 +160,7 @@ impl<S: Sink> Fetch<S> {
         }
         match self.in_time(stream.read(&mut [0])).await? {
             None => Ok(()),
-            Some(_) => Err(FetchError::cut_off("it is longer than its name says")),
+            Some(_) => Err(FetchError::cut_off("it is longer than its name specifies")),
         }
     }
 
@@ -176,14 +176,14 @@ impl<S: Sink> Fetch<S> {
         self.name.bytes - self.got
     }
 
-    /// Does one step of a transfer within the time that an owner may take for it.
+    /// Performs one step of a transfer within the owner's time limit.
     async fn in_time<T, E: fmt::Display>(
         &self,
         step: impl Future<Output = Result<T, E>>,
     ) -> Result<T, FetchError> {
         match time::timeout(self.hub.limits.bulk_progress, step).await {
             Ok(done) => done.map_err(FetchError::cut_off),
-            Err(_) => Err(FetchError::cut_off("nothing came in time")),
+            Err(_) => Err(FetchError::cut_off("timeout while waiting for data")),
         }
     }
 }

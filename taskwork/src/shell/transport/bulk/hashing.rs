@@ -1,5 +1,5 @@
-//! Hashing what comes on another thread, while more comes: a node's connections share one thread, which also receives
-//! it.
+//! Hashing of received blocks on another thread: a node's connections share one thread, which receives the next block
+//! at the same time.
 
 use bytes::Bytes;
 use tokio::task::{self, JoinError, JoinHandle};
@@ -7,14 +7,14 @@ use tokio::task::{self, JoinError, JoinHandle};
 use super::object::Naming;
 use crate::wire::bulk::ObjectName;
 
-/// Names a content while its blocks come, one block behind.
+/// Computes the name of a content from its blocks. The hash is up to one block behind.
 pub(super) enum Hashing {
     Idle(Box<Naming>),
-    /// On another thread.
+    /// A block is being hashed on another thread.
     Busy(JoinHandle<Box<Naming>>),
 }
 
-/// A block of fewer bytes is hashed at once: that takes less time than to wake another thread.
+/// Smaller blocks are hashed immediately: this takes less time than waking another thread.
 const ELSEWHERE_BYTES_MIN: usize = 32 << 10;
 
 impl Hashing {
@@ -22,10 +22,10 @@ impl Hashing {
         Self::Idle(Box::new(Naming::new()))
     }
 
-    /// Adds a block, as soon as the one before is done.
+    /// Adds a block once the previous one has been hashed.
     ///
     /// # Errors
-    /// At the end of the runtime.
+    /// If the runtime shuts down.
     pub(super) async fn add(&mut self, block: Bytes) -> Result<(), JoinError> {
         let mut naming = Box::new(self.settle().await?.clone());
         *self = if block.len() < ELSEWHERE_BYTES_MIN {

@@ -1,25 +1,25 @@
-//! Byte objects between nodes: fetched by those that need them, from those that have them.
+//! Byte objects: nodes fetch them from the nodes that own them.
 //!
 //! ```text
 //!   fetcher: for each owner in turn              owner
-//!     ask on a stream, {name, offset} ──────────▶ has it? a place free?
-//!     block: hash, sink.take ◀── QUIC's window ── slices of the object, below every message
-//!     cut off: the next owner goes on at the offset; garbled: from the beginning
+//!     ask on a stream, {name, offset} ──────────▶ is it offered? is a slot free?
+//!     block: hash, sink.take ◀── QUIC's window ── slices of the object, at the lowest priority
+//!     cut off: continue at the next owner; wrong hash: restart from offset 0
 //! ```
 //!
-//! **Names.** An object is named by its BLAKE3 hash and its length, so the name is the check.
+//! **Names.** An object is named by its BLAKE3 hash and its length, so the name verifies the content.
 //!
-//! **Trees.** A node offers what it fetches from the beginning, as far as it has come. Who checks it is each
-//! fetcher, for itself. Nodes must not wait for each other in a circle: the caller orders them.
+//! **Trees.** A node can offer an object while fetching it, as far as it was received. Each fetcher verifies the
+//! content itself. Nodes must not wait for each other in a cycle: the caller orders them.
 //!
-//! **Flow.** What the sink does not take is not read, and the owner sends no more than QUIC's window of a
-//! stream. The stream has a lower priority than messages, large ones too: a fetch uses what they leave.
+//! **Flow control.** While the sink does not accept data, nothing is read, and the owner sends no more than QUIC's
+//! stream window. The stream has a lower priority than all messages: a fetch uses the remaining bandwidth.
 //!
-//! **Bounds.** A node serves and fetches a limited number of objects at a time. Who comes in excess is told
-//! so, and asks another owner, or again later. No step of a transfer waits without a deadline; the whole has
-//! none.
+//! **Bounds.** A node serves and fetches a limited number of objects at a time. Requests over the limit are
+//! rejected; the fetcher tries another owner or retries later. Each step of a transfer has a deadline; the whole
+//! transfer has none.
 //!
-//! **Cancellation.** A dropped fetch stops the stream, and the owner ends.
+//! **Cancellation.** Dropping a fetch stops the stream, and with it the owner.
 
 mod fetch;
 mod hashing;
@@ -53,40 +53,40 @@ pub(crate) use self::{
 use super::{Hub, TransportLimits};
 use crate::{id::NodeId, wire::bulk::ObjectName};
 
-/// Below messages, small and large.
+/// A lower priority than that of messages of any size.
 const BULK_PRIORITY: i32 = -1;
 
-/// A node's objects, and its exchange of them with others. Clones are the same.
+/// A node's objects, and their exchange with other nodes. Clones share the state.
 #[derive(Debug, Clone)]
 pub(crate) struct Bulk(Arc<Hub>);
 
-/// The part of it that belongs to the endpoint.
+/// The state of the exchange in the endpoint.
 #[derive(Debug)]
 pub(super) struct BulkState {
     objects: Arc<Objects>,
-    /// The requests that may be served at a time.
+    /// Permits for serving requests.
     serving: Semaphore,
-    /// The objects that may be fetched at a time.
+    /// Permits for fetching objects.
     fetching: Semaphore,
     dials: Dials,
-    /// The bytes of objects that were given to QUIC to be sent.
+    /// The bytes of objects passed to QUIC for sending.
     sent: AtomicU64,
-    /// The bytes of objects that were received.
+    /// The bytes of objects received.
     received: AtomicU64,
 }
 
-/// What a node has exchanged so far.
+/// Figures of a node's exchange of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BulkFigures {
-    /// The bytes of objects that it has sent to others.
+    /// The bytes of objects sent.
     pub(crate) sent_bytes: u64,
-    /// The bytes of objects that it has received.
+    /// The bytes of objects received.
     pub(crate) received_bytes: u64,
-    /// The number of requests that it serves now.
+    /// The number of requests being served.
     pub(crate) served: usize,
 }
 
-/// The reason for which a request was not served.
+/// The reason why a request was not served.
 #[derive(Debug)]
 struct Refusal(String);
 
@@ -100,15 +100,15 @@ impl Bulk {
         self.0.bulk.objects.offer(object)
     }
 
-    /// Fetches an object into a sink, from one owner after another; `owners` is asked for them in each round.
-    /// When one fails, the next one goes on where it has ended. Gives up when no byte has come for as long as
-    /// `patience`, besides the time that an owner takes to answer.
+    /// Fetches an object into a sink, from each owner in turn; `owners` is called in each round. If one fails, the
+    /// next one continues at the same offset. Fails when no byte has been received for `patience`, in addition to the
+    /// time that an owner takes to answer.
     ///
     /// # Errors
-    /// What the last owner said; the sink is lost.
+    /// The error of the last owner; the sink is dropped.
     ///
     /// # Cancellation safety
-    /// Dropping the future ends the transfer on both sides.
+    /// Dropping the future stops the transfer on both sides.
     pub(crate) async fn fetch<S: Sink>(
         &self,
         name: ObjectName,
@@ -116,12 +116,12 @@ impl Bulk {
         owners: impl Fn() -> Vec<NodeId>,
         patience: Duration,
     ) -> Result<S, FetchError> {
-        // Whoever fetches ends within a bound, so this wait does.
+        // Fetches take a bounded time, so this wait does as well.
         let _place = self.0.bulk.fetching.acquire().await.expect("it is never closed");
         Fetch::new(Arc::clone(&self.0), name, sink).run(owners, patience).await
     }
 
-    /// Returns what the node has exchanged so far.
+    /// Returns the node's figures so far.
     pub(crate) fn figures(&self) -> BulkFigures {
         let BulkState { sent, received, serving, .. } = &self.0.bulk;
         BulkFigures {

@@ -1,5 +1,5 @@
-//! A byte object: bytes that never change, under a name that follows from them. It may still be coming: then
-//! it is handed on as far as it has come, so that a chain of nodes takes little longer than one of them.
+//! A byte object: immutable bytes, named by their hash. An incomplete object is served as far as it was received, so
+//! that a chain of nodes takes little longer than a single transfer.
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
@@ -15,50 +15,50 @@ use crate::{id::NodeId, wire::bulk::ObjectName};
 pub(crate) struct Object {
     name: ObjectName,
     content: Arc<watch::Sender<Content>>,
-    /// The members that have taken it from here, to its end.
+    /// The members that have fetched it completely from this node.
     takers: Arc<watch::Sender<BTreeSet<NodeId>>>,
 }
 
-/// As much of a content as there is.
+/// The content received so far.
 #[derive(Debug, Default)]
 struct Content {
     pieces: Vec<Bytes>,
     stage: Stage,
 }
 
-/// How much of a content there is.
+/// The completeness of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Stage {
-    /// More will come.
+    /// More data will follow.
     #[default]
     Coming,
     Complete,
-    /// No more will come.
+    /// No more data will follow.
     Failed,
 }
 
-/// Fills an object with its content. If it is dropped before that is complete, those who are being served
-/// from it are cut off, and go on elsewhere.
+/// The writer of an object. If it is dropped before the content is complete, fetchers of the object are cut off
+/// and continue at other owners.
 #[derive(Debug)]
 pub(crate) struct Filling {
     object: Object,
 }
 
-/// Reads an object from an offset on, as it comes.
+/// Reads an object from an offset, as data arrives.
 pub(super) struct Reading {
     content: watch::Receiver<Content>,
-    /// The number of pieces that were read.
+    /// The number of pieces that were read or skipped.
     pieces: usize,
-    /// The number of bytes after these that were read or are to be passed over.
+    /// The number of bytes after these pieces that were read or will be skipped.
     passed: u64,
 }
 
-/// The rest of an object will not come.
+/// The rest of an object will not arrive.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the rest of it does not come here")]
+#[error("the rest of the object will not arrive here")]
 pub(super) struct Never;
 
-/// Names a content while its pieces come one after another.
+/// Computes the name of a content from its pieces.
 #[derive(Clone)]
 pub(super) struct Naming {
     hasher: Hasher,
@@ -66,13 +66,13 @@ pub(super) struct Naming {
 }
 
 impl Object {
-    /// Creates an object from its content, in pieces. Every byte is read once.
+    /// Creates an object from the pieces of its content. Every byte is read once.
     pub(crate) fn new(pieces: impl IntoIterator<Item = Bytes>) -> Self {
         let pieces: Vec<Bytes> = pieces.into_iter().collect();
         Self::with(Self::name_of(&pieces), pieces, Stage::Complete)
     }
 
-    /// Returns the name of a content, which is given in pieces.
+    /// Returns the name of a content, given in pieces.
     pub(crate) fn name_of<P: AsRef<[u8]>>(pieces: impl IntoIterator<Item = P>) -> ObjectName {
         let mut naming = Naming::new();
         for piece in pieces {
@@ -81,8 +81,7 @@ impl Object {
         naming.name()
     }
 
-    /// Creates an object whose content is still to come. Others can check it by its name; what fills it is
-    /// trusted here.
+    /// Creates an object that the caller fills. The content is not verified here, but by each fetcher.
     pub(crate) fn to_be_filled(name: ObjectName) -> Filling {
         Filling { object: Self::with(name, Vec::new(), Stage::Coming) }
     }
@@ -92,13 +91,13 @@ impl Object {
         Self { name, content, takers: Arc::default() }
     }
 
-    /// Creates an object that is not what its name says.
+    /// Creates an object with a wrong name.
     #[cfg(test)]
     pub(super) fn falsely_named(name: ObjectName, content: Bytes) -> Self {
         Self::with(name, vec![content], Stage::Complete)
     }
 
-    /// Returns its name.
+    /// Returns the object's name.
     pub(crate) fn name(&self) -> ObjectName {
         self.name
     }
@@ -107,36 +106,36 @@ impl Object {
         self.content.borrow().stage
     }
 
-    /// Returns whether it is a clone of the other.
+    /// Returns whether both are clones of the same object.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.content, &other.content)
     }
 
-    /// Returns the content in pieces, as far as it has come. They are not copied.
+    /// Returns the pieces received so far, without copying.
     pub(crate) fn pieces(&self) -> Vec<Bytes> {
         self.content.borrow().pieces.clone()
     }
 
-    /// Notes that a member has taken it from here, to its end.
-    pub(super) fn taken_by(&self, member: NodeId) {
+    /// Records that a member has fetched the object completely from this node.
+    pub(super) fn add_taker(&self, member: NodeId) {
         self.takers.send_if_modified(|takers| takers.insert(member));
     }
 
-    /// Waits until so many members have taken it from here.
+    /// Waits until this number of members have fetched the object from this node.
     pub(crate) async fn taken_by_many(&self, members: usize) {
         let mut takers = self.takers.subscribe();
-        // It cannot fail: this clone keeps the sender.
+        // Cannot fail: `self` keeps the sender.
         let _ = takers.wait_for(|takers| takers.len() >= members).await;
     }
 
-    /// Reads the bytes from an offset on.
+    /// Reads the bytes from an offset.
     pub(super) fn read_from(&self, offset: u64) -> Reading {
         Reading { content: self.content.subscribe(), pieces: 0, passed: offset }
     }
 }
 
 impl Filling {
-    /// Returns the object, which can be offered already.
+    /// Returns the object, which can already be offered.
     pub(crate) fn object(&self) -> &Object {
         &self.object
     }
@@ -146,7 +145,7 @@ impl Filling {
         self.object.content.send_modify(|content| content.pieces.push(bytes));
     }
 
-    /// Ends the content, which was checked.
+    /// Marks the content as complete. The caller has verified it.
     pub(crate) fn complete(self) -> Object {
         self.object.content.send_modify(|content| content.stage = Stage::Complete);
         self.object.clone()
@@ -165,26 +164,25 @@ impl Drop for Filling {
     }
 }
 
-/// Hands on what comes before it can be checked: each fetcher checks the whole itself.
+/// Forwards data before it can be verified: each fetcher verifies the whole object.
 impl Sink for Filling {
     async fn take(&mut self, bytes: Bytes) -> io::Result<()> {
         self.add(bytes);
         Ok(())
     }
 
-    /// Others may have what was handed on, so it cannot be taken back.
+    /// Fails: other nodes may have received the data already.
     async fn clear(&mut self) -> io::Result<()> {
-        Err(io::Error::other("what came was handed on, and is another content"))
+        Err(io::Error::other("the content does not match its name, and was forwarded already"))
     }
 }
 
 impl Reading {
-    /// Returns the next bytes, at most so many, without copying; `None` at the end. Waits until there are
-    /// some.
+    /// Waits for data, and returns at most `bytes_max` bytes without copying; `None` at the end.
     pub(super) async fn next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, Never> {
         loop {
             let known = self.pieces;
-            // The receiver keeps only the latest value, and ends with the last clone of the object.
+            // The receiver keeps only the latest value, and fails after the last clone of the object.
             let arrived = |content: &Content| content.pieces.len() > known || content.stage != Stage::Coming;
             let content = self.content.wait_for(arrived).await.map_err(|_| Never)?;
             let Some(piece) = content.pieces.get(self.pieces) else {
@@ -237,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_does_not_depend_on_the_pieces() {
+    fn object_name_does_not_depend_on_the_pieces() {
         let whole = Object::new([Bytes::from_static(b"abcdefgh")]);
         assert_eq!(whole.name(), parts().name());
         assert_eq!(whole.pieces().concat(), parts().pieces().concat());
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_content_is_read_from_any_offset_on() {
+    async fn object_is_readable_from_any_offset() {
         let object = parts();
         for offset in 0..=9 {
             let expected = b"abcdefgh".get(usize::try_from(offset).unwrap()..).unwrap_or_default();
@@ -256,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_still_coming_is_read_as_it_comes() {
+    async fn incomplete_object_is_read_as_data_arrives() {
         let filling = Object::to_be_filled(parts().name());
         let mut reading = filling.object().read_from(2);
         filling.add(Bytes::from_static(b"a"));
@@ -273,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_the_rest_does_not_come_its_readers_are_told() {
+    async fn readers_of_an_abandoned_object_get_an_error() {
         let filling = Object::to_be_filled(parts().name());
         filling.add(Bytes::from_static(b"a"));
         let readings = [filling.object().read_from(0), filling.object().read_from(5)];

@@ -1,4 +1,4 @@
-//! The objects that a node has for others.
+//! The objects that a node offers.
 
 use std::{
     collections::BTreeMap,
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::wire::bulk::ObjectName;
 
-/// The objects of one node, by name. The same one may be offered several times, more or less complete.
+/// The objects of one node, by name. An object may be offered several times, at different completeness.
 #[derive(Debug, Default)]
 pub(in super::super) struct Objects(Mutex<BTreeMap<ObjectName, Vec<Object>>>);
 
-/// Offers an object to the other members until it is dropped. Requests that are being served then are still
-/// served to their end.
+/// Offers an object to the other members until this is dropped. Requests being served at that time are still
+/// completed.
 #[derive(Debug)]
 #[must_use = "the object is offered until this is dropped"]
 pub(crate) struct Offer {
@@ -31,7 +31,7 @@ impl Objects {
         Offer { objects: Arc::clone(self), object }
     }
 
-    /// Returns an object, if it is offered: the complete one if there is one, and none that will never be.
+    /// Returns an offered object: preferably a complete one, never one that has failed.
     pub(super) fn get(&self, name: ObjectName) -> Option<Object> {
         let objects = lock(&self.0);
         let offered = || objects.get(&name).into_iter().flatten();
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_there_until_its_last_offer_ends() {
+    fn object_is_available_until_its_last_offer_is_dropped() {
         let (objects, object) = (Arc::<Objects>::default(), Object::new([Bytes::from_static(b"data")]));
         let name = object.name();
         assert!(objects.get(name).is_none());
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_complete_one_is_there() {
+    fn most_complete_offer_is_returned() {
         let (objects, data) = (Arc::<Objects>::default(), Bytes::from_static(b"data"));
         let whole = Object::new([data]);
         let stage = || objects.get(whole.name()).map(|object| object.stage());

@@ -1,4 +1,4 @@
-//! A connection to an owner: the existing one, or a new one. Several fetches from one owner dial once.
+//! Connections to owners: the existing one, or a new one. Concurrent fetches from one owner dial once.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use super::super::{
 };
 use crate::id::NodeId;
 
-/// Who is being dialled for a fetch.
+/// The owners being dialled for fetches.
 #[derive(Debug, Default)]
 pub(super) struct Dials(Mutex<BTreeMap<NodeId, Weak<AsyncMutex<()>>>>);
 
@@ -33,7 +33,7 @@ impl Dials {
 }
 
 impl Hub {
-    /// Returns a connection with a member, within the time limits of as many dials as fetches wait for it.
+    /// Returns a connection to a member. Waits for at most one dial timeout per concurrent fetch.
     pub(super) async fn reach(self: &Arc<Self>, peer: NodeId) -> Result<Connection, Refused> {
         if let Some(connection) = self.connection(peer) {
             return Ok(connection);

@@ -18,15 +18,15 @@ use crate::{
     },
 };
 
-/// The error code of a stream whose request makes no sense, or whose object could not be sent to its end.
+/// The error code of a stream with an invalid request or an incomplete object.
 const GIVEN_UP: u32 = 1;
 
-/// Serves one request of a member. Ends when the fetcher has all bytes, has dropped the fetch, or takes none
-/// in time.
+/// Serves one request of a member. Returns when the fetcher has all bytes, has dropped the fetch, or accepts no
+/// data within the time limit.
 pub(in super::super) async fn serve(hub: &Hub, to: NodeId, mut answer: SendStream, mut question: RecvStream) {
     if let Err(reason) = answered(hub, to, &mut answer, &mut question).await {
-        tracing::debug!(node = %hub.me, %to, %reason, "an object was not sent to its end");
-        // Otherwise the object would seem to be complete. Fails if the stream has ended already.
+        tracing::debug!(node = %hub.me, %to, %reason, "an object was not sent completely");
+        // Without the reset, the object would seem to be complete. Fails if the stream has already ended.
         let _ = answer.reset(GIVEN_UP.into());
     }
 }
@@ -40,17 +40,17 @@ async fn answered(
     let ask = in_time(hub, question.read_to_end(ASK_BYTES_MAX)).await?;
     let Ask { object: name, offset } = codec::decode(&ask).map_err(Refusal::because)?;
     if offset > name.bytes {
-        return Err(Refusal::because("it begins beyond the end of the object"));
+        return Err(Refusal::because("the offset is beyond the end of the object"));
     }
     // Fails only if the stream is closed, in which case the next write fails as well.
     let _ = answer.set_priority(BULK_PRIORITY);
     let Some(object) = hub.bulk.objects.get(name) else {
-        return say(hub, answer, Answer::Unknown, true).await;
+        return send_answer(hub, answer, Answer::Unknown, true).await;
     };
     let Ok(_place) = hub.bulk.serving.try_acquire() else {
-        return say(hub, answer, Answer::Busy, true).await;
+        return send_answer(hub, answer, Answer::Busy, true).await;
     };
-    say(hub, answer, Answer::Here, false).await?;
+    send_answer(hub, answer, Answer::Here, false).await?;
     let mut reading = object.read_from(offset);
     while let Some(slice) = in_time(hub, reading.next(PIECE_BYTES)).await? {
         let bytes = slice.len() as u64;
@@ -58,14 +58,14 @@ async fn answered(
         hub.bulk.sent.fetch_add(bytes, Relaxed);
     }
     answer.finish().map_err(Refusal::because)?;
-    // What was written is in memory until it has arrived, so the place is not free before.
+    // Written data occupies memory until it is acknowledged, so the slot is released only then.
     if in_time(hub, answer.stopped()).await?.is_none() {
-        object.taken_by(to);
+        object.add_taker(to);
     }
     Ok(())
 }
 
-async fn say(hub: &Hub, stream: &mut SendStream, answer: Answer, last: bool) -> Result<(), Refusal> {
+async fn send_answer(hub: &Hub, stream: &mut SendStream, answer: Answer, last: bool) -> Result<(), Refusal> {
     let encoded = codec::encode(&answer).map_err(Refusal::because)?;
     in_time(hub, stream.write_chunk(Bytes::from(encoded))).await?;
     if last {
@@ -74,13 +74,13 @@ async fn say(hub: &Hub, stream: &mut SendStream, answer: Answer, last: bool) -> 
     Ok(())
 }
 
-/// Does one step of a transfer within the time that a fetcher may take for it.
+/// Performs one step of a transfer within the fetcher's time limit.
 async fn in_time<T, E: fmt::Display>(
     hub: &Hub,
     step: impl Future<Output = Result<T, E>>,
 ) -> Result<T, Refusal> {
     match time::timeout(hub.limits.bulk_progress, step).await {
         Ok(done) => done.map_err(Refusal::because),
-        Err(_) => Err(Refusal::because("the other side did nothing in time")),
+        Err(_) => Err(Refusal::because("timeout while waiting for the peer")),
     }
 }

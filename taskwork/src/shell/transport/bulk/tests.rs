@@ -1,4 +1,4 @@
-//! Objects of all sizes on the loopback interface, owners that die or leave, and fetchers in crowds.
+//! Objects of all sizes on the loopback interface, owners that die or leave, and many concurrent fetchers.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use super::{
     super::{
         PeerAddress, TransportLimits, lock,
         relay::Relay,
-        tests::{Heard, SOON, Station, pair, say, until},
+        tests::{Heard, SOON, TestNode, exchange, pair, until},
     },
     *,
 };
@@ -28,40 +28,40 @@ use crate::wire::{
 
 const MIB: usize = 1 << 20;
 
-/// Returns a content that differs everywhere.
+/// Returns a content without repetitions.
 fn content(bytes: usize) -> Bytes {
     let numbers =
         (0..bytes.div_ceil(8) as u64).flat_map(|k| k.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     numbers.take(bytes).collect::<Vec<u8>>().into()
 }
 
-fn bulk(station: &Station) -> Bulk {
-    station.transport.bulk()
+fn bulk(test_node: &TestNode) -> Bulk {
+    test_node.transport.bulk()
 }
 
 /// Creates nodes that know each other.
-fn stations<const N: usize>(limits: &TransportLimits) -> [Station; N] {
-    let stations = std::array::from_fn(|k| Station::with(k as u64 + 1, limits.clone()));
-    for one in &stations {
-        for other in stations.iter().filter(|other| other.node != one.node) {
+fn test_nodes<const N: usize>(limits: &TransportLimits) -> [TestNode; N] {
+    let test_nodes = std::array::from_fn(|k| TestNode::with(k as u64 + 1, limits.clone()));
+    for one in &test_nodes {
+        for other in test_nodes.iter().filter(|other| other.node != one.node) {
             one.knows(other);
         }
     }
-    stations
+    test_nodes
 }
 
-async fn fetch_from(to: &Station, name: ObjectName, owners: &[&Station]) -> Result<Vec<u8>, FetchError> {
+async fn fetch_from(to: &TestNode, name: ObjectName, owners: &[&TestNode]) -> Result<Vec<u8>, FetchError> {
     let owners: Vec<NodeId> = owners.iter().map(|owner| owner.node).collect();
     let bulk = bulk(to);
     let fetching = bulk.fetch(name, Vec::new(), || owners.clone(), Duration::ZERO);
     time::timeout(SOON, fetching).await.expect("an end in time")
 }
 
-/// Takes bytes as far as it is allowed to, and says how many it has.
+/// A sink that accepts a limited number of bytes, and reports the number received.
 struct Slow {
     got: Vec<u8>,
     allowed: Arc<Semaphore>,
-    said: mpsc::UnboundedSender<usize>,
+    reports_in: mpsc::UnboundedSender<usize>,
 }
 
 impl Sink for Slow {
@@ -69,7 +69,7 @@ impl Sink for Slow {
         let allowed = self.allowed.acquire_many(u32::try_from(bytes.len()).unwrap()).await.unwrap();
         allowed.forget();
         self.got.extend_from_slice(&bytes);
-        let _ = self.said.send(self.got.len());
+        let _ = self.reports_in.send(self.got.len());
         Ok(())
     }
 
@@ -79,21 +79,21 @@ impl Sink for Slow {
     }
 }
 
-/// Returns a sink that takes so many bytes, what allows it more, and what it says.
+/// Returns a sink that accepts this number of bytes, its limit, and the receiver of its reports.
 fn slow(bytes: usize) -> (Slow, Arc<Semaphore>, mpsc::UnboundedReceiver<usize>) {
-    let ((said, says), allowed) = (mpsc::unbounded_channel(), Arc::new(Semaphore::new(bytes)));
-    (Slow { got: Vec::new(), allowed: Arc::clone(&allowed), said }, allowed, says)
+    let ((reports_in, reports), allowed) = (mpsc::unbounded_channel(), Arc::new(Semaphore::new(bytes)));
+    (Slow { got: Vec::new(), allowed: Arc::clone(&allowed), reports_in }, allowed, reports)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_of_all_sizes_arrive_as_they_are() {
+async fn objects_of_all_sizes_arrive_unchanged() {
     let (a, b) = pair();
     for bytes in [0, 1, 64 << 10, (64 << 10) + 1, 256 << 10, MIB, 10 * MIB + 7] {
         let content = content(bytes);
         let object = Object::new([content.clone()]);
         let _offer = bulk(&a).offer(object.clone());
         let fetched = fetch_from(&b, object.name(), &[&a]).await.unwrap();
-        // `assert_eq` would print all of it.
+        // `assert_eq` would print the whole content.
         assert!(fetched == content, "{bytes} bytes");
     }
     assert_eq!(a.transport.hub.endpoint.open_connections(), 1);
@@ -103,7 +103,7 @@ async fn objects_of_all_sizes_arrive_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_offers_is_unknown_and_so_is_what_is_no_longer_offered() {
+async fn object_without_a_current_offer_is_unknown() {
     let (a, b) = pair();
     let object = Object::new([content(MIB)]);
     let offer = bulk(&a).offer(object.clone());
@@ -112,20 +112,20 @@ async fn what_nobody_offers_is_unknown_and_so_is_what_is_no_longer_offered() {
     drop(offer);
     assert!(matches!(fetch_from(&b, object.name(), &[&a]).await, Err(FetchError::Unknown)));
     assert!(matches!(fetch_from(&b, object.name(), &[]).await, Err(FetchError::NoOwner)));
-    let stranger = Station::new(9);
+    let stranger = TestNode::new(9);
     assert!(matches!(fetch_from(&b, object.name(), &[&stranger]).await, Err(FetchError::CutOff(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_content_that_is_another_one_is_not_taken_and_the_next_owner_is_asked() {
-    let [liar, owner, b] = stations(&TransportLimits::default());
+async fn wrong_content_is_rejected_and_the_next_owner_is_asked() {
+    let [liar, owner, b] = test_nodes(&TransportLimits::default());
     let (right, wrong) = (content(MIB), content(MIB + 1).slice(1..));
     let object = Object::new([right.clone()]);
     let _lie = bulk(&liar).offer(Object::falsely_named(object.name(), wrong));
     assert!(matches!(fetch_from(&b, object.name(), &[&liar]).await, Err(FetchError::Garbled)));
     let _offer = bulk(&owner).offer(object.clone());
     assert!(fetch_from(&b, object.name(), &[&liar, &owner]).await.unwrap() == right);
-    // Shorter or longer than it is said to be.
+    // Shorter or longer than the name specifies.
     for bytes in [MIB - 1, MIB + 1] {
         let name = Object::new([content(bytes)]).name();
         let name = ObjectName { bytes: MIB as u64, ..name };
@@ -135,23 +135,23 @@ async fn a_content_that_is_another_one_is_not_taken_and_the_next_owner_is_asked(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_an_owner_is_gone_in_the_middle_the_next_one_goes_on_there() {
+async fn fetch_continues_at_the_next_owner_when_an_owner_disappears() {
     enum End {
         Dies,
         Leaves,
         IsNoMember,
     }
     for end in [End::Dies, End::Leaves, End::IsNoMember] {
-        let [first, second, b] = stations(&TransportLimits::default());
+        let [first, second, b] = test_nodes(&TransportLimits::default());
         let content = content(32 * MIB);
         let object = Object::new([content.clone()]);
         let _offers = [bulk(&first).offer(object.clone()), bulk(&second).offer(object.clone())];
-        let (sink, allowed, mut says) = slow(4 * MIB);
+        let (sink, allowed, mut reports) = slow(4 * MIB);
         let (name, owners) = (object.name(), vec![first.node, second.node]);
         let fetcher = bulk(&b);
         let fetching =
             tokio::spawn(async move { fetcher.fetch(name, sink, || owners.clone(), Duration::ZERO).await });
-        while says.recv().await.unwrap() < 4 * MIB {}
+        while reports.recv().await.unwrap() < 4 * MIB {}
         match end {
             End::Dies => first.transport.hub.endpoint.close(9_u32.into(), b"dead"),
             End::Leaves => first.transport.close().await,
@@ -167,9 +167,9 @@ async fn when_an_owner_is_gone_in_the_middle_the_next_one_goes_on_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_nothing_comes_any_more_the_next_owner_goes_on() {
+async fn fetch_continues_at_the_next_owner_when_an_owner_stalls() {
     let limits = TransportLimits { bulk_progress: Duration::from_millis(200), ..TransportLimits::default() };
-    let [silent, second, b] = stations(&limits);
+    let [silent, second, b] = test_nodes(&limits);
     let cut = Arc::new(AtomicBool::new(false));
     let is_cut = Arc::clone(&cut);
     let way =
@@ -179,11 +179,11 @@ async fn when_nothing_comes_any_more_the_next_owner_goes_on() {
     let content = content(16 * MIB);
     let object = Object::new([content.clone()]);
     let _offers = [bulk(&silent).offer(object.clone()), bulk(&second).offer(object.clone())];
-    let (sink, allowed, mut says) = slow(4 * MIB);
+    let (sink, allowed, mut reports) = slow(4 * MIB);
     let (name, owners) = (object.name(), vec![silent.node, second.node]);
     let fetcher = bulk(&b);
     let fetching = tokio::spawn(async move { fetcher.fetch(name, sink, || owners.clone(), SOON).await });
-    while says.recv().await.unwrap() < 4 * MIB {}
+    while reports.recv().await.unwrap() < 4 * MIB {}
     cut.store(true, Relaxed);
     allowed.add_permits(12 * MIB);
     let sink = time::timeout(SOON, fetching).await.expect("an end in time").unwrap().unwrap();
@@ -193,15 +193,15 @@ async fn when_nothing_comes_any_more_the_next_owner_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_fetchers_at_once_keep_to_the_limit_and_all_get_it() {
+async fn fifty_concurrent_fetchers_all_succeed_within_the_limit() {
     let limits = TransportLimits { bulk_served_max: 3, ..TransportLimits::default() };
-    let owner = Station::with(1, limits);
+    let owner = TestNode::with(1, limits);
     let content = content(2 * MIB);
     let object = Object::new([content.clone()]);
     let _offer = bulk(&owner).offer(object.clone());
     let mut fetching = JoinSet::new();
     for number in 2..52 {
-        let fetcher = Station::new(number);
+        let fetcher = TestNode::new(number);
         fetcher.knows(&owner);
         owner.knows(&fetcher);
         let name = object.name();
@@ -233,9 +233,9 @@ async fn fifty_fetchers_at_once_keep_to_the_limit_and_all_get_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_fetches_of_one_node_share_a_connection_and_keep_to_its_limits() {
+async fn fetches_of_one_node_share_a_connection_within_its_limits() {
     let limits = TransportLimits { bulk_fetched_max: 6, bulk_streams_max: 2, ..TransportLimits::default() };
-    let [owner, b] = stations(&limits);
+    let [owner, b] = test_nodes(&limits);
     let object = Object::new([content(MIB)]);
     let _offer = bulk(&owner).offer(object.clone());
     let (fetcher, node, name) = (bulk(&b), owner.node, object.name());
@@ -251,15 +251,15 @@ async fn many_fetches_of_one_node_share_a_connection_and_keep_to_its_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_fetch_ends_at_the_owner() {
+async fn dropped_fetch_stops_the_owner() {
     let (a, b) = pair();
     let object = Object::new([content(32 * MIB)]);
     let _offer = bulk(&a).offer(object.clone());
-    let (sink, _allowed, mut says) = slow(MIB);
+    let (sink, _allowed, mut reports) = slow(MIB);
     let (fetcher, name, node) = (bulk(&b), object.name(), a.node);
     let fetching =
         tokio::spawn(async move { fetcher.fetch(name, sink, || vec![node], SOON).await.map(drop) });
-    while says.recv().await.unwrap() < MIB {}
+    while reports.recv().await.unwrap() < MIB {}
     assert_eq!(bulk(&a).figures().served, 1);
     fetching.abort();
     until("the owner has noticed", || bulk(&a).figures().served == 0).await;
@@ -269,7 +269,7 @@ async fn a_dropped_fetch_ends_at_the_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sink_that_takes_nothing_stops_the_owner_at_the_window_and_messages_pass() {
+async fn stalled_sink_stops_the_owner_at_the_window_but_no_messages() {
     let (a, mut b) = pair();
     let object = Object::new([content(64 * MIB)]);
     let _offer = bulk(&a).offer(object.clone());
@@ -277,13 +277,13 @@ async fn a_sink_that_takes_nothing_stops_the_owner_at_the_window_and_messages_pa
     let mut held = Vec::new();
     let mut fetching = JoinSet::new();
     for _ in 0..4 {
-        let (sink, allowed, says) = slow(0);
-        held.push((allowed, says));
+        let (sink, allowed, reports) = slow(0);
+        held.push((allowed, reports));
         let fetcher = fetcher.clone();
         fetching.spawn(async move { fetcher.fetch(name, sink, || vec![node], Duration::ZERO).await });
     }
     until("all are served", || bulk(&a).figures().served == 4).await;
-    // While the fetches are under way, all messages arrive, small and large.
+    // All messages arrive while the fetches are in progress.
     for number in 0..100_u8 {
         a.send(b.node, vec![number; if number % 50 == 0 { 2 * MIB } else { 100 }]);
         assert!(matches!(b.arrival().await, Heard::Message { payload, .. } if payload[0] == number));
@@ -300,20 +300,20 @@ async fn a_sink_that_takes_nothing_stops_the_owner_at_the_window_and_messages_pa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_arrive_before_the_end_of_a_fetch_on_a_slow_way() {
-    let (a, mut b) = (Station::new(1), Station::new(2));
-    // The object takes seconds there; a message that waited for it would come after it.
+async fn messages_overtake_a_fetch_over_a_slow_connection() {
+    let (a, mut b) = (TestNode::new(1), TestNode::new(2));
+    // The transfer takes seconds on this connection: a message that waited for it would arrive after it.
     let way = Relay::of_bytes_per_ms(a.transport.local_address(), 4_000).await;
     b.peers.set(a.node, PeerAddress { address: way.address, fingerprint: a.fingerprint });
     a.knows(&b);
     let object = Object::new([content(8 * MIB)]);
     let _offer = bulk(&a).offer(object.clone());
-    let (sink, _allowed, mut says) = slow(64 * MIB);
+    let (sink, _allowed, mut reports) = slow(64 * MIB);
     let (fetcher, name, node) = (bulk(&b), object.name(), a.node);
     let fetching =
         tokio::spawn(async move { fetcher.fetch(name, sink, || vec![node], SOON).await.map(drop) });
     let order = Arc::new(Mutex::new(Vec::new()));
-    assert!(says.recv().await.is_some(), "it is under way");
+    assert!(reports.recv().await.is_some(), "it is under way");
     let its_order = Arc::clone(&order);
     let ended = tokio::spawn(async move {
         fetching.await.unwrap().unwrap();
@@ -331,25 +331,25 @@ async fn messages_arrive_before_the_end_of_a_fetch_on_a_slow_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_makes_no_sense_is_answered_by_nothing_and_harms_nobody() {
+async fn invalid_request_is_not_answered_and_affects_no_other_request() {
     let (a, b) = pair();
     let object = Object::new([content(100)]);
     let _offer = bulk(&a).offer(object.clone());
     let connection = b.transport.hub.reach(a.node).await.unwrap();
     let beyond = codec::encode(&Ask { object: object.name(), offset: 101 }).unwrap();
     for question in [vec![], vec![0xff; 10], vec![0; 100_000], beyond] {
-        assert!(say(&connection, &question).await.is_empty());
+        assert!(exchange(&connection, &question).await.is_empty());
     }
     assert!(fetch_from(&b, object.name(), &[&a]).await.unwrap() == content(100));
     assert!(connection.close_reason().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn along_a_chain_of_nodes_each_hands_on_what_it_has_not_got_to_the_end() {
-    let [first, second, third, fourth] = stations(&TransportLimits::default());
+async fn chain_of_nodes_forwards_an_incomplete_object() {
+    let [first, second, third, fourth] = test_nodes(&TransportLimits::default());
     let content = content(16 * MIB);
     let name = Object::new([content.clone()]).name();
-    // The first node has got only a part yet.
+    // The first node has only a part so far.
     let source = Object::to_be_filled(name);
     let _offer = bulk(&first).offer(source.object().clone());
     let mut offers = Vec::new();
@@ -375,25 +375,25 @@ async fn along_a_chain_of_nodes_each_hands_on_what_it_has_not_got_to_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_source_of_a_source_fails_the_next_owner_goes_on() {
-    let [first, second, b] = stations(&TransportLimits::default());
+async fn fetch_continues_at_the_next_owner_when_the_source_of_an_owner_fails() {
+    let [first, second, b] = test_nodes(&TransportLimits::default());
     let content = content(8 * MIB);
     let object = Object::new([content.clone()]);
     let coming = Object::to_be_filled(object.name());
     coming.add(content.slice(..3 * MIB));
     let _offers = [bulk(&first).offer(coming.object().clone()), bulk(&second).offer(object.clone())];
-    let (sink, allowed, mut says) = slow(MIB);
+    let (sink, allowed, mut reports) = slow(MIB);
     let (fetcher, name, owners) = (bulk(&b), object.name(), vec![first.node, second.node]);
     let fetching =
         tokio::spawn(async move { fetcher.fetch(name, sink, || owners.clone(), Duration::ZERO).await });
-    while says.recv().await.unwrap() < MIB {}
+    while reports.recv().await.unwrap() < MIB {}
     drop(coming);
     allowed.add_permits(8 * MIB);
     let sink = time::timeout(SOON, fetching).await.expect("an end in time").unwrap().unwrap();
     assert!(sink.got == content);
 }
 
-/// Counts what it is given.
+/// A sink that counts its bytes.
 struct Counts(u64);
 
 impl Sink for Counts {
@@ -409,7 +409,7 @@ impl Sink for Counts {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sink_that_fails_ends_the_fetch() {
+async fn failed_sink_fails_the_fetch() {
     struct Full;
     impl Sink for Full {
         async fn take(&mut self, _: Bytes) -> io::Result<()> {
@@ -428,9 +428,9 @@ async fn a_sink_that_fails_ends_the_fetch() {
     until("the owner has noticed", || bulk(&a).figures().served == 0).await;
 }
 
-/// With `TASKWORK_LONG=1` with offsets and lengths beyond 32 bits.
+/// `TASKWORK_LONG=1` extends it to offsets and lengths beyond 32 bits.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_of_more_than_four_gibibytes_arrives() {
+async fn object_of_more_than_four_gibibytes_arrives() {
     let (a, b) = pair();
     let (piece, pieces) =
         (content(64 * MIB), if std::env::var_os("TASKWORK_LONG").is_some() { 64 } else { 4 });

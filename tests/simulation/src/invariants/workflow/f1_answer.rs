@@ -1,5 +1,5 @@
-//! F1: what the program reads and returns equals the sequential run, however often it begins anew: otherwise a cluster
-//! would compute something else than the program says.
+//! F1: the values that the program reads and returns equal those of the sequential run, however often it
+//! restarts: otherwise a cluster would compute another result than the program.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     workload::Shape,
 };
 
-/// What jobs have returned, encoded, by their names.
+/// The encoded results of jobs, by their names.
 #[derive(Default)]
 pub(in crate::invariants) struct AsSequential(BTreeMap<String, Vec<u8>>);
 
@@ -45,16 +45,21 @@ impl Invariant for AsSequential {
             }
         }
         let ended = ops.iter().filter_map(|op| record(&facts.cluster, op));
-        for (job, _) in ended.filter(|(_, record)| record.state == JobState::Done) {
+        for (job, state) in ended.map(|(job, record)| (job, record.state)) {
+            if !matches!(state, JobState::Done | JobState::Failed) {
+                continue;
+            }
             if let Some(Shape::Workflow(recipe)) = facts.job(job).map(|job| &job.shape) {
                 let said = self.0.get(job).and_then(|said| taskwork::simulation::decode::<Returned>(said));
                 let returned = match said.and_then(result) {
                     Some(Ok(bytes)) => taskwork::simulation::decode::<Vec<Option<u64>>>(&bytes),
                     Some(Err(reason)) => return Err(format!("the program has failed: {reason}")),
+                    // It has failed because of the runtime, which other invariants check.
+                    None if state == JobState::Failed => continue,
                     None => None,
                 };
                 if returned != Some(recipe.expected()) {
-                    return Err(format!("expected {:?}, the job says {returned:?}", recipe.expected()));
+                    return Err(format!("expected {:?}, the job returned {returned:?}", recipe.expected()));
                 }
             }
         }

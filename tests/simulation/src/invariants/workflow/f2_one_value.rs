@@ -1,5 +1,5 @@
-//! F2: a version has one value, for ever and on all nodes: otherwise two calls that read it would not know of the same
-//! thing, and what is made again would not be what was lost.
+//! F2: a version has one value, permanently and on all nodes: otherwise two calls that read it would see
+//! different data, and a recomputed value would differ from the lost one.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl Invariant for OneValue {
         let Some((node, Step::Holds { version, mark, value })) = step(seen) else { return Ok(()) };
         let known = *self.0.entry(*version).or_insert((*mark, *value));
         if known != (*mark, *value) {
-            return Err(format!("{node} has another value of {version:?} than there was before"));
+            return Err(format!("{node} has another value of {version:?} than before"));
         }
         Ok(())
     }

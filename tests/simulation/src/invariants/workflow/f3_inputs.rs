@@ -1,5 +1,5 @@
-//! F3: a call begins with everything that it reads, on the node where it runs, and unchanged: otherwise it would compute
-//! something of what is not there, or of what another call is changing.
+//! F3: a call starts with all of its inputs, unchanged, on the node where it runs: otherwise it would read
+//! missing data, or data that another call is changing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::invariants::{Facts, Invariant, Seen};
 pub(in crate::invariants) struct AllInputs {
     /// The hash of each version.
     values: BTreeMap<Version, u64>,
-    /// Which of them have been on which nodes.
+    /// The nodes that have held each version.
     held: BTreeSet<(NodeId, Version)>,
 }
 
@@ -31,7 +31,7 @@ impl Invariant for AllInputs {
             Some((node, Step::Begins { call, reads, .. })) => {
                 for (version, value) in reads {
                     if !self.held.contains(&(node, *version)) {
-                        return Err(format!("call {call} begins on {node}, which has never had {version:?}"));
+                        return Err(format!("call {call} starts on {node}, which never had {version:?}"));
                     }
                     if self.values.get(version) != Some(value) {
                         return Err(format!(

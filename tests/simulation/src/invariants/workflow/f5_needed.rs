@@ -1,9 +1,9 @@
-//! F5 and F9: nothing that is needed is forgotten, and a clean drain has nothing made again. Both show in calls that run
-//! to their ends twice although no node was lost. What makes that impossible to say, such as a node that stands still
-//! until others take it for lost, is not among the faults of the plans in which it is checked.
+//! F5 and F9: no needed data is dropped, and a clean drain causes no recomputation. Both are violated by
+//! calls that run to their ends twice although no node was lost. Faults that make this undecidable, such as a
+//! node that stalls until others consider it lost, are not part of the checked plans.
 //!
-//! One thing may be made again: a call that fails, or whose failure is ignored, while the head leaves. Nobody may have
-//! recorded that, so it may be tried again, with what it reads.
+//! One recomputation is allowed: a call that fails, or whose failure is ignored, while the coordinator
+//! leaves. The failure may be unrecorded, so the call may be tried again, with its inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,19 +19,19 @@ pub(in crate::invariants) struct NothingTwice {
     done: BTreeSet<u64>,
     /// The calls whose versions each one reads.
     reads: BTreeMap<u64, BTreeSet<u64>>,
-    /// The calls that have failed while a head was to leave, with all on which they depend.
+    /// The calls that have failed while a coordinator was leaving, with all their dependencies.
     may_run_again: BTreeSet<u64>,
-    /// The nodes that were told to leave.
+    /// The nodes that were asked to leave.
     leaving: BTreeSet<NodeId>,
-    /// Whether the node that leads is one of them.
-    head_leaves: bool,
+    /// Whether the node that leads is leaving.
+    coordinator_leaves: bool,
     /// Whether a member was lost.
     has_losses: bool,
 }
 
 impl NothingTwice {
-    /// Notes that a call may run again, which may need everything again on which it depends.
-    fn may_run_again(&mut self, call: u64) {
+    /// Records that a call may run again, which may require all its dependencies again.
+    fn allow_rerun(&mut self, call: u64) {
         let mut next = vec![call];
         while let Some(call) = next.pop() {
             if self.may_run_again.insert(call) {
@@ -50,16 +50,16 @@ impl Invariant for NothingTwice {
         self.has_losses |= facts.losses > 0;
         if let Seen::ToldToLeave { node } = seen {
             self.leaving.insert(*node);
-            self.head_leaves |= facts.head == Some(*node);
+            self.coordinator_leaves |= facts.coordinator == Some(*node);
         }
         let Some((node, step)) = step(seen) else { return Ok(()) };
         match step {
-            Step::Leads { .. } => self.head_leaves = self.leaving.contains(&node),
+            Step::Leads { .. } => self.coordinator_leaves = self.leaving.contains(&node),
             Step::Begins { call, reads, .. } => {
                 self.reads.entry(*call).or_default().extend(reads.iter().map(|(version, _)| version.call));
             }
-            Step::Ran { call, how: How::Failed | How::Ignored } if self.head_leaves => {
-                self.may_run_again(*call);
+            Step::Ran { call, how: How::Failed | How::Ignored } if self.coordinator_leaves => {
+                self.allow_rerun(*call);
             }
             _ => {}
         }

@@ -1,5 +1,6 @@
-//! F7: a node never runs more calls at a time than it has workers: otherwise its memory and processors would bear what
-//! nobody has allowed. (Messages are bounded by I6, and everything else by the framework's own limits.)
+//! F7: a node never runs more calls at a time than it has workers: otherwise it would use more memory and
+//! processors than its operator allowed. (Messages are bounded by I6, and everything else by the framework's
+//! own limits.)
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use crate::invariants::{Facts, Invariant, Seen};
 #[derive(Default)]
 pub(in crate::invariants) struct WorkersAtMost {
     workers: BTreeMap<NodeId, u32>,
-    /// The calls that run.
+    /// The running calls.
     running: BTreeMap<NodeId, BTreeSet<u64>>,
 }
 
@@ -40,7 +41,7 @@ impl Invariant for WorkersAtMost {
                     running.remove(call);
                 }
             }
-            // The runtime may begin anew with the job on this node.
+            // The runtime may restart the job on this node.
             Some((node, Step::Ends)) => drop(self.running.remove(&node)),
             _ => {}
         }

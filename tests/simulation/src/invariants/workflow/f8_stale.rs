@@ -1,5 +1,6 @@
-//! F8: a stale head changes nothing: once a node follows a run of the program, it does not go back to one that was
-//! started earlier, as long as the head that it follows is there. Otherwise two runs would tell it what to forget.
+//! F8: a stale coordinator changes nothing: once a node follows a run of the program, it does not return to
+//! an earlier run, as long as the coordinator that it follows is a member. Otherwise two runs would give it
+//! conflicting instructions on data to drop.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +14,8 @@ use crate::invariants::{Facts, Invariant, Seen};
 pub(in crate::invariants) struct NeverBack {
     /// The run that each node follows, or leads.
     runs: BTreeMap<NodeId, Run>,
-    /// Where runs are led.
-    heads: BTreeMap<Run, NodeId>,
+    /// The node that leads each run.
+    coordinators: BTreeMap<Run, NodeId>,
 }
 
 impl Invariant for NeverBack {
@@ -25,21 +26,23 @@ impl Invariant for NeverBack {
     fn see(&mut self, facts: &Facts, _: u64, seen: &Seen<'_>) -> Result<(), String> {
         match step(seen) {
             Some((node, Step::Leads { run, .. })) => {
-                self.heads.insert(*run, node);
+                self.coordinators.insert(*run, node);
                 self.runs.insert(node, *run);
             }
             Some((node, Step::Follows { run, .. })) => {
                 let before = self.runs.insert(node, *run);
                 let goes_back = before.filter(|before| before.0 > run.0);
-                let head = goes_back.and_then(|before| self.heads.get(&before).copied());
-                if let Some(head) = head.filter(|head| facts.is_member(*head)) {
-                    return Err(format!("{node} goes back to a run of {run:?}, and {head} is there"));
+                let coordinator = goes_back.and_then(|before| self.coordinators.get(&before).copied());
+                if let Some(coordinator) = coordinator.filter(|coordinator| facts.is_member(*coordinator)) {
+                    return Err(format!(
+                        "{node} returns to the run {run:?}, although {coordinator} is a member"
+                    ));
                 }
             }
-            // It may have left the job, and be a member still.
+            // It may have left the job, and still be a member.
             Some((node, Step::Ends)) => {
                 self.runs.remove(&node);
-                self.heads.retain(|_, head| *head != node);
+                self.coordinators.retain(|_, coordinator| *coordinator != node);
             }
             _ => {}
         }

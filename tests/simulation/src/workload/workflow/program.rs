@@ -15,7 +15,7 @@ use crate::world::{pause, show_read};
 #[derive(Debug)]
 pub(crate) struct Flow;
 
-/// What a value counts as that cannot be read, since a call has failed.
+/// The number that represents a value that cannot be read, because a call has failed.
 const FAILED: u64 = u64::MAX;
 
 impl Program for Flow {
@@ -27,7 +27,7 @@ impl Program for Flow {
     }
 
     fn run(shape: &Shape) -> Result<Vec<Option<u64>>, Box<dyn Error + Send + Sync>> {
-        let Shape::Workflow(recipe) = shape else { return Err("the job is no workflow".into()) };
+        let Shape::Workflow(recipe) = shape else { return Err("the job is not a workflow".into()) };
         let variables = (0..).take(recipe.variables).map(|number| make(number, 16)).collect();
         let mut state = State { variables, expected: recipe.expected(), read: Vec::new(), last: 0 };
         for step in &recipe.steps {
@@ -36,7 +36,7 @@ impl Program for Flow {
         for variable in 0..recipe.variables {
             state.read(variable);
         }
-        // Of failures it was told by the reads, or is now.
+        // Failures are reported by the reads, or by this barrier.
         let _ = barrier();
         Ok(state.read)
     }
@@ -44,10 +44,10 @@ impl Program for Flow {
 
 struct State {
     variables: Vec<Data<Item>>,
-    /// What should be read, one after another.
+    /// The expected reads, in order.
     expected: Vec<Option<u64>>,
     read: Vec<Option<u64>>,
-    /// What was read last.
+    /// The last read.
     last: u64,
 }
 
@@ -93,7 +93,7 @@ impl State {
             Step::Read { of } => self.read(*of),
             Step::Change { on, by } => self.change(*on, *by),
             Step::Pause { ms } => pause(Duration::from_millis(*ms)),
-            // Whether something has failed is told by the reads.
+            // Failures are reported by the reads.
             Step::Barrier => drop(barrier()),
             Step::Cancelled { seed, calls } => cancelled(*seed, *calls),
             Step::Group { on } => {
@@ -126,7 +126,7 @@ impl State {
         self.note(&read);
     }
 
-    /// Notes what was read, and shows it.
+    /// Records a read, and reports it to the world.
     fn note(&mut self, read: &Result<u64, Failure>) {
         let read = read.as_ref().ok().copied();
         self.last = read.unwrap_or(FAILED);
@@ -137,7 +137,7 @@ impl State {
     }
 }
 
-/// Makes a chain of calls, and cancels those that have not begun: nothing of it is ever read.
+/// Makes a chain of calls, and cancels those that have not started: their results are never read.
 fn cancelled(seed: u64, calls: usize) {
     let (chain, last) = group(|| {
         let mut last = make(seed, 8);

@@ -1,4 +1,4 @@
-//! A simulated workflow, one step after another on plain values.
+//! A simulated workflow, executed sequentially on plain values.
 
 use super::{
     super::shapes::mix,
@@ -6,10 +6,10 @@ use super::{
     tasks::numbers::{added, both, flaky, gathered, panics, parts, summed, tried, tried_or_not},
 };
 
-/// A value; `None` if its call has failed, or one on which it depends.
+/// A value; `None` if its call, or a call on which it depends, has failed.
 type Number = Option<u64>;
 
-/// Returns what a program reads, one after another.
+/// Returns the reads of a program in order.
 pub(super) fn run(recipe: &Recipe) -> Vec<Number> {
     let mut state = State { variables: (0..).take(recipe.variables).map(Some).collect(), read: Vec::new() };
     for step in &recipe.steps {
@@ -59,7 +59,7 @@ impl State {
             Step::Try { on } => self.variables[*on] = self.variables[*on].and_then(tried),
             Step::TryOrNot { on, to } => {
                 let before = self.variables[*on];
-                // What has failed is as before, and makes a default.
+                // A failed call leaves the variable unchanged, and creates a default.
                 let made = before.map(|number| tried_or_not(number).unwrap_or([number, 0]));
                 self.variables[*on] = made.map(|[updated, _]| updated);
                 self.variables[*to] = made.map(|[_, made]| made);
@@ -86,7 +86,7 @@ impl State {
     }
 }
 
-/// Merges neighbours, then neighbours of what has come of that, and so on.
+/// Merges neighbours, then neighbours of the results, and so on.
 fn reduced(mut parts: Vec<Number>) -> Number {
     while parts.len() > 1 {
         let merge = |pair: &[Number]| match pair {

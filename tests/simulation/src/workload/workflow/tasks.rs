@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{DEADLY, shapes::mix};
 
-/// A value: a number that depends on everything of which it was made, and bytes to be moved.
+/// A value: a number that depends on all its inputs, and bytes to transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Item {
     pub(super) number: u64,
@@ -24,7 +24,7 @@ impl Item {
     }
 }
 
-/// What the tasks compute, for the reference, too. `None` if they fail.
+/// The functions that the tasks and the reference compute. `None` if they fail.
 pub(super) mod numbers {
     use super::mix;
 
@@ -52,7 +52,7 @@ pub(super) mod numbers {
         (!number.is_multiple_of(4)).then(|| mix(number, 5))
     }
 
-    /// What is updated, and what is made.
+    /// Returns the updated and the created value.
     pub(in super::super) fn tried_or_not(number: u64) -> Option<[u64; 2]> {
         (!number.is_multiple_of(3)).then(|| [mix(number, 6), mix(number, 7)])
     }
@@ -66,15 +66,15 @@ pub(super) mod numbers {
     }
 }
 
-/// The most failures of a task that fails the first times.
+/// The maximum number of failures of a task that fails the first times.
 const FAILURES: u32 = 2;
 
 thread_local! {
-    /// How often such tasks have failed, by what they read. All nodes of a run are on one thread.
+    /// The number of failures of such tasks, by their inputs. All nodes of a run share one thread.
     static TRIES: RefCell<BTreeMap<u64, u32>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Has tasks fail again the first times.
+/// Resets the failures of such tasks.
 pub(crate) fn forget_tries() {
     TRIES.take();
 }

@@ -1,0 +1,206 @@
+//! Housekeeping: removal of data of jobs that are over, by one node of the cluster.
+//!
+//! The member with the lowest id runs it periodically. If two nodes run it at once, because one of them does not know the
+//! other yet, no harm is done: every step can be repeated.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    error::{Error, Result},
+    job::{self, JobRecord},
+    paths::ClusterPaths,
+    store::Store,
+};
+
+/// The limits beyond which jobs that are over are forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// The number of jobs that are kept: those that ended last.
+    pub jobs_max: usize,
+    /// The time for which a job is kept after its end, in milliseconds.
+    pub age_ms_max: u64,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Self { jobs_max: 1_000, age_ms_max: 30 * 24 * 60 * 60 * 1_000 }
+    }
+}
+
+/// Completes the [release](job::release) of jobs that are over, for leaders that were lost before they had done it, and
+/// forgets old jobs. Does nothing unless the node is the member with the lowest id.
+///
+/// # Errors
+/// Any error from the store. It can be called again.
+pub async fn keep_house(
+    store: &dyn Store,
+    cluster: &ClusterPaths,
+    node: &str,
+    keep: Keep,
+    now_ms: u64,
+) -> Result<()> {
+    let members = store.children(&cluster.members()).await?;
+    if members.iter().min().is_none_or(|first| first != node) {
+        return Ok(());
+    }
+    // A job that cannot be read may be waiting for any other, but nodes do not run it.
+    let jobs = job::list(store, cluster).await?;
+    let jobs: Vec<(String, JobRecord)> =
+        jobs.into_iter().filter_map(|(name, record)| Some((name, record.ok()?))).collect();
+    let forgotten = too_old(&jobs, keep, now_ms);
+    for name in &forgotten {
+        tracing::info!(job = name, "the job ended long ago, or many ended after it; it is forgotten");
+        job::forget(store, cluster, name).await?;
+    }
+    let kept = jobs.iter().filter(|(name, record)| record.state.is_over() && !forgotten.contains(name));
+    let paths: Vec<_> =
+        kept.map(|(name, record)| (name, cluster.job(name).attempt(record.attempt).released())).collect();
+    let asked: Vec<_> = paths.iter().map(|(_, path)| store.exists(path)).collect();
+    for ((name, _), answer) in paths.iter().zip(asked) {
+        if answer.await?.is_none() {
+            match job::release(store, cluster, name).await {
+                // A user has forgotten it.
+                Ok(()) | Err(Error::NoNode { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the jobs to be forgotten. A job that another one waits for is kept: without it, the other one would start
+/// even if this one has failed.
+fn too_old(jobs: &[(String, JobRecord)], keep: Keep, now_ms: u64) -> BTreeSet<String> {
+    let waiting = jobs.iter().filter(|(_, record)| !record.state.is_over());
+    let awaited: BTreeSet<&String> = waiting.flat_map(|(_, record)| &record.after).collect();
+    let mut over: Vec<(u64, &String)> = jobs
+        .iter()
+        .filter(|(_, record)| record.state.is_over())
+        .map(|(name, record)| (record.finished_ms.unwrap_or(record.submitted_ms), name))
+        .collect();
+    over.sort_unstable();
+    let surplus = over.len().saturating_sub(keep.jobs_max);
+    over.into_iter()
+        .enumerate()
+        .filter(|(place, (ended_ms, _))| {
+            *place < surplus || now_ms.saturating_sub(*ended_ms) > keep.age_ms_max
+        })
+        .map(|(_, (_, name))| name)
+        .filter(|name| !awaited.contains(name))
+        .cloned()
+        .collect()
+}
+
+/// The number of znodes that are requested at once.
+const REQUESTS_MAX: usize = 256;
+
+/// Returns the size of the data of a znode and of all znodes below it, in bytes.
+///
+/// # Errors
+/// Any error from the store.
+pub async fn bytes_kept(store: &dyn Store, path: &str) -> Result<u64> {
+    let (mut open, mut bytes) = (vec![path.to_owned()], 0);
+    while !open.is_empty() {
+        let paths = open.split_off(open.len().saturating_sub(REQUESTS_MAX));
+        let asked: Vec<_> = paths.iter().map(|path| store.exists(path)).collect();
+        for (path, answer) in paths.iter().zip(asked) {
+            let Some(stat) = answer.await? else { continue };
+            bytes += stat.bytes as u64;
+            if stat.children > 0 {
+                match store.children(path).await {
+                    Ok(names) => open.extend(names.iter().map(|name| format!("{path}/{name}"))),
+                    Err(Error::NoNode { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use super::*;
+    use crate::{
+        job::{JobState, NewJob},
+        labels::Labels,
+        testing::{ROOT, Stage},
+    };
+
+    async fn submit(stage: &Stage, after: &[String]) -> String {
+        let new = NewJob {
+            program: "test",
+            program_version: "1",
+            kind: "",
+            task_type: "",
+            name: "",
+            shared: &[],
+            shared_name: "",
+            shared_from: "",
+            root_id: ROOT,
+            root: &[],
+            variables: &[],
+            attempts_max: 1,
+            deaths_max: 3,
+            require: Labels::NONE,
+            after,
+            stays_open: false,
+            share: job::Share::default(),
+            submitter: "",
+            now_ms: 0,
+        };
+        job::submit(&*stage.store, &stage.cluster, &new).await.unwrap()
+    }
+
+    async fn names(stage: &Stage) -> Vec<String> {
+        stage.store.children(&stage.cluster.jobs()).await.unwrap()
+    }
+
+    async fn keep_house_as(stage: &Stage, node: &str, keep: Keep, now_ms: u64) {
+        keep_house(&*stage.store, &stage.cluster, node, keep, now_ms).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn ended_jobs_are_forgotten_by_number_and_age_unless_another_waits() {
+        let stage = Stage::new().await;
+        let _members = [stage.stranger("a").await, stage.stranger("b").await];
+        let mut ended = Vec::new();
+        for ended_ms in 10..20 {
+            let job = submit(&stage, &[]).await;
+            job::cancel(&*stage.store, &stage.cluster, &job, "enough", ended_ms).await.unwrap();
+            ended.push(job);
+        }
+        let waits = submit(&stage, &ended[..1]).await;
+        let (few, soon) = (Keep { jobs_max: 4, age_ms_max: 100 }, Keep { jobs_max: 100, age_ms_max: 2 });
+        keep_house_as(&stage, "b", few, 20).await;
+        assert_eq!(names(&stage).await.len(), 12, "another member does it");
+        keep_house_as(&stage, "a", few, 20).await;
+        let kept = [&[stage.job.clone(), ended[0].clone()], &ended[6..], slice::from_ref(&waits)].concat();
+        assert_eq!(names(&stage).await, kept);
+        keep_house_as(&stage, "a", soon, 20).await;
+        let kept = [&[stage.job.clone(), ended[0].clone()], &ended[8..], slice::from_ref(&waits)].concat();
+        assert_eq!(names(&stage).await, kept);
+        job::cancel(&*stage.store, &stage.cluster, &waits, "enough", 20).await.unwrap();
+        keep_house_as(&stage, "a", soon, 20).await;
+        assert_eq!(
+            names(&stage).await,
+            [slice::from_ref(&stage.job), &ended[8..], slice::from_ref(&waits)].concat()
+        );
+    }
+
+    #[tokio::test]
+    async fn release_not_done_by_lost_leader_is_done_by_another_node() {
+        let stage = Stage::new().await;
+        let _member = stage.stranger("a").await;
+        let shared = stage.cluster.job(&stage.job).shared();
+        keep_house_as(&stage, "a", Keep::default(), 20).await;
+        assert!(stage.store.exists(&shared).await.unwrap().is_some(), "the job is not over");
+        job::fail(&*stage.store, &stage.cluster, &stage.job, "it is wrong", 10).await.unwrap();
+        keep_house_as(&stage, "a", Keep::default(), 20).await;
+        assert!(stage.store.exists(&shared).await.unwrap().is_none());
+        let (record, _) = job::read(&*stage.store, &stage.cluster, &stage.job).await.unwrap();
+        assert_eq!(record.state, JobState::Failed);
+    }
+}
