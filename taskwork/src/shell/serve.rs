@@ -90,9 +90,9 @@ pub(crate) enum ServeError {
 pub(super) enum Fate {
     /// The node has left.
     Left,
-    /// The node has parked the tasks of a suspended job. To take part in that job again it needs a new id, because
-    /// its commits are recorded under the old one.
-    Rested,
+    /// A job was resumed that the node had left when it was suspended. To take part in the job again it needs a new id,
+    /// because its commits are recorded under the old one.
+    Resumes,
     /// The node has lost its membership.
     Expired,
     /// Tasks of a job that is over do not stop.
@@ -140,7 +140,9 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
                 tracing::info!(%node, "the node has left");
                 return Ok(());
             }
-            Ok(Fate::Rested) => tracing::info!(%node, "the job is suspended; the node joins again"),
+            Ok(Fate::Resumes) => {
+                tracing::info!(%node, "a suspended job was resumed; the node joins again under a new name");
+            }
             Ok(Fate::Expired) => tracing::warn!(%node, "the node's session is over; it joins again"),
             Ok(Fate::Stuck) => tracing::warn!(%node, "the node joins again with new workers"),
             Ok(Fate::Wiped) => tracing::warn!(%node, "the cluster's folders are gone; the node joins again"),

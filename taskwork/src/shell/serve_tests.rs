@@ -9,20 +9,31 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use tokio::{
     runtime,
     sync::{mpsc, watch},
     time,
 };
-use zk::{ClusterPaths, CreateMode, Fate, Faults, MemoryTree, Release, Store, tree::SessionId};
+use zk::{
+    ClusterPaths, CreateMode, Fate, Faults, MemoryTree, Release, Store,
+    job::{self, JobState, JobWatch, Share},
+    tree::SessionId,
+};
 
 use super::{
     kinds::Kinds,
     platform::{Connecting, Endpoint, Platform, listen},
     seat::SeatError,
     serve::{Brought, ServeError, ServeSetup, serve},
+    submit::{Draft, Root, SharedData, Submission},
 };
-use crate::{config::Limits, id::NodeId};
+use crate::{
+    config::Limits,
+    context::Context,
+    id::NodeId,
+    task::{Outcome, Task},
+};
 
 /// The maximum duration of each step of a test.
 const SOON: Duration = Duration::from_secs(30);
@@ -71,14 +82,17 @@ fn cluster() -> ClusterPaths {
     ClusterPaths::new("test").unwrap()
 }
 
-/// Serves until there is a member, then asks the node to leave.
-fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeError> {
+fn release() -> Release {
+    Release { program: "none".to_owned(), version: "1".to_owned() }
+}
+
+fn setup(tree: &MemoryTree, expired: u64, kinds: Kinds) -> ServeSetup {
     let platform = InMemory { tree: tree.clone(), expired, connected: AtomicU64::new(0) };
-    let setup = ServeSetup {
+    ServeSetup {
         platform: Box::new(platform),
         cluster: cluster(),
-        release: Release { program: "none".to_owned(), version: "1".to_owned() },
-        kinds: Kinds::default(),
+        release: release(),
+        kinds,
         workers: 1,
         memory_bytes: 0,
         labels: zk::Labels::default(),
@@ -88,7 +102,12 @@ fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeErro
         pulse: Arc::default(),
         report_every: None,
         jobs: watch::Sender::default(),
-    };
+    }
+}
+
+/// Serves until there is a member, then asks the node to leave.
+fn serve_until_a_member(tree: &MemoryTree, expired: u64) -> Result<(), ServeError> {
+    let setup = setup(tree, expired, Kinds::default());
     let (request, leave) = mpsc::channel(1);
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -139,4 +158,80 @@ fn leave_requests_of_departed_nodes_are_removed() {
     });
     serve_until_a_member(&tree, 0).unwrap();
     assert_eq!(tree.paths_below(&cluster().drains()).len(), 1, "the folder alone");
+}
+
+/// Completes at once, or runs until it is asked to stop.
+#[derive(Serialize, Deserialize)]
+struct Work {
+    is_endless: bool,
+}
+
+impl Task for Work {
+    type Shared = ();
+    type Output = u64;
+
+    fn search(&mut self, context: &mut Context<'_, Self>) -> Outcome {
+        while self.is_endless {
+            if context.migrate() {
+                return Outcome::Migrate;
+            }
+            std::thread::yield_now();
+        }
+        Outcome::Complete
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+async fn submit(store: &Arc<dyn Store>, is_endless: bool) -> String {
+    let order = Submission {
+        release: &release(),
+        kind: "work",
+        task_type: "",
+        name: "",
+        submitter: "",
+        attempts_max: 1,
+        deaths_max: 3,
+        require: zk::Labels::NONE,
+        after: &[],
+        stays_open: false,
+        share: Share::default(),
+        shared: SharedData::Stored(&[]),
+        start_values: &[],
+    };
+    let root = Root::new(Work { is_endless }).unwrap();
+    job::submit(&**store, &cluster(), &Draft::new(&root, &order).job()).await.unwrap()
+}
+
+/// The node works on another job while the first one is suspended.
+#[test]
+fn node_of_suspended_job_keeps_its_name() {
+    let tree = MemoryTree::new();
+    let mut kinds = Kinds::default();
+    kinds.add::<Work>("work");
+    let setup = setup(&tree, 0, kinds);
+    let mut jobs = setup.jobs.subscribe();
+    let (tell, leave) = mpsc::channel(1);
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let operator: Arc<dyn Store> = tree.connect();
+        cluster().prepare(&*operator).await.unwrap();
+        let script = async {
+            let endless = submit(&operator, true).await;
+            jobs.wait_for(|jobs| *jobs == 1).await.unwrap();
+            let names = tree.paths_below(&cluster().members());
+            job::suspend(&*operator, &cluster(), &endless).await.unwrap();
+            jobs.wait_for(|jobs| *jobs == 0).await.unwrap();
+            let short = submit(&operator, false).await;
+            let mut watch = JobWatch::open(Arc::clone(&operator), &cluster(), &short).await.unwrap();
+            while watch.next().await.unwrap().state != JobState::Done {}
+            assert_eq!(tree.paths_below(&cluster().members()), names);
+            tell.send(None).await.unwrap();
+        };
+        let both = async { tokio::join!(serve(&setup, leave), script) };
+        let (served, ()) = time::timeout(SOON, both).await.expect("it leaves");
+        served.unwrap();
+    });
 }

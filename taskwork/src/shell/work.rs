@@ -217,8 +217,7 @@ impl SeatJobs<'_> {
             (Some(End::Abandoned { why }), _) => Some(Err(ServeError::Abandoned { why })),
             (_, Intent::Leave) => Some(Ok(Fate::Left)),
             (Some(End::Expired), _) => Some(Ok(Fate::Expired)),
-            (None, Intent::Renew) => Some(Ok(Fate::Rested)),
-            (None, Intent::Stay) if !self.rested.is_empty() => Some(Ok(Fate::Rested)),
+            (None, Intent::Renew) => Some(Ok(Fate::Resumes)),
             (None, Intent::Stay) => None,
         }
     }

@@ -296,9 +296,9 @@ impl Processes {
         };
         children.remove(id);
         drop(children);
-        let was_told = matches!(record.state, State::Ending { .. });
+        let was_ended = matches!(record.state, State::Ending { .. });
         record.state = match code {
-            Some(code) if !code.success() && !was_told => {
+            Some(code) if !code.success() && !was_ended => {
                 State::Failed(format!("it exited: {code}; see {}", self.records.log(id).display()))
             }
             _ => State::Gone,

@@ -68,7 +68,7 @@ pub(super) struct Slurm {
     script: PathBuf,
     job_name: String,
     /// The times at which machines were asked to leave: a second signal would make their nodes hurry.
-    told: Mutex<BTreeMap<MachineId, Instant>>,
+    signalled: Mutex<BTreeMap<MachineId, Instant>>,
 }
 
 /// The time that a node has to leave before its job is cancelled: the maximum drain, and some time to exit. A
@@ -136,7 +136,7 @@ impl Slurm {
         if settings.array_max == 0 {
             return Err("array_max 0: an array has at least one node".to_owned());
         }
-        Ok(Self { common, settings, script, job_name, told: Mutex::default() })
+        Ok(Self { common, settings, script, job_name, signalled: Mutex::default() })
     }
 
     fn offer(&self, name: &str) -> Result<&Offer, Refusal> {
@@ -201,12 +201,12 @@ impl Slurm {
 
     /// Returns the machines to ask to leave now, and those whose time is over; the others still have time.
     fn due(&self, machines: &[MachineId], now: Instant) -> (Vec<MachineId>, Vec<MachineId>) {
-        let mut told = self.told();
+        let mut signalled = self.signalled();
         let (mut first, mut overdue) = (Vec::new(), Vec::new());
         for machine in machines {
-            match told.get(machine) {
+            match signalled.get(machine) {
                 None => {
-                    told.insert(machine.clone(), now);
+                    signalled.insert(machine.clone(), now);
                     first.push(machine.clone());
                 }
                 Some(at) if now.saturating_duration_since(*at) > LEAVE_MAX => overdue.push(machine.clone()),
@@ -216,18 +216,18 @@ impl Slurm {
         (first, overdue)
     }
 
-    fn told(&self) -> MutexGuard<'_, BTreeMap<MachineId, Instant>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn signalled(&self) -> MutexGuard<'_, BTreeMap<MachineId, Instant>> {
+        self.signalled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn end(&self, machines: &[MachineId], now: Instant) -> Result<(), Refusal> {
         let (first, overdue) = self.due(machines, now);
         if !first.is_empty() {
-            let told = self.signal(&first).await;
-            if told.is_err() {
-                self.told().retain(|machine, _| !first.contains(machine));
+            let signalled = self.signal(&first).await;
+            if signalled.is_err() {
+                self.signalled().retain(|machine, _| !first.contains(machine));
             }
-            told?;
+            signalled?;
         }
         if overdue.is_empty() {
             return Ok(());
@@ -295,7 +295,7 @@ impl Connector for Slurm {
         Box::pin(async move {
             let machines = answer::machines(&self.squeue().await?)?;
             let listed: BTreeSet<&MachineId> = machines.iter().map(|machine| &machine.id).collect();
-            self.told().retain(|machine, _| listed.contains(machine));
+            self.signalled().retain(|machine, _| listed.contains(machine));
             Ok(machines)
         })
     }
