@@ -1,4 +1,4 @@
-//! A run of a task for a call.
+//! One attempt to run the task of a call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,16 +13,16 @@ use crate::{
     value::Value,
 };
 
-/// What a call has written, in the order of its versions.
+/// The output of a call, in the order of its versions.
 pub(super) enum Written {
     ByTask(Vec<Put>),
-    /// Its task has failed, which is to be ignored.
+    /// The task has failed, and the failure is ignored: default outputs, and the reason.
     Defaults(Vec<Put>, String),
 }
 
 type Result<T> = std::result::Result<T, Failed>;
 
-/// Runs the task of a call on what it reads. It should end before the deadline.
+/// Runs the task of a call on its inputs. It should complete before the deadline.
 pub(super) fn run(assignment: &Assignment, inputs: Vec<Value>, deadline: Option<Instant>) -> Result<Written> {
     if assignment.manner.failing == Failing::HasFailed {
         return otherwise(assignment, inputs, Failed::of("it has failed before"));
@@ -39,11 +39,11 @@ pub(super) fn ignores(assignment: &Assignment) -> bool {
     assignment.manner.failing != Failing::Nothing
 }
 
-/// Returns what a call writes whose task has failed.
+/// Returns the default outputs of a call whose task has failed, or the failure if it is not ignored.
 pub(super) fn otherwise(assignment: &Assignment, inputs: Vec<Value>, failed: Failed) -> Result<Written> {
     match assignment.task.otherwise.filter(|_| ignores(assignment)) {
         Some(otherwise) => {
-            // What the task has called is of no interest any more.
+            // The calls that the task has made are no longer needed.
             program::begin_again();
             Ok(Written::Defaults(run_once(assignment, inputs, otherwise)?, failed.reason))
         }
@@ -89,7 +89,7 @@ pub(crate) fn run_here(
             })
         })
     });
-    // A task that could not read or write a file may on another node.
+    // If the task could not read or write a file, it may succeed on another node.
     written.map_err(|failed| if in_trouble { failed.in_trouble() } else { failed })
 }
 
@@ -99,29 +99,29 @@ fn run_once(
     run: fn(&mut Invocation<'_>) -> Result<()>,
 ) -> Result<Vec<Put>> {
     let mut call = Invocation::new(assignment, inputs);
-    // What it changes is its own, and dropped with it.
+    // The invocation is owned by this function and dropped with it.
     let run = AssertUnwindSafe(|| run(&mut call));
     catch_unwind(run).unwrap_or_else(|panic| {
-        // A task that makes calls was ended.
+        // The task was stopped by `nesting::end`.
         let ended = panic.downcast::<Failed>().map(|failed| *failed);
         Err(ended.unwrap_or_else(|panic| Failed::panicked(&*panic)))
     })?;
     Ok(call.into_written())
 }
 
-/// Runs the task twice, and compares what it writes.
+/// Runs the task twice, and compares the outputs.
 fn twice(inputs: &[Value], run: impl Fn(Vec<Value>) -> Result<Vec<Put>>) -> Result<Vec<Put>> {
     let before: Vec<_> = inputs.iter().map(Value::fingerprint_now).collect();
     let first = run(inputs.to_vec())?;
     program::begin_again();
     let second = run(inputs.to_vec()).map_err(|Failed { reason, .. }| {
-        Failed::of(format!("it was run twice, and failed the second time: {reason}"))
+        Failed::of(format!("it was run twice, and the second run failed: {reason}"))
     })?;
     let after = inputs.iter().map(Value::fingerprint_now);
     if let Some(changed) = before.into_iter().zip(after).position(|(before, after)| before != after) {
         let number = changed + 1;
         return Err(Failed::of(format!(
-            "it has changed what it only reads: number {number} of {} data. Others may read that at the same time",
+            "it has changed its read-only input {number} of {}. Other tasks may read that at the same time",
             inputs.len()
         )));
     }
@@ -133,9 +133,9 @@ fn twice(inputs: &[Value], run: impl Fn(Vec<Value>) -> Result<Vec<Put>>) -> Resu
     };
     match first.iter().zip(&second).position(differs) {
         Some(differs) => Err(Failed::of(format!(
-            "it was run twice on the same data, and number {} of the {all} values that it writes is not the same. It has \
-             to be a function of what it reads; clocks, random numbers, and the order of a `HashMap` are usual reasons \
-             why it is not",
+            "it was run twice on the same data, and output {} of {all} differs. A task has \
+             to be a function of its inputs; the usual causes are clocks, random numbers, and the iteration order of \
+             a `HashMap`",
             differs + 1
         ))),
         None => Ok(first),

@@ -1,4 +1,4 @@
-//! What runs calls: the versions that are here, those that are on their way, and the threads on which tasks run.
+//! The execution of calls: the versions on this node, the fetching of others, and the threads that run tasks.
 
 mod answers;
 mod attempt;
@@ -28,7 +28,7 @@ mod store;
 mod store_tests;
 mod waits;
 
-/// Another node, as the runtime names it.
+/// The id of another node.
 pub(crate) use taskwork::NodeId as Peer;
 
 #[cfg(feature = "cli")]

@@ -318,8 +318,7 @@ impl Site {
                     match &reason {
                         None => report.unable(self.give_back(&assignment), version, tried.clone()),
                         Some(reason) => {
-                            let failed =
-                                Failed::of_node(format!("its input cannot be fetched: {reason}"));
+                            let failed = Failed::of_node(format!("its input cannot be fetched: {reason}"));
                             report.ended(assignment.call, self.unfit(&assignment, failed));
                         }
                     }
