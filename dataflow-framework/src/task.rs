@@ -50,7 +50,7 @@ pub(crate) const NOT_RUN: TaskDef = TaskDef {
 /// The tasks of a program. See [`tasks!`](crate::tasks).
 #[derive(Debug, Default)]
 pub struct Tasks {
-    /// By module and name.
+    /// The tasks by module and name.
     by_name: BTreeMap<(&'static str, &'static str), &'static TaskDef>,
 }
 

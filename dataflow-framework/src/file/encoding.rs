@@ -199,7 +199,7 @@ impl<'de> Visitor<'de> for FileVisitor {
         // The name comes from another node, so it is checked before anything is created.
         let file = File::nothing(&header.name).map_err(A::Error::custom)?;
         let content = fs::File::create_new(&file.path)
-            .map_err(|error| A::Error::custom(file.cannot("made", &error)))?;
+            .map_err(|error| A::Error::custom(file.cannot("created", &error)))?;
         let mut writing = Writing { file: &file, to: BufWriter::new(content), bytes: 0 };
         pair.next_element_seed(&mut writing)?.ok_or_else(|| A::Error::invalid_length(1, &self))?;
         let is_whole = writing.bytes == header.bytes;

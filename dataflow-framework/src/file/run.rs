@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
     /// standard error. If an argument cannot be read, or the name is not valid for a file ([`File::new`]).
     pub fn stdout_to(self, name: &str) -> io::Result<File> {
         let file = File::nothing(name)?;
-        let stdout = fs::File::create_new(file.path()).map_err(|error| file.cannot("made", &error))?;
+        let stdout = fs::File::create_new(file.path()).map_err(|error| file.cannot("created", &error))?;
         self.run(Some(stdout))?;
         Ok(file)
     }

@@ -46,7 +46,7 @@ impl Sandbox {
         }
         let name = number.to_string();
         let path = self.path().join(&name);
-        fs::create_dir(&path).map_err(|error| told(&path, "it cannot be made", &error))?;
+        fs::create_dir(&path).map_err(|error| told(&path, "it cannot be created", &error))?;
         self.names.insert(name.clone());
         Ok(name)
     }

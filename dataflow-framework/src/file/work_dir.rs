@@ -61,7 +61,7 @@ pub(crate) fn remove_work_dir() {
     let directory = current.directory.path();
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::debug!(?directory, %error, "cannot be removed");
+            tracing::debug!(?directory, %error, "cannot remove a directory of files");
         }
         _ => {}
     }
@@ -131,7 +131,7 @@ fn sweep(place: &Path) {
             let directory = entry.path();
             match fs::remove_dir_all(&directory) {
                 Ok(()) => tracing::debug!(?directory, "removed the files of a dead process"),
-                Err(error) => tracing::warn!(?directory, %error, "cannot be removed"),
+                Err(error) => tracing::warn!(?directory, %error, "cannot remove a directory of files"),
             }
         }
     }
@@ -142,7 +142,7 @@ impl Folder {
     pub(crate) fn new() -> io::Result<Self> {
         let within = WorkDir::current()?;
         let path = within.directory.path().join(within.next.fetch_add(1, Relaxed).to_string());
-        fs::create_dir(&path).map_err(|error| told(&path, "it cannot be made", &error))?;
+        fs::create_dir(&path).map_err(|error| told(&path, "it cannot be created", &error))?;
         Ok(Self { path, _within: within })
     }
 
@@ -154,7 +154,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.path) {
-            tracing::debug!(path = %self.path.display(), %error, "cannot be removed");
+            tracing::debug!(path = %self.path.display(), %error, "cannot remove a directory of files");
         }
     }
 }

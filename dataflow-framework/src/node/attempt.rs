@@ -34,7 +34,7 @@ pub(super) fn run(assignment: &Assignment, inputs: Vec<Value>, deadline: Option<
     }
 }
 
-/// Returns whether a failure of the call is to be ignored.
+/// Returns whether a failure of the call is ignored.
 pub(super) fn ignores(assignment: &Assignment) -> bool {
     assignment.manner.failing != Failing::Nothing
 }

@@ -1,7 +1,7 @@
 //! Fetched versions on a node that has its own execution of the same call.
 //!
 //! A run-once call may run twice before its outcome is recorded: its node may be cut off, or the program may restart
-//! before it knows who runs the call. The two executions may have different outputs. The coordinator decides: a
+//! before it knows which node runs the call. The two executions may have different outputs. The coordinator decides: a
 //! version that it has sent here is valid, not the output of the local execution.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

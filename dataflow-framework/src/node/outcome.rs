@@ -19,8 +19,8 @@ fn encoded(written: &[Put]) -> Option<Vec<Vec<u8>>> {
 }
 
 /// The failure of a run-once call that has made calls.
-const CALLS_TASKS: &str = "it is `effect` or `nondeterministic`, and its task makes calls, which may run again although it may not. Give the \
-     option to the called tasks that need it instead";
+const CALLS_TASKS: &str = "it is `effect` or `nondeterministic`, so it must not run again, but its task makes calls, which may. \
+     Give the option to the called tasks that need it instead";
 
 impl Site {
     /// Stores the output of a call, and returns its outcome.

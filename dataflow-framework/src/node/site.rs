@@ -58,7 +58,7 @@ pub(crate) trait Report: Send + Sync {
     /// Reports that a stored version is corrupt.
     fn is_damaged(&self, version: VersionId, reason: String);
 
-    /// Asks which of these copies exist on other nodes, too, so that they can be dropped here.
+    /// Asks which of the given copies exist on other nodes, too, so that they can be dropped here.
     fn has_copies(&self, versions: Vec<VersionId>);
 
     /// Returns the options of a nested call that have an effect in this kind of run.
@@ -185,7 +185,7 @@ impl Site {
         duty.forget_halves(&self.store);
         // A call that completes now is in exactly one of the two lists.
         let running = duty.running.iter().map(|(call, mark)| (*call, *mark));
-        // The outcomes of these calls are reported next.
+        // The outcomes in `unseen` are reported next.
         let unseen = duty.unseen.iter().map(|(call, (mark, _))| (*call, *mark));
         let running = running.chain(unseen).collect();
         let unseen = duty.unseen.iter().map(|(call, (_, outcome))| (*call, outcome.clone())).collect();
