@@ -296,13 +296,13 @@ impl Site {
         self.have_come(epoch, vec![(version, Awaited { is_alone: true, ..awaited })]);
     }
 
-    /// Returns the calls that have not started.
+    /// Removes the calls that have not started, and returns them.
     pub(crate) fn take_back(&self) -> Vec<Returned> {
         let waiting = self.fetches().take_back();
         waiting.into_iter().chain(self.queue.take_back(self)).map(|call| self.give_back(&call)).collect()
     }
 
-    /// Returns a call that has not started.
+    /// Returns a call that has not started, in the form for the coordinator.
     pub(crate) fn give_back(&self, assignment: &Assignment) -> Returned {
         let size = |version| self.store.size(version).map(|bytes| (version, bytes));
         (assignment.call, assignment.taken().filter_map(size).collect())

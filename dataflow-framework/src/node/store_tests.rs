@@ -16,7 +16,7 @@ fn version(call: u64) -> VersionId {
     VersionId { call, slot: 0 }
 }
 
-/// The content of a version, about 16 KB when encoded.
+/// The content of a version, about 18 KB when encoded.
 fn content(call: u64) -> Vec<u64> {
     (0..2_000).map(|number| (number << 40) + call).collect()
 }
