@@ -1,4 +1,4 @@
-//! Arrays of numbers, which are moved as they lie in memory.
+//! Arrays of numbers, which are transferred as raw bytes.
 
 use std::{
     fmt,
@@ -12,15 +12,15 @@ use serde::{
     ser::SerializeTuple as _,
 };
 
-/// What an [`Array`] consists of: numbers of a fixed size.
+/// The element types of an [`Array`]: numbers of a fixed size.
 pub trait Element: bytemuck::Pod + Send + Sync {}
 
 impl<T: bytemuck::Pod + Send + Sync> Element for T {}
 
-/// An array of numbers in any number of dimensions, the last one being contiguous.
+/// An array of numbers with any number of dimensions, the last of which is contiguous.
 ///
-/// It is encoded as its bytes, where a `Vec` is encoded number by number: that is what copies and transfers of large
-/// data should cost.
+/// It is encoded as its bytes, while a `Vec` is encoded number by number. So large data is copied and transferred at
+/// the lowest cost.
 ///
 /// # Examples
 /// ```
@@ -39,20 +39,20 @@ pub struct Array<T> {
 }
 
 impl<T: Element> Array<T> {
-    /// Creates an array of this shape, all of whose elements are `element`.
+    /// Creates an array of this shape, in which every element is `element`.
     ///
     /// # Panics
-    /// If it is larger than any memory.
+    /// If it exceeds the address space.
     pub fn filled(shape: impl Into<Vec<usize>>, element: T) -> Self {
         let shape = shape.into();
         let length = length(&shape).expect("an array has fewer elements than a machine has addresses");
         Self { shape, elements: vec![element; length] }
     }
 
-    /// Creates an array of this shape from its elements, the last dimension being contiguous.
+    /// Creates an array of this shape from its elements, with a contiguous last dimension.
     ///
     /// # Panics
-    /// If the shape has another number of elements.
+    /// If the shape does not match the number of elements.
     pub fn from_elements(shape: impl Into<Vec<usize>>, elements: Vec<T>) -> Self {
         let shape = shape.into();
         assert_eq!(
@@ -68,7 +68,7 @@ impl<T: Element> Array<T> {
         &self.shape
     }
 
-    /// Returns the elements, the last dimension being contiguous.
+    /// Returns the elements, with a contiguous last dimension.
     pub fn into_elements(self) -> Vec<T> {
         self.elements
     }
@@ -76,15 +76,15 @@ impl<T: Element> Array<T> {
     /// Returns the elements with this index in the first dimension: in two dimensions, a row.
     ///
     /// # Panics
-    /// If there is no such index.
+    /// If the index is out of range.
     pub fn row(&self, index: usize) -> &[T] {
         &self.elements[self.range(index)]
     }
 
-    /// Returns the elements with this index in the first dimension, to be changed.
+    /// Returns the elements with this index in the first dimension, for modification.
     ///
     /// # Panics
-    /// If there is no such index.
+    /// If the index is out of range.
     pub fn row_mut(&mut self, index: usize) -> &mut [T] {
         let range = self.range(index);
         &mut self.elements[range]
@@ -108,7 +108,7 @@ impl<T: Element> Array<T> {
     }
 }
 
-/// Returns the number of elements.
+/// Returns the number of elements, or `None` on overflow.
 fn length(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1_usize, |length, size| length.checked_mul(*size))
 }
@@ -185,7 +185,7 @@ impl<'de, T: Element> Visitor<'de> for ArrayVisitor<T> {
     }
 }
 
-/// Bytes, encoded at once.
+/// Bytes, encoded as one element.
 struct Raw<'a>(&'a [u8]);
 
 impl Serialize for Raw<'_> {
@@ -194,7 +194,7 @@ impl Serialize for Raw<'_> {
     }
 }
 
-/// Elements from bytes.
+/// Elements decoded from bytes.
 struct Elements<T>(Vec<T>);
 
 impl<'de, T: Element> Deserialize<'de> for Elements<T> {
@@ -226,16 +226,16 @@ mod tests {
     use crate::encoding::{decode, encode};
 
     #[test]
-    fn an_array_is_encoded_as_its_bytes() {
+    fn array_is_encoded_as_its_bytes() {
         let array = Array::from_elements([2, 3], vec![1.0, -2.5, f64::MAX, f64::MIN_POSITIVE, 0.0, 7.0]);
         let bytes = encode(&array).expect("it can be");
-        // Two sizes and the length of the bytes, each in a byte, after their number.
+        // The number of dimensions, two sizes and the number of bytes take one byte each.
         assert_eq!(bytes.len(), 4 + 6 * 8);
         assert_eq!(decode::<Array<f64>>(&bytes).expect("it was encoded"), array);
     }
 
     #[test]
-    fn other_bytes_are_refused() {
+    fn bytes_that_do_not_match_the_shape_are_refused() {
         for shape in [vec![3_usize], vec![2, 2], vec![usize::MAX, usize::MAX]] {
             let bytes = encode(&(shape, vec![0_u8; 16])).expect("it can be");
             let error = decode::<Array<f64>>(&bytes).expect_err("there are two elements");
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "index 3 of 3")]
-    fn an_index_outside_is_refused() {
+    fn index_out_of_range_panics() {
         let _ = Array::filled([2, 3], 0_u32)[[0, 3]];
     }
 }

@@ -1,4 +1,4 @@
-//! How values are encoded.
+//! The encoding of values.
 
 use std::{
     any::type_name,
@@ -21,14 +21,14 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, Failed> {
     encoded.map_err(|error| Failed::of(format!("a {} cannot be encoded: {error}", type_name::<T>())))
 }
 
-/// Returns the size of a value when it is encoded; what cannot be encoded counts as nothing.
+/// Returns the encoded size of a value; 0 if it cannot be encoded.
 pub(crate) fn size<T: Serialize>(value: &T) -> u64 {
     let mut counter = Counter(0);
     let counted = bincode::serde::encode_into_writer(value, &mut counter, standard());
     counted.map_or(0, |()| counter.0)
 }
 
-/// Counts what is written.
+/// Counts the bytes written to it.
 struct Counter(u64);
 
 impl Writer for &mut Counter {
@@ -38,14 +38,14 @@ impl Writer for &mut Counter {
     }
 }
 
-/// Returns the size of a value when it is encoded, and the hash of that; what cannot be encoded counts as nothing.
+/// Returns the encoded size of a value, and the hash of the encoding; zeros if it cannot be encoded.
 pub(crate) fn fingerprint<T: Serialize>(value: &T) -> (u64, u64) {
     let mut counter = Hashing::default();
     let counted = bincode::serde::encode_into_writer(value, &mut counter, standard());
     counted.map_or((0, 0), |()| counter.done())
 }
 
-/// Counts and hashes what is written.
+/// Counts and hashes the bytes written to it.
 #[derive(Default)]
 pub(crate) struct Hashing {
     pub(crate) bytes: u64,
@@ -70,18 +70,19 @@ impl Writer for &mut Hashing {
     }
 }
 
-/// A decoded number takes at most so many times the bytes of the encoded one.
+/// The maximum ratio of the size of a decoded number to its encoded size.
 const GROWTH_MAX: usize = 16;
 
-/// What has at most this size in bytes, encoded, claims no more than [`GROWTH_MAX`] times as much when it is decoded.
+/// The maximum encoded size in bytes of small data, which may claim [`GROWTH_MAX`] times as much memory as this when
+/// it is decoded.
 const SMALL_BYTES_MAX: usize = 1 << 20;
-/// The same of what is larger.
+/// The same for larger data. Above this size there is no limit.
 const LARGE_BYTES_MAX: usize = 256 << 20;
 
 /// Decodes a value.
 ///
-/// The bytes may be another node's: a length in them is believed only up to what so many bytes may claim, so that a false
-/// one does not use up the memory.
+/// The bytes may come from another node. A length in them is accepted only up to a limit that depends on their
+/// number, so that a false length cannot exhaust the memory.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failed> {
     let decoded = match bytes.len() {
         length if length <= SMALL_BYTES_MAX => {
@@ -102,7 +103,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failed> {
     }
 }
 
-/// Decodes a value from what can be read, which is so many bytes, and believes lengths in it as [`decode`] does.
+/// Decodes a value from a reader of this many bytes, with the same limits as [`decode`].
 pub(crate) fn decode_read<T: DeserializeOwned>(
     from: &mut impl io::Read,
     bytes: u64,
@@ -128,17 +129,17 @@ fn from_read<T: DeserializeOwned>(from: &mut impl io::Read, format: impl Config)
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    #![allow(clippy::unwrap_used, reason = "an error fails the test")]
 
     use super::*;
 
-    /// The length of a text of so many bytes.
+    /// The encoded length of a text of this many bytes.
     fn length(bytes: u64) -> Vec<u8> {
         [&[253], &bytes.to_le_bytes()[..]].concat()
     }
 
     #[test]
-    fn a_false_length_is_refused_before_memory_is_taken() {
+    fn false_length_is_refused_before_memory_is_allocated() {
         for bytes in [u64::MAX, 1 << 60, 1 << 40] {
             let false_length = length(bytes);
             decode::<String>(&false_length).unwrap_err();
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_most_is_decoded_at_every_size() {
+    fn data_with_largest_growth_is_decoded_at_every_size() {
         for count in [1, SMALL_BYTES_MAX - 5, SMALL_BYTES_MAX + 1] {
             let numbers = vec![1_u128; count];
             let encoded = encode(&numbers).unwrap();

@@ -14,33 +14,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{CallId, VersionId};
 
-/// The failure of a call: its task has returned an error, or panicked. What it would have written cannot be read, and
-/// nothing that depends on that.
+/// The failure of a call: its task has returned an error, or panicked. The output of the call cannot be read, and
+/// calls that depend on it cannot run.
 ///
+/// Clones refer to the same failure.
 /// Clones are the same.
 #[derive(Clone)]
 pub struct Failure(Arc<Inner>);
 
 struct Inner {
     task: Cow<'static, str>,
-    /// Of the program.
+    /// The top-level call: the call of the program.
     call: CallId,
-    /// The positions of calls that tasks have made, each among what the one before does.
+    /// The positions of nested calls, each among the operations of the calling task.
     path: Vec<u64>,
     reason: String,
-    /// Whether the program was told of it.
+    /// Whether the program has received it.
     is_seen: AtomicBool,
-    /// Whether the calls of its group are given up with it.
+    /// Whether it cancels the other calls of its group.
     gives_group_up: AtomicBool,
 }
 
 /// The maximum length of a reason, in bytes.
 const REASON_BYTES_MAX: usize = 16 << 10;
 
-/// How much of that is the end of a reason that is longer: where failures have led to others, that is the first one.
+/// The number of bytes of this that are kept from the end of a longer reason: in a chain of failures the end is the
+/// original cause.
 const END_BYTES: usize = REASON_BYTES_MAX / 4;
 
-/// Returns the beginning and the end of a reason that is too long.
+/// Returns the start and the end of a reason that is too long.
 fn cut(reason: String) -> String {
     if reason.len() <= REASON_BYTES_MAX {
         return reason;
@@ -62,12 +64,12 @@ impl Failure {
         Self(Arc::new(Inner { task, call, path, reason, is_seen, gives_group_up }))
     }
 
-    /// Returns the same failure of a call that a task has made: the path leads to it from a call of the program.
+    /// Returns the same failure for a nested call: the path leads to it from a call of the program.
     pub(crate) fn at(&self, call: CallId, path: Vec<u64>) -> Self {
         Self::with_path(self.0.task.clone(), (call, path), self.0.reason.clone())
     }
 
-    /// Returns what another node is told of it.
+    /// Returns the failure in the form that is sent to other nodes.
     pub(crate) fn told(&self) -> ToldFailure {
         let Inner { task, call, path, reason, .. } = &*self.0;
         ToldFailure {
@@ -78,7 +80,8 @@ impl Failure {
         }
     }
 
-    /// Returns the position of the call among what the task does that has made it; `None` if that was the program.
+    /// Returns the position of the call among the operations of the task that has made it; `None` if the program has
+    /// made it.
     pub(crate) fn position(&self) -> Option<u64> {
         self.0.path.last().copied()
     }
@@ -88,30 +91,29 @@ impl Failure {
         &self.0.task
     }
 
-    /// Returns the number of the call, from 0 in the order of the program. Data that a program brings in is counted,
-    /// too. If a task has made the call, it is the call of the program within which that was.
+    /// Returns the number of the call, from 0 in the order of the program. Data that the program creates is counted,
+    /// too. For a nested call, it is the number of the enclosing call of the program.
     pub fn call(&self) -> u64 {
         self.0.call
     }
 
-    /// Returns the way to a call that a task has made: its position among the calls of the task, and the data that this
-    /// brings in, from 0; before that the position of the call of that task, and so on, down from the call of the
-    /// program. It is empty if the program has made the call.
+    /// Returns the path to a nested call from the call of the program: for each level, the position among the calls
+    /// that the task makes and the data that it creates, from 0. It is empty if the program has made the call.
     pub fn path(&self) -> &[u64] {
         &self.0.path
     }
 
-    /// Returns what the task says, or why it was not run.
+    /// Returns the error of the task, or the reason why it was not run.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// Notes that the program is told of it.
+    /// Records that the program has received it.
     pub(crate) fn see(&self) {
         self.0.is_seen.store(true, Relaxed);
     }
 
-    /// Notes that the calls of its group are given up with it.
+    /// Makes it cancel the other calls of its group.
     pub(crate) fn give_group_up(&self) {
         self.0.gives_group_up.store(true, Relaxed);
     }
@@ -125,7 +127,7 @@ impl Failure {
     }
 }
 
-/// What another node is told of a failure.
+/// A failure in the form that is sent to other nodes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ToldFailure {
     task: String,
@@ -159,44 +161,44 @@ impl fmt::Debug for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Why a task has not written what it should have: the error that it returned, as a text.
+/// The error of a task, as text.
 #[derive(Debug)]
 pub struct Failed {
     pub(crate) reason: String,
     pub(crate) trouble: Trouble,
 }
 
-/// Of what a failure tells.
+/// The cause of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Trouble {
-    /// Of the task, as far as is known.
+    /// The task, as far as is known.
     #[default]
     Task,
-    /// Of the node: on another one the call may succeed.
+    /// The node: the call may succeed on another one.
     Node,
-    /// Of a version of which the node does not have any more what it should.
+    /// A version that is missing or corrupt on the node.
     Content,
-    /// Of this version, likewise.
+    /// This version, which is missing or corrupt on the node.
     Version(VersionId),
 }
 
 impl Failed {
-    /// Takes over an error of a task.
+    /// Creates it from an error of a task.
     pub fn of(error: impl fmt::Display) -> Self {
         Self { reason: error.to_string(), trouble: Trouble::Task }
     }
 
-    /// Takes over an error that says something of the node, and nothing of the task.
+    /// Creates it from an error whose cause is the node, not the task.
     pub(crate) fn of_node(error: impl fmt::Display) -> Self {
         Self { trouble: Trouble::Node, ..Self::of(error) }
     }
 
-    /// Takes over an error that says that a version is not on the node as it should be.
+    /// Creates it from an error whose cause is a version that is missing or corrupt on the node.
     pub(crate) fn of_content(error: impl fmt::Display) -> Self {
         Self { trouble: Trouble::Content, ..Self::of(error) }
     }
 
-    /// Returns it as one of this version, if it is one of any.
+    /// Adds the id of the version, if the cause is a version.
     pub(crate) fn of_version(self, version: VersionId) -> Self {
         if self.trouble == Trouble::Content {
             Self { trouble: Trouble::Version(version), ..self }
@@ -205,12 +207,12 @@ impl Failed {
         }
     }
 
-    /// Returns it as one of the node, unless more is known.
+    /// Changes the cause from the task to the node, unless it is more specific.
     pub(crate) fn in_trouble(self) -> Self {
         if self.trouble == Trouble::Task { Self { trouble: Trouble::Node, ..self } } else { self }
     }
 
-    /// Takes over a panic.
+    /// Creates it from a panic.
     pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

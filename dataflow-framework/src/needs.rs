@@ -1,4 +1,4 @@
-//! Labels that a call needs, as another node tells of them: there they are part of the program.
+//! The labels that a call needs, received from another node, where they are part of the program.
 
 use std::{
     collections::BTreeSet,
@@ -7,13 +7,14 @@ use std::{
 
 use serde::{Deserialize, Deserializer};
 
-/// What a call needs.
+/// The labels that a call needs.
 type Needs = &'static [&'static str];
 
-/// All that was told so far. It is kept for ever, and each is kept once: there are as many as the program has.
+/// All lists of labels received so far. They are never freed, and each is stored once: their number is bounded by the
+/// program.
 static TOLD: Mutex<BTreeSet<Needs>> = Mutex::new(BTreeSet::new());
 
-/// Reads the labels that a call needs.
+/// Deserializes the labels that a call needs.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Needs, D::Error> {
     let labels = Vec::<String>::deserialize(deserializer)?;
     if labels.is_empty() {
@@ -37,7 +38,7 @@ mod tests {
     };
 
     #[test]
-    fn labels_are_kept_once_however_often_they_are_told() {
+    fn labels_received_repeatedly_are_stored_once() {
         let told = || {
             let options = Options { needs: &["blast=2.9", "gpu"], ..Options::DEFAULT };
             decode::<Options>(&encode(&options).expect("it can be encoded")).expect("it was encoded")

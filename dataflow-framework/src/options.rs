@@ -6,77 +6,77 @@ use serde::{Deserialize, Serialize};
 
 use crate::needs;
 
-/// How a call is run. A task has options ([`task`](crate::task)), which those of a call replace.
+/// The options of a call. The options of the task ([`task`](crate::task)) are its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(clippy::struct_excessive_bools, reason = "each says something of its own, by its name")]
+#[allow(clippy::struct_excessive_bools, reason = "each is an independent option")]
 pub struct Options {
-    /// Of the calls that could begin, those of the highest priority do so first.
+    /// Among the calls that can start, those of the highest priority start first.
     pub priority: i32,
-    /// How often a call that has failed is tried again.
+    /// The number of times that a failed call is retried.
     pub retry: u32,
-    /// What follows when a call has failed for good.
+    /// The effect of a call's failure after the last retry.
     pub on_failure: OnFailure,
-    /// How long a call may take. One that takes longer has failed. Its thread is left to it until it ends, and another
-    /// one takes its place: so a task that can take much longer should look at [`time_left`](crate::time_left) now and
-    /// then. An external program ([`Run`](crate::Run)) is killed.
+    /// The maximum duration of a call. A call that takes longer fails. Its thread is abandoned until the task
+    /// returns, and another thread replaces it: so a task that may take much longer should check
+    /// [`time_left`](crate::time_left) regularly. An external program ([`Run`](crate::Run)) is killed.
     pub timeout: Option<Duration>,
-    /// How many workers of one node a call takes, from 1: a task that has threads of its own should take as many.
+    /// The number of workers of one node that a call takes, from 1. A task with threads of its own should take one
+    /// worker per thread.
     pub cores: u32,
-    /// The memory that a call takes, in bytes: those that run on a node take no more altogether than it
-    /// [has](taskwork::NodeBuilder::memory_bytes).
+    /// The memory that a call takes, in bytes. The running calls of a node together take no more than the memory of
+    /// the [node](taskwork::NodeBuilder::memory_bytes).
     pub memory: u64,
-    /// The [labels](taskwork::NodeBuilder::labels) that a node must have, each by its name, or with its value
-    /// (`name=value`).
+    /// The [labels](taskwork::NodeBuilder::labels) that a node must have, by name or with a value (`name=value`).
     #[serde(deserialize_with = "needs::deserialize")]
     pub needs: &'static [&'static str],
-    /// Whether calls go to all nodes in turn, wherever their data is: for those that make the data of a program, so that
-    /// each node has a part of it.
+    /// Whether calls are distributed over all nodes in turn, regardless of the places of their data: for calls that
+    /// create the data of a program, so that each node has a part of it.
     pub spread: bool,
-    /// Whether what a call writes is copied to all nodes at once: for data that all of them will read.
+    /// Whether the output of a call is copied to all nodes at once: for data that every node reads.
     pub everywhere: bool,
-    /// Whether a call runs in a process of its own, which is started for it: so it may crash or be killed, and that is
-    /// the failure of the call alone. Such a process is killed when the call has taken too long. It is one of the same
-    /// program, so `main` has to begin with [`cli::main`](crate::cli::main) or
-    /// [`serve_isolated`](crate::serve_isolated). To start it takes some milliseconds, and what the call reads and
-    /// writes is copied.
+    /// Whether a call runs in a separate process: if that crashes or is killed, only the call fails. The process is
+    /// killed when the call exceeds its timeout. It runs the same program, so `main` has to start with
+    /// [`cli::main`](crate::cli::main) or [`serve_isolated`](crate::serve_isolated). Starting it takes several
+    /// milliseconds, and the inputs and outputs are copied.
     pub isolated: bool,
-    /// How much memory the process of an isolated call may take besides what it has at its start, in bytes. A call that
-    /// needs more has failed.
+    /// The maximum memory that the process of an isolated call may take in addition to its memory at the start, in
+    /// bytes. A call that needs more fails.
     pub memory_max: Option<u64>,
-    /// Whether a call does something outside of its data, such as sending a message: `#[task(effect)]`. Once a call has
-    /// ended, that is recorded before anybody sees it, and the call is never run again, whichever nodes are lost. If its
-    /// node is lost while it runs, it is run again, so whatever is outside should recognise the same call by its
-    /// [`once_token`](crate::once_token).
+    /// Whether a call has an external effect, such as sending a message: `#[task(effect)]`. The completion of the
+    /// call is recorded before it becomes visible, and the call is never run again afterwards, even if nodes are
+    /// lost. If its node is lost while it runs, it is run again, so the external system should detect the repetition
+    /// by the [`once_token`](crate::once_token).
     pub effect: bool,
-    /// Whether a call may write something else each time that it is run, such as what a clock says:
-    /// `#[task(nondeterministic)]`. What it has written is kept until the program has ended, and the call is never run
-    /// again. Up to 64 KiB are kept with the job itself; what is larger is with two nodes, and if both are lost, the
-    /// program fails.
+    /// Whether the output of a call may differ between executions, for example because it depends on a clock:
+    /// `#[task(nondeterministic)]`. The output is kept until the program has completed, and the call is never run
+    /// again. Up to 64 KiB are stored with the job itself; a larger output is stored on two nodes, and if both are
+    /// lost, the program fails.
     pub nondeterministic: bool,
 }
 
-/// What follows when a call has failed for good.
+/// The effect of a call's failure after the last retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum OnFailure {
-    /// What depends on the call is not run. All else is; but a program that was told of no failure, by
-    /// [`Data::get`](crate::Data::get) or another wait, fails at its end.
+    /// Calls that depend on the failed call are not run; other calls are. If the program has not received a failure
+    /// from [`Data::get`](crate::Data::get) or another wait, it fails when it completes.
     #[default]
     CancelSuccessors,
-    /// The program fails at once: it ends at its next call, or where it waits.
+    /// The program fails at once: it stops at its next call or wait.
     Fail,
-    /// The program goes on as if the call had ended well. What it updates is as before, and its results are those of
-    /// [`Default`]. This has to be said with the task, so that the compiler sees that its results have defaults:
-    /// `#[task(on_failure = ignore)]`.
+    /// The program continues as if the call had succeeded. Updated data keeps its previous value, and results have
+    /// their [`Default`] value. This has to be an option of the task, `#[task(on_failure = ignore)]`, so that the
+    /// compiler checks that its results have defaults.
     Ignore,
-    /// The calls of its [group](crate::group) that have not begun are cancelled, also those that are made before that is
-    /// complete, and waiting for the group tells of this failure first. In groups within others it is the innermost one
-    /// of the call. All else is as with [`CancelSuccessors`](Self::CancelSuccessors), also if there is no group.
+    /// The calls of its [group](crate::group) that have not started are cancelled, including calls that are added
+    /// before the group is complete, and waiting for the group returns this failure first. With nested groups, this
+    /// applies to the innermost group of the call. Otherwise, and for a call without a group, this is the same as
+    /// [`CancelSuccessors`](Self::CancelSuccessors).
     CancelGroup,
 }
 
 impl Options {
-    /// The options of a task that names none: a priority of 0, no further try, no limit of time, any worker, and a
-    /// function of what it reads.
+    /// The options of a task without options: priority 0, no retries, no timeout, one worker of any node, and a
+    /// deterministic task without effects.
     pub const DEFAULT: Self = Self {
         priority: 0,
         retry: 0,
@@ -93,12 +93,12 @@ impl Options {
         nondeterministic: false,
     };
 
-    /// Returns whether a call is never run again once it has ended.
+    /// Returns whether a call is never run again after it has completed.
     pub(crate) fn is_durable(self) -> bool {
         self.effect || self.nondeterministic
     }
 
-    /// Returns the same, for a call that may run anywhere.
+    /// Returns the same options for a call that may run on any node.
     pub(crate) fn without_demands(self) -> Self {
         let Self { cores, memory, needs, spread, everywhere, .. } = Self::DEFAULT;
         Self { cores, memory, needs, spread, everywhere, ..self }
@@ -118,49 +118,49 @@ macro_rules! __options {
     ($task:ident $($visible:tt)*) => {
         #[allow(dead_code, reason = "a program uses some of them")]
         impl $task {
-            /// Sets the priority: of the calls that could begin, those of the highest priority do so first.
+            /// Sets the priority: among the calls that can start, those of the highest priority start first.
             #[must_use]
             $($visible)* fn priority(mut self, priority: i32) -> Self {
                 self.options.priority = priority;
                 self
             }
 
-            /// Sets how often the call is tried again if it fails.
+            /// Sets the number of times that the call is retried if it fails.
             #[must_use]
             $($visible)* fn retry(mut self, times: u32) -> Self {
                 self.options.retry = times;
                 self
             }
 
-            /// Sets what follows when the call has failed for good.
+            /// Sets the effect of the call's failure after the last retry.
             #[must_use]
             $($visible)* fn on_failure(mut self, what: $crate::OnFailure) -> Self {
                 self.options.on_failure = what;
                 self
             }
 
-            /// Sets how long the call may take.
+            /// Sets the maximum duration of the call.
             #[must_use]
             $($visible)* fn timeout(mut self, timeout: ::core::time::Duration) -> Self {
                 self.options.timeout = ::core::option::Option::Some(timeout);
                 self
             }
 
-            /// Sets whether the call runs in a process of its own.
+            /// Sets whether the call runs in a separate process.
             #[must_use]
             $($visible)* fn isolated(mut self, isolated: bool) -> Self {
                 self.options.isolated = isolated;
                 self
             }
 
-            /// Sets how much memory the process of an isolated call may take, in bytes.
+            /// Sets the maximum additional memory of the process of an isolated call, in bytes.
             #[must_use]
             $($visible)* fn memory_max(mut self, bytes: u64) -> Self {
                 self.options.memory_max = ::core::option::Option::Some(bytes);
                 self
             }
 
-            /// Sets how many workers of one node the call takes.
+            /// Sets the number of workers of one node that the call takes.
             #[must_use]
             $($visible)* fn cores(mut self, cores: u32) -> Self {
                 self.options.cores = cores;
@@ -174,35 +174,35 @@ macro_rules! __options {
                 self
             }
 
-            /// Sets the labels that the node must have, each by its name, or with its value (`name=value`).
+            /// Sets the labels that the node must have, by name or with a value (`name=value`).
             #[must_use]
             $($visible)* fn needs(mut self, labels: &'static [&'static str]) -> Self {
                 self.options.needs = labels;
                 self
             }
 
-            /// Has the call go to the nodes in turn, with others that are spread.
+            /// Distributes the call, with other calls of this option, over the nodes in turn.
             #[must_use]
             $($visible)* fn spread(mut self) -> Self {
                 self.options.spread = true;
                 self
             }
 
-            /// Has what the call writes copied to all nodes at once.
+            /// Copies the output of the call to all nodes at once.
             #[must_use]
             $($visible)* fn everywhere(mut self) -> Self {
                 self.options.everywhere = true;
                 self
             }
 
-            /// Says that the call does something outside of its data, so that it is not run again once it has ended.
+            /// Declares that the call has an external effect, so that it is not run again after it has completed.
             #[must_use]
             $($visible)* fn effect(mut self) -> Self {
                 self.options.effect = true;
                 self
             }
 
-            /// Says that the call may write something else each time, so that what it has written once is kept.
+            /// Declares that the output of the call may differ between executions, so that the first output is kept.
             #[must_use]
             $($visible)* fn nondeterministic(mut self) -> Self {
                 self.options.nondeterministic = true;

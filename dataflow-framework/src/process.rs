@@ -1,9 +1,9 @@
-//! The processes that tasks start, which end with this one, in whatever way that ends.
+//! The processes that tasks start. They are killed when this process exits, for any reason.
 //!
-//! Each is the first of a group, to which belong those that it starts itself. A process that is killed can do nothing
-//! about its groups any more, so a guard does: a shell that hears from a pipe which groups there are, and kills those
-//! that are left when the pipe is closed, as the system does in any case. A group that begins at that very time is known,
-//! on systems with `/proc`, by a variable in its environment, of which the guard hears before the group is there.
+//! Each one is the leader of a process group, to which its children belong. A process that is killed cannot kill its
+//! groups, so a guard does it: a shell that reads the list of groups from a pipe, and kills the remaining groups when
+//! the pipe is closed, which the system does even for a killed process. A group that is just being started is found,
+//! on systems with `/proc`, by a variable in its environment; the guard receives the value before the start.
 
 use std::{
     collections::BTreeSet,
@@ -20,12 +20,12 @@ use nix::{
     unistd::Pid,
 };
 
-/// The variable that tells the processes of one start from all others.
+/// The variable that identifies the processes of one start.
 const START: &str = "DATAFLOW_START";
 
-/// What the guard does: it notes the start that is under way (`?`), which groups begin (`+`) and end (`-`), and kills
-/// the others at the end. The pipe is closed only when a process that starts has its own environment, since until then
-/// the pipe is open in it, too.
+/// The guard. It records the pending start (`?`) and the groups that are started (`+`) and ended (`-`), and kills the
+/// remaining groups when the pipe is closed. A child holds the pipe open until it has its own environment, so the
+/// guard finds that environment when the pipe is closed.
 const GUARD: &str = r#"
 trap '' INT TERM HUP
 groups=' '
@@ -48,7 +48,7 @@ for group in $groups; do kill -s KILL -- "-$group"; done
 
 static GUARDED: Mutex<Guarded> = Mutex::new(Guarded { groups: BTreeSet::new(), starts: 0, guard: None });
 
-/// The groups of processes of this one, and who sees to them.
+/// The process groups started by this process, and their guard.
 struct Guarded {
     groups: BTreeSet<i32>,
     /// The number of starts so far.
@@ -57,7 +57,7 @@ struct Guarded {
     guard: Option<ChildStdin>,
 }
 
-/// A process that a task has started, and those that it has started itself.
+/// A process that a task has started, with its children.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) child: Child,
@@ -65,10 +65,10 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Starts a process, which ends at the latest with this one.
+    /// Starts a process, which is killed at the latest when this one exits.
     ///
     /// # Errors
-    /// If it cannot be started, or the shell that sees to it.
+    /// If the process or the guard cannot be started.
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
         let mut guarded = guarded();
         let child = guarded.start(command)?;
@@ -78,17 +78,17 @@ impl Group {
         Ok(Self { child, id })
     }
 
-    /// Returns what kills its processes as long as nobody has waited for the first of them.
+    /// Returns a handle that kills the group. It is valid until the leader was waited for.
     pub(crate) fn killer(&self) -> Killer {
         Killer(self.id)
     }
 
-    /// Kills all processes of the group, and waits for the first of them.
+    /// Kills all processes of the group, and waits for the leader.
     ///
     /// # Errors
-    /// If the system refuses that.
+    /// If the system refuses to kill them.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
-        // As long as it was not waited for, no other group has its number.
+        // No other group can have this id before the leader was waited for.
         kill(self.id)?;
         self.child.wait().map(drop)
     }
@@ -101,7 +101,7 @@ pub(crate) struct Killer(i32);
 impl Killer {
     pub(crate) fn kill(&self) {
         if let Err(error) = kill(self.0) {
-            tracing::warn!(process = self.0, %error, "a process that takes too long cannot be ended");
+            tracing::warn!(process = self.0, %error, "cannot kill a process that has exceeded its timeout");
         }
     }
 }
@@ -115,11 +115,11 @@ fn kill(group: i32) -> io::Result<()> {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Whoever has waited for it has got its status; everybody else wants nothing of it any more.
+        // If the leader was waited for, its status is known; otherwise the group is no longer needed.
         if !matches!(self.child.try_wait(), Ok(Some(_)))
             && let Err(error) = self.kill()
         {
-            tracing::warn!(process = self.id, %error, "a process that a task has started cannot be ended");
+            tracing::warn!(process = self.id, %error, "cannot kill a process that a task has started");
         }
         let mut guarded = guarded();
         guarded.groups.remove(&self.id);
@@ -132,13 +132,14 @@ fn guarded() -> MutexGuard<'static, Guarded> {
 }
 
 impl Guarded {
-    /// Starts a process, of whose group the guard does not know yet.
+    /// Starts a process. The guard does not know its group yet.
     fn start(&mut self, command: &mut Command) -> io::Result<Child> {
         self.starts += 1;
-        // No other process's start, and no later one of this, contains it.
+        // The trailing dot prevents one value from being a prefix of another.
         let value = format!("{}.{}.", process::id(), self.starts);
         command.env(START, &value).process_group(0);
-        // So that nothing is left of a process whose guard cannot be started, or was killed since it was last heard.
+        // A process is not started without a guard. If the guard was killed, the first write fails and a new guard is
+        // started.
         for _ in 0..2 {
             self.ensure_guard()?;
             self.tell('?', format_args!("{START}={value}"));
@@ -155,15 +156,17 @@ impl Guarded {
         }
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", GUARD]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // It is not of a start of a process that has started this one.
+        // The guard must not inherit the variable of a start by an outer process.
         shell.env_remove(START);
-        // Not of the terminal's group: Ctrl-C is not for it.
+        // A group of its own, so that Ctrl-C in the terminal does not reach the guard.
         let mut guard = shell.process_group(0).spawn().map_err(|error| {
-            let text = format!("`/bin/sh`, which ends processes with this one, cannot be started: {error}");
+            let text = format!(
+                "cannot start `/bin/sh`, which kills the processes of tasks when this one exits: {error}"
+            );
             io::Error::new(error.kind(), text)
         })?;
         self.guard = guard.stdin.take();
-        // It was killed with a guard before, and these had begun by then.
+        // An earlier guard was killed, and these groups were started before that.
         for group in self.groups.clone() {
             self.tell('+', group);
         }
@@ -173,8 +176,8 @@ impl Guarded {
     fn tell(&mut self, what: char, which: impl Display) {
         let told = self.guard.as_mut().map(|guard| guard.write_all(format!("{what} {which}\n").as_bytes()));
         if let Some(Err(error)) = told {
-            tracing::warn!(%error, "the shell that ends processes with this one is gone");
-            // The next group gets another one.
+            tracing::warn!(%error, "the shell that kills the processes of tasks when this one exits is gone");
+            // The next start starts another guard.
             self.guard = None;
         }
     }
@@ -196,7 +199,7 @@ pub(crate) mod tests {
     pub(crate) fn wait_until_gone(process: &str) {
         let deadline = Instant::now() + Duration::from_secs(60);
         let state = || fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // It may be gone, and nobody has asked how it has ended.
+        // A zombie is gone, too, although its status was not collected.
         while !state().is_empty() && !state().contains(") Z ") {
             assert!(Instant::now() < deadline, "process {process} lives: {}", state());
             thread::sleep(Duration::from_millis(10));
@@ -204,8 +207,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    #[expect(clippy::zombie_processes, reason = "the process that has started the other one ends first")]
-    fn a_process_whose_starter_is_killed_before_its_guard_hears_of_it_ends() {
+    #[expect(clippy::zombie_processes, reason = "the process that has started the other one is killed first")]
+    fn process_is_killed_when_starter_dies_before_guard_knows_group() {
         const STARTS: &str = "DATAFLOW_TEST_STARTS_UNTOLD";
         if env::var_os(STARTS).is_some() {
             let mut sleep = Command::new("sleep");
@@ -214,10 +217,10 @@ pub(crate) mod tests {
             println!("started {}", child.id());
             super::kill(0).unwrap();
         }
-        let name = "process::tests::a_process_whose_starter_is_killed_before_its_guard_hears_of_it_ends";
+        let name = "process::tests::process_is_killed_when_starter_dies_before_guard_knows_group";
         let mut again = Command::new(env::current_exe().unwrap());
         again.args(["--exact", "--nocapture", name]).env(STARTS, "1");
-        // It kills its group, of which neither the guard is nor what it has started.
+        // It kills its own process group, which contains neither the guard nor the started process.
         let output = again.process_group(0).output().unwrap();
         assert!(!output.status.success());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,5 +1,5 @@
-//! Encoded data in a file instead of memory: what does not fit into the store of a node, and what is too large to be
-//! held whole on its way between nodes. What is read back is checked by its hash.
+//! Encoded data in files: data beyond the limit of a node's store, and data that is too large to be in memory during
+//! a transfer between nodes. Its hash is verified when it is read back.
 
 use std::{
     any::type_name,
@@ -20,10 +20,10 @@ use crate::{
     file::{Folder, told},
 };
 
-/// The hash of a content, its SHA-256.
+/// The SHA-256 hash of a content.
 pub(crate) type Digest = [u8; 32];
 
-/// The size of what is read at a time, in bytes.
+/// The size of the buffers for reading and writing, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The name of the file, in a directory of its own.
@@ -51,12 +51,13 @@ impl Spilled {
         self.0.bytes
     }
 
-    /// Returns the hash that it should have.
+    /// Returns the expected hash.
     pub(crate) fn digest(&self) -> Digest {
         self.0.digest
     }
 
-    /// Returns at most so many bytes from a position. They are not checked: whoever has the whole does that.
+    /// Returns up to `bytes_max` bytes from a position. They are not verified: the receiver of the whole data does
+    /// that.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -68,10 +69,10 @@ impl Spilled {
         read.map(|()| part).map_err(|error| told(&path, "it cannot be read", &error))
     }
 
-    /// Decodes it, and checks it.
+    /// Decodes and verifies the data.
     ///
     /// # Errors
-    /// If it cannot be read, or is not what was written.
+    /// If it cannot be read, or does not match its hash.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, Failed> {
         let path = self.0.path();
         let wrong = |what: &dyn fmt::Display| Failed::of_content(format!("{}: {what}", path.display()));
@@ -79,17 +80,17 @@ impl Spilled {
         let file = opened.map_err(|error| wrong(&format_args!("it cannot be read: {error}")))?;
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, Hashed::of(file));
         let decoded = decode_read(&mut reader, self.0.bytes);
-        // What is left is hashed, too.
+        // The remaining bytes are hashed, too.
         let rest = io::copy(&mut reader, &mut io::sink());
         let Hashed { hash, bytes, .. } = reader.into_inner();
         let is_same = bytes == self.0.bytes && done(hash) == self.0.digest;
         match (decoded, rest) {
             (Ok(value), Ok(0)) if is_same => Ok(value),
-            (_, Ok(_)) if !is_same => Err(wrong(&"it is not what was written there")),
+            (_, Ok(_)) if !is_same => Err(wrong(&"its content does not match its hash")),
             (Ok(_), Ok(rest)) => {
                 Err(Failed::of(format!("{rest} bytes are left after a {}", type_name::<T>())))
             }
-            // It may be that what it consists of cannot be written here.
+            // Decoding may fail because a file within the data cannot be written here.
             (Err(error), Ok(_)) => {
                 Err(Failed::of_node(format!("a {} cannot be decoded: {error}", type_name::<T>())))
             }
@@ -121,17 +122,17 @@ pub(crate) fn digest(parts: impl IntoIterator<Item = Result<Vec<u8>, Failed>>) -
     Ok(done(hash))
 }
 
-/// Encoded data that is being written to a file from its beginning to its end.
+/// Encoded data that is being written to a file sequentially.
 pub(crate) struct Spilling {
     folder: Folder,
     file: BufWriter<Hashed>,
 }
 
 impl Spilling {
-    /// Begins a file.
+    /// Creates a file.
     ///
     /// # Errors
-    /// If none can be made.
+    /// If it cannot be created.
     pub(crate) fn new() -> io::Result<Self> {
         let (folder, file) = made()?;
         Ok(Self { folder, file: BufWriter::with_capacity(BUFFER_BYTES, Hashed::of(file)) })
@@ -141,7 +142,7 @@ impl Spilling {
         told(&self.folder.path().join(NAME), "it cannot be written", error)
     }
 
-    /// Adds bytes.
+    /// Appends bytes.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -149,10 +150,10 @@ impl Spilling {
         self.file.write_all(bytes).map_err(|error| self.cannot(&error))
     }
 
-    /// Adds a value, encoded.
+    /// Appends an encoded value.
     ///
     /// # Errors
-    /// If it cannot be encoded, or not be written.
+    /// If it cannot be encoded or written.
     pub(crate) fn encode<T: Serialize>(&mut self, value: &T) -> Result<(), Failed> {
         let encoded =
             bincode::serde::encode_into_std_write(value, &mut self.file, bincode::config::standard());
@@ -162,7 +163,7 @@ impl Spilling {
         })
     }
 
-    /// Ends the file.
+    /// Completes the file.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -173,11 +174,11 @@ impl Spilling {
     }
 }
 
-/// Makes a file in a directory of its own.
+/// Creates a file in a directory of its own.
 fn made() -> io::Result<(Folder, fs::File)> {
     let folder = Folder::new()?;
     let path = folder.path().join(NAME);
-    let file = fs::File::create_new(&path).map_err(|error| told(&path, "it cannot be made", &error))?;
+    let file = fs::File::create_new(&path).map_err(|error| told(&path, "it cannot be created", &error))?;
     Ok((folder, file))
 }
 
@@ -188,15 +189,15 @@ pub(crate) struct Arriving {
 }
 
 impl Arriving {
-    /// Begins a file.
+    /// Creates a file.
     ///
     /// # Errors
-    /// If none can be made.
+    /// If it cannot be created.
     pub(crate) fn new() -> io::Result<Self> {
         made().map(|(folder, file)| Self { folder, file })
     }
 
-    /// Puts bytes at their position.
+    /// Writes bytes at their position.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -205,7 +206,7 @@ impl Arriving {
         self.file.write_all_at(bytes, position).map_err(|error| told(&path(), "it cannot be written", &error))
     }
 
-    /// Ends the file, which should have this size and hash. That is checked when it is read.
+    /// Completes the file. Its size and hash are verified when it is read.
     pub(crate) fn end(self, bytes: u64, digest: Digest) -> Spilled {
         Spilled(Arc::new(Content { folder: self.folder, bytes, digest }))
     }
@@ -217,8 +218,8 @@ impl fmt::Debug for Arriving {
     }
 }
 
-/// A file with the hash of what was read from it, or written to it. It is below the buffer: to hash a byte at a time
-/// would take longer than everything else.
+/// A file with the hash of the bytes that were read from it or written to it. It is below the buffer, because hashing
+/// single bytes would be too slow.
 struct Hashed {
     file: fs::File,
     hash: Context,
@@ -265,7 +266,7 @@ mod tests {
 
     fn spilled(bytes: &[u8]) -> Spilled {
         let mut spilling = Spilling::new().expect("a file can be made");
-        // In parts that are no multiple of anything.
+        // The parts have an odd size, which does not divide the size of the buffers.
         bytes.chunks(1_001).for_each(|part| spilling.add(part).expect("there is room"));
         spilling.end().expect("there is room")
     }
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_back_is_what_was_written() {
+    fn decoded_data_equals_written_data() {
         let encoded = encode(&numbers()).expect("it can be");
         let spilled = spilled(&encoded);
         assert_eq!(spilled.bytes(), encoded.len() as u64);
@@ -291,13 +292,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_or_has_vanished_is_noticed() {
+    fn modified_or_missing_file_is_detected() {
         let encoded = encode(&numbers()).expect("it can be");
         let changed = spilled(&encoded);
         let file = fs::OpenOptions::new().write(true).open(changed.0.path()).expect("it is there");
         file.write_all_at(&[encoded[77] ^ 1], 77).expect("there is room");
         let failed = changed.decode::<Vec<u64>>().expect_err("it was changed");
-        assert!(failed.reason.contains("it is not what was written"), "{}", failed.reason);
+        assert!(failed.reason.contains("its content does not match its hash"), "{}", failed.reason);
         assert_eq!(failed.trouble, Trouble::Content);
         file.set_len(1_000).expect("it can be cut");
         changed.decode::<Vec<u64>>().expect_err("it is cut off");
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_may_arrive_in_any_order() {
+    fn pieces_arriving_in_any_order_are_assembled() {
         let encoded = encode(&numbers()).expect("it can be");
         let arriving = Arriving::new().expect("a file can be made");
         for (number, piece) in encoded.chunks(10_000).enumerate().collect::<Vec<_>>().into_iter().rev() {

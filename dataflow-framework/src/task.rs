@@ -1,4 +1,4 @@
-//! Tasks as the runtime knows them, and the table of those that a program has.
+//! Tasks in the form that the runtime uses, and the table of a program's tasks.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use crate::{failure::Failed, invocation::Invocation, options::Options};
 
-/// What runs a call: takes its arguments, and puts what it writes.
+/// Runs a call: takes its arguments and puts its outputs.
 type RunTask = fn(&mut Invocation<'_>) -> Result<(), Failed>;
 
-/// What the attribute [`task`](crate::task) makes of a function.
+/// The definition of a task, generated from a function by the attribute [`task`](crate::task).
 #[derive(Clone, Copy)]
 pub struct TaskDef {
     /// The name of the function.
@@ -23,7 +23,7 @@ pub struct TaskDef {
     /// Runs a call.
     #[doc(hidden)]
     pub run: RunTask,
-    /// Writes what a call writes whose failure is ignored.
+    /// Computes the outputs of a call whose failure is ignored.
     #[doc(hidden)]
     pub otherwise: Option<RunTask>,
 }
@@ -50,17 +50,17 @@ pub(crate) const NOT_RUN: TaskDef = TaskDef {
 /// The tasks of a program. See [`tasks!`](crate::tasks).
 #[derive(Debug, Default)]
 pub struct Tasks {
-    /// By their modules and names.
+    /// The tasks by module and name.
     by_name: BTreeMap<(&'static str, &'static str), &'static TaskDef>,
 }
 
-/// Two tasks have one name.
+/// Two tasks have the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("there are two tasks {module}::{name}: a task is found by its name, so rename one of them")]
+#[error("there are two tasks {module}::{name}: tasks are identified by name, so rename one of them")]
 pub struct TwoOfOneName {
     /// The path of the module.
     pub module: &'static str,
-    /// The name of both.
+    /// The name of both tasks.
     pub name: &'static str,
 }
 
@@ -68,7 +68,7 @@ impl Tasks {
     /// Creates a table.
     ///
     /// # Errors
-    /// If two different tasks have one name in one module. The same task may be given twice.
+    /// If two different tasks of a module have the same name. The same task may be listed twice.
     pub fn new(tasks: impl IntoIterator<Item = &'static TaskDef>) -> Result<Self, TwoOfOneName> {
         let mut by_name = BTreeMap::new();
         for task in tasks {
@@ -82,29 +82,29 @@ impl Tasks {
         Ok(Self { by_name })
     }
 
-    /// Returns the number of a task in the table; `None` if it is not in it.
+    /// Returns the number of a task in the table; `None` if it is not listed.
     pub(crate) fn number(&self, task: &TaskDef) -> Option<u32> {
-        // A program has few.
+        // A program has few tasks.
         let position =
             self.by_name.keys().position(|(module, name)| (*module, *name) == (task.module, task.name));
         position.and_then(|position| u32::try_from(position).ok())
     }
 
-    /// Returns the task of this number.
+    /// Returns the task with this number.
     pub(crate) fn numbered(&self, number: u32) -> Option<&'static TaskDef> {
         self.by_name.values().nth(usize::try_from(number).ok()?).copied()
     }
 
-    /// Returns the task of this name.
+    /// Returns the task with this name.
     pub(crate) fn get(&self, module: &str, name: &str) -> Option<&'static TaskDef> {
         let mut tasks = self.by_name.values();
-        // A program has few.
+        // A program has few tasks.
         tasks.find(|task| task.module == module && task.name == name).copied()
     }
 }
 
-/// Lists the tasks of a program, by the names of their functions, for [`Workflow::new`](crate::Workflow::new); or makes
-/// tasks of functions that are somewhere else, such as those of a library that knows nothing of tasks.
+/// Lists the tasks of a program, by the names of their functions, for [`Workflow::new`](crate::Workflow::new); or
+/// makes tasks from functions defined elsewhere, such as in a library that does not use this crate.
 ///
 /// # Examples
 /// ```

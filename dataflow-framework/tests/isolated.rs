@@ -170,9 +170,9 @@ fn isolated_crash_fails_only_its_call() -> Result<(), Error> {
         let number = Data::new(3);
         for (how, expected) in [
             ("panic", "it panicked: as it was told"),
-            ("abort", "its process has ended before it has answered: signal: 6 (SIGABRT)"),
-            ("kill", "its process has ended before it has answered: signal: 9 (SIGKILL)"),
-            ("exit", "its process has ended before it has answered: exit status: 0"),
+            ("abort", "its process has exited without a reply: signal: 6 (SIGABRT)"),
+            ("kill", "its process has exited without a reply: signal: 9 (SIGKILL)"),
+            ("exit", "its process has exited without a reply: exit status: 0"),
         ] {
             let failure = harm(how.to_owned(), &number).get().expect_err(how);
             assert!(failure.reason().starts_with(expected), "{failure}");

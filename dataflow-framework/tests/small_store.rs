@@ -170,7 +170,7 @@ fn unwritable_spill_directory_fails_program() -> Result<()> {
     let report = Main::<Sum>::job((100, 8 << 10)).nodes(2).run();
     set_work_dir(place.path());
     let error = Main::<Sum>::returned(&report?).expect_err("there is no room").to_string();
-    assert!(error.contains("what it has written cannot be kept: data takes 1."), "{error}");
+    assert!(error.contains("its output cannot be stored: data takes 1."), "{error}");
     assert!(error.contains(&format!("{}: no files can be kept there", wrong.display())), "{error}");
     assert!(error.contains("(on node "), "{error}");
     Ok(())

@@ -1,7 +1,7 @@
-//! Files on their way to other nodes: their name, whether they may be executed, and their content in chunks.
+//! The encoding of files for transfer to other nodes: the name, the executable flag, and the content in chunks.
 //!
-//! A file is written and read chunk by chunk, so that its content is not in memory besides what it is encoded to. Any
-//! part of its encoding can be had without the rest: pieces are sent straight from the disk.
+//! A file is read and written chunk by chunk, so that its content is in memory only in encoded form. Any part of the
+//! encoding can be computed without the rest: pieces are sent straight from the disk.
 
 use std::{
     fmt, fs,
@@ -21,7 +21,7 @@ use crate::{encoding::encode, failure::Failed};
 /// The size of a chunk, in bytes; the last one of a file is smaller.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// What precedes the content.
+/// The fields before the content.
 #[derive(Serialize, Deserialize)]
 struct Header<S> {
     name: S,
@@ -31,7 +31,7 @@ struct Header<S> {
 }
 
 impl File {
-    /// Opens it to be encoded.
+    /// Opens the file for encoding.
     fn opened(&self) -> io::Result<(fs::File, Header<&str>)> {
         let file = fs::File::open(&self.path).map_err(|error| self.cannot("read", &error))?;
         let metadata = file.metadata().map_err(|error| self.cannot("read", &error))?;
@@ -40,25 +40,25 @@ impl File {
         Ok((file, header))
     }
 
-    /// Checks that it can be read.
+    /// Checks that the file can be read.
     pub(crate) fn check(&self) -> io::Result<()> {
         self.opened().map(drop)
     }
 
-    /// Returns its size when it is encoded, in bytes.
+    /// Returns the encoded size, in bytes.
     pub(crate) fn encoded_bytes(&self) -> Result<u64, Failed> {
         let (_, header) = self.opened().map_err(Failed::of_content)?;
         Ok(Layout::of(&header)?.total())
     }
 
-    /// Returns its size when it is encoded, and at most so many bytes of that from this position.
+    /// Returns the encoded size, and up to `bytes_max` bytes of the encoding from this position.
     pub(crate) fn part(&self, from: u64, bytes_max: usize) -> Result<(u64, Vec<u8>), Failed> {
         let (file, header) = self.opened().map_err(Failed::of_content)?;
         let layout = Layout::of(&header)?;
         let total = layout.total();
         let mut part = Part { skip: from, bytes_max, bytes: Vec::new() };
         part.take(&layout.head);
-        // What is skipped of the chunks is not read.
+        // Skipped chunks are not read.
         let skipped = part.skip / layout.chunk();
         part.skip -= skipped * layout.chunk();
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -76,18 +76,18 @@ impl File {
     }
 }
 
-/// Returns the length of the next chunk when so many bytes are left.
+/// Returns the length of the next chunk when this many bytes are left.
 fn length(left: u64) -> usize {
     usize::try_from(left).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES))
 }
 
-/// Where what is in the encoding of a file. A sequence begins with its length, and so does a chunk.
+/// The layout of an encoded file. A sequence starts with its length, and so does a chunk.
 struct Layout {
-    /// What comes before the chunks.
+    /// The bytes before the chunks.
     head: Vec<u8>,
-    /// The size of the length of a whole chunk.
+    /// The size of the encoded length of a full chunk.
     prefix: u64,
-    /// The size of the last chunk with its length, if it is not a whole one.
+    /// The size of the last chunk with its encoded length, if it is not a full one.
     last: u64,
     /// The size of the content.
     bytes: u64,
@@ -102,7 +102,7 @@ impl Layout {
         Ok(Self { head, prefix: encode(&(CHUNK_BYTES as u64))?.len() as u64, last, bytes })
     }
 
-    /// Returns the size of a whole chunk with its length.
+    /// Returns the size of a full chunk with its encoded length.
     fn chunk(&self) -> u64 {
         self.prefix + CHUNK_BYTES as u64
     }
@@ -112,9 +112,9 @@ impl Layout {
     }
 }
 
-/// A part of what passes by.
+/// Selects a part of a stream of bytes.
 struct Part {
-    /// The number of bytes before it.
+    /// The number of bytes to skip.
     skip: u64,
     bytes_max: usize,
     bytes: Vec<u8>,
@@ -159,7 +159,7 @@ impl Serialize for Chunks<'_> {
         let mut left = self.bytes;
         while left > 0 {
             let chunk = &mut chunk[..length(left)];
-            // It ends too early if it is changed meanwhile.
+            // The file ends too early if it is truncated while it is read.
             let read = (&self.content).read_exact(chunk);
             read.map_err(|error| S::Error::custom(self.file.cannot("read", &error)))?;
             all.serialize_element(&Bytes(chunk))?;
@@ -169,7 +169,7 @@ impl Serialize for Chunks<'_> {
     }
 }
 
-/// Bytes, encoded at once.
+/// Bytes, encoded as one element.
 struct Bytes<'a>(&'a [u8]);
 
 impl Serialize for Bytes<'_> {
@@ -196,17 +196,17 @@ impl<'de> Visitor<'de> for FileVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<File, A::Error> {
         let header: Header<String> =
             pair.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
-        // The name comes from another node: it is checked before anything is made.
+        // The name comes from another node, so it is checked before anything is created.
         let file = File::nothing(&header.name).map_err(A::Error::custom)?;
         let content = fs::File::create_new(&file.path)
-            .map_err(|error| A::Error::custom(file.cannot("made", &error)))?;
+            .map_err(|error| A::Error::custom(file.cannot("created", &error)))?;
         let mut writing = Writing { file: &file, to: BufWriter::new(content), bytes: 0 };
         pair.next_element_seed(&mut writing)?.ok_or_else(|| A::Error::invalid_length(1, &self))?;
         let is_whole = writing.bytes == header.bytes;
         let flushed = writing.to.flush();
         flushed.map_err(|error| A::Error::custom(file.cannot("written", &error)))?;
         if !is_whole {
-            let error = io::Error::new(ErrorKind::InvalidData, "its content does not have its size");
+            let error = io::Error::new(ErrorKind::InvalidData, "the size of its content is wrong");
             return Err(A::Error::custom(file.cannot("written", &error)));
         }
         file.set_executable(header.is_executable).map_err(A::Error::custom)?;
@@ -218,7 +218,7 @@ impl<'de> Visitor<'de> for FileVisitor {
 struct Writing<'a> {
     file: &'a File,
     to: BufWriter<fs::File>,
-    /// The number of bytes so far.
+    /// The number of bytes written.
     bytes: u64,
 }
 
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_came_encoded_is_the_same() {
+    fn decoded_file_equals_original() {
         for bytes in [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES] {
             let file = File::new("a name", content(bytes)).expect("it can be made");
             file.set_executable(bytes == 1).expect("it can be");
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_the_same_as_that_of_the_whole() {
+    fn part_equals_the_same_range_of_the_whole_encoding() {
         for bytes in [0, 5, CHUNK_BYTES, 2 * CHUNK_BYTES + 300] {
             let file = File::new("parts", content(bytes)).expect("it can be made");
             let whole = encode(&file).expect("it can be");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_elsewhere_are_refused() {
+    fn name_outside_of_directory_is_refused() {
         let long = "n".repeat(256);
         for name in ["", ".", "..", "../escaped", "/tmp/escaped", "a/b", "a/", "zero\0", &long] {
             let header = Header { name, is_executable: false, bytes: 0 };
@@ -321,11 +321,11 @@ mod tests {
     }
 
     #[test]
-    fn a_content_that_is_cut_off_is_refused() {
+    fn truncated_content_is_refused() {
         let header = Header { name: "short", is_executable: false, bytes: 3 };
         let encoded = encode(&(header, vec![vec![1_u8, 2]])).expect("it can be");
         let error = decode::<File>(&encoded).expect_err("it has two bytes");
-        assert!(error.reason.contains("does not have its size"), "{}", error.reason);
+        assert!(error.reason.contains("size of its content is wrong"), "{}", error.reason);
         let encoded = encode(&File::new("cut", "content").expect("it can be made")).expect("it can be");
         for bytes in 0..encoded.len() {
             decode::<File>(&encoded[..bytes]).expect_err("it is cut off");

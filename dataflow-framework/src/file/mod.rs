@@ -27,16 +27,16 @@ pub(crate) use self::{
     work_dir::{Folder, VARIABLE as WORK_DIR_VARIABLE},
 };
 
-/// Data that is a file: what tasks read by its path, and rewrite.
+/// Data stored as a file, which tasks read through its path and rewrite.
 ///
-/// A file is a file of its own, under its name, in a directory of its own. Nobody else has that path, so a task that
-/// takes `&mut File` may do with its file what it likes, and one that takes `&File` may give its path to anything that
-/// reads. The file is removed when this is dropped. Where files are kept: [`set_work_dir`].
+/// Each `File` is a separate file, under its name, in a directory of its own. No other `File` has that path, so a
+/// task that takes `&mut File` may modify its file in any way, and a task that takes `&File` may pass the path to any
+/// reader. The file is removed when the `File` is dropped. [`set_work_dir`] sets the place of the directories.
 ///
-/// As data it is treated as any other: it goes to the nodes that need it, where it gets another path; it is copied when
-/// a task updates it and others read the version before; it is made again if it was lost. Its name, its content and
-/// whether it may be executed stay the same, and nothing else does. Its content is in memory only while it is under way
-/// to this node; but a file that is a part of other data is encoded with it.
+/// A file is handled like other data: it is sent to the nodes that need it, under another path; it is copied when a
+/// task updates it while others read the previous version; it is recomputed if it is lost. Only its name, its content
+/// and its executable flag are preserved. Its content is in memory only during the transfer to a node; but a file
+/// within other data is encoded with that data.
 ///
 /// # Examples
 /// ```
@@ -65,7 +65,7 @@ pub(crate) use self::{
 /// ```
 pub struct File {
     path: PathBuf,
-    /// Its name is UTF-8, so that it is the same everywhere.
+    /// The name is UTF-8, so that it is the same on every node.
     name: String,
     _folder: Folder,
 }
@@ -73,10 +73,10 @@ pub struct File {
 /// The maximum length of a name, in bytes, on all usual file systems.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The maximum number of bytes of a content that an error shows.
+/// The maximum number of characters of a name or a content in an error.
 const SHOWN_BYTES_MAX: usize = 80;
 
-/// Adds to an error on which file it happened, and what of it.
+/// Adds the path and the failed operation to an error.
 pub(crate) fn told(path: &Path, what: &str, error: &io::Error) -> io::Error {
     trouble::note(error);
     io::Error::new(error.kind(), format!("{}: {what}: {error}", path.display()))
@@ -86,7 +86,7 @@ fn refused(reason: impl Into<String>) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, reason.into())
 }
 
-/// Refuses names that would lead out of a directory, or that a file cannot have.
+/// Refuses a name that leads out of its directory, or is invalid for a file.
 fn check(name: &str) -> io::Result<()> {
     let wrong = match name {
         "" => "it is empty",
@@ -101,16 +101,16 @@ fn check(name: &str) -> io::Result<()> {
 }
 
 impl File {
-    /// Makes a file of this content.
+    /// Creates a file with this content.
     ///
     /// # Errors
-    /// If the name is empty, `.` or `..`, contains `/` or a zero byte, or is longer than 255 bytes; or the file cannot
-    /// be written.
+    /// If the name is empty, `.` or `..`, contains `/` or a zero byte, or is longer than 255 bytes; or if the file
+    /// cannot be written.
     pub fn new(name: &str, content: impl AsRef<[u8]>) -> io::Result<Self> {
         Self::made(name, |to| to.write_all(content.as_ref()))
     }
 
-    /// Makes a file of what the closure writes.
+    /// Creates a file with the content that the closure writes.
     ///
     /// # Errors
     /// As [`new`](Self::new), and those of the closure.
@@ -123,27 +123,27 @@ impl File {
         Ok(file)
     }
 
-    /// Makes a file of what is at this path, under the last part of its name. It is a copy: neither is changed with the
-    /// other.
+    /// Creates a copy of the file at this path, under the last component of the path. Later changes of one do not
+    /// affect the other.
     ///
     /// # Errors
-    /// If the path is not that of a file, its name is not UTF-8, or it cannot be read or copied.
+    /// If the path is not that of a regular file, its name is not UTF-8, or it cannot be read or copied.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
-        let cannot = |error: io::Error| told(path, "it cannot be taken in", &error);
+        let cannot = |error: io::Error| told(path, "it cannot be imported", &error);
         let name = path.file_name().ok_or_else(|| cannot(refused("it does not end with a name")))?;
         let name = name.to_str().ok_or_else(|| cannot(refused("its name is not UTF-8")))?;
         Self::taken(path, name).map_err(cannot)
     }
 
-    /// Makes a file of this name with a copy of what is at the path.
+    /// Creates a file of this name as a copy of the file at the path.
     fn taken(path: &Path, name: &str) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
         if metadata.is_dir() {
             return Err(io::Error::new(ErrorKind::IsADirectory, "it is a directory, not a file"));
         }
         if !metadata.is_file() {
-            // To read a pipe or a device might never end.
+            // Reading a pipe or a device might never complete.
             return Err(refused("it is not a regular file"));
         }
         let file = Self::nothing(name)?;
@@ -152,7 +152,7 @@ impl File {
         Ok(file)
     }
 
-    /// Makes a file of this name of what is at the path, which need not be there any more then.
+    /// Creates a file of this name from the file at the path, which is moved if possible.
     fn moved(path: &Path, name: &str) -> io::Result<Self> {
         if !is_single(path)? {
             return Self::taken(path, name);
@@ -163,7 +163,7 @@ impl File {
         Ok(file)
     }
 
-    /// Returns one that is not there yet.
+    /// Returns a `File` whose file does not exist yet.
     fn nothing(name: &str) -> io::Result<Self> {
         check(name)?;
         let folder = Folder::new()?;
@@ -178,12 +178,12 @@ impl File {
         Self::taken(&self.path, &self.name).map_err(|error| self.cannot("copied", &error))
     }
 
-    /// Returns its path, which nobody else has. A task that takes `&File` must only read there.
+    /// Returns its path, which no other `File` has. A task that takes `&File` must not write to it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns its name: the last part of its path.
+    /// Returns its name: the last component of its path.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -191,7 +191,7 @@ impl File {
     /// Returns its size, in bytes.
     ///
     /// # Errors
-    /// If it is not there any more.
+    /// If it no longer exists.
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
@@ -199,7 +199,7 @@ impl File {
     /// Returns whether it has no content.
     ///
     /// # Errors
-    /// If it is not there any more.
+    /// If it no longer exists.
     pub fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -225,7 +225,7 @@ impl File {
         fs::read(&self.path).map_err(|error| self.cannot("read", &error))
     }
 
-    /// Returns its content as a text.
+    /// Returns its content as text.
     ///
     /// # Errors
     /// If it cannot be read, or is not UTF-8.
@@ -233,31 +233,31 @@ impl File {
         fs::read_to_string(&self.path).map_err(|error| self.cannot("read", &error))
     }
 
-    /// Returns the value that its content is a text of, such as a number. White space around it does not count.
+    /// Parses its content as a value, such as a number, without leading and trailing white space.
     ///
     /// # Errors
-    /// If it cannot be read, or is not such a value.
+    /// If it cannot be read or parsed.
     pub fn read<T: FromStr<Err: Display>>(&self) -> io::Result<T> {
         let text = self.read_to_string()?;
         text.trim().parse().map_err(|error| {
             let shown: String = text.trim().chars().take(SHOWN_BYTES_MAX).collect();
             let error = io::Error::new(ErrorKind::InvalidData, format!("{error} in {shown:?}"));
-            self.cannot("understood", &error)
+            self.cannot("parsed", &error)
         })
     }
 
-    /// Replaces its content by the text of a value.
+    /// Replaces its content with the formatted value.
     ///
     /// # Errors
-    /// If it cannot be written; it may then have a part of the new content.
+    /// If it cannot be written; it may then contain a part of the new content.
     pub fn write(&mut self, value: impl Display) -> io::Result<()> {
         self.write_with(|to| write!(to, "{value}"))
     }
 
-    /// Replaces its content by what the closure writes.
+    /// Replaces its content with the output of the closure.
     ///
     /// # Errors
-    /// If it cannot be written, or the closure returns an error; it may then have a part of the new content.
+    /// If it cannot be written, or the closure returns an error; it may then contain a part of the new content.
     pub fn write_with(
         &mut self,
         write: impl FnOnce(&mut BufWriter<fs::File>) -> io::Result<()>,
@@ -265,10 +265,10 @@ impl File {
         self.written(fs::File::create(&self.path), write)
     }
 
-    /// Adds the text of a value to its end.
+    /// Appends the formatted value.
     ///
     /// # Errors
-    /// If it cannot be written; a part of it may then be added.
+    /// If it cannot be written; a part of the value may then be appended.
     pub fn append(&mut self, value: impl Display) -> io::Result<()> {
         let file = fs::OpenOptions::new().append(true).open(&self.path);
         self.written(file, |to| write!(to, "{value}"))
@@ -282,13 +282,13 @@ impl File {
         let written = file.and_then(|file| {
             let mut to = BufWriter::new(file);
             write(&mut to)?;
-            // Dropped, it would not tell of errors.
+            // Dropping the writer would hide errors.
             to.flush()
         });
         written.map_err(|error| self.cannot("written", &error))
     }
 
-    /// Sets whether it may be executed. It can always be read and written by its owner.
+    /// Sets the executable flag. The owner can always read and write the file.
     fn set_executable(&self, is_executable: bool) -> io::Result<()> {
         let mode = if is_executable { 0o700 } else { 0o600 };
         fs::set_permissions(&self.path, fs::Permissions::from_mode(mode))
@@ -300,7 +300,7 @@ impl File {
     }
 }
 
-/// Returns whether the path is that of a file that has no other name, and is no link.
+/// Returns whether the path is that of a regular file with only one name.
 fn is_single(path: &Path) -> io::Result<bool> {
     let metadata = fs::symlink_metadata(path)?;
     Ok(metadata.is_file() && metadata.nlink() == 1)

@@ -16,28 +16,28 @@ use wait_timeout::ChildExt as _;
 use super::{File, check, is_single, sandbox::Sandbox, trouble};
 use crate::{process::Group, time_left};
 
-/// How much is shown of the end of what a program has said, in bytes and in lines.
+/// The maximum part of the output of a program that is shown, in bytes and in lines.
 const SAID_BYTES_MAX: usize = 8 << 10;
 const SAID_LINES_MAX: usize = 20;
 
-/// How much is shown of a command, in characters.
+/// The maximum part of a command that is shown, in characters.
 const SHOWN_CHARS_MAX: usize = 500;
 
-/// How often it is tried to start a program that is being written, and how long is waited in between.
+/// The maximum number of attempts to start a program that is being written, and the pause between them.
 const STARTS_MAX: u32 = 100;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long is waited for the end of what a program has said that was killed.
+/// The maximum time to wait for the rest of the output of a killed program.
 const SAID_LATE_MAX: Duration = Duration::from_millis(100);
 
-/// A run of an external program, on files: what a task does whose work is done by one.
+/// A run of an external program on files, inside a task.
 ///
-/// The program runs in a directory of its own, which is empty but for copies of the files that are its arguments, under
-/// their names. So it may write what it likes, and programs that run side by side are not in each other's way. It has
-/// the environment of this process, and nothing to read unless [`stdin_from`](Self::stdin_from) gives it something.
-/// What is not made a [`File`] is removed. It is killed when the time of the call is over
-/// ([`Options::timeout`](crate::Options::timeout)), or the process that has started it ends in whatever way; and so are
-/// the programs that it has started itself, unless they have left its group of processes.
+/// The program runs in a new directory, which contains only copies of the files among its arguments, under their
+/// names. So it may write any file there, and programs that run at the same time do not conflict. It inherits the
+/// environment of this process. Its standard input is empty unless [`stdin_from`](Self::stdin_from) sets it. Files
+/// that are not returned as a [`File`] are removed. The program is killed when the call exceeds its timeout
+/// ([`Options::timeout`](crate::Options::timeout)), or when the process that has started it exits for any reason. Its
+/// child processes are killed with it, unless they have left its process group.
 ///
 /// # Examples
 /// ```
@@ -74,7 +74,7 @@ enum Argument<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Describes a run of a program: one that is found in the directories of `PATH` if its name has no `/`.
+    /// Describes a run of a program. A name without `/` is searched in the directories of `PATH`.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         let program = program.as_ref().to_owned();
         Self { program, arguments: Vec::new(), stdin: None, environment: Vec::new() }
@@ -86,28 +86,28 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// Adds the words of a text, which are separated by white space, as an argument each. Nothing else in it has a
-    /// meaning: no quotes, and no variables.
+    /// Adds each word of a text as an argument. Words are separated by white space; quotes and variables are not
+    /// interpreted.
     pub fn words(mut self, words: &str) -> Self {
         let words = words.split_whitespace().map(|word| Argument::Word(word.into()));
         self.arguments.extend(words);
         self
     }
 
-    /// Adds a file as an argument. The program finds a copy of it under its name; of several files of one name, all but
-    /// the first are in directories of their own.
+    /// Adds a file as an argument. The program finds a copy of it under its name. If several files have the same
+    /// name, all but the first are placed in separate directories.
     pub fn arg(mut self, file: &'a File) -> Self {
         self.arguments.push(Argument::File(file));
         self
     }
 
-    /// Has the program read a file as its standard input.
+    /// Sets the file to read as standard input.
     pub fn stdin_from(mut self, file: &'a File) -> Self {
         self.stdin = Some(file);
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
@@ -116,27 +116,26 @@ impl<'a> Run<'a> {
     /// Runs it, and returns its standard output as a file of this name.
     ///
     /// # Errors
-    /// If the program is missing, or does not end with the exit status 0: the error has the command, the exit status,
-    /// and the last lines of its standard error. If an argument cannot be read, or the name is none of a file
-    /// ([`File::new`]).
+    /// If the program is missing or fails: the error contains the command, the exit status, and the last lines of its
+    /// standard error. If an argument cannot be read, or the name is not valid for a file ([`File::new`]).
     pub fn stdout_to(self, name: &str) -> io::Result<File> {
         let file = File::nothing(name)?;
-        let stdout = fs::File::create_new(file.path()).map_err(|error| file.cannot("made", &error))?;
+        let stdout = fs::File::create_new(file.path()).map_err(|error| file.cannot("created", &error))?;
         self.run(Some(stdout))?;
         Ok(file)
     }
 
-    /// Runs it, and returns the file that it has written under this name. Its standard output is not kept.
+    /// Runs it, and returns the file that it has written under this name. Its standard output is discarded.
     ///
     /// # Errors
-    /// If there is no such file; and as [`stdout_to`](Self::stdout_to), but what is shown is also of its standard
+    /// If there is no such file; and as [`stdout_to`](Self::stdout_to), where the last lines include the standard
     /// output.
     pub fn file(self, name: &str) -> io::Result<File> {
         let [file] = self.files([name])?;
         Ok(file)
     }
 
-    /// Runs it, and returns the files that it has written under these names. Its standard output is not kept.
+    /// Runs it, and returns the files that it has written under these names. Its standard output is discarded.
     ///
     /// # Errors
     /// As [`file`](Self::file).
@@ -145,7 +144,7 @@ impl<'a> Run<'a> {
         self.run(None)?.files(names)
     }
 
-    /// Runs it. Without a file for its standard output, that is treated as what it says on its standard error.
+    /// Runs it. Without a file for its standard output, that is captured together with its standard error.
     fn run(self, stdout: Option<fs::File>) -> io::Result<Ran> {
         let mut sandbox = Sandbox::new()?;
         let program = located(&self.program)?;
@@ -169,7 +168,7 @@ impl<'a> Run<'a> {
             })
             .stderr(says);
         let started = start(&mut command);
-        // It holds an end of the pipe: nobody would hear that the program has closed its own.
+        // The command holds a write end of the pipe, which would keep the reader waiting.
         drop(command);
         let mut group = started.map_err(|error| not_started(&program, &shown_command, &error))?;
         let (status, said) = match time_left() {
@@ -186,11 +185,11 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A program that has run.
+/// A completed run of a program.
 struct Ran {
     sandbox: Sandbox,
     command: String,
-    /// The end of what it has said.
+    /// The end of its output.
     said: Vec<u8>,
 }
 
@@ -198,7 +197,7 @@ impl Ran {
     /// Returns the files that it has written under these names.
     fn files<const N: usize>(&self, names: [&str; N]) -> io::Result<[File; N]> {
         let path = |name: &str| self.sandbox.path().join(name);
-        // Links first, as long as what they name is there.
+        // Links first, as long as their targets exist.
         let mut order: Vec<_> = names.iter().enumerate().collect();
         order.sort_by_key(|(_, name)| is_single(&path(name)).unwrap_or(true));
         let mut files = [const { None }; N];
@@ -214,8 +213,8 @@ impl Ran {
     }
 }
 
-/// Waits for the end of a program for so long, and kills it then with those that it has started itself. Returns its exit
-/// status, and the end of what it has said.
+/// Waits for the program until the time is up, and then kills it with its process group. Returns its exit status and
+/// the end of its output.
 fn wait_for(
     group: &mut Group,
     hears: PipeReader,
@@ -223,10 +222,10 @@ fn wait_for(
     command: &str,
 ) -> io::Result<(ExitStatus, Vec<u8>)> {
     let (tell, told) = mpsc::channel();
-    // Whom it has started may keep its end of the pipe.
+    // A child of the program may keep its write end of the pipe open.
     thread::Builder::new().name("listener".to_owned()).spawn(move || {
         let said = hear(hears);
-        // Nobody waits for it any more if the program was killed.
+        // There is no receiver if the program was killed.
         drop(tell.send(said));
     })?;
     if let Some(status) = group.child.wait_timeout(left)? {
@@ -235,18 +234,18 @@ fn wait_for(
     }
     group.kill()?;
     let said = told.recv_timeout(SAID_LATE_MAX).unwrap_or_default();
-    let text = format!("{command} was killed when the time of the call was over{}", shown(&said));
+    let text = format!("{command} was killed because the call exceeded its timeout{}", shown(&said));
     Err(io::Error::new(ErrorKind::TimedOut, text))
 }
 
-/// Returns a path to a program as one that does not depend on the current directory, which will be another one.
+/// Returns a path to the program that stays valid in another current directory.
 fn located(program: &OsStr) -> io::Result<PathBuf> {
     let path = Path::new(program);
     if path.components().nth(1).is_some() { std::path::absolute(path) } else { Ok(path.to_owned()) }
 }
 
-/// Starts a program. It cannot be started as long as a process has it open to write, and any process that this one
-/// starts may have, for a moment, what is open here.
+/// Starts a program. This fails while any process has the program file open for writing, and a process that this one
+/// forks briefly inherits all files that are open here.
 fn start(command: &mut Command) -> io::Result<Group> {
     let mut starts = 1;
     loop {
@@ -266,13 +265,13 @@ fn not_started(program: &Path, command: &str, error: &io::Error) -> io::Error {
             "it is not in the directories of PATH: install it on every node, or give its path"
         }
         ErrorKind::NotFound => {
-            "there is no such file, or what its first line names is missing: a program has to be \
+            "there is no such file, or the interpreter in its first line is missing: a program has to be \
                                 on every node"
         }
         ErrorKind::PermissionDenied => "it is not a program that may be executed",
         _ => "the system refuses it",
     };
-    // It may be there on another node.
+    // It may exist on another node.
     trouble::note(error);
     let program = program.display();
     io::Error::new(
@@ -281,7 +280,7 @@ fn not_started(program: &Path, command: &str, error: &io::Error) -> io::Error {
     )
 }
 
-/// Returns a command as it is shown.
+/// Formats a command for messages.
 fn described(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words = words.map(|word| {
@@ -296,7 +295,7 @@ fn described(command: &Command) -> String {
     }
 }
 
-/// Reads what a program says to its end, and returns the last of it.
+/// Reads the output of a program to its end, and returns the last part.
 pub(crate) fn hear(mut from: PipeReader) -> Vec<u8> {
     let mut said = Vec::new();
     let mut heard = [0; SAID_BYTES_MAX];
@@ -308,19 +307,19 @@ pub(crate) fn hear(mut from: PipeReader) -> Vec<u8> {
                 said.drain(..said.len().saturating_sub(SAID_BYTES_MAX));
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // What it says does not matter if it succeeds.
+            // The output does not matter if the program succeeds.
             Err(_) => return said,
         }
     }
 }
 
-/// Returns the last lines of what a program has said, as they are shown.
+/// Formats the last lines of the output of a program.
 pub(crate) fn shown(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let lines: Vec<_> = said.trim_end().lines().collect();
     if lines.is_empty() {
-        return "; it has said nothing".to_owned();
+        return "; it has printed nothing".to_owned();
     }
     let last = &lines[lines.len().saturating_sub(SAID_LINES_MAX)..];
-    format!("; the last that it has said:\n{}", last.join("\n"))
+    format!("; the end of its output:\n{}", last.join("\n"))
 }

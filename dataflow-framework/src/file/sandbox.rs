@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, ffi::OsString, fs, io, path::Path};
 
 use super::{File, told, work_dir::Folder};
 
-/// The directory in which an external program runs, and what it is to find there.
+/// The directory in which an external program runs, with its input files.
 pub(super) struct Sandbox {
     folder: Folder,
-    /// The names that are taken in it.
+    /// The names in use in the directory.
     names: BTreeSet<String>,
 }
 
@@ -20,16 +20,16 @@ impl Sandbox {
         self.folder.path()
     }
 
-    /// Puts a copy of a file there, and returns how the program is to name it.
+    /// Copies a file into the directory, and returns its name for the program.
     ///
-    /// It is a copy since a program may do what it likes with its arguments, and others may read the same version.
+    /// It is a copy because a program may modify its arguments while other tasks read the same version.
     pub(super) fn put(&mut self, file: &File) -> io::Result<OsString> {
         let name = if self.names.insert(file.name().to_owned()) {
             // A program would take `-name` for an option.
             let before = if file.name().starts_with('-') { "./" } else { "" };
             format!("{before}{}", file.name())
         } else {
-            // Two files may have one name.
+            // Two files may have the same name.
             let directory = self.directory()?;
             format!("{directory}/{}", file.name())
         };
@@ -38,7 +38,7 @@ impl Sandbox {
         Ok(name.into())
     }
 
-    /// Makes a directory, and returns its name.
+    /// Creates a directory, and returns its name.
     fn directory(&mut self) -> io::Result<String> {
         let mut number = 2_u64;
         while self.names.contains(&number.to_string()) {
@@ -46,7 +46,7 @@ impl Sandbox {
         }
         let name = number.to_string();
         let path = self.path().join(&name);
-        fs::create_dir(&path).map_err(|error| told(&path, "it cannot be made", &error))?;
+        fs::create_dir(&path).map_err(|error| told(&path, "it cannot be created", &error))?;
         self.names.insert(name.clone());
         Ok(name)
     }

@@ -1,4 +1,4 @@
-//! Files as data, and external programs.
+//! Tests of files as data and of external programs.
 
 use std::{
     error::Error,
@@ -60,7 +60,7 @@ fn everywhere(program: fn() -> Result<(), Box<dyn Error + Send + Sync>>) {
 }
 
 #[test]
-fn a_handle_keeps_the_file_before_an_update() {
+fn handle_keeps_file_version_before_update() {
     everywhere(|| {
         let mut counter = Data::new(file("1"));
         let before = counter.clone();
@@ -77,7 +77,7 @@ fn a_handle_keeps_the_file_before_an_update() {
 }
 
 #[test]
-fn a_file_is_changed_in_place_by_its_last_reader_and_removed_with_its_last_version() {
+fn file_is_updated_in_place_by_last_reader_and_removed_with_last_version() {
     everywhere(|| {
         let mut counter = Data::new(file("1"));
         let first = path(&counter).get()?.clone();
@@ -87,7 +87,7 @@ fn a_file_is_changed_in_place_by_its_last_reader_and_removed_with_its_last_versi
         assert_eq!(first, last);
         assert_eq!(fs::read_to_string(&last)?, "3");
         drop(counter);
-        // What is told of the versions that are gone comes before the result of a later call.
+        // Removals of versions are processed before the result of a later call.
         by_value(file("")).get()?;
         assert!(!last.exists());
         Ok(())
@@ -95,17 +95,17 @@ fn a_file_is_changed_in_place_by_its_last_reader_and_removed_with_its_last_versi
 }
 
 #[test]
-fn a_file_may_be_taken_by_value() {
+fn file_argument_can_be_passed_by_value() {
     everywhere(|| {
         assert_eq!(*by_value(file("four")).get()?, 4);
-        // Too large to be a part of the call.
+        // It is too large to be sent in the assignment.
         assert_eq!(*by_value(file(&"x".repeat(100_000))).get()?, 100_000);
         Ok(())
     });
 }
 
 #[test]
-fn a_file_that_came_encoded_is_not_kept_in_memory_when_it_is_read() {
+fn encoded_file_leaves_memory_when_it_is_read() {
     let value = Value::new(file("content"));
     let (total, bytes) = value.part(0, usize::MAX).expect("it is there");
     assert_eq!((total, value.size()), (bytes.len() as u64, bytes.len() as u64));
@@ -118,7 +118,7 @@ fn a_file_that_came_encoded_is_not_kept_in_memory_when_it_is_read() {
     assert_eq!(came.part(0, usize::MAX).expect("it is there"), (total, bytes));
     assert!(!came.is_encoded() && !value.is_encoded());
     assert_eq!(came.fingerprint(), value.fingerprint());
-    // Another one reads it, so it is copied.
+    // There is another reader, so it is copied.
     let mut own = came.own::<File>().expect("it is one");
     assert_ne!(own.path(), read.path());
     own.write("other").expect("it can be written");
@@ -126,7 +126,7 @@ fn a_file_that_came_encoded_is_not_kept_in_memory_when_it_is_read() {
 }
 
 #[test]
-fn the_original_of_a_file_is_not_changed_with_it() -> io::Result<()> {
+fn opened_file_is_independent_of_its_original() -> io::Result<()> {
     let place = tempfile::tempdir()?;
     let original = place.path().join("original.sh");
     fs::write(&original, "one")?;
@@ -144,7 +144,7 @@ fn the_original_of_a_file_is_not_changed_with_it() -> io::Result<()> {
 }
 
 #[test]
-fn what_cannot_be_taken_in_says_which_and_why() -> io::Result<()> {
+fn open_error_has_path_and_reason() -> io::Result<()> {
     let place = tempfile::tempdir()?;
     let at = |name: &str| place.path().join(name);
     fs::write(at("file"), "")?;
@@ -164,14 +164,14 @@ fn what_cannot_be_taken_in_says_which_and_why() -> io::Result<()> {
         (PathBuf::new(), "does not end with a name"),
     ] {
         let error = File::open(&path).expect_err("it cannot be").to_string();
-        let shown = format!("{}: it cannot be taken in: ", path.display());
+        let shown = format!("{}: it cannot be imported: ", path.display());
         assert!(error.starts_with(&shown) && error.contains(expected), "{error}");
     }
     Ok(())
 }
 
 #[test]
-fn names_that_no_file_can_have_are_refused() {
+fn invalid_file_name_is_refused() {
     for name in ["", ".", "..", "a/b", "/", "\0", &"ä".repeat(128)] {
         let error = File::new(name, "").expect_err("it is no name");
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -183,7 +183,7 @@ fn names_that_no_file_can_have_are_refused() {
 }
 
 #[test]
-fn a_file_that_has_vanished_fails_what_reads_it() -> Result<(), WorkflowError> {
+fn vanished_file_fails_its_readers() -> Result<(), WorkflowError> {
     let error = Workflow::new(table())?.workers(2).run(|| {
         let counter = Data::new(file("1"));
         fs::remove_file(counter.get()?.path())?;
@@ -199,16 +199,16 @@ fn a_file_that_has_vanished_fails_what_reads_it() -> Result<(), WorkflowError> {
 }
 
 #[test]
-fn a_content_that_is_no_number_says_so() {
+fn unparsable_content_is_reported() {
     let error = file("12 apples").read::<u64>().expect_err("it is none").to_string();
-    assert!(error.ends_with("data: it cannot be understood: invalid digit found in string in \"12 apples\""));
+    assert!(error.ends_with("data: it cannot be parsed: invalid digit found in string in \"12 apples\""));
     let error =
         File::new("binary", [0xff]).and_then(|file| file.read_to_string()).expect_err("it is no text");
     assert_eq!(error.kind(), ErrorKind::InvalidData);
 }
 
 #[test]
-fn a_published_file_replaces_what_was_there() -> io::Result<()> {
+fn published_file_replaces_previous_file() -> io::Result<()> {
     let place = tempfile::tempdir()?;
     let to = place.path().join("result");
     let data = Data::new(file("one"));
@@ -218,7 +218,7 @@ fn a_published_file_replaces_what_was_there() -> io::Result<()> {
     Data::new(file("two")).publish(&to).expect("it can be");
     data.publish(&long).expect("it can be");
     assert_eq!(fs::read_to_string(&to)?, "two");
-    // As for any other file, that of this process says who may read it.
+    // The mode depends on the umask of this process, as for any other file.
     fs::write(place.path().join("other"), "")?;
     let mode =
         |name: &str| fs::metadata(place.path().join(name)).map(|metadata| metadata.permissions().mode());
@@ -269,7 +269,7 @@ fn publish_writes_through_links_and_devices_and_keeps_modes() -> io::Result<()> 
 }
 
 #[test]
-fn publish_outside_of_the_folder_of_the_node_is_refused_with_the_option() -> io::Result<()> {
+fn publish_outside_of_folder_is_refused_and_names_option() -> io::Result<()> {
     let place = tempfile::tempdir()?;
     let root = fs::canonicalize(place.path())?;
     fs::create_dir(root.join("in"))?;
@@ -283,7 +283,7 @@ fn publish_outside_of_the_folder_of_the_node_is_refused_with_the_option() -> io:
 }
 
 #[test]
-fn publish_again_removes_the_partial_file_of_a_killed_attempt() -> io::Result<()> {
+fn publish_again_removes_partial_file_of_killed_attempt() -> io::Result<()> {
     let place = tempfile::tempdir()?;
     let to = place.path().join("report");
     let data = Data::new(file("whole"));
@@ -296,7 +296,7 @@ fn publish_again_removes_the_partial_file_of_a_killed_attempt() -> io::Result<()
 }
 
 #[test]
-fn a_program_finds_its_arguments_under_their_names_and_nothing_else() -> io::Result<()> {
+fn program_finds_only_its_arguments_under_their_names() -> io::Result<()> {
     let (first, second) = (File::new("same", "1")?, File::new("same", "2")?);
     let dash = File::new("-x", "3")?;
     let list = |run: Run<'_>| run.stdout_to("list").and_then(|list| list.read_to_string());
@@ -304,7 +304,7 @@ fn a_program_finds_its_arguments_under_their_names_and_nothing_else() -> io::Res
     let run = Run::new("sh").word("-c").word(script).word("script");
     let said = list(run.arg(&first).arg(&second).arg(&dash).stdin_from(&first).env("EXTRA", "it is"))?;
     assert_eq!(said, "same 2/same ./-x\n-x 2 same it is\n1231");
-    // What it does to them stays there.
+    // Changes by the program affect only its copies.
     let changed = Run::new("sh").words("-c").word("echo 9 >> same; rm 2/same").word("script");
     let changed = changed.arg(&first).arg(&second).file("same")?;
     assert_eq!(changed.read_to_string()?, "19\n");
@@ -313,7 +313,7 @@ fn a_program_finds_its_arguments_under_their_names_and_nothing_else() -> io::Res
 }
 
 #[test]
-fn a_program_may_write_several_files() -> io::Result<()> {
+fn program_can_write_several_files() -> io::Result<()> {
     let script = "echo a > a; ln -s a b; echo c > c; ln c d; echo said";
     let [a, b] = Run::new("sh").word("-c").word(script).files(["a", "b"])?;
     assert_eq!((a.read_to_string()?, b.read_to_string()?), ("a\n".into(), "a\n".into()));
@@ -329,14 +329,14 @@ fn a_program_may_write_several_files() -> io::Result<()> {
         "{error}"
     );
     let error = Run::new("mkdir").word("d").file("d").expect_err("it is a directory").to_string();
-    assert!(error.contains("it is a directory") && error.ends_with("it has said nothing"), "{error}");
+    assert!(error.contains("it is a directory") && error.ends_with("it has printed nothing"), "{error}");
     let error = Run::new("true").file("../d").expect_err("it is outside").to_string();
     assert!(error.contains("contains `/`"), "{error}");
     Ok(())
 }
 
 #[test]
-fn a_program_that_fails_is_told_of_with_its_last_lines() {
+fn failed_program_is_reported_with_its_last_lines() {
     let script = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo \"line number $i\" >&2; done; exit 3";
     let error = Run::new("sh").word("-c").word(script).stdout_to("out").expect_err("it fails").to_string();
     assert!(error.starts_with("`sh -c \"i=0;") && error.contains("has failed: exit status: 3"), "{error}");
@@ -352,7 +352,7 @@ fn a_program_that_fails_is_told_of_with_its_last_lines() {
 }
 
 #[test]
-fn a_program_that_cannot_be_started_says_why() {
+fn program_start_failure_is_explained() {
     let error = Run::new("no-such-program").words("-A 0").stdout_to("out").expect_err("there is none");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     let error = error.to_string();
@@ -366,7 +366,7 @@ fn a_program_that_cannot_be_started_says_why() {
 }
 
 #[test]
-fn a_program_may_be_data() -> io::Result<()> {
+fn program_can_be_data() -> io::Result<()> {
     let place = tempfile::tempdir()?;
     let script = place.path().join("script");
     fs::write(&script, "#!/bin/sh\necho it runs\n")?;
@@ -377,9 +377,9 @@ fn a_program_may_be_data() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a command that runs a test of this program again, alone, with a variable set.
+/// Returns a command that runs one test of this program in a new process, with a variable set.
 fn again(name: &str, variable: &str) -> Command {
-    // Blocks of 512 bytes, or of 1 KiB: it depends on the shell.
+    // The unit is 512 bytes or 1 KiB, depending on the shell.
     let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"";
     let mut again = Command::new("sh");
     again.args(["-c", script]).arg(std::env::current_exe().expect("it runs"));
@@ -387,9 +387,9 @@ fn again(name: &str, variable: &str) -> Command {
     again
 }
 
-/// As on a disk that is full. The limit is that of a process, so this one is run again with it.
+/// Simulates a full disk. The limit applies to a process, so the test runs itself in a new process with the limit.
 #[test]
-fn a_file_that_does_not_fit_on_the_disk_says_so() {
+fn file_too_large_for_disk_is_reported() {
     const LIMITED: &str = "DATAFLOW_TEST_LIMITED";
     if std::env::var_os(LIMITED).is_some() {
         let large = vec![0; 1 << 20];
@@ -402,14 +402,14 @@ fn a_file_that_does_not_fit_on_the_disk_says_so() {
         assert!(error.reason.contains("large: it cannot be written: File too large"), "{}", error.reason);
         return;
     }
-    let output = again("a_file_that_does_not_fit_on_the_disk_says_so", LIMITED).output();
+    let output = again("file_too_large_for_disk_is_reported", LIMITED).output();
     let output = output.expect("it can be started");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
 #[test]
-fn the_files_of_a_process_that_was_killed_are_removed_by_the_next_one() -> io::Result<()> {
+fn files_of_killed_process_are_removed_by_the_next_one() -> io::Result<()> {
     const KEEPS: &str = "DATAFLOW_TEST_KEEPS";
     if std::env::var_os(KEEPS).is_some() {
         let _kept = File::new("kept", "until the end")?;
@@ -419,7 +419,7 @@ fn the_files_of_a_process_that_was_killed_are_removed_by_the_next_one() -> io::R
     let place = tempfile::tempdir()?;
     let left = || fs::read_dir(place.path()).map(Iterator::count);
     let keeps = || {
-        let mut again = again("the_files_of_a_process_that_was_killed_are_removed_by_the_next_one", KEEPS);
+        let mut again = again("files_of_killed_process_are_removed_by_the_next_one", KEEPS);
         again.env("DATAFLOW_WORK_DIR", place.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
         again
     };
@@ -427,7 +427,7 @@ fn the_files_of_a_process_that_was_killed_are_removed_by_the_next_one() -> io::R
     let said = BufReader::new(lives.stdout.take().expect("it is a pipe")).lines();
     assert!(said.map_while(Result::ok).any(|line| line == "it is there"));
     assert_eq!(left()?, 1);
-    // That of a process that lives stays.
+    // The directory of a living process stays.
     assert!(keeps().stdin(Stdio::null()).output()?.status.success());
     assert_eq!(left()?, 1);
     lives.kill()?;
@@ -439,11 +439,11 @@ fn the_files_of_a_process_that_was_killed_are_removed_by_the_next_one() -> io::R
 }
 
 #[test]
-fn programs_end_with_the_process_that_has_started_them() -> io::Result<()> {
+fn programs_are_killed_when_their_starter_exits() -> io::Result<()> {
     const STARTS: &str = "DATAFLOW_TEST_STARTS";
-    let name = "programs_end_with_the_process_that_has_started_them";
+    let name = "programs_are_killed_when_their_starter_exits";
     if let Some(to) = std::env::var_os(STARTS) {
-        // One that ends well first: others are still seen to.
+        // The first program succeeds: later ones are still supervised.
         Run::new("true").stdout_to("nothing")?;
         let script = r#"sleep 3600 & echo "$$ $!" > "$1.new"; mv "$1.new" "$1"; wait"#;
         return Run::new("sh").word("-c").word(script).word("sh").word(to).stdout_to("nothing").map(drop);
@@ -451,7 +451,7 @@ fn programs_end_with_the_process_that_has_started_them() -> io::Result<()> {
     let place = tempfile::tempdir()?;
     let told = place.path().join("processes");
     let mut lives = again(name, STARTS);
-    // What it prints may go to a file, which is limited there.
+    // The output may go to a file, whose size is limited in the new process.
     lives.stdout(Stdio::null()).stderr(Stdio::null());
     let mut lives = lives.env(STARTS, &told).env("DATAFLOW_WORK_DIR", place.path()).spawn()?;
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -466,10 +466,10 @@ fn programs_end_with_the_process_that_has_started_them() -> io::Result<()> {
 }
 
 #[test]
-fn a_program_is_killed_when_the_time_of_the_call_is_over() -> Result<(), Box<dyn Error + Send + Sync>> {
+fn program_is_killed_when_call_exceeds_timeout() -> Result<(), Box<dyn Error + Send + Sync>> {
     #[task]
     fn linger() -> io::Result<File> {
-        // The second one is started by the first, and keeps its standard error open.
+        // The second `sleep` runs in the background and keeps standard error open.
         Run::new("sh").word("-c").word("echo lingers >&2; sleep 3 & sleep 3600").stdout_to("nothing")
     }
     #[task]

@@ -1,7 +1,7 @@
-//! The directory in which a process keeps its files, and the removal of those of processes that are gone.
+//! The directory in which a process keeps its files, and the removal of directories left by dead processes.
 //!
-//! A process holds a lock on its directory as long as it lives, whichever way it ends. So a directory that can be
-//! locked has no owner any more, and the next process that needs one removes it.
+//! A process holds a lock on its directory until it exits, for any reason. A directory that can be locked has no
+//! owner, and the next process that needs a directory removes it.
 
 use std::{
     env, fs, io,
@@ -16,22 +16,23 @@ use tempfile::TempDir;
 
 use super::told;
 
-/// The environment variable that says where files are kept.
+/// The environment variable with the parent directory.
 pub(crate) const VARIABLE: &str = "DATAFLOW_WORK_DIR";
 
-/// How the names of the directories begin.
+/// The prefix of the names of the directories.
 const PREFIX: &str = "dataflow-work-";
 
-/// A file in each directory that is locked, or was. What has only such a name, but not this, is somebody else's.
+/// A file in each directory that was locked by a process. A directory with such a name but without this file belongs
+/// to another user or program.
 const MARK: &str = ".directory-of-a-process";
 
 static STATE: Mutex<State> = Mutex::new(State { place: None, current: Weak::new(), is_swept: false });
 
 struct State {
-    /// Where it is, if that was set.
+    /// The parent directory, if it was set.
     place: Option<PathBuf>,
     current: Weak<WorkDir>,
-    /// Whether the directories of processes that are gone were removed there.
+    /// Whether directories left by dead processes were removed there.
     is_swept: bool,
 }
 
@@ -39,13 +40,13 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets the directory in which this process keeps its [`File`](crate::File)s, each in a directory of its own that is
-/// removed with it. Files that are there already stay where they are.
+/// Sets the directory in which this process keeps its [`File`](crate::File)s. Each one has a directory of its own,
+/// which is removed with it. Existing files stay where they are.
 ///
-/// Otherwise it is what the environment variable `DATAFLOW_WORK_DIR` names, or the system's directory for temporary
-/// files. It is made if it is not there. A process that is killed, or that ends while its tasks run, leaves what it
-/// has; the next one that keeps files in the same directory removes it. To make a file takes some ten microseconds in
-/// memory (`tmpfs`), and up to a millisecond on a disk.
+/// The default is the environment variable `DATAFLOW_WORK_DIR`, or else the system's directory for temporary files.
+/// The directory is created if it does not exist. A process that is killed, or that exits while its tasks run, leaves
+/// its files behind; the next process that uses the same directory removes them. Creating a file takes about 10 µs in
+/// memory (`tmpfs`), and up to 1 ms on a disk.
 pub fn set_work_dir(directory: impl Into<PathBuf>) {
     let mut state = state();
     state.place = Some(directory.into());
@@ -53,32 +54,32 @@ pub fn set_work_dir(directory: impl Into<PathBuf>) {
     state.is_swept = false;
 }
 
-/// Removes the directory of this process, which ends now: its threads may still have files, and will not drop them.
+/// Removes the directory of this process, which exits now: its threads may still have files and will not drop them.
 #[cfg(feature = "cli")]
 pub(crate) fn remove_work_dir() {
     let Some(current) = state().current.upgrade() else { return };
     let directory = current.directory.path();
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::debug!(?directory, %error, "cannot be removed");
+            tracing::debug!(?directory, %error, "cannot remove a directory of files");
         }
         _ => {}
     }
 }
 
-/// The directory in which this process keeps its files, until the last of them is gone.
+/// The directory in which this process keeps its files. It is removed with the last of them.
 ///
-/// It is not kept in a static, since these are never dropped: the directory would stay when the process ends.
+/// It is not stored in a static, because statics are never dropped and the directory would remain.
 #[derive(Debug)]
 pub(super) struct WorkDir {
-    /// Is removed before it is unlocked.
+    /// Removed before it is unlocked.
     directory: TempDir,
     _lock: fs::File,
     /// The number of the next directory in it.
     next: AtomicU64,
 }
 
-/// A directory in it, which is removed with all that is in it when this is dropped.
+/// A directory in a [`WorkDir`], which is removed with its content when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -111,14 +112,14 @@ impl WorkDir {
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(std::path::absolute(place)?)?;
         let lock = fs::File::open(directory.path())?;
         if lock.try_lock().is_ok() {
-            // Only now it can be told from those of others, so nobody has removed it meanwhile.
+            // Without the mark no other process removes the directory, so it is marked only when it is locked.
             fs::write(directory.path().join(MARK), "")?;
         }
         Ok(Self { directory, _lock: lock, next: AtomicU64::new(0) })
     }
 }
 
-/// Removes the directories of processes that are gone. What cannot be removed stays.
+/// Removes directories left by dead processes, as far as possible.
 fn sweep(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for entry in entries.flatten() {
@@ -129,19 +130,19 @@ fn sweep(place: &Path) {
         if lock.try_lock().is_ok() {
             let directory = entry.path();
             match fs::remove_dir_all(&directory) {
-                Ok(()) => tracing::debug!(?directory, "removed the files of a process that is gone"),
-                Err(error) => tracing::warn!(?directory, %error, "cannot be removed"),
+                Ok(()) => tracing::debug!(?directory, "removed the files of a dead process"),
+                Err(error) => tracing::warn!(?directory, %error, "cannot remove a directory of files"),
             }
         }
     }
 }
 
 impl Folder {
-    /// Makes a new one.
+    /// Creates a directory.
     pub(crate) fn new() -> io::Result<Self> {
         let within = WorkDir::current()?;
         let path = within.directory.path().join(within.next.fetch_add(1, Relaxed).to_string());
-        fs::create_dir(&path).map_err(|error| told(&path, "it cannot be made", &error))?;
+        fs::create_dir(&path).map_err(|error| told(&path, "it cannot be created", &error))?;
         Ok(Self { path, _within: within })
     }
 
@@ -153,7 +154,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.path) {
-            tracing::debug!(path = %self.path.display(), %error, "cannot be removed");
+            tracing::debug!(path = %self.path.display(), %error, "cannot remove a directory of files");
         }
     }
 }
@@ -165,7 +166,7 @@ mod tests {
     use super::{MARK, PREFIX, WorkDir, sweep};
 
     #[test]
-    fn the_directories_of_processes_that_are_gone_are_removed_and_no_others() {
+    fn sweep_removes_only_directories_of_dead_processes() {
         let place = tempfile::tempdir().expect("a directory");
         let lives = WorkDir::within(place.path()).expect("it can be made");
         let at = |name: &str| place.path().join(format!("{PREFIX}{name}"));
@@ -174,7 +175,7 @@ mod tests {
         }
         fs::write(at("gone").join(MARK), "").expect("it can be written");
         fs::create_dir_all(at("gone").join("0/deep")).expect("it is new");
-        fs::write(at("other").join("data"), "of somebody else").expect("it can be written");
+        fs::write(at("other").join("data"), "of another program").expect("it can be written");
         fs::write(at("file"), "").expect("it can be written");
         sweep(place.path());
         assert!(!at("gone").exists());

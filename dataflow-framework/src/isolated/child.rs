@@ -1,4 +1,4 @@
-//! The process that runs a call for another one.
+//! The child process that runs a call for a node.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ use crate::{
     value::Value,
 };
 
-/// The exit status of a process that could not do its part; what it says of that is shown.
+/// The exit status of a child that could not run its call; its standard error is shown.
 const BROKEN: i32 = 70;
 
 /// Runs a call if this process was started for that, and ends it then; otherwise returns at once. To be called at the
@@ -67,7 +67,7 @@ fn run(tasks: impl IntoIterator<Item = &'static TaskDef>) -> i32 {
     match served {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("the process of an isolated call cannot go on: {error}");
+            eprintln!("the process of an isolated call cannot continue: {error}");
             BROKEN
         }
     }
@@ -130,23 +130,22 @@ fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Ve
     Ok(written.into_iter().map(value).collect())
 }
 
-/// Has this process end when the one is gone that waits for the answer: nobody else would end a task that goes on for
-/// ever.
+/// Makes this process exit when its parent is gone: otherwise a task that never returns would run forever.
 fn ends_with_its_parent() -> io::Result<()> {
     let wait = || {
-        // Nothing is sent any more.
+        // Nothing more is sent: this returns when the pipe is closed.
         let _ = io::stdin().lock().read(&mut [0]);
         process::exit(BROKEN);
     };
     thread::Builder::new().name("parent".to_owned()).spawn(wait).map(drop)
 }
 
-/// Lets this process take only so much memory more than it has.
+/// Limits the memory that this process may take in addition to its current memory.
 fn limit_memory(bytes: u64) -> io::Result<()> {
     let taken = fs::read_to_string("/proc/self/status")?;
     let line = taken.lines().find_map(|line| line.strip_prefix("VmSize:"));
     let taken = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    let taken = taken.ok_or_else(|| io::Error::other("the system does not tell how much memory it takes"))?;
+    let taken = taken.ok_or_else(|| io::Error::other("the memory use of this process is unknown"))?;
     let most = (taken << 10).saturating_add(bytes);
     setrlimit(Resource::RLIMIT_AS, most, most)?;
     Ok(())

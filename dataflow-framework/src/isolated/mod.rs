@@ -1,16 +1,16 @@
-//! Calls that run in a process of their own, for tasks that may crash, take too much memory, or not end: what happens
-//! to that process is the failure of the call, and of nothing else.
+//! Calls that run in separate processes, for tasks that may crash, take too much memory, or never return: if the
+//! process dies, only its call fails.
 //!
 //! ```text
 //!   node (parent.rs)                        the same program again (child.rs)
-//!     start it, with a variable ──────────▶ is the variable there? then this, and nothing else
+//!     start it, with a variable ──────────▶ if the variable is set, it runs only the call
 //!               ◀── greeting ── stdout ──
-//!     the call, and what it reads ─ stdin ─▶ takes less memory from now on; runs the task
-//!               ◀─ what it has written ──
-//!     stdin is closed, also if the node is killed ─▶ ends
+//!     the call and its inputs ────── stdin ─▶ limits its memory; runs the task
+//!               ◀───────── output ─────────
+//!     stdin is closed, also if the node is killed ─▶ exits
 //! ```
 //!
-//! What the task prints goes to the standard error, since the standard output is the way of the answer.
+//! Output that the task prints goes to the standard error, since the standard output carries the reply.
 
 mod child;
 mod parent;
@@ -24,34 +24,34 @@ pub use self::child::serve_isolated;
 pub(crate) use self::parent::run;
 use crate::ids::Argument;
 
-/// The environment variable that tells a process that it is to run a call: the number of the process that has started
-/// it. Those that it starts itself have another parent.
+/// The environment variable that makes a process run an isolated call: the id of the process that has started it. The
+/// children of that process inherit the variable, but have another parent.
 const VARIABLE: &str = "DATAFLOW_ISOLATED";
 
-/// What a process says first that is to run a call.
+/// The first bytes that a child sends.
 const GREETING: &[u8] = b"dataflow isolated call 1\n";
 
-/// A call for another process. What it reads follows it.
+/// A call for a child. Its inputs follow it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     module: String,
     name: String,
     arguments: Vec<Argument>,
-    /// The number of versions that it reads.
+    /// The number of inputs.
     inputs: usize,
     left_ms: Option<u64>,
     memory_max: Option<u64>,
     once_token: Option<u128>,
 }
 
-/// How a call has ended in another process. What it has written follows it.
+/// The outcome of a call in a child. Its output follows it.
 #[derive(Debug, Serialize, Deserialize)]
 enum Response {
-    /// So many versions.
+    /// The number of output versions.
     Written(usize),
     Failed {
         reason: String,
-        /// Whether that says something of the node, and nothing of the task.
+        /// Whether the node is the cause, and not the task.
         is_of_node: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! The process that has a call run by another one, and its answer to whatever happens to that.
+//! The parent side of isolated calls: starts the child process and handles its failures.
 
 use std::{
     io::{self, BufReader, PipeReader, Read},
@@ -22,34 +22,33 @@ use crate::{
     value::Value,
 };
 
-/// How long a process may take until it says that it is to run a call.
+/// The maximum time until the greeting of the child.
 const GREETING_MAX: Duration = Duration::from_secs(60);
 
-/// How long is waited for the end of what a process has said that is gone.
+/// The maximum time to wait for the rest of the output of a dead child.
 const SAID_LATE_MAX: Duration = Duration::from_millis(200);
 
-/// What the program itself is, also if its file was replaced meanwhile.
+/// The file of this program, even if it was replaced on the disk.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// Runs the task of a call in a process of its own, which is killed when the [time is over](time_left).
+/// Runs the task of a call in a separate process, which is killed when the [time is up](time_left).
 pub(crate) fn run(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Value>, Failed> {
     let (hears, says) = io::pipe().map_err(Failed::of_node)?;
-    // Its own directory, since a process that is killed removes nothing.
+    // The child has its own directory, since a killed process removes nothing.
     let folder = Folder::new().map_err(Failed::of_node)?;
     let mut command = Command::new(PROGRAM);
     command
         .env(VARIABLE, std::process::id().to_string())
         .env(WORK_DIR_VARIABLE, folder.path())
-        // The last that it says is to be the reason.
+        // The last lines of its output should be the reason, without a backtrace.
         .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(says);
     let group = Group::start(&mut command);
     drop(command);
-    let mut group = group.map_err(|error| {
-        Failed::of_node(format!("no process could be started for an isolated call: {error}"))
-    })?;
+    let mut group = group
+        .map_err(|error| Failed::of_node(format!("cannot start the process of an isolated call: {error}")))?;
     let listener = Listener::start(hears);
     let guard = Guard::start(group.killer(), time_left());
     let asked = ask(&mut group, &guard, assignment, inputs);
@@ -61,33 +60,33 @@ pub(crate) fn run(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Value
     };
     match (was_killed, assignment.manner.timeout) {
         (Some(Late::Call), Some(timeout)) => return Err(exceeded(timeout)),
-        (Some(_), _) => return Err(Failed::of(not_served("it has not said so in time"))),
+        (Some(_), _) => return Err(Failed::of(not_served("it has not sent the greeting in time"))),
         (None, _) => {}
     }
     if broken.kind() == io::ErrorKind::InvalidInput {
         group.kill().map_err(Failed::of_node)?;
-        return Err(Failed::of(not_served("it has said something else")));
+        return Err(Failed::of(not_served("it has sent a wrong greeting")));
     }
     let status = group.child.wait().map_err(Failed::of_node)?;
     let said = listener.end();
     if broken.kind() == io::ErrorKind::NotConnected {
-        return Err(Failed::of(not_served(&format!("it has ended, {status}{said}"))));
+        return Err(Failed::of(not_served(&format!("it has exited, {status}{said}"))));
     }
     let limit = assignment.manner.memory_max.map_or_else(String::new, |bytes| {
         format!(" (it may take {} of memory: `memory_max`)", shown_bytes(bytes))
     });
-    Err(Failed::of(format!("its process has ended before it has answered: {status}{limit}{said}")))
+    Err(Failed::of(format!("its process has exited without a reply: {status}{limit}{said}")))
 }
 
-/// Says that a program does not serve isolated calls, and what to do.
+/// Returns the failure of a program that does not serve isolated calls, with the remedy.
 fn not_served(why: &str) -> String {
     format!(
         "it is isolated, but the process that was started for it does not run it ({why}): the `main` of the program has \
-         to begin with `dataflow_framework::cli::main`, or with `dataflow_framework::serve_isolated`"
+         to start with `dataflow_framework::cli::main`, or with `dataflow_framework::serve_isolated`"
     )
 }
 
-/// Has the call run, and returns how it has ended.
+/// Sends the call, and returns its outcome.
 fn ask(
     group: &mut Group,
     guard: &Guard,
@@ -130,7 +129,7 @@ fn ask(
     })
 }
 
-/// Hears what a process says on its standard error.
+/// Reads the standard error of the child.
 struct Listener(mpsc::Receiver<Vec<u8>>);
 
 impl Listener {
@@ -138,24 +137,24 @@ impl Listener {
         let (tell, told) = mpsc::channel();
         let listen = move || drop(tell.send(hear(from)));
         if let Err(error) = thread::Builder::new().name("listener".to_owned()).spawn(listen) {
-            tracing::warn!(%error, "no thread could be started that hears what an isolated call says");
+            tracing::warn!(%error, "cannot start the thread that reads the output of an isolated call");
         }
         Self(told)
     }
 
-    /// Returns the last that was heard, as it is shown.
+    /// Returns the end of the output, formatted for messages.
     fn end(self) -> String {
         shown(&self.0.recv_timeout(SAID_LATE_MAX).unwrap_or_default())
     }
 }
 
-/// Kills a process that takes too long.
+/// Kills a child that takes too long.
 struct Guard {
     tell: Sender<()>,
     thread: Option<JoinHandle<Option<Late>>>,
 }
 
-/// What has taken too long.
+/// The part that has taken too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Late {
     Greeting,
@@ -188,18 +187,18 @@ impl Guard {
         };
         let thread = thread::Builder::new().name("guard".to_owned()).spawn(watch);
         let thread = thread.inspect_err(|error| {
-            tracing::warn!(%error, "no thread could be started that ends an isolated call in time");
+            tracing::warn!(%error, "cannot start the thread that enforces the timeout of an isolated call");
         });
         Self { tell, thread: thread.ok() }
     }
 
-    /// Tells that the process has said that it is to run the call.
+    /// Reports that the greeting has arrived.
     fn is_greeted(&self) {
-        // If it has killed the process, that is noticed.
+        // If the guard has killed the process, the caller notices that.
         let _ = self.tell.send(());
     }
 
-    /// Returns what has taken too long, if the process was killed.
+    /// Returns the part that has taken too long, if the process was killed.
     fn end(self) -> Option<Late> {
         drop(self.tell);
         self.thread.and_then(|thread| thread.join().ok().flatten())

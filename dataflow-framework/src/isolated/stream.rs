@@ -1,4 +1,4 @@
-//! What goes through the pipes between a process and the one that runs a call for it.
+//! The encoding of messages and versions in the pipes between a parent and its child.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -11,22 +11,22 @@ use crate::{
     value::Value,
 };
 
-/// How much is sent at a time, in bytes.
+/// The maximum number of bytes that are sent at a time.
 const PART_BYTES: usize = 1 << 20;
 
-/// The size beyond which a version goes through a file, so that it is not in memory twice, in bytes.
+/// The size from which a version goes through a file, so that it is not in memory twice, in bytes.
 const LARGE_BYTES_MIN: u64 = 16 << 20;
 
-/// The maximum size of a message, in bytes. A call has arguments of its own up to 64 KiB, and may read some ten thousand
-/// versions.
+/// The maximum size of a message, in bytes. A call has up to 64 KiB of arguments by value, and may read 10,000
+/// versions or more.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
-/// What went wrong on the way of a version.
+/// The failure of a transfer.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// The other process is gone, or sends something else.
+    /// The other process is gone, or has sent invalid data.
     Pipe(io::Error),
-    /// The version cannot be read or kept here.
+    /// The version cannot be read or stored here.
     Here(Failed),
 }
 
@@ -86,7 +86,7 @@ pub(super) fn receive_value(from: &mut impl Read) -> Result<Value, Broken> {
         let mut bytes = Vec::new();
         let read = from.take(left).read_to_end(&mut bytes)?;
         let is_whole = read as u64 == left;
-        return if is_whole { Ok(Value::from_encoded(bytes)) } else { Err(wrong("a version is cut off")) };
+        return if is_whole { Ok(Value::from_encoded(bytes)) } else { Err(wrong("a version is incomplete")) };
     }
     let of_node = |error: io::Error| Broken::Here(Failed::of_node(error));
     let mut spilling = Spilling::new().map_err(of_node)?;
@@ -116,7 +116,7 @@ mod tests {
     use crate::value::Value;
 
     #[test]
-    fn versions_and_messages_go_through_a_pipe() {
+    fn messages_and_versions_round_trip_through_pipe() {
         let mut pipe = Vec::new();
         let large: Vec<u64> = (0..3 << 20).map(|number| number << 40).collect();
         send(&mut pipe, &("a message", 7_u8)).expect("there is room");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_something_else_is_noticed() {
+    fn truncated_or_invalid_data_is_detected() {
         let mut pipe = Vec::new();
         send_value(&mut pipe, &Value::new("text".to_owned())).expect("there is room");
         for end in 0..pipe.len() {

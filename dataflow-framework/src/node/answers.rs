@@ -1,7 +1,7 @@
-//! What a node answers to others that ask for its versions.
+//! Replies to other nodes that request versions of this node.
 //!
-//! What is large is not encoded while somebody waits for the answer, but by a thread of its own, to a file; until that
-//! is done the answer is that it is being prepared.
+//! A large version is not encoded while the requester waits for the reply. A separate thread encodes it to a file;
+//! until it has finished, the reply is [`Answer::Prepares`].
 
 use std::{sync::Arc, thread};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{ids::VersionId, value::Value};
 
-/// The size beyond which a version goes through files on both sides, and is checked by its hash, in bytes.
+/// The size from which a version is transferred through files on both sides and verified by its hash, in bytes.
 const LARGE_BYTES_MIN: u64 = 16 << 20;
 
 /// The answer to a request for a piece of a version.
@@ -20,12 +20,12 @@ pub(crate) enum Answer {
     Piece(Piece),
     /// The version is not here.
     Absent,
-    /// It is large, and will be ready to be sent soon.
+    /// It is large and still being encoded.
     Prepares,
 }
 
 impl Site {
-    /// Answers what another node asks.
+    /// Replies to a request of another node.
     pub(crate) fn answer(self: &Arc<Self>, ask: Ask) -> Answer {
         let version = ask.version;
         let (Some(value), Some(bytes)) = (self.store.get(version), self.store.size(version)) else {
@@ -49,7 +49,7 @@ impl Site {
         }
     }
 
-    /// Has a version prepared that is large.
+    /// Encodes a large version in the background.
     fn prepare(self: &Arc<Self>, version: VersionId, value: Value) -> Answer {
         if !self.prepares().insert(version) {
             return Answer::Prepares;
@@ -65,17 +65,17 @@ impl Site {
         match thread::Builder::new().name("encoder".to_owned()).spawn(prepare) {
             Ok(_) => Answer::Prepares,
             Err(error) => {
-                tracing::warn!(%error, "no thread could be started that prepares data for another node");
+                tracing::warn!(%error, "cannot start the thread that encodes data for another node");
                 self.prepares().remove(&version);
                 Answer::Absent
             }
         }
     }
 
-    /// Takes in that a version that was here cannot be read any more.
+    /// Handles a corrupt version.
     fn is_damaged(&self, version: VersionId, reason: &str) {
         let reason = self.here(reason);
-        tracing::warn!(call = version.call, slot = version.slot, reason, "a version cannot be read any more");
+        tracing::warn!(call = version.call, slot = version.slot, reason, "a stored version is corrupt");
         self.loses_rest(version, &reason);
         drop(self.forget(version));
         if let Some(report) = self.report() {
@@ -83,7 +83,7 @@ impl Site {
         }
     }
 
-    /// Forgets what is of no use without a version that cannot be read any more.
+    /// Removes the versions that are useless without a corrupt one.
     pub(super) fn loses_rest(&self, version: VersionId, reason: &str) {
         for other in self.goes_with(version) {
             drop(self.forget(other));

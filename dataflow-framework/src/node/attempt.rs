@@ -1,4 +1,4 @@
-//! A run of a task for a call.
+//! One attempt to run the task of a call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -14,16 +14,16 @@ use crate::{
     value::Value,
 };
 
-/// What a call has written, in the order of its versions.
+/// The output of a call, in the order of its versions.
 pub(super) enum Written {
     ByTask(Vec<Put>),
-    /// Its task has failed, which is to be ignored.
+    /// The task has failed, and the failure is ignored: default outputs, and the reason.
     Defaults(Vec<Put>, String),
 }
 
 type Result<T> = std::result::Result<T, Failed>;
 
-/// Runs the task of a call on what it reads. It should end before the deadline.
+/// Runs the task of a call on its inputs. It should complete before the deadline.
 pub(super) fn run(
     assignment: &Assignment,
     inputs: Vec<Value>,
@@ -40,12 +40,12 @@ pub(super) fn run(
     }
 }
 
-/// Returns whether a failure of the call is to be ignored.
+/// Returns whether a failure of the call is ignored.
 pub(super) fn ignores(assignment: &Assignment) -> bool {
     assignment.manner.failing != Failing::Nothing
 }
 
-/// Returns what a call writes whose task has failed.
+/// Returns the default outputs of a call whose task has failed, or the failure if it is not ignored.
 pub(super) fn otherwise(
     assignment: &Assignment,
     inputs: Vec<Value>,
@@ -109,7 +109,7 @@ pub(crate) fn run_here(
             })
         })
     });
-    // A task that could not read or write a file may on another node.
+    // If the task could not read or write a file, it may succeed on another node.
     written.map_err(|failed| if in_trouble { failed.in_trouble() } else { failed })
 }
 
@@ -124,14 +124,14 @@ fn run_once(
     // What it changes is its own, and dropped with it.
     let run = AssertUnwindSafe(|| run(&mut call));
     catch_unwind(run).unwrap_or_else(|panic| {
-        // A task that makes calls was ended.
+        // The task was stopped by `nesting::end`.
         let ended = panic.downcast::<Failed>().map(|failed| *failed);
         Err(ended.unwrap_or_else(|panic| Failed::panicked(&*panic)))
     })?;
     Ok(call.into_written())
 }
 
-/// Runs the task twice, and compares what it writes.
+/// Runs the task twice, and compares the outputs.
 fn twice(
     inputs: &[Value],
     run: impl Fn(Vec<Value>) -> Result<Vec<Put>>,
@@ -141,13 +141,13 @@ fn twice(
     let first = run(inputs.to_vec())?;
     nesting.restart();
     let second = run(inputs.to_vec()).map_err(|Failed { reason, .. }| {
-        Failed::of(format!("it was run twice, and failed the second time: {reason}"))
+        Failed::of(format!("it was run twice, and the second run failed: {reason}"))
     })?;
     let after = inputs.iter().map(Value::fingerprint_now);
     if let Some(changed) = before.into_iter().zip(after).position(|(before, after)| before != after) {
         let number = changed + 1;
         return Err(Failed::of(format!(
-            "it has changed what it only reads: number {number} of {} data. Others may read that at the same time",
+            "it has changed its read-only input {number} of {}. Other tasks may read that at the same time",
             inputs.len()
         )));
     }
@@ -159,9 +159,9 @@ fn twice(
     };
     match first.iter().zip(&second).position(differs) {
         Some(differs) => Err(Failed::of(format!(
-            "it was run twice on the same data, and number {} of the {all} values that it writes is not the same. It has \
-             to be a function of what it reads; clocks, random numbers, and the order of a `HashMap` are usual reasons \
-             why it is not",
+            "it was run twice on the same data, and output {} of {all} differs. A task has \
+             to be a function of its inputs; the usual causes are clocks, random numbers, and the iteration order of \
+             a `HashMap`",
             differs + 1
         ))),
         None => Ok(first),

@@ -1,4 +1,4 @@
-//! A call that has begun: it has what it reads.
+//! A running call, which has its inputs.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use crate::{
     value::Value,
 };
 
-/// A call that has begun on a site.
+/// A running call.
 pub(crate) struct Begun {
     pub(super) site: Arc<Site>,
     /// The run of the program that has assigned it.
     pub(super) epoch: u64,
     pub(super) assignment: Assignment,
     pub(super) inputs: Vec<Value>,
-    /// How they count in the store.
+    /// The uses of the inputs, for the store.
     pub(super) uses: Vec<Use>,
-    /// When it should have ended, and what tells when it has not.
+    /// The deadline, and its entry in the list of deadlines.
     pub(super) deadline: Option<Instant>,
     pub(super) watch: Option<Deadline>,
     pub(super) since: Instant,
-    /// There if it is timed.
+    /// Present if the call is timed.
     pub(super) lap: Option<Lap>,
 }
 
 impl Begun {
-    /// Runs it to its end, and tells that.
+    /// Runs it to its end, and reports the outcome.
     pub(crate) fn run(self) -> Continues {
         let Self { site, epoch, assignment, inputs, uses, deadline, mut watch, since, lap } = self;
         let Assignment { call, mark, tries, manner, .. } = assignment;
@@ -48,19 +48,19 @@ impl Begun {
         if is_late {
             // Its worker is free again, although its thread is not.
             let _timing = lap.map(|lap| site.stopwatch.ends(&lap, 0, false));
-            // Its failure was told, and another thread has taken the place of this one.
+            // The failure was reported when the deadline passed, and another thread has replaced this one.
             return Continues::Elsewhere;
         }
         let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let is_over = nest.is_some_and(|execution| !site.waits.goes_on(execution));
         let outcome = if is_over { None } else { Some(site.outcome(&assignment, nest, written, ns)) };
         let is_well = matches!(outcome, Some(Outcome::Written { .. }));
-        // Its inputs are not in use any more when the next call is assigned.
+        // The inputs must be released before the next call is assigned.
         drop(assignment);
         if let Some(lap) = lap {
             site.tell_timing(epoch, site.stopwatch.ends(&lap, ns, is_well));
         }
-        // Before that is reported: when the program has ended, all its calls are counted.
+        // Count the call before the report, so that all calls are counted when the program exits.
         if outcome.is_some() {
             site.queue.on_ended();
         }
@@ -68,7 +68,7 @@ impl Begun {
             Some(outcome) => site.tell(epoch, (call, mark), nest.is_some(), outcome),
             None => site.is_run_again(epoch, call),
         }
-        // Not all of the call: it may run again by now.
+        // End only this execution: the call may already run again.
         if let Some(execution) = nest {
             site.waits.end(execution);
         }
@@ -80,7 +80,7 @@ impl Begun {
         self.assignment.task.name
     }
 
-    /// Returns its number.
+    /// Returns its id.
     pub(crate) fn call(&self) -> u64 {
         self.assignment.call
     }

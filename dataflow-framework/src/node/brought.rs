@@ -1,8 +1,8 @@
-//! Versions that are brought to a node which has another execution of their call.
+//! Fetched versions on a node that has its own execution of the same call.
 //!
-//! A call that is not run a second time when its end is recorded may run twice before: since its node is cut off, or the
-//! program begins anew and is not told yet who runs it. Each execution may write something else, and what counts is what
-//! the head says: that which it has brought here, and not what the execution here has written, or writes when it ends.
+//! A run-once call may run twice before its outcome is recorded: its node may be cut off, or the program may restart
+//! before it knows which node runs the call. The two executions may have different outputs. The coordinator decides: a
+//! version that it has sent here is valid, not the output of the local execution.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Site {
-    /// Returns the versions that are of no use without this one: what the same execution of a call has written whose end
-    /// nobody may have seen.
+    /// Returns the versions that are useless without this one: the rest of the output of the same execution, whose
+    /// outcome may not be recorded yet.
     pub(super) fn goes_with(&self, version: VersionId) -> Vec<VersionId> {
         let duty = self.duty();
         let Some((_, Outcome::Durable { bytes, .. })) = duty.unseen.get(&version.call) else {
@@ -26,7 +26,7 @@ impl Site {
             .collect()
     }
 
-    /// Returns a number for an execution whose end is recorded, which no other one has of the same call.
+    /// Returns an id for a recorded execution, unique among the executions of its call.
     pub(super) fn number_execution(&self) -> u64 {
         let mut duty = self.duty();
         duty.executions += 1;
@@ -35,8 +35,8 @@ impl Site {
         hasher.finish()
     }
 
-    /// Keeps a version that was brought here. If this node has another execution of its call, which may write something
-    /// else, it is this version that counts.
+    /// Stores a fetched version. It replaces the output of a local execution of the same call, which may be
+    /// different.
     pub(super) fn keep_brought(
         &self,
         version: VersionId,
@@ -49,15 +49,15 @@ impl Site {
         let has_another = duty.has_execution(version.call);
         if has_another {
             duty.brought.insert(version);
-            // With the lock, since that execution may end.
+            // The lock is held, because that execution may complete.
             return self.keep(version, value, mark, bytes, is_copy);
         }
         drop(duty);
         self.keep(version, value, mark, bytes, is_copy);
     }
 
-    /// Keeps what an execution has written here that may write something else each time, unless what another one has
-    /// written was brought here. Returns whether it is kept.
+    /// Stores a local output that may differ between executions, unless the version was already fetched. Returns
+    /// whether it is stored.
     pub(super) fn keep_own(&self, version: VersionId, value: Value, mark: Mark, bytes: u64) -> bool {
         let duty = self.duty();
         let counts = !duty.brought.contains(&version);
@@ -68,8 +68,8 @@ impl Site {
         counts
     }
 
-    /// Forgets a version that is to be brought here, if what is here was written by an execution whose end nobody may
-    /// have seen. Returns whether that is so.
+    /// Removes the local copy of a version to be fetched, if it was written by an execution whose outcome may not be
+    /// recorded. Returns whether it did.
     pub(super) fn gives_up_unseen(&self, version: VersionId) -> bool {
         let duty = self.duty();
         let is_unseen = duty.unseen.contains_key(&version.call) && !duty.brought.contains(&version);
@@ -94,7 +94,7 @@ mod tests {
 
     const CALL: CallId = 7;
 
-    /// Creates the site of a node of several, on which the call has begun, and returns the run of the program.
+    /// Creates an executor with peers that runs the call, and returns the run of the program.
     fn running() -> (Site, u64) {
         let site = Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
         let epoch = site.begin(Weak::<Engine>::new()).epoch;
@@ -110,14 +110,14 @@ mod tests {
         site.keep_own(version(slot), Value::from_encoded(vec![content]), Mark::default(), 1)
     }
 
-    /// Ends the call for ever: it has written two versions.
+    /// Completes the call permanently, with two versions as output.
     fn end(site: &Site, epoch: u64) {
         let outcome =
             Outcome::Durable { bytes: vec![1, 1], ns: 0, by: site.number_execution(), values: None };
         site.tell(epoch, (CALL, Mark::default()), false, outcome);
     }
 
-    /// Has a version brought for a call that reads it, with this content. Returns whether that is of use.
+    /// Sends the executor a version with this content in an assignment. Returns whether it was stored.
     fn bring(site: &Site, slot: u32, content: u8) -> bool {
         let content = Some(vec![content]);
         let missing = Missing { version: version(slot), mark: Mark::default(), from: Vec::new(), content };
@@ -130,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn what_another_execution_has_written_counts_where_a_call_reads_it() {
+    fn fetched_version_replaces_output_of_local_execution() {
         for ends_first in [false, true] {
             let (site, epoch) = running();
             if ends_first {
                 assert!(write(&site, 0, 1) && write(&site, 1, 1));
                 end(&site, epoch);
-                assert!(bring(&site, 0, 2), "what is here may be something else");
+                assert!(bring(&site, 0, 2), "the local output may be different");
             } else {
                 assert!(bring(&site, 0, 2));
                 assert!(!write(&site, 0, 1) && write(&site, 1, 1));
@@ -144,12 +144,12 @@ mod tests {
             }
             assert_eq!(site.small(version(0)), Some(vec![2]));
             assert!(!bring(&site, 0, 3), "it was brought already");
-            assert_eq!(held(&site), [version(0)], "the other one is told with the end of its execution");
+            assert_eq!(held(&site), [version(0)], "the other one is reported with the outcome");
         }
     }
 
     #[test]
-    fn what_is_left_of_an_execution_is_forgotten_when_the_call_begins_again() {
+    fn rest_of_output_is_removed_when_the_call_starts_again() {
         let (site, epoch) = running();
         assert!(write(&site, 0, 1) && write(&site, 1, 1));
         end(&site, epoch);
@@ -158,11 +158,11 @@ mod tests {
         drop(site.store.forget(version(0)));
         let _begins = site.begins(epoch, CALL, Mark::default());
         assert!(!site.store.has(version(1)) && write(&site, 0, 3));
-        assert_eq!(site.small(version(0)), Some(vec![3]), "it is this one that counts");
+        assert_eq!(site.small(version(0)), Some(vec![3]), "the second execution's output is valid");
     }
 
     #[test]
-    fn an_execution_of_which_something_is_lost_is_not_told() {
+    fn execution_with_incomplete_output_is_not_reported() {
         let (site, epoch) = running();
         assert!(write(&site, 0, 1) && write(&site, 1, 1));
         end(&site, epoch);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_and_small_is_not_told_with_its_end_any_more() {
+    fn recorded_small_outcome_is_not_reported_again() {
         for is_large in [false, true] {
             let (site, epoch) = running();
             assert!(write(&site, 0, 1));
@@ -181,13 +181,13 @@ mod tests {
             let outcome = Outcome::Durable { bytes: vec![1], ns: 0, by: 0, values };
             site.tell(epoch, (CALL, Mark::default()), false, outcome);
             site.is_recorded(|call, _| call == CALL);
-            // Of what is large only this node knows whether it is what was recorded.
+            // Only this node knows whether its large output is the recorded one.
             assert_eq!(site.begin(Weak::<Engine>::new()).unseen.len(), usize::from(is_large));
         }
     }
 
     #[test]
-    fn executions_have_numbers_of_their_own() {
+    fn execution_ids_are_unique() {
         let (site, _) = running();
         assert_ne!(site.number_execution(), site.number_execution());
     }

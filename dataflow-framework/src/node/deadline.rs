@@ -17,30 +17,30 @@ thread_local! {
     static CURRENT: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Runs a task that should end before the deadline, if it has one.
+/// Runs a task that should complete before the deadline, if it has one.
 pub(super) fn during<R>(deadline: Option<Instant>, task: impl FnOnce() -> R) -> R {
     let before = CURRENT.replace(deadline);
-    // The task does not panic: that was caught.
+    // The task does not panic: its panics are caught inside.
     let result = task();
     CURRENT.set(before);
     result
 }
 
-/// Returns how much time the call has left that this thread runs; `None` if it may take as long as it likes, or the
-/// thread runs no call.
+/// Returns the remaining time of the call that this thread runs; `None` if the call has no timeout, or the thread
+/// runs no call.
 ///
-/// A task with a `timeout` that looks at this now and then, and gives up when nothing is left, does not keep its thread
-/// for longer.
+/// A task with a `timeout` should check this regularly and return when it is zero, so that it does not occupy its
+/// thread any longer.
 pub fn time_left() -> Option<Duration> {
     CURRENT.get().map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
 
-/// Returns the failure of a call that has taken too long.
+/// Returns the failure of a call that has exceeded its timeout.
 pub(crate) fn exceeded(timeout: Duration) -> Failed {
     Failed::of(format!("it has taken longer than {timeout:?}, the timeout of the call"))
 }
 
-/// Tells when deadlines have passed. It starts a thread when the first one is set.
+/// Calls functions when deadlines pass, on a thread that is started with the first deadline.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     state: Mutex<State>,
@@ -49,7 +49,7 @@ pub(super) struct Deadlines {
 
 #[derive(Default)]
 struct State {
-    /// What is done at each; the numbers tell those apart that are at the same time.
+    /// The function of each deadline; the number distinguishes equal deadlines.
     set: BTreeMap<(Instant, u64), Box<dyn FnOnce() + Send>>,
     next: u64,
     has_thread: bool,
@@ -68,7 +68,7 @@ impl Deadlines {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has something done at this time, on another thread, unless the deadline is [met](Deadline::meet) before.
+    /// Calls a function at this time, on another thread, unless the deadline is [met](Deadline::meet) before.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -121,7 +121,7 @@ impl Deadlines {
         }
     }
 
-    /// Does what is to be done when a deadline passes, in virtual time.
+    /// Calls the function of a deadline when it passes, in virtual time.
     async fn pass(self: Arc<Self>, key: (Instant, u64)) {
         tokio::time::sleep_until(key.0).await;
         let passed = self.lock().set.remove(&key);
@@ -130,7 +130,7 @@ impl Deadlines {
         }
     }
 
-    /// Ends the thread. Deadlines that were not met are forgotten.
+    /// Stops the thread and removes all deadlines.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.is_over = true;
@@ -142,7 +142,7 @@ impl Deadlines {
 }
 
 impl Deadline {
-    /// Removes it, and returns whether it had not passed.
+    /// Removes the deadline, and returns whether it had not passed.
     pub(super) fn meet(self) -> bool {
         let removed = self.of.lock().set.remove(&self.key);
         removed.is_some()
@@ -167,25 +167,25 @@ mod tests {
     use super::{Deadlines, Platform};
 
     #[test]
-    fn those_that_pass_are_told_in_their_order_and_others_are_not() {
+    fn deadlines_call_functions_in_order_unless_met() {
         let deadlines = Arc::new(Deadlines::default());
         let (tell, told) = mpsc::channel();
         let now = Instant::now();
         let set = |ms: u64| {
             let tell = tell.clone();
-            let passed = move || tell.send(ms).expect("it is heard");
+            let passed = move || tell.send(ms).expect("the receiver exists");
             deadlines
                 .set(&Platform::Machine, now + Duration::from_millis(ms), passed)
                 .expect("a thread can be started")
         };
         let (late, soon, far) = (set(20), set(10), set(1_000_000));
-        assert_eq!([told.recv().expect("it is told"), told.recv().expect("it is told")], [10, 20]);
+        assert_eq!([told.recv().expect("it passes"), told.recv().expect("it passes")], [10, 20]);
         assert!(!late.meet() && !soon.meet() && far.meet());
         let last = set(1_000_000);
         deadlines.end();
-        // Whoever asks later is not told that it was met.
+        // A deadline that was removed by `end` does not count as met.
         assert!(!last.meet());
         drop(tell);
-        told.recv().expect_err("nobody is left to tell anything");
+        told.recv().expect_err("all senders are dropped");
     }
 }

@@ -1,4 +1,4 @@
-//! Which calls a site runs, for which run of the program, and whom it tells how they end.
+//! The calls that an executor runs, their run of the program, and the reporting of their outcomes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,47 +15,47 @@ use crate::{
     ids::{CallId, VersionId},
 };
 
-/// What the site does now.
+/// The current state of an executor.
 #[derive(Default)]
 pub(super) struct Duty {
     pub(super) epoch: u64,
     /// None before the first run.
     pub(super) report: Option<Weak<dyn Report>>,
-    /// The calls that run, if there are other nodes to know of them.
+    /// The running calls, if there are other nodes.
     pub(super) running: BTreeMap<CallId, Mark>,
-    /// Those that have made calls, which have to be run again in another run.
+    /// The running calls that have made calls: a new run of the program has to run them again.
     pub(super) nesting: BTreeSet<CallId>,
-    /// The calls whose ends nobody may see before they are recorded, and how they have ended.
+    /// The completed calls whose outcomes take effect only when they are recorded.
     pub(super) unseen: BTreeMap<CallId, (Mark, Outcome)>,
-    /// The versions that were brought here, of calls of which this node has another execution: it runs, or is one of
-    /// those above.
+    /// The versions that were fetched although this node has its own execution of their call, in `running` or
+    /// `unseen`.
     pub(super) brought: BTreeSet<VersionId>,
-    /// The number of calls that have ended here for ever.
+    /// The number of calls with a permanent outcome that completed here.
     pub(super) executions: u64,
 }
 
-/// Whether a call begins that was assigned.
+/// Whether an assigned call starts.
 pub(super) enum Begins {
     Now,
     /// Its run of the program is over.
     No,
-    /// It has begun before, and that counts.
+    /// An earlier execution is valid.
     Before,
 }
 
 impl Duty {
-    /// Returns whether a call runs here, or has ended and nobody may have seen that.
+    /// Returns whether the call is running here, or has an outcome that may not be recorded yet.
     pub(super) fn has_execution(&self, call: CallId) -> bool {
         self.running.contains_key(&call) || self.unseen.contains_key(&call)
     }
 
-    /// Forgets of which versions it is of no interest any more that they were brought here.
+    /// Removes the fetched versions of calls without an execution here.
     fn forget_brought(&mut self) {
         let Self { running, unseen, brought, .. } = self;
         brought.retain(|version| running.contains_key(&version.call) || unseen.contains_key(&version.call));
     }
 
-    /// Forgets the ends of calls of which something is not here any more that they have written, and the rest of that.
+    /// Removes the outcomes of calls whose output is no longer complete here, and the rest of that output.
     pub(super) fn forget_halves(&mut self, store: &Store) {
         let Self { unseen, brought, .. } = self;
         unseen.retain(|call, (_, outcome)| {
@@ -72,8 +72,8 @@ impl Duty {
 }
 
 impl Site {
-    /// Notes that the task of a call makes calls. Returns who is told of them, and whether the run of the program is
-    /// still the one that has assigned it.
+    /// Records that the task of a call makes calls. Returns the receiver of reports, and whether the run of the
+    /// program that assigned the call is the current one.
     pub(super) fn nests(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
         let mut duty = self.duty();
         let is_current = duty.epoch == epoch;
@@ -86,7 +86,7 @@ impl Site {
         (report.filter(|_| !self.is_over.load(Relaxed)), is_current)
     }
 
-    /// Tells when a call has run, if it was timed.
+    /// Reports the times of a call.
     pub(super) fn tell_timing(&self, epoch: u64, timing: Timing) {
         let duty = self.duty();
         let report = duty.report.as_ref().filter(|_| duty.epoch == epoch).and_then(Weak::upgrade);
@@ -96,20 +96,20 @@ impl Site {
         }
     }
 
-    /// Tells how a call has ended.
+    /// Reports the outcome of a call.
     pub(super) fn tell(&self, epoch: u64, (call, mark): (CallId, Mark), has_calls: bool, outcome: Outcome) {
         self.queue.platform.see(|| Seen::ran(call, &outcome));
         let (report, is_current) = self.ends_as(epoch, call, Some((mark, has_calls, &outcome)));
         let Some(report) = report else { return };
         if has_calls && !is_current {
-            // The present run of the program does not know its calls, and has it run again.
+            // The current run of the program does not know the nested calls, and runs the call again.
             if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = &outcome {
                 let written = (0..).zip(bytes).map(|(slot, _)| VersionId { call, slot });
                 written.for_each(|version| drop(self.forget(version)));
             }
             return;
         }
-        // What others may not see yet is told with the end.
+        // Versions that the new run does not know are reported with the outcome.
         if let Outcome::Written { bytes, .. } = &outcome
             && !is_current
         {
@@ -122,13 +122,13 @@ impl Site {
         report.ended(call, outcome);
     }
 
-    /// Takes in that the task of a call has ended that has to be run again.
+    /// Records the end of a task that has to be run again.
     pub(super) fn is_run_again(&self, epoch: u64, call: CallId) {
         drop(self.ends(epoch, call));
     }
 
-    /// Forgets how calls have ended whose ends are recorded; but not of those that have written something large, since
-    /// that counts only if it is theirs that was recorded.
+    /// Removes the recorded outcomes. The outcomes of calls with a large output stay: the output is valid only if it
+    /// was this execution's outcome that was recorded.
     pub(crate) fn is_recorded(&self, is_recorded: impl Fn(CallId, Mark) -> bool) {
         let is_large = |outcome: &Outcome| matches!(outcome, Outcome::Durable { values: None, .. });
         let mut duty = self.duty();
@@ -136,7 +136,7 @@ impl Site {
         duty.forget_brought();
     }
 
-    /// Forgets how the call has ended whose version is not kept any more.
+    /// Removes the outcome of the call whose version is removed.
     pub(super) fn is_not_kept(&self, version: VersionId) {
         let mut duty = self.duty();
         duty.brought.remove(&version);
@@ -144,8 +144,9 @@ impl Site {
         duty.forget_brought();
     }
 
-    /// Notes that a call begins, unless it must not. If it runs since an earlier run of the program, that counts, and not
-    /// another execution, which might write something else. The same is true if it has ended, which is being told.
+    /// Records that a call starts, if it may. If an execution from an earlier run of the program is still running,
+    /// that one is used: another one could have a different output. The same holds if that execution has completed
+    /// and is being reported.
     pub(super) fn begins(&self, epoch: u64, call: CallId, mark: Mark) -> Begins {
         if self.is_over.load(Relaxed) {
             return Begins::No;
@@ -164,7 +165,7 @@ impl Site {
                 if *of == mark && versions.clone().all(|version| self.store.has(version)) {
                     return Begins::Before;
                 }
-                // It would be taken for what is written now.
+                // It would be mistaken for the new output.
                 versions.for_each(|version| drop(self.store.forget(version)));
                 duty.unseen.remove(&call);
             }
@@ -174,13 +175,14 @@ impl Site {
         Begins::Now
     }
 
-    /// Notes that a call has ended. Returns who is to be told, and whether its run of the program is the present one.
+    /// Records that a call has ended. Returns the receiver of the report, and whether the run of the program that
+    /// assigned the call is the current one.
     pub(super) fn ends(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
         self.ends_as(epoch, call, None)
     }
 
-    /// Does the same, and keeps how it has ended if nobody may see that before it is recorded, so that it can be told
-    /// again if the head is lost before. At each moment the call is in one list or in the other.
+    /// Does the same, and keeps an outcome that takes effect only when it is recorded, so that it can be reported
+    /// again if the coordinator is lost before. At any time the call is in exactly one of the two lists.
     fn ends_as(
         &self,
         epoch: u64,
@@ -211,24 +213,24 @@ mod tests {
 
     const CALL: CallId = 7;
 
-    /// Creates the site of a node of several.
+    /// Creates the executor of a node with peers.
     fn site() -> Site {
         Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks)
     }
 
-    /// Begins to serve another run of the program.
+    /// Starts another run of the program.
     fn begin(site: &Site) -> u64 {
         site.begin(Weak::<Engine>::new()).epoch
     }
 
-    /// Ends the call for ever: it has written one version, which is large.
+    /// Completes the call permanently, with one large version as output.
     fn ends(site: &Site, epoch: u64) {
         let outcome = Outcome::Durable { bytes: vec![1], ns: 0, by: 0, values: None };
         site.tell(epoch, (CALL, Mark::default()), false, outcome);
     }
 
     #[test]
-    fn what_runs_since_an_earlier_run_is_not_begun_a_second_time() {
+    fn running_call_of_earlier_run_is_not_started_again() {
         let (site, mark) = (site(), Mark::default());
         let first = begin(&site);
         assert!(matches!(site.begins(first, CALL, mark), Begins::Now));
@@ -236,11 +238,11 @@ mod tests {
         assert!(matches!(site.begins(first, CALL + 1, mark), Begins::No));
         assert!(matches!(site.begins(second, CALL, mark), Begins::Before));
         drop(site.ends(first, CALL));
-        assert!(matches!(site.begins(second, CALL, mark), Begins::Now), "it has ended");
+        assert!(matches!(site.begins(second, CALL, mark), Begins::Now), "the first execution has ended");
     }
 
     #[test]
-    fn what_has_ended_for_ever_is_not_begun_a_second_time_as_long_as_it_is_there() {
+    fn permanently_completed_call_is_not_started_again_while_its_output_exists() {
         let (site, mark) = (site(), Mark::default());
         let first = begin(&site);
         assert!(matches!(site.begins(first, CALL, mark), Begins::Now));
@@ -250,6 +252,6 @@ mod tests {
         let second = begin(&site);
         assert!(matches!(site.begins(second, CALL, mark), Begins::Before));
         drop(site.store.forget(version));
-        assert!(matches!(site.begins(second, CALL, mark), Begins::Now), "what it has written is lost");
+        assert!(matches!(site.begins(second, CALL, mark), Begins::Now), "its output is lost");
     }
 }

@@ -1,9 +1,9 @@
-//! The versions that are under way to this node, and the calls that wait for them.
+//! The versions that are being fetched by this node, and the calls that wait for them.
 //!
-//! A version is fetched in pieces, some of which are under way at a time. Messages may be lost: what does not arrive in
-//! time is asked for again, and when that is of no use, of the next node that has the version. What is large goes to a
-//! file as it comes, and is the same by its hash wherever it comes from: so the next node goes on where the one before
-//! has ended.
+//! A version is fetched in pieces, several of which are requested at a time. Messages may be lost: a piece that does
+//! not arrive in time is requested again, and after several repetitions from the next node that has the version. A
+//! large version is written to a file as it arrives. Its hash identifies it on every node, so the next node continues
+//! where the previous one stopped.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,7 +27,7 @@ use crate::{
 pub(super) const PIECE_BYTES: u64 = PIECE_BYTES_MAX as u64;
 pub(super) const PIECE_BYTES_MAX: usize = 256 << 10;
 
-/// The maximum number of pieces of a version that are under way.
+/// The maximum number of outstanding pieces of a version.
 const PIECES_UNDER_WAY_MAX: usize = 8;
 
 /// The maximum number of versions that are fetched at a time.
@@ -36,10 +36,10 @@ const FETCHES_MAX: usize = 8;
 /// The maximum size of a version that is fetched, in bytes.
 const VERSION_BYTES_MAX: u64 = 1 << 40;
 
-/// The time after which pieces are asked for again, in milliseconds.
+/// The time after which pieces are requested again, in milliseconds.
 const REPEAT_MS: u64 = 500;
 
-/// How often pieces are asked for again before the next node is asked.
+/// The number of times that pieces are requested again before the next node is asked.
 const REPEATS_MAX: u32 = 6;
 
 /// A version that is not here, and the nodes that have it.
@@ -72,7 +72,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Returns the piece that is asked for, which is empty beyond the end.
+    /// Returns the requested piece, which is empty beyond the end.
     pub(crate) fn of(ask: Ask, value: &Value, digest: Option<Digest>) -> Result<Self, Failed> {
         let (total, bytes) = value.part(ask.piece.saturating_mul(PIECE_BYTES), PIECE_BYTES_MAX)?;
         Ok(Self { ask, total, digest, bytes })
@@ -89,18 +89,18 @@ pub(crate) struct Arrived {
     pub(crate) awaited: Awaited,
 }
 
-/// What a version was under way for that is here now.
+/// The purposes for which a version was fetched.
 #[derive(Default)]
 pub(crate) struct Awaited {
-    /// Whether a call waits for it that changes it in place.
+    /// Whether a waiting call changes it in place.
     pub(crate) is_taken: bool,
-    /// Whether it is wanted for itself, too.
+    /// Whether it was also requested by itself, not only as an input.
     pub(crate) is_alone: bool,
-    /// The calls that miss nothing else.
+    /// The calls that miss no other input.
     pub(crate) ready: Vec<Assignment>,
 }
 
-/// A version that is not to be had.
+/// A version that no node could send.
 pub(crate) struct GivenUp {
     pub(crate) version: VersionId,
     /// The calls that waited for it.
@@ -111,15 +111,15 @@ pub(crate) struct GivenUp {
     pub(crate) reason: Option<String>,
 }
 
-/// The versions that are under way to this node, and the calls that wait for them.
+/// The versions that are being fetched by this node, and the calls that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
     under_way: BTreeMap<VersionId, Fetch>,
-    /// The calls that wait, and how many versions each is missing.
+    /// The calls that wait, and the number of versions that each one is missing.
     calls: BTreeMap<CallId, (Assignment, usize)>,
 }
 
-/// A version that is under way.
+/// A version that is being fetched.
 #[derive(Debug)]
 struct Fetch {
     mark: Mark,
@@ -129,21 +129,21 @@ struct Fetch {
     tried: Vec<NodeId>,
     /// What has arrived, if anything has.
     pieces: Option<Pieces>,
-    /// The size and the hash of the whole, as the first piece has told.
+    /// The size and the hash of the whole version, from the first piece.
     whole: Option<(u64, Option<Digest>)>,
-    /// Whether the node that is asked now has told the same.
+    /// Whether the current node has confirmed them.
     is_confirmed: bool,
-    /// Why it cannot be taken in here.
+    /// The local fault because of which it cannot be received.
     failed: Option<String>,
-    /// The number of pieces that were asked for and have not arrived.
+    /// The numbers of the outstanding pieces.
     asked: Vec<u64>,
-    /// The next piece to be asked for.
+    /// The next piece to request.
     next: u64,
-    /// When something was last asked for or has arrived.
+    /// The time of the last request or arrival.
     moved_ms: u64,
     repeats: u32,
     calls: Vec<CallId>,
-    /// Whether it is wanted for itself, too.
+    /// Whether it was also requested by itself, not only as an input.
     is_alone: bool,
 }
 
@@ -187,7 +187,7 @@ impl Fetches {
         fetch
     }
 
-    /// Removes the calls that wait, and returns them. What is under way for them still arrives.
+    /// Removes the waiting calls and returns them. Their versions still arrive.
     pub(crate) fn take_back(&mut self) -> Vec<Assignment> {
         for fetch in self.under_way.values_mut() {
             fetch.calls.clear();
@@ -195,7 +195,7 @@ impl Fetches {
         std::mem::take(&mut self.calls).into_values().map(|(assignment, _)| assignment).collect()
     }
 
-    /// Returns what is to be asked for now; and the versions that are not to be had, with the calls that waited for
+    /// Returns the requests to send now; and the versions that no node could send, with the calls that waited for
     /// them.
     pub(crate) fn asks(&mut self, now_ms: u64) -> (Vec<(NodeId, Ask)>, Vec<GivenUp>) {
         let (mut asks, mut given_up) = (Vec::new(), Vec::new());
@@ -216,11 +216,11 @@ impl Fetches {
         (asks, given_up)
     }
 
-    /// Forgets a version that is not to be had, and returns the calls that need it.
+    /// Cancels the fetch of a version and returns the calls that need it.
     fn give_up(&mut self, version: VersionId) -> GivenUp {
         let fetch = self.under_way.remove(&version);
         let of = |fetch: Fetch| {
-            // What cannot be taken in here may be made elsewhere.
+            // A version that cannot be received here may be recomputed elsewhere.
             let tried = fetch.tried.into_iter().chain(fetch.from).collect();
             (fetch.calls, tried, fetch.failed)
         };
@@ -235,14 +235,14 @@ impl Fetches {
         GivenUp { version, calls: given_up, tried, reason }
     }
 
-    /// Takes in a piece. Returns the version if it is complete.
+    /// Receives a piece. Returns the version if it is complete.
     pub(crate) fn piece(&mut self, piece: Piece, now_ms: u64) -> Option<Arrived> {
         let Piece { ask: Ask { version, piece: number }, total, digest, bytes } = piece;
         let fetch = self.under_way.get_mut(&version)?;
         let position = fetch.asked.iter().position(|asked| *asked == number)?;
         let is_size = bytes.len() as u64 == size_of_piece(number, total);
         if !is_size || total > VERSION_BYTES_MAX || !fetch.confirm(total, digest) {
-            // Whoever sends that has something else.
+            // The sender has a different version.
             fetch.turn_away();
             return None;
         }
@@ -262,8 +262,8 @@ impl Fetches {
         Some(Arrived { version, mark, value, bytes: total, awaited: self.awaits_no_more(version, fetch) })
     }
 
-    /// Takes in that a version has come with an order. Those that were asked for it may be gone by now, which is no reason
-    /// to give it up. Returns `None` if it was not under way.
+    /// Records that a version came with an assignment, and returns the calls that waited for it. The nodes that were
+    /// asked for it may be lost by now, and the fetch would fail. Returns `None` if it was not being fetched.
     pub(crate) fn is_here(&mut self, version: VersionId) -> Option<Awaited> {
         let fetch = self.under_way.remove(&version)?;
         Some(self.awaits_no_more(version, fetch))
@@ -283,7 +283,7 @@ impl Fetches {
         Awaited { is_taken, is_alone, ready }
     }
 
-    /// Takes in that a node does not have a version.
+    /// Handles a reply that the node does not have the version.
     pub(crate) fn absent(&mut self, from: NodeId, version: VersionId) {
         if let Some(fetch) = self.under_way.get_mut(&version)
             && fetch.from.front() == Some(&from)
@@ -292,7 +292,7 @@ impl Fetches {
         }
     }
 
-    /// Takes in that a node has a version, and needs time until it can send it.
+    /// Handles a reply that the node has the version, but is still preparing it.
     pub(crate) fn prepares(&mut self, from: NodeId, version: VersionId, now_ms: u64) {
         if let Some(fetch) = self.under_way.get_mut(&version)
             && fetch.from.front() == Some(&from)
@@ -302,7 +302,7 @@ impl Fetches {
         }
     }
 
-    /// Takes in that a node is gone.
+    /// Handles the loss of a node.
     pub(crate) fn is_gone(&mut self, peer: NodeId) {
         for fetch in self.under_way.values_mut() {
             if fetch.from.front() == Some(&peer) {
@@ -314,7 +314,7 @@ impl Fetches {
 }
 
 impl Fetch {
-    /// Asks for everything again that has not arrived.
+    /// Requests all outstanding pieces again.
     fn repeat(&mut self) {
         self.repeats += 1;
         if self.repeats > REPEATS_MAX {
@@ -324,7 +324,7 @@ impl Fetch {
         self.asked.clear();
     }
 
-    /// Turns to the next node. What has arrived is of use if that has the same by its size and hash.
+    /// Switches to the next node. The pieces are kept if that node confirms the size and the hash.
     fn turn_away(&mut self) {
         self.tried.extend(self.from.pop_front());
         self.repeats = 0;
@@ -333,14 +333,14 @@ impl Fetch {
         self.is_confirmed = false;
     }
 
-    /// Takes in what a node says of the whole. Returns whether that is what it has said before.
+    /// Handles the size and hash sent by a node. Returns whether they match the node's earlier ones.
     fn confirm(&mut self, total: u64, digest: Option<Digest>) -> bool {
         let is_same = self.whole == Some((total, digest));
         if self.is_confirmed {
             return is_same;
         }
         if !is_same || digest.is_none() {
-            // Without a hash what another node has sent cannot be told from something else.
+            // Without a hash, pieces of two nodes may be of different values.
             self.pieces = None;
             self.next = 0;
             self.whole = Some((total, digest));
@@ -357,9 +357,9 @@ impl Fetch {
         self.pieces.as_mut().map_or(Ok(()), |pieces| pieces.put(number, bytes))
     }
 
-    /// Returns the pieces to be asked for now.
+    /// Returns the pieces to request now.
     fn pieces_to_ask(&mut self) -> Vec<u64> {
-        // Only the first one tells how many there are, and whether what is here is of use.
+        // The first piece has the number of pieces, and shows whether the earlier ones can be used.
         let end = self.whole.map_or(1, |(total, _)| pieces_of(total));
         let most = if self.is_confirmed { PIECES_UNDER_WAY_MAX } else { 1 };
         let mut pieces = Vec::new();

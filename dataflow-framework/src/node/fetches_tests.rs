@@ -1,4 +1,4 @@
-//! Versions that are under way, and what ends that.
+//! Tests of fetching versions, and of the end of a fetch.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -24,7 +24,7 @@ fn peer(number: u64) -> NodeId {
     NodeId(number)
 }
 
-/// A version of some pieces, and its hash.
+/// Returns a version of several pieces: the value, its content, and its hash.
 fn large() -> (Value, Vec<u64>, Digest) {
     let list: Vec<u64> = (0..300_000).map(|number| number << 40).collect();
     let encoded = encode(&list).expect("it can be");
@@ -40,7 +40,7 @@ fn fetches(from: &[u64]) -> Fetches {
 }
 
 #[test]
-fn the_next_node_goes_on_where_the_one_before_has_ended() {
+fn fetch_after_loss_of_node_continues_at_next_node() {
     let (value, list, digest) = large();
     let mut fetches = fetches(&[1, 2]);
     let answer = |fetches: &mut Fetches, asks: Vec<(NodeId, Ask)>, now_ms| {
@@ -57,7 +57,7 @@ fn the_next_node_goes_on_where_the_one_before_has_ended() {
     let (lost, _) = fetches.asks(0);
     assert!(!lost.is_empty());
     fetches.is_gone(peer(1));
-    // What is asked for first is asked again of nobody else than the next one, and tells whether it has the same.
+    // The first lost piece is requested only from the next node, to find out whether it has the same version.
     let (next, _) = fetches.asks(1);
     assert_eq!(
         next.iter().map(|(peer, ask)| (*peer, ask.piece)).collect::<Vec<_>>(),
@@ -75,7 +75,7 @@ fn the_next_node_goes_on_where_the_one_before_has_ended() {
 }
 
 #[test]
-fn what_is_something_else_begins_anew() {
+fn fetch_restarts_when_next_node_has_another_hash() {
     let (value, list, digest) = large();
     let mut fetches = fetches(&[1, 2]);
     let (first, _) = fetches.asks(0);
@@ -97,20 +97,20 @@ fn what_is_something_else_begins_anew() {
 }
 
 #[test]
-fn a_node_that_prepares_is_waited_for() {
+fn preparing_node_is_waited_for_and_silent_node_is_not() {
     let mut fetches = fetches(&[1]);
     for round in 0..100 {
         let (asks, given_up) = fetches.asks(round * 500);
         assert_eq!((asks.len(), given_up.len()), (1, 0));
         fetches.prepares(peer(1), VERSION, round * 500);
     }
-    // One that says nothing is not.
+    // A node that does not reply is not waited for.
     let last = (100..200).find(|round| !fetches.asks(round * 500).1.is_empty());
     assert!(last.is_some());
 }
 
 #[test]
-fn sizes_beyond_four_gibibytes_have_all_their_pieces() {
+fn version_above_4_gib_has_all_pieces() {
     let total = (5 << 30) + 1;
     assert_eq!(pieces_of(total), 5 * 4_096 + 1);
     assert_eq!(size_of_piece(5 * 4_096 - 1, total), PIECE_BYTES);
@@ -120,7 +120,7 @@ fn sizes_beyond_four_gibibytes_have_all_their_pieces() {
     assert!(beyond.bytes.is_empty() && PIECE_BYTES_MAX as u64 == PIECE_BYTES);
 }
 
-/// Writes down what a node tells.
+/// Records the reports of a node.
 #[derive(Default)]
 struct Told(Mutex<Vec<String>>);
 
@@ -164,8 +164,8 @@ impl Report for Told {
     fn given_back(&self, _: CallId) {}
 }
 
-/// Creates a node of several, to which a call is assigned that reads a version and changes it or not. Node 1 is asked
-/// for that.
+/// Creates a node with peers and assigns it a call that reads a version, or changes it in place. The version is
+/// requested from node 1.
 fn waiting(in_place: bool) -> (Arc<Site>, Arc<Told>, u64) {
     let site =
         Arc::new(Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks));
@@ -202,12 +202,12 @@ fn ready(site: &Site) -> Vec<CallId> {
 }
 
 #[test]
-fn what_came_with_an_order_is_not_given_up_when_the_node_that_was_asked_for_it_goes() {
+fn version_in_assignment_is_kept_when_the_node_asked_for_it_is_lost() {
     for is_for_a_call in [false, true] {
         let (site, told, epoch) = waiting(false);
         if is_for_a_call {
             site.assign(epoch, reader(11, false), vec![missing(Some(vec![5]))]);
-            assert_eq!(ready(&site), [10, 11], "both have what they read");
+            assert_eq!(ready(&site), [10, 11], "both have their input");
         } else {
             site.fetch(missing(Some(vec![5])));
             assert_eq!(ready(&site), [10]);
@@ -219,11 +219,11 @@ fn what_came_with_an_order_is_not_given_up_when_the_node_that_was_asked_for_it_g
 }
 
 #[test]
-fn what_a_call_changes_in_place_is_no_copy_for_others() {
+fn version_changed_in_place_is_not_reported_as_copy() {
     let (site, told, epoch) = waiting(true);
     site.fetch(missing(Some(vec![5])));
     assert_eq!(ready(&site), [10]);
-    assert_eq!(told.told(), ["version 3 is not to be had"], "it was wanted for itself");
+    assert_eq!(told.told(), ["version 3 is not available"], "it was requested by itself");
 
     site.take_back();
     drop(site.forget(VERSION));
@@ -233,9 +233,9 @@ fn what_a_call_changes_in_place_is_no_copy_for_others() {
 }
 
 #[test]
-fn what_a_call_writes_here_does_not_end_a_fetch() {
+fn output_of_local_call_does_not_complete_fetch() {
     let (site, told, epoch) = waiting(false);
-    // It may be another execution than that which counts.
+    // This may not be the valid execution.
     let _begins = site.begins(epoch, VERSION.call, Mark::default());
     assert!(site.keep_own(VERSION, Value::from_encoded(vec![5]), Mark::default(), 1));
     assert!(site.asks(1).is_empty() && ready(&site).is_empty());

@@ -1,29 +1,29 @@
-//! How much memory the versions of a store take, and what is to be done if that is too much. Pure: it counts, and the
-//! store does.
+//! The accounting of a store's memory, and the decisions on making room. This module is pure: the store carries out
+//! the decisions.
 //!
-//! Above four fifths of the limit the head is asked which of the copies of this node others have, too, so that they can
-//! be dropped. Above the limit versions go to files, those first that were not in use for the longest time. What calls
-//! have in use stays, and counts; so the limit is exceeded if that alone is more.
+//! Above 4/5 of the limit the coordinator is asked which copies of this node exist on other nodes, too, so that they
+//! can be dropped. Above the limit versions are moved to files, the least recently used first. Versions that are in
+//! use by calls stay and count, so these alone may exceed the limit.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::ids::VersionId;
 
-/// What is known of the versions of a store.
+/// The accounting of a store's memory.
 #[derive(Debug)]
 pub(super) struct Ledger {
     /// In bytes.
     limit: u64,
     pub(super) versions: HashMap<VersionId, Known>,
-    /// Those in memory that are not in use, by when they were last.
+    /// The versions in memory that are not in use, by their last use.
     pub(super) idle: BTreeMap<u64, VersionId>,
-    /// The idle ones that are encoded, too, and take their place twice.
+    /// The idle versions whose encoded form is in memory, too, so that they take twice their size.
     pub(super) twice: BTreeMap<u64, VersionId>,
-    /// Counts the uses.
+    /// The number of uses so far.
     now: u64,
-    /// What is in memory, in bytes, with what is on its way from there to a file, and what calls hold besides.
+    /// The bytes in memory, including those being written to files and those held by calls alone.
     used: u64,
-    /// What is on its way from memory to a file, in bytes.
+    /// The bytes that are being moved from memory to files.
     pub(super) leaving: u64,
 }
 
@@ -31,13 +31,13 @@ pub(super) struct Ledger {
 pub(super) struct Known {
     bytes: u64,
     pub(super) place: Place,
-    /// When it was last in use.
+    /// The time of its last use.
     used_at: u64,
-    /// The number of calls that have it in use, in memory.
+    /// The number of calls that use it in memory.
     users: u32,
-    /// Whether it is encoded, too.
+    /// Whether its encoded form is in memory, too.
     is_twice: bool,
-    /// Whether it was brought here from another node for a call, and nobody was asked whether others have it still.
+    /// Whether it was fetched for a call, and the coordinator was not yet asked whether other nodes have it.
     is_copy: bool,
 }
 
@@ -49,42 +49,42 @@ pub(super) enum Place {
     File,
 }
 
-/// Where a version is when it comes.
+/// The place and size of a new version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrival {
     pub(super) bytes: u64,
     pub(super) is_in_memory: bool,
-    /// Whether it was brought here for a call.
+    /// Whether it was fetched for a call.
     pub(super) is_copy: bool,
 }
 
-/// What is to be done so that less memory is used.
+/// A measure that frees memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Relief {
-    /// What the version was encoded to is to be forgotten.
+    /// Drop the encoded form of the version.
     ForgetEncoded(VersionId),
-    /// The version is to be brought to a file; then the ledger is [told](Ledger::has_left).
+    /// Move the version to a file, and then call [`Ledger::has_left`].
     Spill(VersionId),
 }
 
-/// How a call has a version in use.
+/// The way in which a call uses a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// In the store.
+    /// The store has it, too.
     Shared(VersionId),
-    /// By itself, with this size in bytes: it has taken the version, or reads it from its file and leaves it there.
+    /// The call holds this many bytes alone: it has taken the version, or reads it from its file and leaves it there.
     Alone(u64),
 }
 
 impl Ledger {
-    /// Creates one for a store of so many bytes.
+    /// Creates an empty ledger with this limit, in bytes.
     pub(super) fn new(limit: u64) -> Self {
         let (versions, idle, twice) = (HashMap::new(), BTreeMap::new(), BTreeMap::new());
         Self { limit, versions, idle, twice, now: 0, used: 0, leaving: 0 }
     }
 
-    /// Sets its limit, in bytes.
+    /// Sets the limit, in bytes.
     pub(super) fn set_limit(&mut self, bytes: u64) {
         self.limit = bytes;
     }
@@ -98,9 +98,9 @@ impl Ledger {
         self.versions.get(&version).map_or(0, |known| known.bytes)
     }
 
-    /// Adds a version, in the place of the one before of this name.
+    /// Adds a version, and replaces an existing one with the same id.
     pub(super) fn put(&mut self, version: VersionId, Arrival { bytes, is_in_memory, is_copy }: Arrival) {
-        // One that is in use is the same.
+        // If it is in use, it is the same version.
         if self.versions.get(&version).is_some_and(|known| known.users > 0) {
             return;
         }
@@ -130,7 +130,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a version was encoded, and that this is kept.
+    /// Records that the encoded form of a version is kept, too.
     pub(super) fn is_encoded(&mut self, version: VersionId) {
         let Some(known) = self.versions.get_mut(&version) else { return };
         if known.place == Place::Memory && !known.is_twice {
@@ -142,7 +142,7 @@ impl Ledger {
         }
     }
 
-    /// Begins to use a version for a call. What is in a file stays in memory then if there is room.
+    /// Starts a use of a version by a call. A version in a file is loaded into memory if there is room.
     pub(super) fn begin(&mut self, version: VersionId) -> Use {
         self.now += 1;
         let (now, room) = (self.now, self.limit.saturating_sub(self.used));
@@ -152,7 +152,7 @@ impl Ledger {
         known.used_at = now;
         match known.place {
             Place::Memory => {}
-            // It is in use before it is gone, so it stays.
+            // It is in use before its file is complete, so it stays in memory.
             Place::Leaves => {
                 known.place = Place::Memory;
                 self.leaving -= known.bytes;
@@ -170,7 +170,7 @@ impl Ledger {
         Use::Shared(version)
     }
 
-    /// Takes a version out of the store for a call that changes it.
+    /// Removes a version from the store for a call that changes it in place.
     pub(super) fn take(&mut self, version: VersionId) -> Use {
         let bytes = self.bytes(version);
         self.remove(version);
@@ -183,7 +183,7 @@ impl Ledger {
         match used {
             Use::Alone(bytes) => self.used -= bytes,
             Use::Shared(version) => {
-                // It may have been forgotten meanwhile, or come anew.
+                // It may have been removed or replaced since then.
                 let Some(known) = self.versions.get_mut(&version).filter(|known| known.users > 0) else {
                     return;
                 };
@@ -198,7 +198,7 @@ impl Ledger {
         }
     }
 
-    /// Returns what is to be done next, if more memory is used than there is.
+    /// Returns the next measure, if the limit is exceeded.
     pub(super) fn relief(&mut self) -> Option<Relief> {
         if self.used - self.leaving <= self.limit {
             return None;
@@ -209,7 +209,7 @@ impl Ledger {
             self.used -= known.bytes;
             return Some(Relief::ForgetEncoded(version));
         }
-        // What takes no memory is not worth a file.
+        // A version that takes no memory is not worth a file.
         let known = |version| self.versions.get(version).expect("it is idle");
         let (at, version) = self.idle.iter().find(|(_, version)| known(version).bytes > 0)?;
         let (at, version) = (*at, *version);
@@ -220,9 +220,10 @@ impl Ledger {
         Some(Relief::Spill(version))
     }
 
-    /// Tells that a version was brought to a file, or could not be. Returns whether it is to be dropped from memory.
+    /// Records the end of writing a version to a file; `is_in_file` is false if it failed. Returns whether the
+    /// version is now to be dropped from memory.
     pub(super) fn has_left(&mut self, version: VersionId, is_in_file: bool) -> bool {
-        // It may be in use again, or be gone.
+        // It may be in use again, or removed.
         let Some(known) = self.versions.get_mut(&version).filter(|known| known.place == Place::Leaves) else {
             return false;
         };
@@ -237,7 +238,7 @@ impl Ledger {
         is_in_file
     }
 
-    /// Returns the copies of which the head is to be asked now whether others have them, too. Each is returned once.
+    /// Returns the copies to ask the coordinator about. Each one is returned only once.
     pub(super) fn copies_to_ask(&mut self) -> Vec<VersionId> {
         let enough = self.limit / 5 * 4;
         let mut to_go = self.used.saturating_sub(self.leaving).saturating_sub(enough);
@@ -258,7 +259,7 @@ impl Ledger {
 }
 
 impl Known {
-    /// Returns what it takes in memory if it is there, in bytes.
+    /// Returns its size in memory while it is there, in bytes.
     fn in_memory(&self) -> u64 {
         if self.is_twice { 2 * self.bytes } else { self.bytes }
     }

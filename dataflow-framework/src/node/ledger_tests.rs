@@ -1,4 +1,4 @@
-//! What a store takes, against a plain count, whatever happens to it.
+//! Compares the ledger with a plain model, under any sequence of events.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const HERE: Arrival = Arrival { bytes: 40, is_in_memory: true, is_copy: false };
 const COPY: Arrival = Arrival { is_copy: true, ..HERE };
 
 #[test]
-fn what_was_not_in_use_for_the_longest_time_goes_first() {
+fn relief_moves_least_recently_used_version_first() {
     let mut ledger = Ledger::new(100);
     (0..2).for_each(|call| ledger.put(version(call), HERE));
     assert_eq!(ledger.relief(), None);
@@ -24,7 +24,7 @@ fn what_was_not_in_use_for_the_longest_time_goes_first() {
     (2..4).for_each(|call| ledger.put(version(call), HERE));
     assert_eq!(ledger.relief(), Some(Relief::Spill(version(1))));
     assert_eq!(ledger.relief(), Some(Relief::Spill(version(0))));
-    // That will be enough.
+    // The two measures above free enough.
     assert_eq!((ledger.relief(), ledger.used()), (None, 160));
     assert!(ledger.has_left(version(1), true));
     assert!(!ledger.has_left(version(0), false));
@@ -32,13 +32,13 @@ fn what_was_not_in_use_for_the_longest_time_goes_first() {
 }
 
 #[test]
-fn what_is_in_use_stays() {
+fn version_in_use_stays_in_memory() {
     let mut ledger = Ledger::new(50);
     ledger.put(version(0), HERE);
     let used = ledger.begin(version(0));
     ledger.put(version(1), HERE);
     assert_eq!(ledger.relief(), Some(Relief::Spill(version(1))));
-    // It is needed before it is gone.
+    // It is needed before its file is complete.
     let again = ledger.begin(version(1));
     assert!(!ledger.has_left(version(1), true));
     assert_eq!(ledger.relief(), None);
@@ -57,7 +57,7 @@ fn what_is_in_use_stays() {
 }
 
 #[test]
-fn what_is_there_twice_is_there_once_before_anything_goes() {
+fn relief_drops_encoded_form_before_moving_versions() {
     let mut ledger = Ledger::new(100);
     (0..2).for_each(|call| ledger.put(version(call), HERE));
     (0..2).for_each(|_| ledger.is_encoded(version(1)));
@@ -67,7 +67,7 @@ fn what_is_there_twice_is_there_once_before_anything_goes() {
 }
 
 #[test]
-fn only_copies_are_asked_for_and_no_more_than_are_too_many() {
+fn copies_to_ask_are_only_copies_above_the_threshold() {
     let mut ledger = Ledger::new(100);
     ledger.put(version(0), HERE);
     ledger.put(version(1), COPY);
@@ -78,7 +78,7 @@ fn only_copies_are_asked_for_and_no_more_than_are_too_many() {
     assert_eq!(ledger.copies_to_ask(), []);
 }
 
-/// Something that happens to a store.
+/// An event of a store.
 #[derive(Debug, Clone)]
 enum Event {
     Put(u64, u64, bool),
@@ -88,9 +88,9 @@ enum Event {
     Take(u64),
     /// Ends one of the uses.
     End(usize),
-    /// Does what is to be done, and whether that works.
+    /// Takes the next measure, which succeeds or fails.
     Relieve(bool),
-    /// Begins to do it, and does not end.
+    /// Starts the next measure, and does not complete it.
     Leave,
 }
 
@@ -107,16 +107,16 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A version as a plain store has it.
+/// A version in the model.
 #[derive(Debug, Clone, Copy)]
 struct Plain {
     bytes: u64,
     in_memory: u64,
-    /// Which one of this name it is.
+    /// The number of this version: another one may follow with the same id.
     which: usize,
 }
 
-/// Counts what is in memory anew each time.
+/// The model: it computes the used memory from scratch each time.
 #[derive(Default)]
 struct Reference {
     versions: BTreeMap<u64, Plain>,
@@ -139,7 +139,7 @@ impl Reference {
 
 proptest! {
     #[test]
-    fn it_counts_as_a_plain_store_does(events in prop::collection::vec(event(), 1..200)) {
+    fn ledger_agrees_with_plain_model(events in prop::collection::vec(event(), 1..200)) {
         let (mut ledger, mut reference) = (Ledger::new(100), Reference::default());
         for event in events {
             happens(&mut ledger, &mut reference, &event);
@@ -148,7 +148,8 @@ proptest! {
         for (used, _) in std::mem::take(&mut reference.uses) {
             ledger.end(used);
         }
-        // Whatever was begun, in the end everything that takes memory can go, and nothing is counted.
+        // After all uses have ended, every version that takes memory can be moved to a file, and nothing stays
+        // counted.
         for call in 0..9 {
             ledger.has_left(version(call), true);
         }
@@ -163,7 +164,7 @@ proptest! {
 
 fn happens(ledger: &mut Ledger, reference: &mut Reference, event: &Event) {
     match *event {
-        // A version in use does not come anew: it is the same.
+        // A version in use is not put again: it would be the same.
         Event::Put(call, bytes, is_in_memory) if !reference.is_in_use(call) => {
             ledger.put(version(call), Arrival { bytes, is_in_memory, is_copy: false });
             let in_memory = if is_in_memory { bytes } else { 0 };

@@ -1,11 +1,11 @@
-//! Threads whose tasks wait for calls that they have made: other calls are run meanwhile.
+//! Lending of threads: while a task waits for calls that it has made, another thread runs other calls.
 //!
-//! A thread that waits lends its place among the workers. Another thread takes it, which is started if none is idle; so
-//! there are as many calls that really run as there are workers, and no task waits for one that cannot begin. When the
-//! task goes on, its thread works beside the others until one of them has ended its call.
+//! A waiting thread lends its place among the workers to an idle thread, or to a new one if none is idle. So the
+//! number of computing threads equals the number of workers, and no task waits for a call that cannot start. When the
+//! task continues, there is one more computing thread than workers until one of them has completed its call.
 //!
-//! The deepest calls begin first, so there are about as many threads that wait as the workers times the depth of the
-//! recursion. A task that would be one too many fails.
+//! Nested calls start first, so the number of waiting threads is about the number of workers times the depth of the
+//! recursion. A task that would exceed [`WAITING_MAX`] fails.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -15,17 +15,17 @@ use crate::failure::Failed;
 /// The maximum number of threads of a node that wait for calls.
 const WAITING_MAX: usize = 1_024;
 
-/// Whether a thread that runs a call counts as one of the workers.
+/// Whether a thread that runs a call counts as a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Works,
     /// Its task waits, and another thread works.
     IsLent,
-    /// It was left to a call that takes too long.
+    /// It was abandoned to a call beyond its timeout.
     IsLeft,
 }
 
-/// The place of a thread, which only changes while the queue is locked.
+/// The place of a thread, which changes only while the queue is locked.
 #[derive(Debug, Clone)]
 pub(super) struct Seat(Arc<std::sync::Mutex<Place>>);
 
@@ -34,12 +34,12 @@ thread_local! {
 }
 
 impl Seat {
-    /// Returns the place of this thread, if it is one that runs calls.
+    /// Returns the place of this thread, if it is a worker.
     pub(super) fn current() -> Option<Self> {
         SEAT.with_borrow(Clone::clone)
     }
 
-    /// Makes this thread one that runs calls.
+    /// Makes this thread a worker.
     pub(super) fn take() -> Self {
         let seat = Self(Arc::new(std::sync::Mutex::new(Place::Works)));
         SEAT.set(Some(seat.clone()));
@@ -55,18 +55,18 @@ impl Seat {
     }
 }
 
-/// A thread that waits, until this is dropped.
+/// The loan of a waiting thread's place, until this is dropped.
 pub(super) struct Lent {
     of: Option<(Arc<Queue>, Seat)>,
 }
 
 impl Queue {
-    /// Lets another thread work in the place of this one, until the result is dropped.
+    /// Lends the place of this thread to another one until the result is dropped.
     ///
     /// # Errors
-    /// If too many wait.
+    /// If too many threads wait.
     pub(super) fn lend(self: &Arc<Self>) -> Result<Lent, Failed> {
-        // Otherwise the program runs its calls itself, and each has ended when it is waited for.
+        // Without workers the program runs its calls itself, and a call has completed when a task waits for it.
         let Some(seat) = Seat::current() else { return Ok(Lent { of: None }) };
         let mut state = self.lock();
         if seat.place() == Place::IsLeft {
@@ -74,8 +74,8 @@ impl Queue {
         }
         if state.lent >= WAITING_MAX {
             return Err(Failed::of(format!(
-                "{WAITING_MAX} tasks of this node wait for calls that they have made, and it would be another one: \
-                 call to less depth, or return the handles of what is called without waiting for it"
+                "{WAITING_MAX} tasks of this node wait for calls that they have made, which is the limit: \
+                 reduce the depth of the recursion, or return the handles of calls without waiting for them"
             )));
         }
         seat.set(Place::IsLent);
@@ -85,9 +85,7 @@ impl Queue {
         drop(state);
         if needs_thread {
             self.work("task worker in place of one that waits")
-                .map_err(|error| {
-                    Failed::of(format!("no thread could be started that works while it waits: {error}"))
-                })
+                .map_err(|error| Failed::of(format!("cannot start a thread to work while it waits: {error}")))
                 .inspect_err(|_| self.takes_back(&seat))?;
         } else {
             self.changed.ring();
@@ -104,11 +102,11 @@ impl Queue {
         }
     }
 
-    /// Leaves a thread to a call that takes too long. Returns whether another one has to take its place.
+    /// Abandons a thread to a call beyond its timeout. Returns whether a new thread has to replace it.
     pub(super) fn leaves(&self, seat: Option<&Seat>) -> bool {
         let mut state = self.lock();
         state.threads -= 1;
-        // In the simulator workers are no threads.
+        // In the simulator workers are not threads.
         let Some(seat) = seat else {
             state.busy.remove();
             return true;

@@ -1,4 +1,4 @@
-//! What runs calls: the versions that are here, those that are on their way, and the threads on which tasks run.
+//! The execution of calls: the versions on this node, the fetching of others, and the threads that run tasks.
 
 mod answers;
 mod attempt;

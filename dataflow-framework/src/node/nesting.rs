@@ -1,4 +1,4 @@
-//! Tasks that make calls, where they run.
+//! Tasks that make calls, on the node that runs them.
 
 use std::{panic::resume_unwind, sync::Arc};
 
@@ -22,9 +22,9 @@ pub(crate) struct Running {
     pub(crate) epoch: u64,
     pub(crate) call: CallId,
     pub(crate) mark: Mark,
-    /// How often it has failed before.
+    /// The number of earlier attempts that failed.
     pub(crate) tries: u32,
-    /// Whether it is run twice, so that handles are kept for the second time.
+    /// Whether the task is run twice, so that its handles are kept for the second run.
     pub(crate) is_checked: bool,
 }
 
@@ -45,13 +45,13 @@ pub(crate) trait Nesting: Send + Sync {
 pub(crate) struct IsOver;
 
 impl Running {
-    /// Begins an execution of its task in which calls are made.
+    /// Registers an execution of the task, which makes calls.
     pub(crate) fn begin(&self) -> Result<(Execution, Arc<dyn Report>), IsOver> {
         let Self { site, epoch, call, .. } = self;
         let (report, is_current) = site.nests(*epoch, *call);
         let report = report.ok_or(IsOver)?;
         if !is_current {
-            // The present run takes it for one that goes on, and has to run it again.
+            // The current run of the program assumes that the call is still running, so it has to be run again.
             report.given_back(*call);
             return Err(IsOver);
         }
@@ -60,7 +60,7 @@ impl Running {
         Ok((execution, report))
     }
 
-    /// Waits for what is given to the task; its thread is lent to other calls meanwhile.
+    /// Waits for a result, while the thread is lent to other calls.
     pub(crate) fn wait(&self, execution: Execution) -> Given {
         if let Some(given) = self.site.waits.given(execution) {
             return given;
@@ -70,45 +70,45 @@ impl Running {
     }
 }
 
-/// Ends the task of the call that this thread runs: its call fails, if anybody wants to know.
+/// Stops the task of the call that this thread runs: the call fails, if its outcome is still needed.
 pub(crate) fn end(with: Failed) -> ! {
     resume_unwind(Box::new(with))
 }
 
 impl Site {
-    /// Runs a call, or gives what it reads to the task that waits for that.
+    /// Queues a call, or passes its input to the task that waits for it.
     pub(super) fn run_or_give(self: &Arc<Self>, epoch: u64, assignment: Assignment) {
         let Some(execution) = assignment.reader else {
             return self.queue.push(Arc::clone(self), epoch, assignment);
         };
         let version = assignment.arguments.iter().flat_map(Argument::versions).next();
         let version = *version.expect("it reads one value");
-        // What it does not find the task tells: the graph may be locked here.
+        // If the version is missing, the task reports it: the graph may be locked here.
         let missing = Given::Missing(assignment.call, version);
         self.waits.give(execution, self.store.get(version).map_or(missing, Given::Value));
     }
 
-    /// Takes in what was decided on something for which a task waits.
+    /// Delivers a decision of the graph to a waiting task.
     pub(crate) fn answer_task(&self, execution: Execution, answer: Answer) {
         self.waits.answer(execution, answer);
     }
 
-    /// Takes in that an execution has ended, which another one follows.
+    /// Ends an execution that was replaced by another one.
     pub(crate) fn ends_execution(&self, execution: Execution) {
         self.waits.end(execution);
     }
 
-    /// Returns whether a task is to go on that makes calls.
+    /// Returns whether an execution of a task that makes calls is still needed.
     pub(crate) fn goes_on(&self, execution: Execution) -> bool {
         self.waits.goes_on(execution)
     }
 
-    /// Keeps data that a task brings in.
+    /// Stores data that a task has created.
     pub(crate) fn put_of_task(&self, version: VersionId, value: Value, mark: Mark, bytes: u64) {
         self.put(version, value, mark, if self.has_sizes() { bytes } else { 0 });
     }
 
-    /// Keeps a version also as another one. Returns whether it is here.
+    /// Stores a version under a second id. Returns whether it is here.
     pub(crate) fn alias(&self, from: VersionId, to: VersionId, mark: Mark) -> bool {
         self.store.alias(from, to, mark)
     }

@@ -1,4 +1,4 @@
-//! By what the outside recognises a call that is executed a second time.
+//! The idempotency token by which external systems detect a repeated execution of a call.
 
 use std::cell::Cell;
 
@@ -6,20 +6,22 @@ thread_local! {
     static CURRENT: Cell<Option<u128>> = const { Cell::new(None) };
 }
 
-/// Runs a task of which this is the token.
+/// Runs a task with this token.
 pub(super) fn during<R>(token: Option<u128>, task: impl FnOnce() -> R) -> R {
     let before = CURRENT.replace(token);
-    // The task does not panic: that was caught.
+    // The task does not panic: its panics are caught inside.
     let result = task();
     CURRENT.set(before);
     result
 }
 
-/// Returns a number that is the same in all executions of the call that this thread runs, and in no other call of any
-/// program; `None` if its task is neither `effect` nor `nondeterministic`, or the thread runs no call.
+/// Returns a number that is the same in all executions of the call that this thread runs, and different in every
+/// other call of any program; `None` if the task is neither `effect` nor `nondeterministic`, or if the thread runs no
+/// call.
 ///
-/// A call of a task with `effect` is not run again when it has ended, but it is if its node is lost before, or if it has
-/// failed and is tried again. Whatever it does outside of its data can then be recognised as the same: as the key of a
+/// A call of an `effect` task is not run again after it has completed, but it is if its node is lost before, or if it
+/// fails and is retried. With the token as the key of a payment or the name of a file, external systems can detect
+/// that its effect is the same.
 /// payment, or as the name of a file.
 ///
 /// # Examples
@@ -28,7 +30,7 @@ pub(super) fn during<R>(token: Option<u128>, task: impl FnOnce() -> R) -> R {
 ///
 /// #[task(effect)]
 /// fn pay(cents: u64) -> String {
-///     let key = once_token().expect("the task has an effect");
+/// The bank does not accept two orders with the same key.
 ///     // The bank takes no order with the same key twice.
 ///     format!("{cents} with key {key:032x}")
 /// }

@@ -1,4 +1,4 @@
-//! How a call has ended: what it has written is kept, or what was wrong is told.
+//! The outcome of a call: its output is stored, or its failure is reported.
 
 use super::{attempt::Written, site::Site};
 use crate::{
@@ -9,10 +9,10 @@ use crate::{
     value::Value,
 };
 
-/// The maximum size of what goes to the journal of what a call has written, in bytes.
+/// The maximum size of an output that is written to the journal, in bytes.
 const DURABLE_BYTES_MAX: u64 = 64 << 10;
 
-/// Returns what a call has written, encoded, if it is small.
+/// Returns the encoded output, if it is small.
 fn encoded(written: &[Put]) -> Option<Vec<Vec<u8>>> {
     let values: Option<Vec<&Value>> = written.iter().map(Put::value).collect();
     let values =
@@ -20,12 +20,12 @@ fn encoded(written: &[Put]) -> Option<Vec<Vec<u8>>> {
     values.into_iter().map(|value| value.part(0, usize::MAX).ok().map(|(_, bytes)| bytes)).collect()
 }
 
-/// Why a call fails that is not run a second time, and has called tasks.
-const CALLS_TASKS: &str = "it is `effect` or `nondeterministic`, and its task calls others; these may be run again, and it may not. Give the \
-     option to those of them that need it, and not to it";
+/// The failure of a run-once call that has made calls.
+const CALLS_TASKS: &str = "it is `effect` or `nondeterministic`, so it must not run again, but its task makes calls, which may. \
+     Give the option to the called tasks that need it instead";
 
 impl Site {
-    /// Keeps what a call has written, and returns how it has ended.
+    /// Stores the output of a call, and returns its outcome.
     pub(super) fn outcome(
         &self,
         assignment: &Assignment,
@@ -61,7 +61,7 @@ impl Site {
                 }
             });
             relieved.map_err(|failed| {
-                let reason = format!("what it has written cannot be kept: {}", failed.reason);
+                let reason = format!("its output cannot be stored: {}", failed.reason);
                 Failed { reason, ..failed }
             })?;
             if let (Some(execution), Some(report)) = (nest.filter(|_| !handed_on.is_empty()), self.report()) {
@@ -88,7 +88,7 @@ impl Site {
         })
     }
 
-    /// Returns the outcome of a call that cannot run here, for a reason that other nodes need not have.
+    /// Returns the outcome of a call that cannot run here, for a reason that may not apply to other nodes.
     pub(super) fn unfit(&self, assignment: &Assignment, failed: Failed) -> Outcome {
         let Failed { reason, trouble } = failed;
         let reason = self.here(&reason);

@@ -1,4 +1,4 @@
-//! What has arrived of a version: in memory, or in a file if it is large.
+//! The pieces of a version that have arrived: in memory, or in a file if the version is large.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use crate::{
     value::Value,
 };
 
-/// What has arrived of a version, by the numbers of pieces.
+/// The pieces that have arrived, by number.
 #[derive(Debug)]
 pub(super) enum Pieces {
     InMemory(BTreeMap<u64, Vec<u8>>),
@@ -19,10 +19,10 @@ pub(super) enum Pieces {
 }
 
 impl Pieces {
-    /// Begins with none.
+    /// Creates an empty set of pieces.
     ///
     /// # Errors
-    /// If a file is needed, and cannot be made.
+    /// If a file is needed and cannot be created.
     pub(super) fn new(is_large: bool) -> io::Result<Self> {
         if is_large {
             return Ok(Self::InFile(Arriving::new()?, BTreeSet::new()));
@@ -59,12 +59,12 @@ impl Pieces {
         Ok(())
     }
 
-    /// Returns the whole, which has this size and, if it is large, this hash.
+    /// Returns the complete value, which has this size and, if it is large, this hash.
     pub(super) fn whole(self, bytes: u64, digest: Option<Digest>) -> Value {
         match self {
             Self::InMemory(pieces) => Value::from_encoded(pieces.into_values().flatten().collect()),
             Self::InFile(arriving, _) => {
-                let digest = digest.expect("what is large comes with its hash");
+                let digest = digest.expect("a large version comes with its hash");
                 Value::from_spilled(arriving.end(bytes, digest))
             }
         }

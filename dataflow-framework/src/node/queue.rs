@@ -1,4 +1,4 @@
-//! The calls that wait for a thread, and the threads.
+//! The queue of calls that wait for a thread, and the worker threads.
 
 use std::{
     cell::Cell,
@@ -23,14 +23,14 @@ use crate::{
     platform::{Bell, Platform, Simulated},
 };
 
-/// The number of threads beyond the workers that stay although they have nothing to do.
+/// The number of idle threads that are kept in addition to the workers.
 const SPARE_MAX: usize = 4;
 
-/// The number of calls within each other that the program itself runs on one thread, so that its stack suffices.
+/// The maximum depth of nested calls that a program without workers runs on one thread, so that its stack suffices.
 const WITHIN_MAX: u32 = 32;
 
 thread_local! {
-    /// The number of calls within each other that this thread runs.
+    /// The depth of nested calls on this thread.
     static WITHIN: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Queue {
     pub(crate) platform: Platform,
 }
 
-/// A call of a site that waits for a thread.
+/// A call that waits for a thread.
 pub(crate) struct Waiting {
     site: Arc<Site>,
     /// The run of the program that has assigned it.
@@ -56,7 +56,7 @@ impl Waiting {
         self.begin().map_or(Continues::Here, Begun::run)
     }
 
-    /// Begins it, if it can run.
+    /// Starts it, if it can run.
     pub(crate) fn begin(self) -> Option<Begun> {
         self.site.begin_call(self.epoch, self.assignment)
     }
@@ -66,7 +66,7 @@ impl Waiting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Continues {
     Here,
-    /// Another thread has taken its place, since the call took too long.
+    /// Another thread has replaced it, since the call exceeded its timeout.
     Elsewhere,
 }
 
@@ -75,24 +75,24 @@ pub(super) struct State {
     waiting: VecDeque<Waiting>,
     /// The number of calls that run at a time.
     workers: usize,
-    /// The number of threads that run a call which does not wait.
+    /// The number of threads that run a call, except those whose tasks wait.
     pub(super) busy: Busy,
     /// The number of threads whose tasks wait for calls.
     pub(super) lent: usize,
     /// The number of threads that wait for a call.
     pub(super) idle: usize,
-    /// The number of threads, without those that were left to calls that take too long.
+    /// The number of threads, without those that were abandoned to calls beyond their timeout.
     pub(super) threads: usize,
     is_over: bool,
-    /// The number of calls that have run to their end.
+    /// The number of calls that have completed or failed.
     ended: u64,
 }
 
-/// The number of threads that compute, and their time so far.
+/// The number of computing threads, and their total time.
 #[derive(Default)]
 pub(super) struct Busy {
     threads: usize,
-    /// Their time until the number changed last, and when that was.
+    /// Their time up to the last change of their number, and the time of that change.
     ns: u64,
     since: Option<Instant>,
 }
@@ -119,7 +119,7 @@ impl Busy {
     }
 }
 
-/// Runs a call on a thread of its own, and waits for that.
+/// Runs a call on a new thread, and waits for it.
 fn run_deeper(next: Waiting) {
     let next = Mutex::new(Some(next));
     let run = || {
@@ -149,7 +149,7 @@ async fn work_in_virtual_time(simulated: Arc<Simulated>, queue: Arc<Queue>) {
 }
 
 impl Queue {
-    /// Creates one for the workers of a node.
+    /// Creates a queue for the workers of a node.
     pub(crate) fn on(platform: Platform) -> Self {
         Self { changed: platform.bell(), platform, ..Self::default() }
     }
@@ -158,7 +158,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the work on calls here.
+    /// Returns the load of this node.
     pub(crate) fn load(&self) -> Load {
         let state = self.lock();
         let State { waiting, busy, ended, .. } = &*state;
@@ -170,11 +170,11 @@ impl Queue {
         }
     }
 
-    /// Adds a call of a site.
+    /// Adds a call.
     pub(crate) fn push(&self, site: Arc<Site>, epoch: u64, assignment: Assignment) {
         let mut state = self.lock();
         let waiting = Waiting { site, epoch, assignment };
-        // What tasks call is awaited by tasks that have begun.
+        // Nested calls go first: running tasks wait for them.
         if waiting.assignment.call < NESTED {
             state.waiting.push_back(waiting);
         } else {
@@ -187,7 +187,7 @@ impl Queue {
         }
     }
 
-    /// Waits for a call. `None` if there will be no more.
+    /// Waits for a call. Returns `None` after [`end`](Self::end), or if there are enough idle threads.
     fn next(&self) -> Option<Waiting> {
         let mut state = self.lock();
         loop {
@@ -209,12 +209,12 @@ impl Queue {
         }
     }
 
-    /// Records that a thread computes no more.
+    /// Records that a thread no longer computes.
     pub(crate) fn leaves_call(&self) {
         self.lock().busy.remove();
     }
 
-    /// Records that a call has run to its end.
+    /// Records that a call has completed or failed.
     pub(super) fn on_ended(&self) {
         self.lock().ended += 1;
     }
@@ -239,13 +239,13 @@ impl Queue {
         }
     }
 
-    /// Runs a call on this thread, if one waits. Returns whether that was so.
+    /// Runs a waiting call on this thread. Returns whether there was one.
     pub(crate) fn run_one(&self) -> bool {
         let Some(next) = self.lock().waiting.pop_front() else { return false };
         let within = WITHIN.get();
         if within < WITHIN_MAX {
             WITHIN.set(within + 1);
-            // Where the program runs calls itself they have no deadlines that others could see to.
+            // Without workers no other thread could enforce a deadline.
             let _: Continues = next.run();
             WITHIN.set(within);
         } else {
@@ -254,14 +254,14 @@ impl Queue {
         true
     }
 
-    /// Has something done when the deadline of a call passes that begins on one of the threads, and another thread
-    /// started then. `None` if the program runs its calls itself, or that thread could not be started.
+    /// Calls `passed` and replaces this worker thread when the deadline of the call that starts on it passes. Returns
+    /// `None` if there are no workers, or the thread that watches deadlines could not be started.
     pub(super) fn watch(
         self: &Arc<Self>,
         deadline: Instant,
         passed: impl FnOnce() + Send + 'static,
     ) -> Option<Deadline> {
-        // Otherwise the program runs its calls itself.
+        // Without workers the program runs its calls itself.
         if self.lock().threads == 0 {
             return None;
         }
@@ -271,19 +271,19 @@ impl Queue {
             let is_to_be_replaced = queue.leaves(seat.as_ref());
             passed();
             if is_to_be_replaced && let Err(error) = queue.work("task worker in place of another") {
-                tracing::error!(%error, "no thread could be started in the place of one whose call takes too long");
+                tracing::error!(%error, "cannot start a thread to replace one whose call has exceeded its timeout");
             }
         };
         match self.deadlines.set(&self.platform, deadline, passed) {
             Ok(deadline) => Some(deadline),
             Err(error) => {
-                tracing::warn!(%error, "no thread could be started that watches for calls that take too long");
+                tracing::warn!(%error, "cannot start the thread that enforces timeouts of calls");
                 None
             }
         }
     }
 
-    /// Starts a thread that runs calls.
+    /// Starts a worker thread.
     pub(super) fn work(self: &Arc<Self>, name: &str) -> io::Result<()> {
         if let Platform::Simulated(simulated) = &self.platform {
             self.lock().threads += 1;
@@ -311,7 +311,7 @@ impl Queue {
         self.changed.ring_for_all();
     }
 
-    /// Removes the calls of a site, and returns them.
+    /// Removes the calls of an executor, and returns them.
     pub(crate) fn take_back(&self, site: &Site) -> Vec<Assignment> {
         let mut state = self.lock();
         let (its, others) =
@@ -322,13 +322,13 @@ impl Queue {
         its.into_iter().map(|waiting| waiting.assignment).collect()
     }
 
-    /// Ends the threads, each after the call that it runs.
+    /// Stops the threads, each after its current call.
     pub(crate) fn end(&self) {
         self.lock().is_over = true;
         self.changed.ring_for_all();
     }
 
-    /// Waits until the threads have ended, or were left to calls that take too long.
+    /// Waits until the threads have stopped, or were abandoned to calls beyond their timeout.
     fn wait_for_threads(&self) {
         let mut state = self.lock();
         while state.threads > 0 {
@@ -337,14 +337,14 @@ impl Queue {
     }
 }
 
-/// The threads that run calls, until this is dropped.
+/// The worker threads, until this is dropped.
 pub(crate) struct Crew {
     queue: Arc<Queue>,
     is_awaited: bool,
 }
 
 impl Crew {
-    /// Starts so many threads.
+    /// Starts the worker threads.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -357,7 +357,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Ends the threads, and does not wait for the calls that they run.
+    /// Stops the threads without waiting for their current calls.
     pub(crate) fn leave(mut self) {
         self.is_awaited = false;
     }

@@ -1,29 +1,29 @@
-//! How much memory a store may take.
+//! The memory limit of a store.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The environment variable that says it.
+/// The environment variable with the limit.
 const VARIABLE: &str = "DATAFLOW_STORE";
 
-/// What is assumed of a machine that does not tell how much memory it has, in bytes.
+/// The assumed memory of a machine whose memory is unknown, in bytes.
 const MEMORY_BYTES: u64 = 4 << 30;
 
-/// What was set, in bytes; 0 if nothing was.
+/// The limit set by the program, in bytes; 0 if none was set.
 static SET: AtomicU64 = AtomicU64::new(0);
 
-/// The number of stores that share what the machine has.
+/// The number of stores that share the memory of the machine.
 static SHARING: AtomicU64 = AtomicU64::new(0);
 
-/// Sets how much memory the data of a job may take on each node of this process, in bytes. Nodes that have begun to work
-/// on a job keep to what was set before.
+/// Sets the memory limit for the data of a job on each node of this process, in bytes. Nodes that have already joined
+/// a job keep their limit.
 ///
-/// It is counted by what the data is encoded to, so its values may take more, such as small numbers that are stored as
-/// large ones. Not counted are what tasks and the program make for themselves, and what a running call has not returned
-/// yet. Beyond the limit, copies that other nodes have are dropped, and all else is moved to files
-/// ([`set_work_dir`](crate::set_work_dir)), and read when it is needed. A call that reads more than that at once fails.
+/// Data is counted by its encoded size, so its values may take more memory, such as small numbers that are stored as
+/// large ones. Memory that tasks and the program allocate for themselves is not counted, and neither is the output of
+/// a running call. Beyond the limit, copies that other nodes have are dropped, and other data is moved to files
+/// ([`set_work_dir`](crate::set_work_dir)) and read when it is needed. A call whose inputs exceed the limit fails.
 ///
-/// Otherwise it is what the environment variable `DATAFLOW_STORE` says, such as `4GiB`, or half of the memory of the
-/// machine, or of its control group, which the nodes of a process share.
+/// Without this setting the limit is the environment variable `DATAFLOW_STORE`, such as `4GiB`, or half of the memory
+/// of the machine or of its control group. The nodes of a process share that half.
 ///
 /// # Panics
 /// If it is 0.
@@ -32,17 +32,17 @@ pub fn set_store(bytes: u64) {
     SET.store(bytes, Relaxed);
 }
 
-/// How much memory a store may take.
+/// The memory limit of a store.
 #[derive(Debug)]
 pub(crate) enum Room {
-    /// So many bytes.
+    /// This number of bytes.
     Bytes(u64),
-    /// Its share of so many bytes, which all stores of this kind have together.
+    /// An equal share of this number of bytes, which is divided among all stores of this kind.
     Share(u64),
 }
 
 impl Room {
-    /// Returns that of a node of a cluster.
+    /// Returns the limit of a node of a cluster.
     pub(crate) fn of_node() -> Self {
         match SET.load(Relaxed) {
             0 => {}
@@ -51,14 +51,14 @@ impl Room {
         if let Ok(text) = std::env::var(VARIABLE) {
             match bytes(&text) {
                 Ok(bytes) => return Self::Bytes(bytes),
-                Err(error) => tracing::warn!("{VARIABLE} is passed over: {error}"),
+                Err(error) => tracing::warn!("{VARIABLE} is ignored: {error}"),
             }
         }
         SHARING.fetch_add(1, Relaxed);
         Self::Share(memory() / 2)
     }
 
-    /// Returns how much it is now, in bytes.
+    /// Returns the current limit, in bytes.
     pub(super) fn now(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => *bytes,
@@ -75,7 +75,7 @@ impl Drop for Room {
     }
 }
 
-/// Returns how much memory this process may take, in bytes.
+/// Returns the memory available to this process, in bytes.
 fn memory() -> u64 {
     match taskwork::available_memory() {
         0 => MEMORY_BYTES,
@@ -86,7 +86,7 @@ fn memory() -> u64 {
 /// Parses a number of bytes, such as `4GiB` or `500 MB`.
 ///
 /// # Errors
-/// If it is none, or 0.
+/// If it is not a number of bytes, or 0.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 9] = [
         ("", 1),
@@ -99,7 +99,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         ("gib", 1 << 30),
         ("tib", 1 << 40),
     ];
-    let wrong = || format!("{text:?} is no number of bytes such as 4GiB");
+    let wrong = || format!("{text:?} is not a number of bytes such as 4GiB");
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = unit.trim().to_ascii_lowercase();
@@ -116,7 +116,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     bytes.filter(|bytes| *bytes > 0).ok_or_else(wrong)
 }
 
-/// Returns a number of bytes as people read it.
+/// Formats a number of bytes with a unit.
 pub(crate) fn shown(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
@@ -133,14 +133,14 @@ mod tests {
     use super::{bytes, shown};
 
     #[test]
-    fn numbers_of_bytes_have_units() {
+    fn byte_counts_are_parsed_and_formatted_with_units() {
         for (text, expected) in
             [("1", 1), ("4GiB", 4 << 30), ("500 MB", 500_000_000), ("1.5kib", 1_536), ("0.25 tib", 1 << 38)]
         {
             assert_eq!(bytes(text), Ok(expected));
         }
         for text in ["", "0", "GiB", "-1", "4 Gi", "1e9", "99999999999TiB", "1.2.3MB", "0.0000001GiB"] {
-            assert_eq!(bytes(text), Err(format!("{text:?} is no number of bytes such as 4GiB")));
+            assert_eq!(bytes(text), Err(format!("{text:?} is not a number of bytes such as 4GiB")));
         }
         assert_eq!([999, 1 << 20, 1_600_000].map(shown), ["999 bytes", "1.0 MiB", "1.5 MiB"]);
     }

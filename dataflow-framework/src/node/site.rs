@@ -1,7 +1,8 @@
-//! What a node does for a program: it keeps versions, gets those that it misses, and runs calls.
+//! Executes a program's calls on a node: stores versions, fetches missing inputs and runs the calls.
 //!
-//! When the program begins anew, on this node or another one, the site stays: it tells what it has and what it runs, and
-//! serves the new run, whose number is its *epoch*. Calls of earlier runs that have not begun are dropped.
+//! The executor outlives a run of the program: when the program restarts, on this node or another one, the executor
+//! reports its versions and running calls and serves the new run, which is identified by its *epoch*. Queued calls of
+//! earlier runs are dropped.
 
 use std::{
     collections::BTreeSet,
@@ -37,88 +38,88 @@ use crate::{
     value::Value,
 };
 
-/// Who is told how calls end.
+/// Receives the outcomes of calls and other reports of an executor.
 pub(crate) trait Report: Send + Sync {
-    /// Tells how a call has ended.
+    /// Reports the outcome of a call.
     fn ended(&self, call: CallId, outcome: Outcome);
 
-    /// Tells when a call has run, before its end is told.
+    /// Reports the times of a call, before its outcome.
     fn timed(&self, timing: Timing);
 
-    /// Tells what a call has written that was begun in an earlier run of the program, before its end is told.
+    /// Reports the output of a call that was started in an earlier run of the program, before its outcome.
     fn holds(&self, held: Vec<Held>);
 
-    /// Tells that a call cannot run here, because a version that it reads is not to be had of the nodes that were
-    /// `tried`.
+    /// Reports that a call cannot run here, because none of the nodes in `tried` sent a version that it reads.
     fn unable(&self, call: Returned, missing: VersionId, tried: Vec<NodeId>);
 
-    /// Tells that a version was brought here.
+    /// Reports that a version was copied here.
     fn copied(&self, version: VersionId);
 
-    /// Tells that a version is not to be had of the nodes that were `tried`.
+    /// Reports that none of the nodes in `tried` sent a version.
     fn not_brought(&self, version: VersionId, tried: Vec<NodeId>);
 
-    /// Tells that a version that was here cannot be read any more.
+    /// Reports that a stored version is corrupt.
     fn is_damaged(&self, version: VersionId, reason: String);
 
-    /// Asks which of these copies others have, too, so that they can be dropped here.
+    /// Asks which of the given copies exist on other nodes, too, so that they can be dropped here.
     fn has_copies(&self, versions: Vec<VersionId>);
 
-    /// Returns the options of a call that a task makes, as far as they count here.
+    /// Returns the options of a nested call that have an effect in this kind of run.
     fn counting(&self, options: Options) -> Options {
         options
     }
 
-    /// Returns what a call demands that a task makes, and no node will ever have.
+    /// Returns a demand of a nested call that no node can ever meet.
     fn lacks(&self, _options: &Options) -> Option<Lack> {
         None
     }
 
-    /// Tells what the task of a call does that makes calls.
+    /// Reports a step of a task that makes calls.
     fn step(&self, execution: Execution, step: Step);
 
-    /// Tells that a call which runs here has to be run again.
+    /// Reports that a running call has to be run again.
     fn given_back(&self, call: CallId);
 }
 
-/// What a node does for a program.
+/// Executes a program's calls on a node.
 pub(crate) struct Site {
     pub(super) store: Store,
     pub(super) queue: Arc<Queue>,
     pub(super) nesting: &'static dyn Nesting,
     /// The tasks of the program.
     pub(crate) tasks: Option<Arc<Tasks>>,
-    /// What tasks wait for that make calls.
+    /// The pending waits of tasks that make calls.
     pub(super) waits: Waits,
     fetches: Mutex<Fetches>,
-    /// The versions that are being encoded for others.
+    /// The versions that are being encoded for other nodes.
     prepares: Mutex<BTreeSet<VersionId>>,
     duty: Mutex<Duty>,
-    /// The node, as others name it.
+    /// The id of this node.
     name: OnceLock<NodeId>,
     /// Whether versions may be moved, so that their sizes are of interest.
     pub(super) has_peers: bool,
     pub(super) is_over: AtomicBool,
-    /// Times the calls of which that is asked for.
+    /// Times the calls for which it is enabled.
     pub(super) stopwatch: Stopwatch,
 }
 
-/// What a site has when a run begins.
+/// The state of an executor at the start of a run.
 #[derive(Debug)]
 pub(crate) struct Inventory {
     pub(crate) epoch: u64,
     pub(crate) held: Vec<Held>,
-    /// The calls of earlier runs that run still.
+    /// The calls of earlier runs that are still running, or have an outcome in `unseen`.
     pub(crate) running: Vec<(CallId, Mark)>,
-    /// Those of them that have ended, which nobody may have seen.
+    /// The completed calls of earlier runs whose outcomes may not be recorded yet.
     pub(crate) unseen: Vec<(CallId, Outcome)>,
 }
 
-/// A call that is given back, and the versions with their sizes that it would have changed in place.
+/// A call that is returned to the coordinator, and the versions that it would have changed in place, with their
+/// sizes.
 pub(crate) type Returned = (CallId, Vec<(VersionId, u64)>);
 
 impl Site {
-    /// Creates what a node does for a program with these tasks; `None` if it calls any.
+    /// Creates an executor for a program with these tasks; `tasks` is `None` if the program calls none.
     pub(crate) fn new(
         queue: Arc<Queue>,
         store: Store,
@@ -154,7 +155,7 @@ impl Site {
         self.prepares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets how others name this node.
+    /// Sets the id of this node.
     pub(crate) fn is_named(&self, node: NodeId) {
         // It does not change.
         let _ = self.name.set(node);
@@ -165,7 +166,7 @@ impl Site {
         self.name.get().copied()
     }
 
-    /// Returns what has happened with where that was.
+    /// Appends the id of this node to the reason.
     pub(super) fn here(&self, reason: &str) -> String {
         match self.name.get() {
             Some(node) => format!("{reason} (on node {node})"),
@@ -177,13 +178,13 @@ impl Site {
         self.duty().report.as_ref().and_then(Weak::upgrade)
     }
 
-    /// Begins to serve a run of the program, and returns what is there from earlier ones.
+    /// Starts to serve a run of the program, and returns the state left by earlier runs.
     pub(crate) fn begin(&self, report: Weak<dyn Report>) -> Inventory {
         drop(self.queue.take_back(self));
         self.stopwatch.forget();
         let mut fetches = self.fetches();
         let mut duty = self.duty();
-        // Together, so that no call of the run before is among those of this one.
+        // Both are locked, so that no call of the previous run enters the new one.
         *fetches = Fetches::default();
         duty.epoch += 1;
         drop(fetches);
@@ -193,15 +194,15 @@ impl Site {
         }
         self.waits.end_all();
         duty.forget_halves(&self.store);
-        // A call that ends now is still in the one, or already in the other.
+        // A call that completes now is in exactly one of the two lists.
         let running = duty.running.iter().map(|(call, mark)| (*call, *mark));
-        // Of these it is told next how they have ended.
+        // The outcomes in `unseen` are reported next.
         let unseen = duty.unseen.iter().map(|(call, (mark, _))| (*call, *mark));
         let running = running.chain(unseen).collect();
         let unseen = duty.unseen.iter().map(|(call, (_, outcome))| (*call, outcome.clone())).collect();
         let epoch = duty.epoch;
         let mut held = self.store.held();
-        // What was written by an execution whose end nobody may have seen counts if that does.
+        // The output of an unrecorded execution becomes valid with its outcome.
         held.retain(|Held { version, .. }| {
             !duty.unseen.contains_key(&version.call) || duty.brought.contains(version)
         });
@@ -209,36 +210,36 @@ impl Site {
         Inventory { epoch, held, running, unseen }
     }
 
-    /// Runs no more calls. Those that run go on to their end, of which nobody is told.
+    /// Runs no more calls. Running calls run until they complete, but their outcomes are not reported.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Relaxed);
         self.waits.end_all();
     }
 
-    /// Takes in a version.
+    /// Stores a version.
     pub(crate) fn put(&self, version: VersionId, value: Value, mark: Mark, bytes: u64) {
         self.keep(version, value, mark, bytes, false);
         self.relieve();
     }
 
-    /// Takes in a version that is to be here, and was not written here.
+    /// Stores a version that was not computed here and that this node shall keep.
     pub(crate) fn put_brought(&self, version: VersionId, value: Value, mark: Mark, bytes: u64) {
         self.keep_brought(version, value, mark, bytes, false);
         self.relieve();
     }
 
-    /// Takes in a version, and leaves it to others to make room.
+    /// Stores a version without making room for it.
     pub(super) fn keep(&self, version: VersionId, value: Value, mark: Mark, bytes: u64, is_copy: bool) {
         self.see(|| Seen::holds(version, mark, value.fingerprint_now().1));
         self.store.put(version, value, mark, bytes, is_copy);
     }
 
-    /// Returns whether the sizes of versions are of interest.
+    /// Returns whether the sizes of versions are needed.
     pub(crate) fn has_sizes(&self) -> bool {
         self.has_peers || self.store.limit().is_some()
     }
 
-    /// Makes room, if that is possible; otherwise the next call fails that writes something.
+    /// Makes room if possible; if not, the next call with an output fails.
     fn relieve(&self) {
         if let Err(Failed { reason, .. }) = self.store.relieve() {
             tracing::warn!(reason, "the store of this node has no room");
@@ -249,14 +250,15 @@ impl Site {
         self.store.get(version)
     }
 
-    /// Forgets a version, and returns it: to drop it may take a while.
-    #[must_use = "to drop it takes a while"]
+    /// Removes a version and returns it, because dropping it may be slow.
+    #[must_use = "dropping it may be slow"]
     pub(crate) fn forget(&self, version: VersionId) -> Option<Value> {
         self.is_not_kept(version);
         self.store.forget(version)
     }
 
-    /// Takes in a call, which runs when what it reads is here. `missing` is what was not when the call was assigned.
+    /// Accepts a call, which runs once its inputs are here. `missing` lists the inputs that were not here when it was
+    /// assigned.
     pub(crate) fn assign(self: &Arc<Self>, epoch: u64, assignment: Assignment, mut missing: Vec<Missing>) {
         if assignment.manner.is_timed {
             self.stopwatch.assigned(assignment.call, Instant::now());
@@ -268,11 +270,11 @@ impl Site {
         if self.duty().epoch != epoch {
             return;
         }
-        // Others may have brought some of it meanwhile.
+        // Some of the inputs may have arrived since then.
         let new = self.take_in(&mut missing).into_iter();
         let here = new.map(|version| {
             let mut awaited = fetches.is_here(version).unwrap_or_default();
-            // What is changed in place is no copy for others.
+            // A version that is changed in place is not available as a copy for other nodes.
             awaited.is_taken |= assignment.takes(version);
             (version, awaited)
         });
@@ -290,7 +292,7 @@ impl Site {
         }
     }
 
-    /// Has a version brought here.
+    /// Fetches a version.
     pub(crate) fn fetch(self: &Arc<Self>, missing: Missing) {
         let version = missing.version;
         let mut fetches = self.fetches();
@@ -305,19 +307,19 @@ impl Site {
         self.have_come(epoch, vec![(version, Awaited { is_alone: true, ..awaited })]);
     }
 
-    /// Gives back the calls that have not begun.
+    /// Removes the calls that have not started, and returns them.
     pub(crate) fn take_back(&self) -> Vec<Returned> {
         let waiting = self.fetches().take_back();
         waiting.into_iter().chain(self.queue.take_back(self)).map(|call| self.give_back(&call)).collect()
     }
 
-    /// Gives a call back that has not begun.
+    /// Returns a call that has not started, in the form for the coordinator.
     pub(crate) fn give_back(&self, assignment: &Assignment) -> Returned {
         let size = |version| self.store.size(version).map(|bytes| (version, bytes));
         (assignment.call, assignment.taken().filter_map(size).collect())
     }
 
-    /// Returns what is to be asked of others now.
+    /// Returns the requests to be sent to other nodes now.
     pub(crate) fn asks(&self, now_ms: u64) -> Vec<(NodeId, Ask)> {
         let (asks, given_up) = self.fetches().asks(now_ms);
         let report = self.report().filter(|_| !given_up.is_empty());
@@ -327,8 +329,7 @@ impl Site {
                     match &reason {
                         None => report.unable(self.give_back(&assignment), version, tried.clone()),
                         Some(reason) => {
-                            let failed =
-                                Failed::of_node(format!("what it reads cannot be brought: {reason}"));
+                            let failed = Failed::of_node(format!("its input cannot be fetched: {reason}"));
                             report.ended(assignment.call, self.unfit(&assignment, failed));
                         }
                     }
@@ -343,31 +344,31 @@ impl Site {
         asks
     }
 
-    /// Shows an event to the observer, if there is one.
+    /// Passes an event to the observer, if there is one.
     pub(crate) fn see(&self, seen: impl FnOnce() -> Seen) {
         self.queue.platform.see(seen);
     }
 
-    /// Takes in a piece of a version.
+    /// Receives a piece of a version.
     pub(crate) fn piece(self: &Arc<Self>, piece: Piece, now_ms: u64) {
         let mut fetches = self.fetches();
         let Some(arrived) = fetches.piece(piece, now_ms) else { return };
         let Arrived { version, mark, value, bytes, awaited } = arrived;
-        // Before any call is told: whoever looks for it now finds it.
+        // Store it before any call is notified: a call that looks for it now finds it.
         self.keep_brought(version, value, mark, bytes, !awaited.is_alone);
-        // A new run begins with empty fetches.
+        // A new run starts with empty fetches.
         let epoch = self.duty().epoch;
         drop(fetches);
         self.relieve();
         self.have_come(epoch, vec![(version, awaited)]);
     }
 
-    /// Tells that versions have come, and goes on with what waited for them.
+    /// Reports that versions have arrived, and continues the calls that waited for them.
     fn have_come(self: &Arc<Self>, epoch: u64, here: Vec<(VersionId, Awaited)>) {
         for (version, Awaited { is_taken, is_alone, ready }) in here {
             match self.report() {
                 Some(report) if !is_taken => report.copied(version),
-                // What is changed in place is no copy for others.
+                // A version that is changed in place is not available as a copy for other nodes.
                 Some(report) if is_alone => report.not_brought(version, Vec::new()),
                 _ => {}
             }
@@ -380,7 +381,7 @@ impl Site {
         }
     }
 
-    /// Takes in that a node does not have a version.
+    /// Handles a reply that the node does not have the version.
     pub(crate) fn absent(&self, from: NodeId, version: VersionId) {
         self.fetches().absent(from, version);
     }
@@ -395,7 +396,7 @@ impl Site {
         self.fetches().is_gone(peer);
     }
 
-    /// Begins a call that was assigned in a run of the program, unless that is over, or the call cannot run.
+    /// Starts a call, unless its run of the program is over or the call cannot run.
     pub(super) fn begin_call(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Option<Begun> {
         let Assignment { call, mark, .. } = assignment;
         match self.begins(epoch, call, mark) {
@@ -406,7 +407,7 @@ impl Site {
                 return None;
             }
         }
-        // Whoever changes it in place has seen it.
+        // A call that changes a version in place has seen it.
         assignment.taken().for_each(|version| self.is_not_kept(version));
         let Inputs { values: inputs, uses } = match self.store.inputs(&assignment) {
             Ok(inputs) => inputs,
@@ -416,7 +417,7 @@ impl Site {
                 return None;
             }
             Err(Lacking::Version(missing)) => {
-                // It was forgotten meanwhile, since the call was taken from this node.
+                // The version was removed because the call was taken from this node.
                 let (report, is_current) = self.ends(epoch, call);
                 if let Some(report) = report.filter(|_| is_current) {
                     report.unable(self.give_back(&assignment), missing, Vec::new());
@@ -434,7 +435,7 @@ impl Site {
         Some(Begun { site, epoch, assignment, inputs, uses, deadline, watch, since, lap })
     }
 
-    /// Sets the deadline of a call that begins. If it passes, the call has failed, and its thread is left to it.
+    /// Sets the deadline of a call that starts. If it passes, the call fails, and its thread is abandoned.
     fn watch(
         self: &Arc<Self>,
         epoch: u64,
@@ -445,7 +446,7 @@ impl Site {
         let Some(deadline) = Instant::now().checked_add(timeout) else { return (None, None) };
         let Assignment { call, mark, .. } = *assignment;
         let (site, assignment) = (Arc::clone(self), assignment.clone());
-        // Only one that ignores its failure needs them again; others may change them in place.
+        // Only a call whose failure is ignored needs its inputs again; other calls may change them in place.
         let inputs = if attempt::ignores(&assignment) { inputs.to_vec() } else { Vec::new() };
         let watched = self.queue.watch(deadline, move || {
             let task = assignment.task.name;
@@ -468,7 +469,7 @@ impl Assignment {
         taken.flat_map(|(update, _)| update.versions().iter().copied())
     }
 
-    /// Returns whether the call changes a version in place.
+    /// Returns whether the call changes the version in place.
     pub(crate) fn takes(&self, version: VersionId) -> bool {
         self.taken().any(|taken| taken == version)
     }

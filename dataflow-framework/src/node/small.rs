@@ -1,20 +1,20 @@
-//! Small versions, which go with the orders and news of them.
+//! Small versions, which are sent within assignments and reports.
 //!
-//! To ask another node for a version, and to send it, takes two messages, each of which costs as much as to send some
-//! ten kilobytes; and whoever waits for it waits for both. So what a call has written goes to the head with the news of
-//! its end, and what a call reads goes from the head with the order to run it, if it is small and at hand.
+//! Fetching a version from another node takes a request and a reply, and the call waits for both; a message costs as
+//! much as sending about 10 KiB. Therefore small outputs are sent to the coordinator in the report of the outcome,
+//! and small inputs are sent by the coordinator in the assignment.
 
 use serde::{Deserialize, Serialize};
 
 use super::{fetches::Missing, site::Site, store::SMALL_BYTES_MAX};
 use crate::{core::Mark, ids::VersionId, value::Value};
 
-/// What is told of a version that a call has written.
+/// The part of a report that describes an output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Told {
     /// Its size, in bytes.
     Size(u64),
-    /// What it is, encoded.
+    /// The encoded value.
     Content(Vec<u8>),
 }
 
@@ -29,25 +29,25 @@ impl Told {
 }
 
 impl Site {
-    /// Returns a version encoded, if it is here and small.
+    /// Returns the encoded version, if it is here and small.
     pub(crate) fn small(&self, version: VersionId) -> Option<Vec<u8>> {
         self.store.small(version)?.small()
     }
 
-    /// Returns what is told of a version of this size.
+    /// Returns the report on a version of this size.
     pub(crate) fn told(&self, version: VersionId, bytes: u64) -> Told {
         let content = if bytes <= SMALL_BYTES_MAX { self.small(version) } else { None };
         content.map_or(Told::Size(bytes), Told::Content)
     }
 
-    /// Takes in a version that came with what was told of it.
+    /// Stores a version that came in a message.
     pub(crate) fn put_small(&self, version: VersionId, content: Vec<u8>, mark: Mark) {
         let bytes = content.len() as u64;
         self.keep_brought(version, Value::from_encoded(content), mark, bytes, true);
     }
 
-    /// Takes in the versions that came with an order, removes everything from the list that is here, and returns those
-    /// that are new.
+    /// Stores the versions that came in an assignment, removes all versions that are here from the list, and returns
+    /// the new ones.
     pub(super) fn take_in(&self, missing: &mut Vec<Missing>) -> Vec<VersionId> {
         let mut new = Vec::new();
         missing.retain_mut(|Missing { version, mark, content, .. }| {

@@ -1,4 +1,4 @@
-//! How long calls are under way on a node, and how long they run, for those whose times are asked for.
+//! The transfer, waiting and run times of the calls for which they are measured.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,15 +11,15 @@ use tokio::time::Instant;
 
 use crate::ids::CallId;
 
-/// When a call has run on a node.
+/// The times of a call on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Timing {
     pub(crate) call: CallId,
-    /// The number of the worker, from 0: the least that ran nothing when the call began.
+    /// The number of the worker, from 0: the lowest that was free when the call started.
     pub(crate) worker: u16,
-    /// How long its inputs were on their way to the node, in microseconds.
+    /// The transfer time of the inputs, in microseconds.
     pub(crate) transfer_us: u64,
-    /// How long it then waited for a worker.
+    /// The time between the arrival of the inputs and the start, in microseconds.
     pub(crate) wait_us: u64,
     pub(crate) run_us: u64,
     pub(crate) is_well: bool,
@@ -39,11 +39,11 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 struct UnderWay {
     assigned: Instant,
-    /// When everything was there that it reads and that was not at first.
+    /// The arrival of the last missing input.
     arrived: Option<Instant>,
 }
 
-/// A timed call that runs.
+/// A running call that is timed.
 #[derive(Debug)]
 pub(super) struct Lap {
     call: CallId,
@@ -57,19 +57,19 @@ impl Stopwatch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a call was assigned to the node.
+    /// Records the assignment of a call to this node.
     pub(super) fn assigned(&self, call: CallId, now: Instant) {
         self.lock().under_way.insert(call, UnderWay { assigned: now, arrived: None });
     }
 
-    /// Notes that what was missing of a call's inputs is there.
+    /// Records the arrival of the last missing input.
     pub(super) fn arrived(&self, call: CallId, now: Instant) {
         if let Some(under_way) = self.lock().under_way.get_mut(&call) {
             under_way.arrived = Some(now);
         }
     }
 
-    /// Notes that a call begins.
+    /// Records the start of a call.
     pub(super) fn begins(&self, call: CallId, now: Instant) -> Lap {
         let mut state = self.lock();
         let under_way = state.under_way.remove(&call).unwrap_or(UnderWay { assigned: now, arrived: None });
@@ -79,7 +79,7 @@ impl Stopwatch {
         Lap { call, worker, transfer: there - under_way.assigned, wait: now - there }
     }
 
-    /// Notes that a call has ended which took so long.
+    /// Records the end of a call, and returns its times.
     pub(super) fn ends(&self, lap: &Lap, ns: u64, is_well: bool) -> Timing {
         let Lap { call, worker, transfer, wait } = *lap;
         self.lock().busy.remove(&worker);
@@ -88,7 +88,7 @@ impl Stopwatch {
         Timing { call, worker, transfer_us, wait_us, run_us: ns / 1_000, is_well }
     }
 
-    /// Forgets the calls that have not begun.
+    /// Removes the calls that have not started.
     pub(super) fn forget(&self) {
         self.lock().under_way.clear();
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::Stopwatch;
 
     #[test]
-    fn a_call_is_timed_from_its_assignment_to_its_end() {
+    fn timing_covers_call_from_assignment_to_completion() {
         let (watch, begun) = (Stopwatch::default(), Instant::now());
         let at = |ms| begun + Duration::from_millis(ms);
         watch.assigned(1, at(0));

@@ -1,4 +1,4 @@
-//! The versions of data that are here: in memory as far as there is room, otherwise in files.
+//! The versions of data on this node: in memory as long as there is room, otherwise in files.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ pub(super) const SMALL_BYTES_MAX: u64 = 1 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     versions: Mutex<FxHashMap<VersionId, Entry>>,
-    /// What they take, if there is a limit of that. It is locked within the lock of the versions.
+    /// The memory limit and the accounting, if there is a limit. The ledger is locked while `versions` is.
     limited: Option<(Room, Mutex<Ledger>)>,
 }
 
@@ -31,28 +31,28 @@ pub(crate) struct Store {
 struct Entry {
     value: Value,
     mark: Mark,
-    /// Its size, if that is of interest.
+    /// The size in bytes, 0 if sizes are not needed.
     bytes: u64,
 }
 
-/// What a call reads, in the order of its arguments.
+/// The inputs of a call, in the order of its arguments.
 pub(crate) struct Inputs {
     pub(crate) values: Vec<Value>,
-    /// For what the store is to be told [when the call is over](Store::release).
+    /// The uses to [release](Store::release) when the call is over.
     pub(crate) uses: Vec<Use>,
 }
 
-/// Why a call cannot have what it reads.
+/// The reason why the inputs of a call are not available.
 #[derive(Debug)]
 pub(crate) enum Lacking {
     /// This version is not here.
     Version(VersionId),
-    /// It is too much.
+    /// The inputs exceed the limit.
     Room(Failed),
 }
 
 impl Store {
-    /// Creates a store that takes no more memory than this.
+    /// Creates a store with a limit of memory.
     pub(crate) fn limited(room: Room) -> Self {
         let ledger = Ledger::new(room.now());
         Self { limited: Some((room, Mutex::new(ledger))), ..Self::default() }
@@ -62,19 +62,19 @@ impl Store {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what counts, if anything does.
+    /// Returns the accounting, if there is a limit.
     fn ledger(&self) -> Option<MutexGuard<'_, Ledger>> {
         let (_, ledger) = self.limited.as_ref()?;
         Some(ledger.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns its limit, in bytes, if it has one.
+    /// Returns the limit, in bytes, if there is one.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.limited.as_ref().map(|(room, _)| room.now())
     }
 
-    /// Takes in a version; `is_copy` tells whether it was brought here for a call. It may now be time to
-    /// [relieve](Self::relieve) the store.
+    /// Stores a version; `is_copy` is true if it was fetched for a call. The store may exceed its limit until it is
+    /// [relieved](Self::relieve).
     pub(crate) fn put(&self, version: VersionId, value: Value, mark: Mark, bytes: u64, is_copy: bool) {
         let mut versions = self.lock();
         if let Some(mut ledger) = self.ledger() {
@@ -85,11 +85,11 @@ impl Store {
         }
         let before = versions.insert(version, Entry { value, mark, bytes });
         drop(versions);
-        // To drop it may take a while.
+        // Dropping it may be slow.
         drop(before);
     }
 
-    /// Returns what is here.
+    /// Returns all versions, in order.
     pub(crate) fn held(&self) -> Vec<Held> {
         let versions = self.lock();
         let held = versions.iter().map(|(version, Entry { mark, bytes, .. })| Held {
@@ -98,12 +98,12 @@ impl Store {
             bytes: *bytes,
         });
         let mut held: Vec<_> = held.collect();
-        // The order of a hash table is not the same each time.
+        // The iteration order of a hash table is not deterministic.
         held.sort_unstable_by_key(|held| held.version);
         held
     }
 
-    /// Returns the size of a version.
+    /// Returns the size of a version, in bytes.
     pub(crate) fn size(&self, version: VersionId) -> Option<u64> {
         self.lock().get(&version).map(|entry| entry.bytes)
     }
@@ -113,12 +113,12 @@ impl Store {
         self.lock().contains_key(&version)
     }
 
-    /// Returns a version. What is in a file stays there.
+    /// Returns a version without loading it from its file.
     pub(crate) fn get(&self, version: VersionId) -> Option<Value> {
         self.lock().get(&version).map(|entry| entry.value.apart())
     }
 
-    /// Notes that a version was encoded for another node, and keeps that.
+    /// Records that the encoded form of a version, made for another node, is kept, too.
     pub(crate) fn is_encoded(&self, version: VersionId) {
         if let Some(mut ledger) = self.ledger() {
             ledger.is_encoded(version);
@@ -132,7 +132,7 @@ impl Store {
         entry.map(|entry| entry.value.clone())
     }
 
-    /// Keeps a version also as another one. Returns whether it is here.
+    /// Stores a version under a second id. Returns whether it is here.
     pub(super) fn alias(&self, from: VersionId, to: VersionId, mark: Mark) -> bool {
         let known = self.lock().get(&from).map(|Entry { value, bytes, .. }| (value.apart(), *bytes));
         let Some((value, bytes)) = known else { return false };
@@ -140,7 +140,7 @@ impl Store {
         true
     }
 
-    /// Forgets a version, and returns it: to drop a large value takes a while.
+    /// Removes a version and returns it, because dropping a large value is slow.
     pub(crate) fn forget(&self, version: VersionId) -> Option<Value> {
         let mut versions = self.lock();
         if let Some(mut ledger) = self.ledger() {
@@ -149,10 +149,10 @@ impl Store {
         versions.remove(&version).map(|entry| entry.value)
     }
 
-    /// Returns what a call reads. What it changes in place is not here any more.
+    /// Returns the inputs of a call, and removes those that it changes in place.
     ///
     /// # Errors
-    /// What is lacking; then nothing is taken.
+    /// If an input is missing or the inputs are too large; then nothing is removed.
     pub(crate) fn inputs(&self, assignment: &Assignment) -> Result<Inputs, Lacking> {
         let mut versions = self.lock();
         let reads = || assignment.arguments.iter().flat_map(Argument::versions).copied();
@@ -180,7 +180,7 @@ impl Store {
             uses.push(used);
         }
         for version in assignment.taken() {
-            // Instead of what was begun above.
+            // Replaces the use from the loop above.
             if let Some(place) = uses.iter().position(|used| *used == Use::Shared(version)) {
                 ledger.end(uses.swap_remove(place));
                 uses.push(ledger.take(version));
@@ -192,7 +192,7 @@ impl Store {
         Ok(Inputs { values, uses })
     }
 
-    /// Takes back what a call had in use.
+    /// Ends the uses of a call.
     pub(crate) fn release(&self, uses: Vec<Use>) {
         if let Some(mut ledger) = self.ledger().filter(|_| !uses.is_empty()) {
             for used in uses {
@@ -201,10 +201,10 @@ impl Store {
         }
     }
 
-    /// Moves versions from memory to files, if they take too much.
+    /// Moves versions from memory to files until the limit is met.
     ///
     /// # Errors
-    /// If one cannot be written.
+    /// If a file cannot be written.
     pub(crate) fn relieve(&self) -> Result<(), Failed> {
         let Some(limit) = self.limit() else { return Ok(()) };
         while let Some(relief) = self.next_relief(limit) {
@@ -232,7 +232,7 @@ impl Store {
         let has_left = self.ledger().is_some_and(|mut ledger| ledger.has_left(version, spilled.is_ok()));
         match spilled {
             Ok(spilled) => {
-                // Who has it still keeps it in memory; nobody else does.
+                // Calls that use the value keep it in memory.
                 let entry = versions.get_mut(&version).filter(|_| has_left);
                 let before =
                     entry.map(|entry| std::mem::replace(&mut entry.value, Value::from_spilled(spilled)));
@@ -248,7 +248,7 @@ impl Store {
         }
     }
 
-    /// Returns what is counted as used, and what is really in memory once.
+    /// Returns the memory that is accounted for, and the size of all values in memory, each counted once.
     #[cfg(test)]
     pub(super) fn in_memory(&self) -> (u64, u64) {
         let in_memory = |entry: &Entry| if entry.value.is_only_spilled() { 0 } else { entry.bytes };
@@ -256,7 +256,7 @@ impl Store {
         (self.ledger().map_or(0, |ledger| ledger.used()), all)
     }
 
-    /// Returns the copies of which it is to be asked now whether others have them, too, so that they can be dropped.
+    /// Returns copies to ask the coordinator about: those that other nodes have, too, can be dropped.
     pub(crate) fn copies_to_ask(&self) -> Vec<VersionId> {
         self.ledger().map_or_else(Vec::new, |mut ledger| ledger.copies_to_ask())
     }
@@ -264,7 +264,7 @@ impl Store {
 
 fn too_much(all: u64, limit: u64) -> Failed {
     Failed::of_node(format!(
-        "it reads {} of data at once, and the store takes {}: give nodes more (`--store`, or DATAFLOW_STORE), or divide \
+        "it reads {} of data at once, and the store takes {}: give nodes more (`--store`, or DATAFLOW_STORE), or split \
          the data",
         shown(all),
         shown(limit)
@@ -273,7 +273,7 @@ fn too_much(all: u64, limit: u64) -> Failed {
 
 fn full(failed: &Failed, limit: u64, used: u64) -> Failed {
     Failed::of_node(format!(
-        "data takes {} of memory, the store {}, and nothing can be moved to a file: {}. Make room there, or give nodes \
+        "data takes {} of memory, the store {}, and nothing can be moved to a file: {}. Free space there, or give nodes \
          more memory (`--store`, or DATAFLOW_STORE) or another directory (DATAFLOW_WORK_DIR)",
         shown(used),
         shown(limit),

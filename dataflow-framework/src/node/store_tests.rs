@@ -1,4 +1,4 @@
-//! Stores that are too small for what they hold.
+//! Stores whose limit is smaller than their data.
 
 use super::{
     ledger::Use,
@@ -17,12 +17,12 @@ fn version(call: u64) -> VersionId {
     VersionId { call, slot: 0 }
 }
 
-/// The content of a version of some ten kilobytes.
+/// The content of a version, about 18 KB when encoded.
 fn content(call: u64) -> Vec<u64> {
     (0..2_000).map(|number| (number << 40) + call).collect()
 }
 
-/// Puts versions with these numbers.
+/// Puts versions of these calls.
 fn put(store: &Store, calls: std::ops::Range<u64>) -> u64 {
     let mut all = 0;
     for call in calls {
@@ -55,7 +55,7 @@ fn inputs(store: &Store, calls: &[u64]) -> Inputs {
 }
 
 #[test]
-fn a_small_store_has_everything() {
+fn store_keeps_all_versions_beyond_its_limit() {
     let store = Store::limited(Room::Bytes(50_000));
     let all = put(&store, 0..60);
     assert!(all > 10 * 50_000, "{all} bytes");
@@ -74,7 +74,7 @@ fn a_small_store_has_everything() {
 }
 
 #[test]
-fn what_is_changed_in_place_is_not_there_any_more_wherever_it_was() {
+fn version_changed_in_place_is_removed_from_memory_and_file() {
     let store = Store::limited(Room::Bytes(30_000));
     put(&store, 0..10);
     for call in [0, 9] {
@@ -89,7 +89,7 @@ fn what_is_changed_in_place_is_not_there_any_more_wherever_it_was() {
 }
 
 #[test]
-fn a_call_that_reads_more_than_the_store_takes_is_told_so() {
+fn inputs_larger_than_limit_are_refused_with_reason() {
     let store = Store::limited(Room::Bytes(30_000));
     put(&store, 0..10);
     let versions = (0..10).map(version).collect();
@@ -106,7 +106,7 @@ fn a_call_that_reads_more_than_the_store_takes_is_told_so() {
 }
 
 #[test]
-fn what_takes_its_place_twice_takes_it_once_when_there_is_no_room() {
+fn encoded_form_is_dropped_when_store_is_full() {
     let store = Store::limited(Room::Bytes(30_000));
     put(&store, 0..1);
     let value = store.get(version(0)).expect("it is here");

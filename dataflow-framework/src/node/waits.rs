@@ -1,4 +1,4 @@
-//! What the tasks that run here wait for: the values of calls that they have made, and the ends of those.
+//! The waits of the tasks that run here: for the values or the completion of the calls that they have made.
 
 use std::{
     collections::BTreeMap,
@@ -12,21 +12,21 @@ use crate::{
     value::Value,
 };
 
-/// What a task is given that waits.
+/// The result of a wait.
 #[derive(Debug)]
 pub(crate) enum Given {
     Value(Value),
-    /// It is not here, although it should be: this call was to read it.
+    /// The value is not here although it should be: it was an input of this internal call.
     Missing(CallId, VersionId),
-    /// Or the value will never be there.
+    /// The value will never exist.
     Failed(Failure),
-    /// Its calls have ended; the first failure of which it is told.
+    /// The calls have ended; with the first failure that the task has not seen.
     Ended(Option<Failure>),
-    /// It is of no use any more, and should end.
+    /// The execution is obsolete: its task should stop.
     Over,
 }
 
-/// What the tasks that run here wait for.
+/// The pending waits of the tasks that run here.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     state: Mutex<State>,
@@ -35,7 +35,7 @@ pub(crate) struct Waits {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What was given to each task that makes calls, or is waited for.
+    /// The result of the current wait of each task that makes calls, once it is known.
     by_task: BTreeMap<Execution, Option<Given>>,
     /// The number of the last execution.
     last: u64,
@@ -46,7 +46,7 @@ impl Waits {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in that the task of a call begins to make calls.
+    /// Registers an execution of a call whose task makes calls.
     pub(crate) fn begin(&self, call: CallId) -> Execution {
         let mut state = self.lock();
         state.last += 1;
@@ -55,30 +55,30 @@ impl Waits {
         execution
     }
 
-    /// Takes in that a task has ended, or is to.
+    /// Ends an execution; if its task still runs, it stops at its next wait or call.
     pub(crate) fn end(&self, execution: Execution) {
         self.lock().by_task.remove(&execution);
         self.changed.notify_all();
     }
 
-    /// Takes in that the task of a call is to end.
+    /// Ends all executions of a call.
     pub(crate) fn end_of(&self, call: CallId) {
         self.lock().by_task.retain(|execution, _| execution.call != call);
         self.changed.notify_all();
     }
 
-    /// Ends all tasks that make calls, once they wait or make the next one.
+    /// Ends all executions.
     pub(crate) fn end_all(&self) {
         self.lock().by_task.clear();
         self.changed.notify_all();
     }
 
-    /// Returns whether a task is to go on.
+    /// Returns whether the execution is still needed.
     pub(crate) fn goes_on(&self, execution: Execution) -> bool {
         self.lock().by_task.contains_key(&execution)
     }
 
-    /// Gives something to a task.
+    /// Delivers the result of a wait.
     pub(crate) fn give(&self, execution: Execution, given: Given) {
         if let Some(place) = self.lock().by_task.get_mut(&execution) {
             *place = Some(given);
@@ -86,7 +86,7 @@ impl Waits {
         }
     }
 
-    /// Takes in what was decided on something for which a task waits.
+    /// Delivers a decision of the graph.
     pub(crate) fn answer(&self, execution: Execution, answer: Answer) {
         match answer {
             Answer::Failed(failure) => self.give(execution, Given::Failed(failure.into())),
@@ -95,7 +95,7 @@ impl Waits {
         }
     }
 
-    /// Returns what was given to a task, if that is there.
+    /// Takes the result of a wait, if it is known.
     pub(crate) fn given(&self, execution: Execution) -> Option<Given> {
         match self.lock().by_task.get_mut(&execution) {
             Some(place) => place.take(),
@@ -103,7 +103,7 @@ impl Waits {
         }
     }
 
-    /// Waits for what is given to a task.
+    /// Waits for a result.
     pub(crate) fn wait(&self, execution: Execution) -> Given {
         let mut state = self.lock();
         loop {

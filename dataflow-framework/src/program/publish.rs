@@ -1,4 +1,4 @@
-//! Files that leave a workflow.
+//! Publishing files to paths outside of a workflow.
 
 use std::{
     fs, io,
@@ -11,11 +11,11 @@ use thiserror::Error;
 use super::data::Data;
 use crate::{failure::Failure, file::File};
 
-/// The only folder into which programs may publish files, if there is one.
+/// The only folder into which programs may publish files, if it is restricted.
 static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Lets programs that run in this process publish files only into this folder, and below it. Symbolic links that lead
-/// out of it are refused. By default they may write wherever the user of the process may.
+/// Restricts the files that programs of this process publish to this folder and the folders below it. Symbolic links
+/// that lead out of it are refused. By default programs may write wherever the user of the process may.
 ///
 /// # Errors
 /// If the folder does not exist.
@@ -29,38 +29,38 @@ pub fn set_publish_dir(folder: impl AsRef<Path>) -> io::Result<()> {
     Ok(())
 }
 
-/// Why a file was not published.
+/// The reason why a file was not published.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// A call has failed, so the file will never be there.
+    /// A call has failed, so the file will never exist.
     #[error(transparent)]
     Call(#[from] Failure),
-    /// It could not be written; what was at the path before is there still.
+    /// The file could not be written; the previous file at the path is unchanged.
     #[error("{} cannot be published: {source}", path.display())]
     Write {
         /// The path.
         path: PathBuf,
-        /// What has happened.
+        /// The reason.
         source: io::Error,
     },
 }
 
 impl Data<File> {
-    /// Waits for the file, and writes a copy of it to this path, on the machine where the program runs.
+    /// Waits for the file, and writes a copy of it to this path on the machine that runs the program.
     ///
-    /// A regular file is replaced atomically, and its mode is kept: at every moment either the previous file or the whole
-    /// new one is there. A symbolic link is kept, and its target is written. A device or a FIFO is written directly, as
-    /// by a shell redirection, so that nothing is atomic then. See [`OutputFile`](taskwork::OutputFile).
+    /// A regular file is replaced atomically, and its mode is kept: at any time either the previous file or the whole
+    /// new one exists. A symbolic link is kept, and its target is written. A device or a FIFO is written directly, as
+    /// by a shell redirection, and not atomically. See [`OutputFile`].
     ///
-    /// A temporary file, whose name begins with a dot, is written next to the target and renamed. If the node is killed
-    /// before that, the next attempt removes the temporary file.
+    /// A temporary file, whose name starts with a dot, is written next to the target and renamed. If the node is
+    /// killed before that, the next attempt removes the temporary file.
     ///
-    /// It happens once: when that is done it is recorded, so a program that begins anew on another node does not do it
-    /// again. Only if the node is lost between the two it does, with the same content.
+    /// The file is published once: success is recorded, so a program that restarts on another node does not publish
+    /// it again. If the node is lost between publishing and recording, it is published again with the same content.
     ///
     /// # Errors
-    /// If a call has failed on which it depends; or the file cannot be written.
+    /// If a call on which it depends has failed, or the file cannot be written.
     pub fn publish(&self, path: impl AsRef<Path>) -> Result<(), PublishError> {
         let path = path.as_ref();
         let operation = self.operation();

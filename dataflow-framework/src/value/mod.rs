@@ -1,4 +1,4 @@
-//! The content of data, whatever its type.
+//! The content of data of any type.
 
 use std::{
     any::{Any, TypeId, type_name},
@@ -15,12 +15,12 @@ use crate::{
     spilled::{self, Digest, Spilled, Spilling},
 };
 
-/// How much is read at a time of what is encoded in a file, in bytes.
+/// The number of bytes that are read at a time from an encoded file.
 const PART_BYTES: usize = 1 << 20;
 
-/// What tasks can read and write: every type that serde can encode and decode, and threads can share.
+/// The types that tasks can read and write: every type that serde can encode and decode and that threads can share.
 ///
-/// A version of data is read by any number of tasks at once, so its type must not change behind `&T`: no `Cell`, no
+/// A version may be read by several tasks at once, so its type must not have interior mutability: no `Cell`, no
 /// `Mutex`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be data of a task",
@@ -39,9 +39,9 @@ pub(crate) struct Value(Arc<Content>);
 #[derive(Default)]
 struct Content {
     value: OnceLock<Typed>,
-    /// There if it is no value. A [`File`] has its content on the disk, so it is not kept encoded, too.
+    /// Present if there is no value. A [`File`] has its content on the disk, so it is not kept in encoded form, too.
     encoded: Mutex<Option<Encoded>>,
-    /// The hash of what it is encoded to, if somebody has asked for it.
+    /// The hash of the encoding, once it was requested.
     digest: OnceLock<Digest>,
 }
 
@@ -51,7 +51,7 @@ impl Content {
     }
 }
 
-/// What a value is encoded to.
+/// The encoding of a value.
 #[derive(Clone)]
 enum Encoded {
     Here(Arc<[u8]>),
@@ -61,7 +61,7 @@ enum Encoded {
 impl Encoded {
     fn decode<T: Datum>(&self) -> Result<T, Failed> {
         match self {
-            // What cannot be decoded to a file may be on another node.
+            // If a file cannot be written here, this may succeed on another node.
             Self::Here(bytes) if TypeId::of::<T>() == TypeId::of::<File>() => {
                 decode(bytes).map_err(Failed::in_trouble)
             }
@@ -89,7 +89,7 @@ impl Encoded {
     }
 }
 
-/// A value with what is known of its type.
+/// A value and its type.
 struct Typed {
     value: Arc<dyn Any + Send + Sync>,
     kind: &'static Kind,
@@ -99,15 +99,15 @@ struct Typed {
 struct Kind {
     name: fn() -> &'static str,
     encode: fn(&(dyn Any + Send + Sync)) -> Result<Vec<u8>, Failed>,
-    /// Encodes it to a file.
+    /// Encodes a value to a file.
     spill: fn(&(dyn Any + Send + Sync), &mut Spilling) -> Result<(), Failed>,
-    /// Returns the size of a value when it is encoded.
+    /// Returns the encoded size of a value.
     size: fn(&(dyn Any + Send + Sync)) -> u64,
-    /// Returns that and the hash of the encoded value.
+    /// Returns the encoded size and the hash of the encoding.
     fingerprint: fn(&(dyn Any + Send + Sync)) -> (u64, u64),
 }
 
-/// The kind of a type.
+/// Provides the [`Kind`] of a type.
 struct KindOf<T>(T);
 
 impl<T: Datum> KindOf<T> {
@@ -127,12 +127,12 @@ impl Value {
         Self(Arc::new(content))
     }
 
-    /// Creates it from what was encoded elsewhere.
+    /// Creates a value from its encoding.
     pub(crate) fn from_encoded(bytes: Vec<u8>) -> Self {
         Self::of(Encoded::Here(bytes.into()))
     }
 
-    /// Creates it from what was encoded to a file.
+    /// Creates a value from its encoding in a file.
     pub(crate) fn from_spilled(spilled: Spilled) -> Self {
         Self::of(Encoded::Spilled(spilled))
     }
@@ -141,7 +141,7 @@ impl Value {
         Self(Arc::new(Content { encoded: Mutex::new(Some(encoded)), ..Content::default() }))
     }
 
-    /// Returns it as what it is.
+    /// Returns the value as its type.
     pub(crate) fn read<T: Datum>(self) -> Result<Arc<T>, Failed> {
         let Typed { value, kind } = self.typed::<T>()?;
         let value = Arc::clone(value).downcast();
@@ -155,16 +155,16 @@ impl Value {
             return Ok(value.get().expect("what is not encoded is a value"));
         };
         let decoded = Arc::new(encoded.decode::<T>()?);
-        // If another thread was faster, both have the same.
+        // If another thread was faster, both have the same value.
         let typed = value.get_or_init(|| Typed::new(decoded));
-        // Both would take twice the memory; what is in a file does not.
+        // Keeping both forms would take twice the memory; an encoding in a file takes none.
         if typed.file().is_some() || matches!(encoded, Encoded::Here(_)) {
             *self.0.encoded() = None;
         }
         Ok(typed)
     }
 
-    /// Checks that a file is there.
+    /// If the value is a file, checks that it exists.
     pub(crate) fn check(&self) -> Result<(), Failed> {
         match self.0.value.get().and_then(Typed::file) {
             Some(file) => file.check().map_err(Failed::of_content),
@@ -172,7 +172,7 @@ impl Value {
         }
     }
 
-    /// Returns it to be changed: itself if nobody else has it, otherwise a copy.
+    /// Returns the value for modification: itself if there is no other user, otherwise a copy.
     pub(crate) fn own<T: Datum>(self) -> Result<T, Failed> {
         let value = match Arc::try_unwrap(self.0) {
             Ok(Content { value, encoded, .. }) => {
@@ -190,7 +190,7 @@ impl Value {
         }
     }
 
-    /// Returns its size when it is encoded, in bytes, and at most so many bytes of that from this position.
+    /// Returns the encoded size, in bytes, and up to `bytes_max` bytes of the encoding from this position.
     pub(crate) fn part(&self, from: u64, bytes_max: usize) -> Result<(u64, Vec<u8>), Failed> {
         if let Some(file) = self.0.value.get().and_then(Typed::file) {
             return file.part(from, bytes_max);
@@ -199,7 +199,7 @@ impl Value {
         Ok((encoded.bytes(), encoded.part(from, bytes_max)?))
     }
 
-    /// Returns it encoded, unless it is a file: that would not be one where it is decoded before somebody reads it.
+    /// Returns the encoding, or `None` for a file: the receiver would decode it to a file only when it is read.
     pub(crate) fn small(&self) -> Option<Vec<u8>> {
         if self.is_file() { None } else { Some(self.part(0, usize::MAX).ok()?.1) }
     }
@@ -209,7 +209,7 @@ impl Value {
         self.0.encoded().is_some()
     }
 
-    /// Returns it encoded.
+    /// Returns the encoding.
     fn encoded(&self) -> Result<Encoded, Failed> {
         let encoded = self.0.encoded().clone();
         if let Some(encoded) = encoded {
@@ -220,7 +220,7 @@ impl Value {
         Ok(self.0.encoded().get_or_insert(encoded).clone())
     }
 
-    /// Returns it encoded in a file, where it is then, or was before.
+    /// Writes the encoding to a file, unless it already is in one.
     pub(crate) fn spill(&self) -> Result<Spilled, Failed> {
         let encoded = self.0.encoded().clone();
         if let Some(Encoded::Spilled(spilled)) = encoded {
@@ -233,15 +233,15 @@ impl Value {
             (_, None) => unreachable!("what is not encoded is a value"),
         }
         let spilled = spilling.end().map_err(Failed::of_node)?;
-        // A file is one already, and another one would not be removed with it.
+        // The content of a `File` is already on the disk, and a second file would not be removed with it.
         if !self.is_file() {
             *self.0.encoded() = Some(Encoded::Spilled(spilled.clone()));
         }
         Ok(spilled)
     }
 
-    /// Returns it as it is kept, or another one for what is only in a file, so that it is not in memory here when the
-    /// other one is read.
+    /// Returns a clone, or an independent value if this one is only in a file: then reading the result does not load
+    /// this one into memory.
     pub(crate) fn apart(&self) -> Self {
         match &*self.0.encoded() {
             Some(Encoded::Spilled(spilled)) if self.0.value.get().is_none() => {
@@ -251,7 +251,7 @@ impl Value {
         }
     }
 
-    /// Returns whether it is in a file, and nowhere else.
+    /// Returns whether it is only in a file.
     pub(crate) fn is_only_spilled(&self) -> bool {
         self.0.value.get().is_none() && matches!(&*self.0.encoded(), Some(Encoded::Spilled(_)))
     }
@@ -261,12 +261,12 @@ impl Value {
         self.0.value.get().is_some() && matches!(&*self.0.encoded(), Some(Encoded::Here(_)))
     }
 
-    /// Returns whether it is a [`File`], as far as that is known: what came encoded may be one.
+    /// Returns whether it is known to be a [`File`]: a value that is only encoded may be one, too.
     pub(crate) fn is_file(&self) -> bool {
         self.0.value.get().is_some_and(|typed| typed.file().is_some())
     }
 
-    /// Forgets what it was encoded to if that is in memory, and it is there as a value, too.
+    /// Drops the encoding in memory, if the value is there, too.
     pub(crate) fn forget_encoded(&self) {
         let mut encoded = self.0.encoded();
         let before =
@@ -275,7 +275,7 @@ impl Value {
         drop(before);
     }
 
-    /// Returns the hash of what it is encoded to, if it is known.
+    /// Returns the hash of the encoding, if it is known.
     pub(crate) fn known_digest(&self) -> Option<Digest> {
         match &*self.0.encoded() {
             Some(Encoded::Spilled(spilled)) => Some(spilled.digest()),
@@ -283,14 +283,14 @@ impl Value {
         }
     }
 
-    /// Finds out the hash of what it is encoded to, which takes a while: what is large goes to a file for that.
+    /// Computes the hash of the encoding, which is slow: for that the encoding is written to a file.
     pub(crate) fn find_digest(&self) -> Result<(), Failed> {
         let digest = if self.is_file() {
             spilled::digest(parts_of(|from| self.part(from, PART_BYTES)))?
         } else {
             match self.spill() {
                 Ok(spilled) => spilled.digest(),
-                // There is no room for it: then it is encoded in memory.
+                // There is no room for a file, so the value is encoded in memory.
                 Err(_) => spilled::digest(parts_of(|from| self.part(from, PART_BYTES)))?,
             }
         };
@@ -298,7 +298,7 @@ impl Value {
         Ok(())
     }
 
-    /// Returns its size when it is encoded, in bytes, and the hash of that.
+    /// Returns the encoded size, in bytes, and the hash of the encoding.
     pub(crate) fn fingerprint(&self) -> (u64, u64) {
         let encoded = self.0.encoded().clone();
         if let Some(encoded) = encoded {
@@ -314,7 +314,8 @@ impl Value {
         (kind.fingerprint)(&**value)
     }
 
-    /// Does the same as [`fingerprint`](Self::fingerprint), but does not rely on how it was encoded before.
+    /// Does the same as [`fingerprint`](Self::fingerprint), but does not use an earlier encoding if the value is
+    /// there.
     pub(crate) fn fingerprint_now(&self) -> (u64, u64) {
         match self.0.value.get() {
             Some(Typed { value, kind }) => (kind.fingerprint)(&**value),
@@ -322,7 +323,7 @@ impl Value {
         }
     }
 
-    /// Returns its size when it is encoded, in bytes; what cannot be encoded counts as nothing.
+    /// Returns the encoded size, in bytes; 0 if the value cannot be encoded.
     pub(crate) fn size(&self) -> u64 {
         if let Some(encoded) = &*self.0.encoded() {
             return encoded.bytes();
@@ -335,7 +336,7 @@ impl Value {
     }
 }
 
-/// Returns the parts of something, one after another.
+/// Returns the parts of an encoding in order.
 fn parts_of(
     part: impl Fn(u64) -> Result<(u64, Vec<u8>), Failed>,
 ) -> impl Iterator<Item = Result<Vec<u8>, Failed>> {
@@ -352,7 +353,7 @@ impl Typed {
         Self { value, kind: &KindOf::<T>::KIND }
     }
 
-    /// Returns it as a file if it is one.
+    /// Returns the value as a file if it is one.
     fn file(&self) -> Option<&File> {
         self.value.downcast_ref()
     }
@@ -368,7 +369,7 @@ impl fmt::Debug for Value {
 /// Returns a copy of a value.
 fn copy<T: Datum>(value: &T) -> Result<T, Failed> {
     if let Some(file) = (value as &dyn Any).downcast_ref::<File>() {
-        // Not by way of the memory.
+        // A file is copied on the disk, not through the memory.
         let copy: Box<dyn Any> = Box::new(file.copy().map_err(Failed::of)?);
         return Ok(*copy.downcast().expect("it has the type of the value"));
     }
@@ -380,7 +381,7 @@ mod tests {
     use super::{Value, encode};
 
     #[test]
-    fn a_value_that_came_encoded_is_the_same() {
+    fn decoded_value_equals_original() {
         let list = vec![1_u64, 2, 3];
         let value = Value::from_encoded(encode(&list).expect("it can be"));
         assert_eq!(*value.clone().read::<Vec<u64>>().expect("it is one"), list);
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_is_that_of_the_encoding() {
+    fn size_equals_length_of_encoding() {
         let value = Value::new((vec![300_u64; 100], "text".to_owned()));
         let size = value.size();
         let encoded = value.encoded().expect("it can be");
@@ -407,13 +408,13 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_in_a_file_is_the_same() {
+    fn value_spilled_to_file_equals_original() {
         let list = vec![300_u64; 1_000];
         let whole = encode(&list).expect("it can be");
         for value in [Value::new(list.clone()), Value::from_encoded(whole.clone())] {
             let (before, fingerprint) = (value.size(), value.fingerprint());
             let spilled = value.spill().expect("there is room");
-            // It is there once.
+            // A second call does not write another file.
             assert_eq!(spilled.digest(), value.spill().expect("it is there").digest());
             let other = Value::from_spilled(spilled);
             assert_eq!((other.size(), other.fingerprint()), (before, fingerprint));
@@ -425,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decoded_or_can_be_encoded_is_there_once() {
+    fn value_in_memory_drops_its_encoding() {
         let value = Value::from_encoded(encode(&7_u64).expect("it can be"));
         value.clone().read::<u64>().expect("it is one");
         assert!(!value.is_encoded());
@@ -439,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_else_has_is_not_copied() {
+    fn own_copies_only_shared_values() {
         let list = vec![1_u8; 10];
         let address = list.as_ptr();
         let value = Value::new(list);
