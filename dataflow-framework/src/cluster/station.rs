@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     core::{Capacity, Seen},
-    node::{Answer, Queue, Room, Site, Store},
+    node::{Answer, Coded, Queue, Room, Site, Store},
     platform::Platform,
     program::{CallsOfTasks, Engine, Observe},
     task::Tasks,

@@ -7,6 +7,7 @@ use std::{sync::Arc, thread};
 
 use super::{
     fetches::{Ask, Piece},
+    messages::News,
     site::Site,
 };
 use crate::{ids::VersionId, value::Value};
@@ -79,7 +80,7 @@ impl Site {
         self.loses_rest(version, &reason);
         drop(self.forget(version));
         if let Some(report) = self.report() {
-            report.is_damaged(version, reason);
+            report.tell(News::Damaged { version, reason });
         }
     }
 
@@ -88,7 +89,7 @@ impl Site {
         for other in self.goes_with(version) {
             drop(self.forget(other));
             if let Some(report) = self.report() {
-                report.is_damaged(other, reason.to_owned());
+                report.tell(News::Damaged { version: other, reason: reason.to_owned() });
             }
         }
     }

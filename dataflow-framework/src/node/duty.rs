@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::{
-    site::{Report, Site},
+    messages::{News, Report},
+    site::Site,
     stopwatch::Timing,
     store::Store,
 };
@@ -92,7 +93,7 @@ impl Site {
         let report = duty.report.as_ref().filter(|_| duty.epoch == epoch).and_then(Weak::upgrade);
         drop(duty);
         if let Some(report) = report {
-            report.timed(timing);
+            report.tell(News::Timed(timing));
         }
     }
 
@@ -117,9 +118,9 @@ impl Site {
                 let version = VersionId { call, slot };
                 Held { version, mark, bytes: *bytes }
             };
-            report.holds((0..).zip(bytes).map(held).collect());
+            report.tell(News::Holds((0..).zip(bytes).map(held).collect()));
         }
-        report.ended(call, outcome);
+        report.tell(News::ended(call, outcome));
     }
 
     /// Takes in that the task of a call has ended that has to be run again.

@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use taskwork::NodeId;
 
 use super::{
-    Report, Site, Store, Timing,
+    News, Report, Site, Store,
     fetches::{Ask, Fetches, Missing, PIECE_BYTES, PIECE_BYTES_MAX, Piece, pieces_of, size_of_piece},
-    site::Returned,
 };
 use crate::{
-    core::{Assignment, Held, Manner, Mark, Outcome, Step},
+    core::{Assignment, Manner, Mark},
     encoding::encode,
-    ids::{Argument, CallId, Execution, VersionId},
+    ids::{Argument, CallId, VersionId},
     spilled::{Digest, digest},
     task::NOT_RUN,
     value::Value,
@@ -135,33 +134,17 @@ impl Told {
 }
 
 impl Report for Told {
-    fn ended(&self, call: CallId, _: Outcome) {
-        self.tells(format!("call {call} has ended"));
+    fn tell(&self, news: News) {
+        match news {
+            News::Ended { call, .. } => self.tells(format!("call {call} has ended")),
+            News::Unable { call, .. } => self.tells(format!("call {call} cannot run")),
+            News::Copied(version) => self.tells(format!("version {} is here", version.call)),
+            News::NotCopied { version, .. } => {
+                self.tells(format!("version {} is not to be had", version.call))
+            }
+            _ => {}
+        }
     }
-
-    fn timed(&self, _: Timing) {}
-
-    fn holds(&self, _: Vec<Held>) {}
-
-    fn unable(&self, (call, _): Returned, _: VersionId, _: Vec<NodeId>) {
-        self.tells(format!("call {call} cannot run"));
-    }
-
-    fn copied(&self, version: VersionId) {
-        self.tells(format!("version {} is here", version.call));
-    }
-
-    fn not_brought(&self, version: VersionId, _: Vec<NodeId>) {
-        self.tells(format!("version {} is not to be had", version.call));
-    }
-
-    fn is_damaged(&self, _: VersionId, _: String) {}
-
-    fn has_copies(&self, _: Vec<VersionId>) {}
-
-    fn step(&self, _: Execution, _: Step) {}
-
-    fn given_back(&self, _: CallId) {}
 }
 
 /// Creates a node of several, to which a call is assigned that reads a version and changes it or not. Node 1 is asked

@@ -13,6 +13,7 @@ mod ledger;
 #[cfg(test)]
 mod ledger_tests;
 mod lending;
+mod messages;
 mod nesting;
 mod once;
 mod outcome;
@@ -34,11 +35,11 @@ pub(crate) use self::{
     attempt::run_here,
     deadline::exceeded,
     fetches::{Ask, Missing, Piece},
+    messages::{Coded, News, Order, Report},
     nesting::{Nesting, Running, end},
     queue::{Crew, Queue},
     room::{Room, shown as shown_bytes},
-    site::{Inventory, Report, Returned, Site},
-    small::Told,
+    site::{Inventory, Site},
     stopwatch::Timing,
     store::Store,
     waits::Given,

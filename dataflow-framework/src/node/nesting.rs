@@ -3,7 +3,8 @@
 use std::{panic::resume_unwind, sync::Arc};
 
 use super::{
-    site::{Report, Site},
+    messages::{News, Report},
+    site::Site,
     waits::Given,
 };
 use crate::{
@@ -52,11 +53,11 @@ impl Running {
         let report = report.ok_or(IsOver)?;
         if !is_current {
             // The present run takes it for one that goes on, and has to run it again.
-            report.given_back(*call);
+            report.tell(News::Returned { call: *call, unchanged: Vec::new() });
             return Err(IsOver);
         }
         let execution = site.waits.begin(*call);
-        report.step(execution, Step::Begin);
+        report.tell(News::Step(execution, Step::Begin));
         Ok((execution, report))
     }
 

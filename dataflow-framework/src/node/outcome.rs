@@ -1,6 +1,6 @@
 //! How a call has ended: what it has written is kept, or what was wrong is told.
 
-use super::{attempt::Written, site::Site};
+use super::{attempt::Written, messages::News, site::Site};
 use crate::{
     core::{Assignment, Outcome, Step, Unfit},
     failure::{Failed, Failure, Trouble},
@@ -65,7 +65,7 @@ impl Site {
                 Failed { reason, ..failed }
             })?;
             if let (Some(execution), Some(report)) = (nest.filter(|_| !handed_on.is_empty()), self.report()) {
-                report.step(execution, Step::HandOn(handed_on));
+                report.tell(News::Step(execution, Step::HandOn(handed_on)));
             }
             Ok(bytes)
         };

@@ -22,64 +22,20 @@ use super::{
     deadline::{self, Deadline},
     duty::{Begins, Duty},
     fetches::{Arrived, Ask, Awaited, Fetches, GivenUp, Missing, Piece},
+    messages::{News, Report, Returned},
     nesting::Nesting,
     queue::Queue,
-    stopwatch::{Stopwatch, Timing},
+    stopwatch::Stopwatch,
     store::{Inputs, Lacking, Store},
     waits::Waits,
 };
 use crate::{
-    core::{Assignment, Held, Lack, Mark, Outcome, Seen, Step},
+    core::{Assignment, Held, Mark, Outcome, Seen},
     failure::Failed,
-    ids::{Argument, CallId, Execution, VersionId},
-    options::Options,
+    ids::{Argument, CallId, VersionId},
     task::Tasks,
     value::Value,
 };
-
-/// Who is told how calls end.
-pub(crate) trait Report: Send + Sync {
-    /// Tells how a call has ended.
-    fn ended(&self, call: CallId, outcome: Outcome);
-
-    /// Tells when a call has run, before its end is told.
-    fn timed(&self, timing: Timing);
-
-    /// Tells what a call has written that was begun in an earlier run of the program, before its end is told.
-    fn holds(&self, held: Vec<Held>);
-
-    /// Tells that a call cannot run here, because a version that it reads is not to be had of the nodes that were
-    /// `tried`.
-    fn unable(&self, call: Returned, missing: VersionId, tried: Vec<NodeId>);
-
-    /// Tells that a version was brought here.
-    fn copied(&self, version: VersionId);
-
-    /// Tells that a version is not to be had of the nodes that were `tried`.
-    fn not_brought(&self, version: VersionId, tried: Vec<NodeId>);
-
-    /// Tells that a version that was here cannot be read any more.
-    fn is_damaged(&self, version: VersionId, reason: String);
-
-    /// Asks which of these copies others have, too, so that they can be dropped here.
-    fn has_copies(&self, versions: Vec<VersionId>);
-
-    /// Returns the options of a call that a task makes, as far as they count here.
-    fn counting(&self, options: Options) -> Options {
-        options
-    }
-
-    /// Returns what a call demands that a task makes, and no node will ever have.
-    fn lacks(&self, _options: &Options) -> Option<Lack> {
-        None
-    }
-
-    /// Tells what the task of a call does that makes calls.
-    fn step(&self, execution: Execution, step: Step);
-
-    /// Tells that a call which runs here has to be run again.
-    fn given_back(&self, call: CallId);
-}
 
 /// What a node does for a program.
 pub(crate) struct Site {
@@ -113,9 +69,6 @@ pub(crate) struct Inventory {
     /// Those of them that have ended, which nobody may have seen.
     pub(crate) unseen: Vec<(CallId, Outcome)>,
 }
-
-/// A call that is given back, and the versions with their sizes that it would have changed in place.
-pub(crate) type Returned = (CallId, Vec<(VersionId, u64)>);
 
 impl Site {
     /// Creates what a node does for a program with these tasks; `None` if it calls any.
@@ -325,20 +278,22 @@ impl Site {
             for GivenUp { version, calls, tried, reason } in given_up {
                 for assignment in calls {
                     match &reason {
-                        None => report.unable(self.give_back(&assignment), version, tried.clone()),
+                        None => {
+                            report.tell(News::unable(self.give_back(&assignment), version, tried.clone()))
+                        }
                         Some(reason) => {
                             let failed =
                                 Failed::of_node(format!("what it reads cannot be brought: {reason}"));
-                            report.ended(assignment.call, self.unfit(&assignment, failed));
+                            report.tell(News::ended(assignment.call, self.unfit(&assignment, failed)));
                         }
                     }
                 }
-                report.not_brought(version, tried);
+                report.tell(News::NotCopied { version, tried });
             }
         }
         let copies = self.store.copies_to_ask();
         if let Some(report) = self.report().filter(|_| !copies.is_empty()) {
-            report.has_copies(copies);
+            report.tell(News::HasCopies(copies));
         }
         asks
     }
@@ -366,9 +321,9 @@ impl Site {
     fn have_come(self: &Arc<Self>, epoch: u64, here: Vec<(VersionId, Awaited)>) {
         for (version, Awaited { is_taken, is_alone, ready }) in here {
             match self.report() {
-                Some(report) if !is_taken => report.copied(version),
+                Some(report) if !is_taken => report.tell(News::Copied(version)),
                 // What is changed in place is no copy for others.
-                Some(report) if is_alone => report.not_brought(version, Vec::new()),
+                Some(report) if is_alone => report.tell(News::NotCopied { version, tried: Vec::new() }),
                 _ => {}
             }
             for assignment in ready {
@@ -419,7 +374,7 @@ impl Site {
                 // It was forgotten meanwhile, since the call was taken from this node.
                 let (report, is_current) = self.ends(epoch, call);
                 if let Some(report) = report.filter(|_| is_current) {
-                    report.unable(self.give_back(&assignment), missing, Vec::new());
+                    report.tell(News::unable(self.give_back(&assignment), missing, Vec::new()));
                 }
                 return None;
             }

@@ -4,29 +4,12 @@
 //! ten kilobytes; and whoever waits for it waits for both. So what a call has written goes to the head with the news of
 //! its end, and what a call reads goes from the head with the order to run it, if it is small and at hand.
 
-use serde::{Deserialize, Serialize};
-
 use super::{fetches::Missing, site::Site, store::SMALL_BYTES_MAX};
-use crate::{core::Mark, ids::VersionId, value::Value};
-
-/// What is told of a version that a call has written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Told {
-    /// Its size, in bytes.
-    Size(u64),
-    /// What it is, encoded.
-    Content(Vec<u8>),
-}
-
-impl Told {
-    /// Returns the size of the version, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        match self {
-            Self::Size(bytes) => *bytes,
-            Self::Content(content) => content.len() as u64,
-        }
-    }
-}
+use crate::{
+    core::Mark,
+    ids::{CallId, VersionId},
+    value::Value,
+};
 
 impl Site {
     /// Returns a version encoded, if it is here and small.
@@ -34,13 +17,13 @@ impl Site {
         self.store.small(version)?.small()
     }
 
-    /// Returns what is told of a version of this size.
-    pub(crate) fn told(&self, version: VersionId, bytes: u64) -> Told {
-        let content = if bytes <= SMALL_BYTES_MAX { self.small(version) } else { None };
-        content.map_or(Told::Size(bytes), Told::Content)
+    /// Returns the contents of the versions that a call has written, of these sizes, if they are small.
+    pub(crate) fn contents(&self, call: CallId, bytes: &[u64]) -> Vec<(u32, Vec<u8>)> {
+        let small = (0..).zip(bytes).filter(|(_, bytes)| **bytes <= SMALL_BYTES_MAX);
+        small.filter_map(|(slot, _)| Some((slot, self.small(VersionId { call, slot })?))).collect()
     }
 
-    /// Takes in a version that came with what was told of it.
+    /// Keeps a version whose content came with an order or a report.
     pub(crate) fn put_small(&self, version: VersionId, content: Vec<u8>, mark: Mark) {
         let bytes = content.len() as u64;
         self.keep_brought(version, Value::from_encoded(content), mark, bytes, true);
@@ -67,7 +50,7 @@ impl Site {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Missing, SMALL_BYTES_MAX, Site, Told};
+    use super::{Missing, SMALL_BYTES_MAX, Site};
     use crate::{core::Mark, encoding::decode, ids::VersionId, node::Store, value::Value};
 
     fn version(slot: u32) -> VersionId {
@@ -82,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_small_goes_with_the_news() {
+    fn end_of_call_carries_small_versions_only() {
         let site = Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
         let small = put(&site, version(0), vec![7; 10]);
         let large = put(&site, version(1), vec![7; 1 << 10]);
         assert!(small <= SMALL_BYTES_MAX && large > SMALL_BYTES_MAX);
-        let Told::Content(content) = site.told(version(0), small) else { panic!("it is small") };
-        assert_eq!(decode::<Vec<u8>>(&content).expect("it is a list"), [7; 10]);
-        assert_eq!(site.told(version(1), large), Told::Size(large));
+        let contents = site.contents(version(0).call, &[small, large]);
+        let [(0, content)] = &contents[..] else { panic!("only the first one is small: {contents:?}") };
+        assert_eq!(decode::<Vec<u8>>(content).expect("it is a list"), [7; 10]);
         assert_eq!(site.small(version(2)), None);
     }
 
