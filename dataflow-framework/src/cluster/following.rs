@@ -17,7 +17,7 @@ use crate::{
     core::{Assignment, Capacity, Frame, GET, History, Line, Outcome, Step},
     failure::Failure,
     ids::{CallId, NESTED},
-    node::{Coded, Inventory, News, Order, Report, Site},
+    node::{Coded, Executor, Inventory, News, Order, Report},
     task::Tasks,
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Following {
     pub(super) run: Run,
     pub(super) line_number: u32,
     line: Mutex<Line>,
-    pub(super) site: Arc<Site>,
+    pub(super) site: Arc<Executor>,
     /// The number of the run at the site.
     epoch: AtomicU64,
     /// When the head was last heard, in milliseconds.
@@ -59,7 +59,7 @@ impl Following {
     pub(super) fn begin(
         (head, run, line_number): (NodeId, Run, u32),
         capacity: Capacity,
-        site: &Arc<Site>,
+        site: &Arc<Executor>,
         memory: &Memory,
         wake: &Arc<Notify>,
     ) -> Arc<Self> {

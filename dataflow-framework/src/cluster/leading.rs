@@ -20,7 +20,7 @@ use super::{
 use crate::{
     core::{Capacity, Frame, History, Line, Member},
     failure::Failed,
-    node::{Coded, News, Order, Queue, Site},
+    node::{Coded, Executor, News, Order, Queue},
     platform::Bell,
     program::{Engine, Others},
 };
@@ -101,7 +101,7 @@ impl Leading {
     pub(super) fn begin(
         run: Run,
         (node, capacity, is_embedded): (NodeId, Capacity, bool),
-        (site, queue): (Arc<Site>, Arc<Queue>),
+        (site, queue): (Arc<Executor>, Arc<Queue>),
         history: History,
         wake: &Arc<Notify>,
     ) -> Arc<Self> {

@@ -6,9 +6,9 @@
 use std::{sync::Arc, thread};
 
 use super::{
+    executor::Executor,
     fetches::{Ask, Piece},
     messages::News,
-    site::Site,
 };
 use crate::{ids::VersionId, value::Value};
 
@@ -25,7 +25,7 @@ pub(crate) enum Answer {
     Prepares,
 }
 
-impl Site {
+impl Executor {
     /// Answers what another node asks.
     pub(crate) fn answer(self: &Arc<Self>, ask: Ask) -> Answer {
         let version = ask.version;

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
+    executor::Executor,
     messages::{News, Report},
-    site::Site,
     stopwatch::Timing,
     store::Store,
 };
@@ -72,7 +72,7 @@ impl Duty {
     }
 }
 
-impl Site {
+impl Executor {
     /// Notes that the task of a call makes calls. Returns who is told of them, and whether the run of the program is
     /// still the one that has assigned it.
     pub(super) fn nests(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
@@ -213,17 +213,17 @@ mod tests {
     const CALL: CallId = 7;
 
     /// Creates the site of a node of several.
-    fn site() -> Site {
-        Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks)
+    fn site() -> Executor {
+        Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks)
     }
 
     /// Begins to serve another run of the program.
-    fn begin(site: &Site) -> u64 {
+    fn begin(site: &Executor) -> u64 {
         site.begin(Weak::<Engine>::new()).epoch
     }
 
     /// Ends the call for ever: it has written one version, which is large.
-    fn ends(site: &Site, epoch: u64) {
+    fn ends(site: &Executor, epoch: u64) {
         let outcome = Outcome::Durable { bytes: vec![1], ns: 0, by: 0, values: None };
         site.tell(epoch, (CALL, Mark::default()), false, outcome);
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use taskwork::NodeId;
 
 use super::{
-    News, Report, Site, Store,
+    Executor, News, Report, Store,
     fetches::{Ask, Fetches, Missing, PIECE_BYTES, PIECE_BYTES_MAX, Piece, pieces_of, size_of_piece},
 };
 use crate::{
@@ -149,9 +149,9 @@ impl Report for Told {
 
 /// Creates a node of several, to which a call is assigned that reads a version and changes it or not. Node 1 is asked
 /// for that.
-fn waiting(in_place: bool) -> (Arc<Site>, Arc<Told>, u64) {
+fn waiting(in_place: bool) -> (Arc<Executor>, Arc<Told>, u64) {
     let site =
-        Arc::new(Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks));
+        Arc::new(Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks));
     let told = Arc::new(Told::default());
     let report: Weak<Told> = Arc::downgrade(&told);
     let epoch = site.begin(report).epoch;
@@ -180,7 +180,7 @@ fn reader(call: CallId, in_place: bool) -> Assignment {
 }
 
 /// Returns the calls that wait for a worker.
-fn ready(site: &Site) -> Vec<CallId> {
+fn ready(site: &Executor) -> Vec<CallId> {
     site.queue.take_back(site).into_iter().map(|assignment| assignment.call).collect()
 }
 

@@ -3,8 +3,8 @@
 use std::{panic::resume_unwind, sync::Arc};
 
 use super::{
+    executor::Executor,
     messages::{News, Report},
-    site::Site,
     waits::Given,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 /// The call that a thread runs.
 #[derive(Clone)]
 pub(crate) struct Running {
-    pub(crate) site: Arc<Site>,
+    pub(crate) site: Arc<Executor>,
     /// The run of the program that has assigned it.
     pub(crate) epoch: u64,
     pub(crate) call: CallId,
@@ -76,7 +76,7 @@ pub(crate) fn end(with: Failed) -> ! {
     resume_unwind(Box::new(with))
 }
 
-impl Site {
+impl Executor {
     /// Runs a call, or gives what it reads to the task that waits for that.
     pub(super) fn run_or_give(self: &Arc<Self>, epoch: u64, assignment: Assignment) {
         let Some(execution) = assignment.reader else {

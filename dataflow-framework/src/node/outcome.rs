@@ -1,6 +1,6 @@
 //! How a call has ended: what it has written is kept, or what was wrong is told.
 
-use super::{attempt::Written, messages::News, site::Site};
+use super::{attempt::Written, executor::Executor, messages::News};
 use crate::{
     core::{Assignment, Outcome, Step, Unfit},
     failure::{Failed, Failure, Trouble},
@@ -24,7 +24,7 @@ fn encoded(written: &[Put]) -> Option<Vec<Vec<u8>>> {
 const CALLS_TASKS: &str = "it is `effect` or `nondeterministic`, and its task calls others; these may be run again, and it may not. Give the \
      option to those of them that need it, and not to it";
 
-impl Site {
+impl Executor {
     /// Keeps what a call has written, and returns how it has ended.
     pub(super) fn outcome(
         &self,

@@ -4,14 +4,14 @@
 //! ten kilobytes; and whoever waits for it waits for both. So what a call has written goes to the head with the news of
 //! its end, and what a call reads goes from the head with the order to run it, if it is small and at hand.
 
-use super::{fetches::Missing, site::Site, store::SMALL_BYTES_MAX};
+use super::{executor::Executor, fetches::Missing, store::SMALL_BYTES_MAX};
 use crate::{
     core::Mark,
     ids::{CallId, VersionId},
     value::Value,
 };
 
-impl Site {
+impl Executor {
     /// Returns a version encoded, if it is here and small.
     pub(crate) fn small(&self, version: VersionId) -> Option<Vec<u8>> {
         self.store.small(version)?.small()
@@ -50,14 +50,14 @@ impl Site {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Missing, SMALL_BYTES_MAX, Site};
+    use super::{Executor, Missing, SMALL_BYTES_MAX};
     use crate::{core::Mark, encoding::decode, ids::VersionId, node::Store, value::Value};
 
     fn version(slot: u32) -> VersionId {
         VersionId { call: 7, slot }
     }
 
-    fn put(site: &Site, version: VersionId, of: Vec<u8>) -> u64 {
+    fn put(site: &Executor, version: VersionId, of: Vec<u8>) -> u64 {
         let value = Value::new(of);
         let bytes = value.size();
         site.put(version, value, Mark::default(), bytes);
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn end_of_call_carries_small_versions_only() {
-        let site = Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
+        let site = Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
         let small = put(&site, version(0), vec![7; 10]);
         let large = put(&site, version(1), vec![7; 1 << 10]);
         assert!(small <= SMALL_BYTES_MAX && large > SMALL_BYTES_MAX);
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_comes_with_an_order_is_not_asked_for() {
-        let site = Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
+        let site = Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
         put(&site, version(0), vec![7; 10]);
         let missing = |slot, content| Missing {
             version: version(slot),

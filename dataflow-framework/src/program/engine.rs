@@ -21,7 +21,7 @@ use crate::{
     failure::Failure,
     figures::Figures,
     ids::{CallId, VersionId},
-    node::{Inventory, Missing, News, Order, Queue, Report, Site, Store},
+    node::{Executor, Inventory, Missing, News, Order, Queue, Report, Store},
     options::Options,
     platform::Bell,
     task::Tasks,
@@ -36,7 +36,7 @@ pub(crate) struct Engine {
     state: Mutex<State>,
     /// What the program waits for has happened.
     happened: Bell,
-    pub(crate) site: Arc<Site>,
+    pub(crate) site: Arc<Executor>,
     /// The number of this run of the program at its site.
     epoch: AtomicU64,
     pub(super) queue: Arc<Queue>,
@@ -138,14 +138,14 @@ impl Engine {
         graph.has_key(chance() << 64 | chance());
         graph.joined(Member::HERE, capacity.clone());
         let most = (!is_sequential).then_some(capacity);
-        let site = Arc::new(Site::new(Arc::clone(&queue), store, tasks, false, &CallsOfTasks));
+        let site = Arc::new(Executor::new(Arc::clone(&queue), store, tasks, false, &CallsOfTasks));
         Self { is_sequential, most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
     /// Creates an engine that has calls run on other nodes, too. What the site has of earlier runs of the program
     /// counts, and so does which of its calls have ended. What must not happen twice is recorded.
     pub(crate) fn with_others(
-        (site, queue): (Arc<Site>, Arc<Queue>),
+        (site, queue): (Arc<Executor>, Arc<Queue>),
         (capacity, is_embedded): (Capacity, bool),
         ahead_max: usize,
         history: History,
@@ -161,7 +161,7 @@ impl Engine {
         Self { others: Some(others), most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
-    fn with_graph(mut graph: Graph, site: Arc<Site>, queue: Arc<Queue>, ahead_max: usize) -> Self {
+    fn with_graph(mut graph: Graph, site: Arc<Executor>, queue: Arc<Queue>, ahead_max: usize) -> Self {
         if queue.platform.is_observed() {
             graph.keep_seen();
         }

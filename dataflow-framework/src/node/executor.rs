@@ -18,13 +18,13 @@ use tokio::time::Instant;
 
 use super::{
     attempt,
-    begun::Begun,
     deadline::{self, Deadline},
     duty::{Begins, Duty},
     fetches::{Arrived, Ask, Awaited, Fetches, GivenUp, Missing, Piece},
     messages::{News, Report, Returned},
     nesting::Nesting,
     queue::Queue,
+    running_call::RunningCall,
     stopwatch::Stopwatch,
     store::{Inputs, Lacking, Store},
     waits::Waits,
@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// What a node does for a program.
-pub(crate) struct Site {
+pub(crate) struct Executor {
     pub(super) store: Store,
     pub(super) queue: Arc<Queue>,
     pub(super) nesting: &'static dyn Nesting,
@@ -70,7 +70,7 @@ pub(crate) struct Inventory {
     pub(crate) unseen: Vec<(CallId, Outcome)>,
 }
 
-impl Site {
+impl Executor {
     /// Creates what a node does for a program with these tasks; `None` if it calls any.
     pub(crate) fn new(
         queue: Arc<Queue>,
@@ -351,7 +351,7 @@ impl Site {
     }
 
     /// Begins a call that was assigned in a run of the program, unless that is over, or the call cannot run.
-    pub(super) fn begin_call(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Option<Begun> {
+    pub(super) fn begin_call(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Option<RunningCall> {
         let Assignment { call, mark, .. } = assignment;
         match self.begins(epoch, call, mark) {
             Begins::Now => {}
@@ -386,7 +386,7 @@ impl Site {
         };
         let lap = assignment.manner.is_timed.then(|| self.stopwatch.begins(call, Instant::now()));
         let (site, since) = (Arc::clone(self), Instant::now());
-        Some(Begun { site, epoch, assignment, inputs, uses, deadline, watch, since, lap })
+        Some(RunningCall { site, epoch, assignment, inputs, uses, deadline, watch, since, lap })
     }
 
     /// Sets the deadline of a call that begins. If it passes, the call has failed, and its thread is left to it.
