@@ -136,6 +136,21 @@ pub(crate) struct ToldFailure {
     reason: String,
 }
 
+/// Serialises a failure in messages.
+pub(crate) mod told {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Failure, ToldFailure};
+
+    pub(crate) fn serialize<S: Serializer>(failure: &Failure, to: S) -> Result<S::Ok, S::Error> {
+        failure.told().serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Failure, D::Error> {
+        ToldFailure::deserialize(from).map(Failure::from)
+    }
+}
+
 impl From<ToldFailure> for Failure {
     fn from(ToldFailure { task, call, path, reason }: ToldFailure) -> Self {
         Self::with_path(task.into(), (call, path), reason)

@@ -147,7 +147,7 @@ pub use self::{
         Data, Group, Observe, PublishError, Reduction, Ref, RefMut, Workflow, WorkflowError, barrier,
         commute, group, reduce, set_publish_dir, surroundings as flow, wait_any,
     },
-    task::{TaskDef, Tasks, TwoOfOneName},
+    task::{DuplicateTaskName, TaskDef, Tasks},
     value::Datum,
 };
 

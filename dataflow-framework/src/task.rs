@@ -56,8 +56,8 @@ pub struct Tasks {
 
 /// Two tasks have the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("there are two tasks {module}::{name}: tasks are identified by name, so rename one of them")]
-pub struct TwoOfOneName {
+#[error("there are two tasks {module}::{name}: a task is found by its name, so rename one of them")]
+pub struct DuplicateTaskName {
     /// The path of the module.
     pub module: &'static str,
     /// The name of both tasks.
@@ -69,14 +69,14 @@ impl Tasks {
     ///
     /// # Errors
     /// If two different tasks of a module have the same name. The same task may be listed twice.
-    pub fn new(tasks: impl IntoIterator<Item = &'static TaskDef>) -> Result<Self, TwoOfOneName> {
+    pub fn new(tasks: impl IntoIterator<Item = &'static TaskDef>) -> Result<Self, DuplicateTaskName> {
         let mut by_name = BTreeMap::new();
         for task in tasks {
             let TaskDef { name, module, signature, run, .. } = *task;
             if let Some(other) = by_name.insert((module, name), task)
                 && (other.signature != signature || !std::ptr::fn_addr_eq(other.run, run))
             {
-                return Err(TwoOfOneName { module, name });
+                return Err(DuplicateTaskName { module, name });
             }
         }
         Ok(Self { by_name })

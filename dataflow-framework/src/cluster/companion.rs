@@ -9,7 +9,7 @@ use std::{
 use taskwork::{CompanionContext, CompanionEvent, Refusal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::{journaling::Journaling, station::Station};
+use super::{journaling::Journaling, workflow_node::WorkflowNode};
 use crate::{
     core::{Capacity, HOLD_MS},
     node::Crew,
@@ -25,7 +25,7 @@ const HOLD: Duration = Duration::from_millis(HOLD_MS);
 const EVENTS_MAX: usize = 64;
 
 /// Runs until the node's work on the job is over.
-pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Result<(), String> {
+pub(super) async fn run(mut cx: CompanionContext, station: Arc<WorkflowNode>) -> Result<(), String> {
     let workers = cx.workers();
     let crew = Crew::start(&station.queue, workers)
         .map_err(|error| format!("no thread could be started: {error}"))?;
@@ -35,7 +35,7 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
         labels: cx.labels().clone(),
     };
     station.starts(cx.messenger().clone(), cx.node(), capacity, !cx.is_public());
-    let witness: Weak<Station> = Arc::downgrade(&station);
+    let witness: Weak<WorkflowNode> = Arc::downgrade(&station);
     cx.is_witnessed_by(witness);
     station.is_public.store(cx.is_public(), Relaxed);
     let mut journaling = Journaling::new(cx.journal().clone());
@@ -76,7 +76,7 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<Station>) -> Resu
     Ok(())
 }
 
-fn happens(station: &Station, event: CompanionEvent, now_ms: u64) {
+fn happens(station: &WorkflowNode, event: CompanionEvent, now_ms: u64) {
     match event {
         CompanionEvent::Joined { node } => station.joined(node),
         CompanionEvent::Left { node } => station.left(node),

@@ -12,11 +12,12 @@ use taskwork::NodeId;
 
 use tokio::sync::Notify;
 
-use super::message::{News, Order, Run};
+use super::message::Run;
 use crate::{
-    core::{Assignment, Capacity, Frame, GET, Held, History, Line, Outcome, Step, Unfit},
-    ids::{CallId, Execution, NESTED, VersionId},
-    node::{Inventory, Report, Returned, Site, Timing, Told},
+    core::{Assignment, Capacity, Frame, GET, History, Line, Outcome, Step},
+    failure::Failure,
+    ids::{CallId, NESTED},
+    node::{Coded, Executor, Inventory, News, Order, Report},
     task::Tasks,
 };
 
@@ -35,7 +36,7 @@ pub(super) struct Following {
     pub(super) run: Run,
     pub(super) line_number: u32,
     line: Mutex<Line>,
-    pub(super) site: Arc<Site>,
+    pub(super) site: Arc<Executor>,
     /// The number of the run at the site.
     epoch: AtomicU64,
     /// When the head was last heard, in milliseconds.
@@ -58,7 +59,7 @@ impl Following {
     pub(super) fn begin(
         (head, run, line_number): (NodeId, Run, u32),
         capacity: Capacity,
-        site: &Arc<Site>,
+        site: &Arc<Executor>,
         memory: &Memory,
         wake: &Arc<Notify>,
     ) -> Arc<Self> {
@@ -109,17 +110,13 @@ impl Following {
         self.nesting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says how a call has ended.
+    /// Returns the report of the end of a call, with the contents of small versions.
     fn end_of(&self, call: CallId, outcome: Outcome) -> News {
-        match outcome {
-            Outcome::Written { bytes, ns } => News::Written { call, versions: self.told(call, &bytes), ns },
-            Outcome::Durable { bytes, ns, by, values } => News::Durable { call, bytes, ns, by, values },
-            Outcome::Ignored { bytes, reason } => News::Ignored { call, bytes, reason },
-            Outcome::Failed(failure) => News::Failed { call, reason: failure.reason().to_owned() },
-            Outcome::Unfit(Unfit { reason, unchanged, damaged }) => {
-                News::Unfit { call, reason, unchanged, damaged }
-            }
-        }
+        let contents = match &outcome {
+            Outcome::Written { bytes, .. } => self.site.contents(call, bytes),
+            _ => Vec::new(),
+        };
+        News::Ended { call, outcome, contents }
     }
 
     fn say(&self, news: &News) {
@@ -132,12 +129,6 @@ impl Following {
         if !is_held {
             self.wake.notify_one();
         }
-    }
-
-    /// Returns what is told of the versions that a call has written, of these sizes.
-    fn told(&self, call: CallId, bytes: &[u64]) -> Vec<Told> {
-        let told = |(slot, bytes): (u32, &u64)| self.site.told(VersionId { call, slot }, *bytes);
-        (0..).zip(bytes).map(told).collect()
     }
 
     /// Returns whether something waits that is to go soon.
@@ -198,7 +189,7 @@ impl Following {
                 let task = if reader.is_some() { Some(&GET) } else { tasks.get(&module, &name) };
                 let Some(task) = task else {
                     let reason = format!("a node has no task {module}::{name}");
-                    return self.say(&News::Failed { call, reason });
+                    return self.say(&News::ended(call, Outcome::Failed(Failure::new(name, call, reason))));
                 };
                 let arguments = arguments.into();
                 let elsewhere = Vec::new();
@@ -246,53 +237,27 @@ pub(super) fn lock(memory: &Memory) -> MutexGuard<'_, History> {
 }
 
 impl Report for Following {
-    fn ended(&self, call: CallId, outcome: Outcome) {
-        // The head may be gone before it has told others. It alone knows of the calls that tasks make.
-        let has_calls = self.nesting().remove(&call);
-        if call < NESTED && !has_calls && matches!(outcome, Outcome::Written { .. }) {
-            lock(&self.memory).ends(call);
+    fn tell(&self, news: News) {
+        match news {
+            News::Ended { call, outcome, .. } => {
+                // The head may be gone before it has told others. It alone knows of the calls that tasks make.
+                let has_calls = self.nesting().remove(&call);
+                if call < NESTED && !has_calls && matches!(outcome, Outcome::Written { .. }) {
+                    lock(&self.memory).ends(call);
+                }
+                self.say(&self.end_of(call, outcome));
+            }
+            News::HasCopies(versions) => {
+                for versions in versions.chunks(TOLD_MAX) {
+                    self.say(&News::HasCopies(versions.to_vec()));
+                }
+            }
+            news => {
+                if let News::Step(execution, Step::Begin) = &news {
+                    self.nesting().insert(execution.call);
+                }
+                self.say(&news);
+            }
         }
-        self.say(&self.end_of(call, outcome));
-    }
-
-    fn timed(&self, timing: Timing) {
-        self.say(&News::Timed(timing));
-    }
-
-    fn holds(&self, held: Vec<Held>) {
-        self.say(&News::Holds(held));
-    }
-
-    fn unable(&self, (call, unchanged): Returned, missing: VersionId, tried: Vec<NodeId>) {
-        self.say(&News::Unable { call, missing, tried, unchanged });
-    }
-
-    fn copied(&self, version: VersionId) {
-        self.say(&News::Copied(version));
-    }
-
-    fn not_brought(&self, version: VersionId, tried: Vec<NodeId>) {
-        self.say(&News::NotCopied { version, tried });
-    }
-
-    fn is_damaged(&self, version: VersionId, reason: String) {
-        self.say(&News::Damaged { version, reason });
-    }
-
-    fn has_copies(&self, versions: Vec<VersionId>) {
-        for versions in versions.chunks(TOLD_MAX) {
-            self.say(&News::HasCopies(versions.to_vec()));
-        }
-    }
-
-    fn step(&self, execution: Execution, step: Step) {
-        if let Step::Begin = step {
-            self.nesting().insert(execution.call);
-        }
-        self.say(&News::Step(execution, step));
-    }
-
-    fn given_back(&self, call: CallId) {
-        self.say(&News::Returned { call, unchanged: Vec::new() });
     }
 }

@@ -15,16 +15,14 @@ use tokio::sync::Notify;
 
 use super::{
     journaling::Writing,
-    message::{Content, News, Order, Run},
+    message::{Content, Run},
 };
 use crate::{
-    core::{Answer, Assignment, Capacity, Frame, Graph, History, Line, Mark, Member, Outcome, Unfit},
-    failure::{Failed, Failure},
-    ids::{CallId, Execution, VersionId},
-    node::{Missing, Queue, Site, Told},
+    core::{Capacity, Frame, History, Line, Member},
+    failure::Failed,
+    node::{Coded, Executor, News, Order, Queue},
     platform::Bell,
     program::{Engine, Others},
-    task::TaskDef,
 };
 
 /// The number of calls that a program may be ahead of its tasks.
@@ -103,7 +101,7 @@ impl Leading {
     pub(super) fn begin(
         run: Run,
         (node, capacity, is_embedded): (NodeId, Capacity, bool),
-        (site, queue): (Arc<Site>, Arc<Queue>),
+        (site, queue): (Arc<Executor>, Arc<Queue>),
         history: History,
         wake: &Arc<Notify>,
     ) -> Arc<Self> {
@@ -228,7 +226,7 @@ impl Leading {
         let leaves = all.iter().any(|news| matches!(news, News::Leaves));
         self.note(member, &all);
         // At once, so that what follows from it is decided and sent at once.
-        self.engine.change(|graph| all.into_iter().for_each(|news| self.hear(graph, member, news)));
+        self.engine.change(|graph| all.into_iter().for_each(|news| self.engine.hear(graph, member, news)));
         if leaves {
             tracing::info!(node = %from, "a node leaves, and is given no more calls");
         }
@@ -245,64 +243,6 @@ impl Leading {
                 News::Leaves => self.engine.happened_to(member, "leaves"),
                 News::Timed(timing) => self.engine.timed_on(member, *timing),
                 _ => {}
-            }
-        }
-    }
-
-    fn hear(&self, graph: &mut Graph, member: Member, news: News) {
-        let tasks = self.engine.site.tasks.as_deref();
-        match news {
-            News::TakesPart(capacity) => graph.joined(member, capacity),
-            News::Holds(held) => held.into_iter().for_each(|held| graph.holds(member, held)),
-            News::Runs(running) => {
-                for (call, mark) in running {
-                    graph.runs(member, call, mark);
-                }
-            }
-            News::Remembers(history) => graph.remembers(history),
-            News::AllTold | News::Timed(_) => {}
-            News::Written { call, versions, ns } => {
-                let bytes = versions.iter().map(Told::bytes).collect();
-                graph.ended(call, member, Outcome::Written { bytes, ns });
-                self.take_in(graph, call, versions);
-            }
-            News::Durable { call, bytes, ns, by, values } => {
-                graph.ended(call, member, Outcome::Durable { bytes, ns, by, values });
-            }
-            News::Ignored { call, bytes, reason } => {
-                graph.ended(call, member, Outcome::Ignored { bytes, reason });
-            }
-            News::Failed { call, reason } => {
-                let name = graph.task_of(call).map_or("", |task| task.name);
-                graph.ended(call, member, Outcome::Failed(Failure::new(name, call, reason)));
-            }
-            News::Unable { call, missing, tried, unchanged } => {
-                graph.unable(call, member, missing, &self.others.members(&tried), &unchanged);
-            }
-            News::Leaves => graph.leaves(member),
-            News::Returned { call, unchanged } => graph.returned(call, member, &unchanged),
-            News::Step(execution, step) => graph.step(member, execution, step, tasks),
-            News::Copied(version) => graph.copied(version, member),
-            News::NotCopied { version, tried } => {
-                graph.not_copied(version, member, &self.others.members(&tried));
-            }
-            News::Unfit { call, reason, unchanged, damaged } => {
-                graph.ended(call, member, Outcome::Unfit(Unfit { reason, unchanged, damaged }));
-            }
-            News::Damaged { version, reason } => graph.is_damaged(version, member, &reason),
-            News::HasCopies(versions) => graph.has_copies(member, versions),
-        }
-    }
-
-    /// Takes in the versions that came with the news that a call has written them.
-    fn take_in(&self, graph: &mut Graph, call: CallId, versions: Vec<Told>) {
-        for (slot, told) in (0..).zip(versions) {
-            let version = VersionId { call, slot };
-            if let Told::Content(content) = told
-                && let Some(mark) = graph.lacks_here(version)
-            {
-                self.engine.site.put_small(version, content, mark);
-                graph.copied(version, Member::HERE);
             }
         }
     }
@@ -386,22 +326,6 @@ impl Followers {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn order(&self, member: Member, order: &Order) {
-        let order = order.encoded();
-        let mut known = self.known();
-        let node = known.node(member);
-        // If the node has gone meanwhile, so have its calls and versions.
-        if let Some(follower) =
-            node.and_then(|node| known.by_node.get_mut(&node)).filter(|follower| follower.member == member)
-        {
-            follower.line.push(order);
-            // What is held goes when its time is up.
-            if !follower.line.is_held() {
-                self.has_more.store(true, Relaxed);
-            }
-        }
-    }
-
     fn order_all(&self, order: &Order) {
         let order = order.encoded();
         for follower in self.known().by_node.values_mut() {
@@ -432,43 +356,20 @@ impl Known {
 }
 
 impl Others for Followers {
-    fn assign(&self, member: Member, assignment: &Assignment, missing: Vec<Missing>) {
-        let Assignment { call, task, mark, arguments, tries, reader, in_place, manner, elsewhere: _ } =
-            assignment;
-        let TaskDef { module, name, .. } = **task;
-        let order = Order::Assign {
-            call: *call,
-            module: module.to_owned(),
-            name: name.to_owned(),
-            mark: *mark,
-            tries: *tries,
-            reader: *reader,
-            arguments: arguments.to_vec(),
-            in_place: in_place.clone(),
-            manner: *manner,
-            missing,
-        };
-        self.order(member, &order);
-    }
-
-    fn forget(&self, member: Member, version: VersionId) {
-        self.order(member, &Order::Forget(version));
-    }
-
-    fn copy(&self, member: Member, missing: Missing) {
-        self.order(member, &Order::Copy(missing));
-    }
-
-    fn alias(&self, member: Member, from: VersionId, to: VersionId, mark: Mark) {
-        self.order(member, &Order::Alias { from, to, mark });
-    }
-
-    fn answer(&self, member: Member, execution: Execution, answer: Answer) {
-        self.order(member, &Order::Answer(execution, answer));
-    }
-
-    fn let_go(&self, member: Member) {
-        self.order(member, &Order::MayLeave);
+    fn order(&self, member: Member, order: &Order) {
+        let order = order.encoded();
+        let mut known = self.known();
+        let node = known.node(member);
+        // If the node has gone meanwhile, so have its calls and versions.
+        if let Some(follower) =
+            node.and_then(|node| known.by_node.get_mut(&node)).filter(|follower| follower.member == member)
+        {
+            follower.line.push(order);
+            // What is held goes when its time is up.
+            if !follower.line.is_held() {
+                self.has_more.store(true, Relaxed);
+            }
+        }
     }
 
     fn peers(&self, members: &[Member]) -> Vec<NodeId> {

@@ -16,7 +16,7 @@ use taskwork::{Companion, Context, Job, Outcome, Output, Report, Task};
 use super::{
     companion,
     leading::Leading,
-    station::{Station, Told},
+    workflow_node::{Told, WorkflowNode},
 };
 use crate::{
     core::{Divergence, Mark},
@@ -159,7 +159,7 @@ impl Output for Returned {
 }
 
 /// What the task reaches of the companion.
-struct Handle(Arc<Station>);
+struct Handle(Arc<WorkflowNode>);
 
 impl<P: Program> Main<P> {
     /// Creates a job that runs the program.
@@ -216,7 +216,7 @@ impl<P: Program> Task for Main<P> {
             Ok(tasks) => (tasks, None),
             Err(error) => (Tasks::default(), Some(error.to_string())),
         };
-        let station = Arc::new(Station::new(tasks));
+        let station = Arc::new(WorkflowNode::new(tasks));
         let handle = Arc::new(Handle(Arc::clone(&station)));
         Some(Companion::new(handle, |cx| async move {
             match wrong {
@@ -259,7 +259,7 @@ impl<P: Program> Task for Main<P> {
 }
 
 /// Runs the program on a thread of its own, since it waits.
-fn begin<P: Program>(station: &Arc<Station>, leading: Arc<Leading>, arguments: Arc<P::Arguments>) {
+fn begin<P: Program>(station: &Arc<WorkflowNode>, leading: Arc<Leading>, arguments: Arc<P::Arguments>) {
     let (its_station, run) = (Arc::clone(station), leading.run);
     let work = move || {
         let ended = catch_unwind(AssertUnwindSafe(|| program::<P>(&its_station, &leading, &arguments)));
@@ -286,7 +286,7 @@ fn begin<P: Program>(station: &Arc<Station>, leading: Arc<Leading>, arguments: A
 }
 
 fn program<P: Program>(
-    station: &Station,
+    station: &WorkflowNode,
     leading: &Leading,
     arguments: &P::Arguments,
 ) -> Result<ProgramOutput, String> {

@@ -2,7 +2,7 @@
 //!
 //! The program is the only task of a job of the runtime (`main_task.rs`), so it is claimed, moved and started again by
 //! the recipes that there are. The node on which it runs is the *head*. Everything else is done by the companions of
-//! the job (`station.rs`), one on each node:
+//! the job (`workflow_node.rs`), one on each node:
 //!
 //! ```text
 //!            head                             another node
@@ -25,7 +25,7 @@ mod journaling;
 mod leading;
 mod main_task;
 mod message;
-mod station;
+mod workflow_node;
 mod witness;
 
 pub use self::main_task::{Main, Program, Returned};

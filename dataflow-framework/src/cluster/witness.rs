@@ -5,7 +5,7 @@ use dataflow_view::{Calls, Observation, Summary, Trace};
 use serde_json::{Value, json};
 use taskwork::{Load, Sight, Witness};
 
-use super::station::Station;
+use super::workflow_node::WorkflowNode;
 
 /// The maximum number of events of nodes of which an answer tells.
 const INSTANTS_ANSWERED_MAX: usize = 500;
@@ -24,7 +24,7 @@ pub(super) fn of_ended(generation: u64, Observation { summary, calls, .. }: &Obs
     Sight { rank: generation, content: json!({ "workflow": { "summary": summary, "graph": graph } }) }
 }
 
-impl Witness for Station {
+impl Witness for WorkflowNode {
     fn sight(&self) -> Option<Sight> {
         self.shows()
     }

@@ -31,7 +31,7 @@ pub(crate) struct NewCall {
 }
 
 /// How a call has ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     /// All its versions are there.
     Written {
@@ -54,7 +54,7 @@ pub(crate) enum Outcome {
         bytes: Vec<u64>,
         reason: String,
     },
-    Failed(Failure),
+    Failed(#[serde(with = "crate::failure::told")] Failure),
     /// It could not run on its member, but may on another one.
     Unfit(Unfit),
 }
@@ -180,7 +180,7 @@ pub(crate) struct Merge {
 }
 
 /// Why a call has not run to its end on its member, and what it has left there.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Unfit {
     pub(crate) reason: String,
     /// What it would have changed in place and has not, with the sizes.

@@ -162,7 +162,7 @@ impl Graph {
         for id in calls {
             match self.durable.recording.remove(&id) {
                 Some(After::Written { members, bytes }) => {
-                    self.is_written_for_ever(id, &members, &bytes);
+                    self.make_outcome_permanent(id, &members, &bytes);
                     self.cuts_lineage(id);
                 }
                 Some(After::Ignored { member, bytes, reason }) => {
@@ -191,7 +191,7 @@ impl Graph {
         }
     }
 
-    fn is_written_for_ever(&mut self, id: CallId, members: &[Member], bytes: &[u64]) {
+    fn make_outcome_permanent(&mut self, id: CallId, members: &[Member], bytes: &[u64]) {
         let call = self.calls.get_mut(&id).expect("it was recorded");
         call.state = CallState::Done;
         let arguments = Arc::clone(&call.arguments);
@@ -221,7 +221,7 @@ impl Graph {
 
     /// Notes that a version cannot be read any more where a member has it, if its call has ended and that is not
     /// recorded.
-    pub(super) fn is_damaged_before_it_is_seen(&mut self, id: VersionId, member: Member) {
+    pub(super) fn on_unrecorded_output_corrupt(&mut self, id: VersionId, member: Member) {
         let Durable { recording, settling, early, damaged, .. } = &mut self.durable;
         let call = &id.call;
         if recording.contains_key(call) || settling.contains_key(call) || early.contains_key(call) {

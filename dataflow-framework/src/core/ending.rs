@@ -85,8 +85,8 @@ impl Graph {
         unchanged: &[(VersionId, u64)],
     ) {
         if self.runs_on(id, member) {
-            self.is_not_to_be_had(missing, tried);
-            self.is_not_to_be_had(missing, &[member]);
+            self.on_fetch_failed(missing, tried);
+            self.on_fetch_failed(missing, &[member]);
             self.gives_worker_back(id, member);
             for (version, bytes) in unchanged.iter().filter(|(version, _)| *version != missing) {
                 self.is_there(*version, member, *bytes);

@@ -116,7 +116,7 @@ impl Graph {
             nest.named.remove(&id.slot);
             let from = nest.handed_on.iter().find(|(slot, _)| *slot == id.slot).map(|(_, from)| *from);
             if let Some(from) = from {
-                self.is_not_to_be_had(from, &[member]);
+                self.on_fetch_failed(from, &[member]);
             }
         }
         self.completes(id.call);

@@ -130,7 +130,7 @@ impl Graph {
     /// Tells that a version could not be brought to where the program runs from those that were `tried`.
     pub(crate) fn not_brought(&mut self, id: VersionId, tried: &[Member]) {
         if self.versions.get(&id).is_some_and(|version| version.is_wanted) {
-            self.is_not_to_be_had(id, tried);
+            self.on_fetch_failed(id, tried);
             self.want_again(id);
         }
         self.not_copied(id, Member::HERE, tried);
@@ -138,7 +138,7 @@ impl Graph {
 
     /// Gives a version up with the members that were `tried`, and do not send it. If nobody else has it, it is made
     /// again. A member to which it was brought meanwhile was not asked, and keeps it.
-    pub(super) fn is_not_to_be_had(&mut self, id: VersionId, tried: &[Member]) {
+    pub(super) fn on_fetch_failed(&mut self, id: VersionId, tried: &[Member]) {
         // Data that the program has brought in cannot be made again.
         let Some(version) = self.versions.get_mut(&id).filter(|_| self.calls.contains_key(&id.call)) else {
             return;

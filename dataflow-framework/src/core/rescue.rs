@@ -137,7 +137,7 @@ impl Graph {
         }
         if self.is_copied(id, to) {
             // Those that were tried do not have it; but others may, and leave, too.
-            self.is_not_to_be_had(id, tried);
+            self.on_fetch_failed(id, tried);
             for member in tried.iter().copied().filter(|member| *member != Member::HERE) {
                 self.is_not_kept(id, member);
             }

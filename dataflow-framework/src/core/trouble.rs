@@ -66,7 +66,7 @@ impl Graph {
         self.damaged_before_it_is_made(id, member);
         let can_be_made = self.calls.contains_key(&id.call);
         let known = self.versions.get_mut(&id).filter(|version| version.is_present());
-        let Some(version) = known else { return self.is_damaged_before_it_is_seen(id, member) };
+        let Some(version) = known else { return self.on_unrecorded_output_corrupt(id, member) };
         let State::Present(copies) = &mut version.state else { return };
         copies.members.retain(|other| *other != member);
         if !copies.members.is_empty() {

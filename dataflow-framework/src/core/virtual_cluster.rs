@@ -51,8 +51,12 @@ impl Cluster {
         for member in 0..self.members {
             graph.joined(Member(member), Capacity::of_workers(self.workers));
         }
-        let site =
-            |_| Site { free: self.workers, receives_until: 0, has: BTreeSet::new(), ..Site::default() };
+        let site = |_| Executor {
+            free: self.workers,
+            receives_until: 0,
+            has: BTreeSet::new(),
+            ..Executor::default()
+        };
         let sites = (0..self.members).map(site).collect();
         let ran = Ran { ns: 0, transfers: 0, bytes: 0 };
         let run = Run {
@@ -72,7 +76,7 @@ impl Cluster {
 
 /// A member.
 #[derive(Debug, Default)]
-struct Site {
+struct Executor {
     free: u32,
     /// Until when its connection is busy.
     receives_until: u64,
@@ -100,7 +104,7 @@ struct Run {
     cluster: Cluster,
     graph: Graph,
     program: Program,
-    sites: Vec<Site>,
+    sites: Vec<Executor>,
     sizes: BTreeMap<VersionId, u64>,
     events: BTreeMap<(u64, u64), (Member, Event)>,
     /// The number of events so far, by which those of one time are ordered.
@@ -115,7 +119,7 @@ impl Run {
         self.events.insert((ns, self.events_until_now), (member, event));
     }
 
-    fn site(&mut self, member: Member) -> &mut Site {
+    fn site(&mut self, member: Member) -> &mut Executor {
         &mut self.sites[member.0 as usize]
     }
 

@@ -6,8 +6,9 @@
 use std::{sync::Arc, thread};
 
 use super::{
+    executor::Executor,
     fetches::{Ask, Piece},
-    site::Site,
+    messages::News,
 };
 use crate::{ids::VersionId, value::Value};
 
@@ -24,7 +25,7 @@ pub(crate) enum Answer {
     Prepares,
 }
 
-impl Site {
+impl Executor {
     /// Replies to a request of another node.
     pub(crate) fn answer(self: &Arc<Self>, ask: Ask) -> Answer {
         let version = ask.version;
@@ -79,7 +80,7 @@ impl Site {
         self.loses_rest(version, &reason);
         drop(self.forget(version));
         if let Some(report) = self.report() {
-            report.is_damaged(version, reason);
+            report.tell(News::Damaged { version, reason });
         }
     }
 
@@ -88,7 +89,7 @@ impl Site {
         for other in self.goes_with(version) {
             drop(self.forget(other));
             if let Some(report) = self.report() {
-                report.is_damaged(other, reason.to_owned());
+                report.tell(News::Damaged { version: other, reason: reason.to_owned() });
             }
         }
     }

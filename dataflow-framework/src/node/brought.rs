@@ -6,14 +6,14 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use super::site::Site;
+use super::executor::Executor;
 use crate::{
     core::{Mark, Outcome},
     ids::VersionId,
     value::Value,
 };
 
-impl Site {
+impl Executor {
     /// Returns the versions that are useless without this one: the rest of the output of the same execution, whose
     /// outcome may not be recorded yet.
     pub(super) fn goes_with(&self, version: VersionId) -> Vec<VersionId> {
@@ -95,8 +95,8 @@ mod tests {
     const CALL: CallId = 7;
 
     /// Creates an executor with peers that runs the call, and returns the run of the program.
-    fn running() -> (Site, u64) {
-        let site = Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
+    fn running() -> (Executor, u64) {
+        let site = Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
         let epoch = site.begin(Weak::<Engine>::new()).epoch;
         let _begins = site.begins(epoch, CALL, Mark::default());
         (site, epoch)
@@ -106,25 +106,25 @@ mod tests {
         VersionId { call: CALL, slot }
     }
 
-    fn write(site: &Site, slot: u32, content: u8) -> bool {
+    fn write(site: &Executor, slot: u32, content: u8) -> bool {
         site.keep_own(version(slot), Value::from_encoded(vec![content]), Mark::default(), 1)
     }
 
     /// Completes the call permanently, with two versions as output.
-    fn end(site: &Site, epoch: u64) {
+    fn end(site: &Executor, epoch: u64) {
         let outcome =
             Outcome::Durable { bytes: vec![1, 1], ns: 0, by: site.number_execution(), values: None };
         site.tell(epoch, (CALL, Mark::default()), false, outcome);
     }
 
     /// Sends the executor a version with this content in an assignment. Returns whether it was stored.
-    fn bring(site: &Site, slot: u32, content: u8) -> bool {
+    fn bring(site: &Executor, slot: u32, content: u8) -> bool {
         let content = Some(vec![content]);
         let missing = Missing { version: version(slot), mark: Mark::default(), from: Vec::new(), content };
         !site.take_in(&mut vec![missing]).is_empty()
     }
 
-    fn held(site: &Site) -> Vec<VersionId> {
+    fn held(site: &Executor) -> Vec<VersionId> {
         let held = site.begin(Weak::<Engine>::new()).held;
         held.into_iter().map(|Held { version, .. }| version).collect()
     }

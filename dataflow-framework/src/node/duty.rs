@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::{
-    site::{Report, Site},
+    executor::Executor,
+    messages::{News, Report},
     stopwatch::Timing,
     store::Store,
 };
@@ -71,7 +72,7 @@ impl Duty {
     }
 }
 
-impl Site {
+impl Executor {
     /// Records that the task of a call makes calls. Returns the receiver of reports, and whether the run of the
     /// program that assigned the call is the current one.
     pub(super) fn nests(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
@@ -92,7 +93,7 @@ impl Site {
         let report = duty.report.as_ref().filter(|_| duty.epoch == epoch).and_then(Weak::upgrade);
         drop(duty);
         if let Some(report) = report {
-            report.timed(timing);
+            report.tell(News::Timed(timing));
         }
     }
 
@@ -117,9 +118,9 @@ impl Site {
                 let version = VersionId { call, slot };
                 Held { version, mark, bytes: *bytes }
             };
-            report.holds((0..).zip(bytes).map(held).collect());
+            report.tell(News::Holds((0..).zip(bytes).map(held).collect()));
         }
-        report.ended(call, outcome);
+        report.tell(News::ended(call, outcome));
     }
 
     /// Records the end of a task that has to be run again.
@@ -214,17 +215,17 @@ mod tests {
     const CALL: CallId = 7;
 
     /// Creates the executor of a node with peers.
-    fn site() -> Site {
-        Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks)
+    fn site() -> Executor {
+        Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks)
     }
 
     /// Starts another run of the program.
-    fn begin(site: &Site) -> u64 {
+    fn begin(site: &Executor) -> u64 {
         site.begin(Weak::<Engine>::new()).epoch
     }
 
     /// Completes the call permanently, with one large version as output.
-    fn ends(site: &Site, epoch: u64) {
+    fn ends(site: &Executor, epoch: u64) {
         let outcome = Outcome::Durable { bytes: vec![1], ns: 0, by: 0, values: None };
         site.tell(epoch, (CALL, Mark::default()), false, outcome);
     }

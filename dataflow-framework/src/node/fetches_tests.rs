@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use taskwork::NodeId;
 
 use super::{
-    Report, Site, Store, Timing,
+    Executor, News, Report, Store,
     fetches::{Ask, Fetches, Missing, PIECE_BYTES, PIECE_BYTES_MAX, Piece, pieces_of, size_of_piece},
-    site::Returned,
 };
 use crate::{
-    core::{Assignment, Held, Manner, Mark, Outcome, Step},
+    core::{Assignment, Manner, Mark},
     encoding::encode,
-    ids::{Argument, CallId, Execution, VersionId},
+    ids::{Argument, CallId, VersionId},
     spilled::{Digest, digest},
     task::NOT_RUN,
     value::Value,
@@ -135,40 +134,24 @@ impl Told {
 }
 
 impl Report for Told {
-    fn ended(&self, call: CallId, _: Outcome) {
-        self.tells(format!("call {call} has ended"));
+    fn tell(&self, news: News) {
+        match news {
+            News::Ended { call, .. } => self.tells(format!("call {call} has ended")),
+            News::Unable { call, .. } => self.tells(format!("call {call} cannot run")),
+            News::Copied(version) => self.tells(format!("version {} is here", version.call)),
+            News::NotCopied { version, .. } => {
+                self.tells(format!("version {} is not to be had", version.call))
+            }
+            _ => {}
+        }
     }
-
-    fn timed(&self, _: Timing) {}
-
-    fn holds(&self, _: Vec<Held>) {}
-
-    fn unable(&self, (call, _): Returned, _: VersionId, _: Vec<NodeId>) {
-        self.tells(format!("call {call} cannot run"));
-    }
-
-    fn copied(&self, version: VersionId) {
-        self.tells(format!("version {} is here", version.call));
-    }
-
-    fn not_brought(&self, version: VersionId, _: Vec<NodeId>) {
-        self.tells(format!("version {} is not to be had", version.call));
-    }
-
-    fn is_damaged(&self, _: VersionId, _: String) {}
-
-    fn has_copies(&self, _: Vec<VersionId>) {}
-
-    fn step(&self, _: Execution, _: Step) {}
-
-    fn given_back(&self, _: CallId) {}
 }
 
 /// Creates a node with peers and assigns it a call that reads a version, or changes it in place. The version is
 /// requested from node 1.
-fn waiting(in_place: bool) -> (Arc<Site>, Arc<Told>, u64) {
+fn waiting(in_place: bool) -> (Arc<Executor>, Arc<Told>, u64) {
     let site =
-        Arc::new(Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks));
+        Arc::new(Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks));
     let told = Arc::new(Told::default());
     let report: Weak<Told> = Arc::downgrade(&told);
     let epoch = site.begin(report).epoch;
@@ -197,7 +180,7 @@ fn reader(call: CallId, in_place: bool) -> Assignment {
 }
 
 /// Returns the calls that wait for a worker.
-fn ready(site: &Site) -> Vec<CallId> {
+fn ready(site: &Executor) -> Vec<CallId> {
     site.queue.take_back(site).into_iter().map(|assignment| assignment.call).collect()
 }
 

@@ -2,7 +2,7 @@
 
 mod answers;
 mod attempt;
-mod begun;
+mod running_call;
 mod brought;
 mod deadline;
 mod duty;
@@ -13,13 +13,14 @@ mod ledger;
 #[cfg(test)]
 mod ledger_tests;
 mod lending;
+mod messages;
 mod nesting;
 mod once;
 mod outcome;
 mod pieces;
 mod queue;
 mod room;
-mod site;
+mod executor;
 mod small;
 mod stopwatch;
 mod store;
@@ -33,12 +34,12 @@ pub(crate) use self::{
     answers::Answer,
     attempt::run_here,
     deadline::exceeded,
+    executor::{Executor, Inventory},
     fetches::{Ask, Missing, Piece},
+    messages::{Coded, News, Order, Report},
     nesting::{Nesting, Running, end},
     queue::{Crew, Queue},
     room::{Room, shown as shown_bytes},
-    site::{Inventory, Report, Returned, Site},
-    small::Told,
     stopwatch::Timing,
     store::Store,
     waits::Given,

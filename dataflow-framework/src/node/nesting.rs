@@ -3,7 +3,8 @@
 use std::{panic::resume_unwind, sync::Arc};
 
 use super::{
-    site::{Report, Site},
+    executor::Executor,
+    messages::{News, Report},
     waits::Given,
 };
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
 /// The call that a thread runs.
 #[derive(Clone)]
 pub(crate) struct Running {
-    pub(crate) site: Arc<Site>,
+    pub(crate) site: Arc<Executor>,
     /// The run of the program that has assigned it.
     pub(crate) epoch: u64,
     pub(crate) call: CallId,
@@ -52,11 +53,11 @@ impl Running {
         let report = report.ok_or(IsOver)?;
         if !is_current {
             // The current run of the program assumes that the call is still running, so it has to be run again.
-            report.given_back(*call);
+            report.tell(News::Returned { call: *call, unchanged: Vec::new() });
             return Err(IsOver);
         }
         let execution = site.waits.begin(*call);
-        report.step(execution, Step::Begin);
+        report.tell(News::Step(execution, Step::Begin));
         Ok((execution, report))
     }
 
@@ -75,7 +76,7 @@ pub(crate) fn end(with: Failed) -> ! {
     resume_unwind(Box::new(with))
 }
 
-impl Site {
+impl Executor {
     /// Queues a call, or passes its input to the task that waits for it.
     pub(super) fn run_or_give(self: &Arc<Self>, epoch: u64, assignment: Assignment) {
         let Some(execution) = assignment.reader else {

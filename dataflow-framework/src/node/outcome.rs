@@ -1,6 +1,6 @@
 //! The outcome of a call: its output is stored, or its failure is reported.
 
-use super::{attempt::Written, site::Site};
+use super::{attempt::Written, executor::Executor, messages::News};
 use crate::{
     core::{Assignment, Outcome, Step, Unfit},
     failure::{Failed, Failure, Trouble},
@@ -24,7 +24,7 @@ fn encoded(written: &[Put]) -> Option<Vec<Vec<u8>>> {
 const CALLS_TASKS: &str = "it is `effect` or `nondeterministic`, so it must not run again, but its task makes calls, which may. \
      Give the option to the called tasks that need it instead";
 
-impl Site {
+impl Executor {
     /// Stores the output of a call, and returns its outcome.
     pub(super) fn outcome(
         &self,
@@ -65,7 +65,7 @@ impl Site {
                 Failed { reason, ..failed }
             })?;
             if let (Some(execution), Some(report)) = (nest.filter(|_| !handed_on.is_empty()), self.report()) {
-                report.step(execution, Step::HandOn(handed_on));
+                report.tell(News::Step(execution, Step::HandOn(handed_on)));
             }
             Ok(bytes)
         };

@@ -12,10 +12,10 @@ use taskwork::Load;
 use tokio::time::Instant;
 
 use super::{
-    begun::Begun,
     deadline::{Deadline, Deadlines},
+    executor::Executor,
     lending::Seat,
-    site::Site,
+    running_call::RunningCall,
 };
 use crate::{
     core::Assignment,
@@ -45,7 +45,7 @@ pub(crate) struct Queue {
 
 /// A call that waits for a thread.
 pub(crate) struct Waiting {
-    site: Arc<Site>,
+    site: Arc<Executor>,
     /// The run of the program that has assigned it.
     epoch: u64,
     assignment: Assignment,
@@ -53,11 +53,11 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     fn run(self) -> Continues {
-        self.begin().map_or(Continues::Here, Begun::run)
+        self.begin().map_or(Continues::Here, RunningCall::run)
     }
 
     /// Starts it, if it can run.
-    pub(crate) fn begin(self) -> Option<Begun> {
+    pub(crate) fn begin(self) -> Option<RunningCall> {
         self.site.begin_call(self.epoch, self.assignment)
     }
 }
@@ -171,7 +171,7 @@ impl Queue {
     }
 
     /// Adds a call.
-    pub(crate) fn push(&self, site: Arc<Site>, epoch: u64, assignment: Assignment) {
+    pub(crate) fn push(&self, site: Arc<Executor>, epoch: u64, assignment: Assignment) {
         let mut state = self.lock();
         let waiting = Waiting { site, epoch, assignment };
         // Nested calls go first: running tasks wait for them.
@@ -312,7 +312,7 @@ impl Queue {
     }
 
     /// Removes the calls of an executor, and returns them.
-    pub(crate) fn take_back(&self, site: &Site) -> Vec<Assignment> {
+    pub(crate) fn take_back(&self, site: &Executor) -> Vec<Assignment> {
         let mut state = self.lock();
         let (its, others) =
             state.waiting.drain(..).partition(|waiting| std::ptr::eq(Arc::as_ptr(&waiting.site), site));

@@ -4,40 +4,23 @@
 //! much as sending about 10 KiB. Therefore small outputs are sent to the coordinator in the report of the outcome,
 //! and small inputs are sent by the coordinator in the assignment.
 
-use serde::{Deserialize, Serialize};
+use super::{executor::Executor, fetches::Missing, store::SMALL_BYTES_MAX};
+use crate::{
+    core::Mark,
+    ids::{CallId, VersionId},
+    value::Value,
+};
 
-use super::{fetches::Missing, site::Site, store::SMALL_BYTES_MAX};
-use crate::{core::Mark, ids::VersionId, value::Value};
-
-/// The part of a report that describes an output.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Told {
-    /// Its size, in bytes.
-    Size(u64),
-    /// The encoded value.
-    Content(Vec<u8>),
-}
-
-impl Told {
-    /// Returns the size of the version, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        match self {
-            Self::Size(bytes) => *bytes,
-            Self::Content(content) => content.len() as u64,
-        }
-    }
-}
-
-impl Site {
-    /// Returns the encoded version, if it is here and small.
+impl Executor {
+    /// Returns a version encoded, if it is here and small.
     pub(crate) fn small(&self, version: VersionId) -> Option<Vec<u8>> {
         self.store.small(version)?.small()
     }
 
     /// Returns the report on a version of this size.
-    pub(crate) fn told(&self, version: VersionId, bytes: u64) -> Told {
-        let content = if bytes <= SMALL_BYTES_MAX { self.small(version) } else { None };
-        content.map_or(Told::Size(bytes), Told::Content)
+    pub(crate) fn contents(&self, call: CallId, bytes: &[u64]) -> Vec<(u32, Vec<u8>)> {
+        let small = (0..).zip(bytes).filter(|(_, bytes)| **bytes <= SMALL_BYTES_MAX);
+        small.filter_map(|(slot, _)| Some((slot, self.small(VersionId { call, slot })?))).collect()
     }
 
     /// Stores a version that came in a message.
@@ -67,14 +50,14 @@ impl Site {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Missing, SMALL_BYTES_MAX, Site, Told};
+    use super::{Executor, Missing, SMALL_BYTES_MAX};
     use crate::{core::Mark, encoding::decode, ids::VersionId, node::Store, value::Value};
 
     fn version(slot: u32) -> VersionId {
         VersionId { call: 7, slot }
     }
 
-    fn put(site: &Site, version: VersionId, of: Vec<u8>) -> u64 {
+    fn put(site: &Executor, version: VersionId, of: Vec<u8>) -> u64 {
         let value = Value::new(of);
         let bytes = value.size();
         site.put(version, value, Mark::default(), bytes);
@@ -82,20 +65,20 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_small_goes_with_the_news() {
-        let site = Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
+    fn end_of_call_carries_small_versions_only() {
+        let site = Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
         let small = put(&site, version(0), vec![7; 10]);
         let large = put(&site, version(1), vec![7; 1 << 10]);
         assert!(small <= SMALL_BYTES_MAX && large > SMALL_BYTES_MAX);
-        let Told::Content(content) = site.told(version(0), small) else { panic!("it is small") };
-        assert_eq!(decode::<Vec<u8>>(&content).expect("it is a list"), [7; 10]);
-        assert_eq!(site.told(version(1), large), Told::Size(large));
+        let contents = site.contents(version(0).call, &[small, large]);
+        let [(0, content)] = &contents[..] else { panic!("only the first one is small: {contents:?}") };
+        assert_eq!(decode::<Vec<u8>>(content).expect("it is a list"), [7; 10]);
         assert_eq!(site.small(version(2)), None);
     }
 
     #[test]
     fn what_comes_with_an_order_is_not_asked_for() {
-        let site = Site::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
+        let site = Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
         put(&site, version(0), vec![7; 10]);
         let missing = |slot, content| Missing {
             version: version(slot),

@@ -15,13 +15,13 @@ use taskwork::NodeId;
 use super::{flow::CallsOfTasks, recorder::Recorder, records::Records};
 use crate::{
     core::{
-        Action, Answer, Assignment, Capacity, Demand, Divergence, Fact, Graph, Held, History, Input, Lack,
-        Mark, Member, NewCall, Outcome, Source, Step, first_of,
+        Action, Capacity, Demand, Divergence, Fact, Graph, History, Input, Lack, Member, NewCall, Source,
+        first_of,
     },
     failure::Failure,
     figures::Figures,
-    ids::{CallId, Execution, VersionId},
-    node::{Inventory, Missing, Queue, Report, Returned, Site, Store, Timing},
+    ids::{CallId, VersionId},
+    node::{Executor, Inventory, Missing, News, Order, Queue, Report, Store},
     options::Options,
     platform::Bell,
     task::Tasks,
@@ -36,7 +36,7 @@ pub(crate) struct Engine {
     state: Mutex<State>,
     /// What the program waits for has happened.
     happened: Bell,
-    pub(crate) site: Arc<Site>,
+    pub(crate) site: Arc<Executor>,
     /// The number of this run of the program at its site.
     epoch: AtomicU64,
     pub(super) queue: Arc<Queue>,
@@ -52,23 +52,8 @@ pub(crate) struct Engine {
 
 /// The other nodes.
 pub(crate) trait Others: Send + Sync {
-    /// Has a node run a call. `missing` is what it reads that is not there.
-    fn assign(&self, member: Member, assignment: &Assignment, missing: Vec<Missing>);
-
-    /// Has a node forget a version.
-    fn forget(&self, member: Member, version: VersionId);
-
-    /// Has a node get a version from others.
-    fn copy(&self, member: Member, missing: Missing);
-
-    /// Has a node keep one version also as another one, which has this mark.
-    fn alias(&self, member: Member, from: VersionId, to: VersionId, mark: Mark);
-
-    /// Tells a task on a node what it waits for.
-    fn answer(&self, member: Member, execution: Execution, answer: Answer);
-
-    /// Tells a node that it may leave.
-    fn let_go(&self, member: Member);
+    /// Sends an order to a node.
+    fn order(&self, member: Member, order: &Order);
 
     /// Returns the nodes behind members.
     fn peers(&self, members: &[Member]) -> Vec<NodeId>;
@@ -153,14 +138,14 @@ impl Engine {
         graph.has_key(chance() << 64 | chance());
         graph.joined(Member::HERE, capacity.clone());
         let most = (!is_sequential).then_some(capacity);
-        let site = Arc::new(Site::new(Arc::clone(&queue), store, tasks, false, &CallsOfTasks));
+        let site = Arc::new(Executor::new(Arc::clone(&queue), store, tasks, false, &CallsOfTasks));
         Self { is_sequential, most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
     /// Creates an engine that has calls run on other nodes, too. What the site has of earlier runs of the program
     /// counts, and so does which of its calls have ended. What must not happen twice is recorded.
     pub(crate) fn with_others(
-        (site, queue): (Arc<Site>, Arc<Queue>),
+        (site, queue): (Arc<Executor>, Arc<Queue>),
         (capacity, is_embedded): (Capacity, bool),
         ahead_max: usize,
         history: History,
@@ -176,7 +161,7 @@ impl Engine {
         Self { others: Some(others), most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
-    fn with_graph(mut graph: Graph, site: Arc<Site>, queue: Arc<Queue>, ahead_max: usize) -> Self {
+    fn with_graph(mut graph: Graph, site: Arc<Executor>, queue: Arc<Queue>, ahead_max: usize) -> Self {
         if queue.platform.is_observed() {
             graph.keep_seen();
         }
@@ -542,21 +527,23 @@ impl Engine {
                         self.site.answer_task(execution, answer);
                     }
                     (Action::Alias(member, from, to, mark), Some(others)) => {
-                        others.alias(member, from, to, mark);
+                        others.order(member, &Order::Alias { from, to, mark });
                     }
                     (Action::Answer(member, execution, answer), Some(others)) => {
-                        others.answer(member, execution, answer);
+                        others.order(member, &Order::Answer(execution, answer));
                     }
-                    (Action::Forget(member, version), Some(others)) => others.forget(member, version),
+                    (Action::Forget(member, version), Some(others)) => {
+                        others.order(member, &Order::Forget(version));
+                    }
                     (Action::Assign(member, assignment), Some(others)) => {
                         let missing =
                             assignment.elsewhere.iter().map(|source| self.to_send(source)).collect();
-                        others.assign(member, &assignment, missing);
+                        others.order(member, &Order::assign(&assignment, missing));
                     }
                     (Action::Copy(member, source), Some(others)) => {
-                        others.copy(member, self.to_send(&source));
+                        others.order(member, &Order::Copy(self.to_send(&source)));
                     }
-                    (Action::LetGo(member), Some(others)) => others.let_go(member),
+                    (Action::LetGo(member), Some(others)) => others.order(member, &Order::MayLeave),
                     (_, None) => unreachable!("everything is here"),
                 }
             }
@@ -634,39 +621,61 @@ impl After {
     }
 }
 
+impl Engine {
+    /// Applies a report of a node to the graph.
+    pub(crate) fn hear(&self, graph: &mut Graph, member: Member, news: News) {
+        match news {
+            News::TakesPart(capacity) => graph.joined(member, capacity),
+            News::Holds(held) => held.into_iter().for_each(|held| graph.holds(member, held)),
+            News::Runs(running) => {
+                for (call, mark) in running {
+                    graph.runs(member, call, mark);
+                }
+            }
+            News::Remembers(history) => graph.remembers(history),
+            News::AllTold | News::Timed(_) => {}
+            News::Ended { call, outcome, contents } => {
+                graph.ended(call, member, outcome);
+                self.keep_small(graph, call, contents);
+            }
+            News::Unable { call, missing, tried, unchanged } => {
+                graph.unable(call, member, missing, &self.members(&tried), &unchanged);
+            }
+            News::Leaves => graph.leaves(member),
+            News::Returned { call, unchanged } => graph.returned(call, member, &unchanged),
+            News::Step(execution, step) => {
+                graph.step(member, execution, step, self.site.tasks.as_deref());
+            }
+            News::Copied(version) => graph.copied(version, member),
+            News::NotCopied { version, tried } if member == Member::HERE => {
+                graph.not_brought(version, &self.members(&tried));
+            }
+            News::NotCopied { version, tried } => {
+                graph.not_copied(version, member, &self.members(&tried));
+            }
+            News::Damaged { version, reason } => graph.is_damaged(version, member, &reason),
+            News::HasCopies(versions) => graph.has_copies(member, versions),
+        }
+    }
+
+    /// Keeps the small versions that came with the end of a call, if they are needed here.
+    fn keep_small(&self, graph: &mut Graph, call: CallId, contents: Vec<(u32, Vec<u8>)>) {
+        for (slot, content) in contents {
+            let version = VersionId { call, slot };
+            if let Some(mark) = graph.lacks_here(version) {
+                self.site.put_small(version, content, mark);
+                graph.copied(version, Member::HERE);
+            }
+        }
+    }
+}
+
 impl Report for Engine {
-    fn ended(&self, call: CallId, outcome: Outcome) {
-        self.change(|graph| graph.ended(call, Member::HERE, outcome));
-    }
-
-    fn timed(&self, timing: Timing) {
-        self.timed_on(Member::HERE, timing);
-    }
-
-    fn holds(&self, held: Vec<Held>) {
-        self.change(|graph| held.into_iter().for_each(|held| graph.holds(Member::HERE, held)));
-    }
-
-    fn unable(&self, (call, unchanged): Returned, missing: VersionId, tried: Vec<NodeId>) {
-        let tried = self.members(&tried);
-        self.change(|graph| graph.unable(call, Member::HERE, missing, &tried, &unchanged));
-    }
-
-    fn copied(&self, version: VersionId) {
-        self.change(|graph| graph.copied(version, Member::HERE));
-    }
-
-    fn not_brought(&self, version: VersionId, tried: Vec<NodeId>) {
-        let tried = self.members(&tried);
-        self.change(|graph| graph.not_brought(version, &tried));
-    }
-
-    fn is_damaged(&self, version: VersionId, reason: String) {
-        self.change(|graph| graph.is_damaged(version, Member::HERE, &reason));
-    }
-
-    fn has_copies(&self, versions: Vec<VersionId>) {
-        self.change(|graph| graph.has_copies(Member::HERE, versions));
+    fn tell(&self, news: News) {
+        match news {
+            News::Timed(timing) => self.timed_on(Member::HERE, timing),
+            news => self.change(|graph| self.hear(graph, Member::HERE, news)),
+        }
     }
 
     fn counting(&self, options: Options) -> Options {
@@ -675,13 +684,5 @@ impl Report for Engine {
 
     fn lacks(&self, options: &Options) -> Option<Lack> {
         Self::lacks(self, options)
-    }
-
-    fn step(&self, execution: Execution, step: Step) {
-        self.change(|graph| graph.step(Member::HERE, execution, step, self.site.tasks.as_deref()));
-    }
-
-    fn given_back(&self, call: CallId) {
-        self.change(|graph| graph.returned(call, Member::HERE, &[]));
     }
 }

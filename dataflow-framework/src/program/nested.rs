@@ -10,7 +10,7 @@ use crate::{
     core::{Lack, Mark, NewCall, Step, TaskCall},
     failure::{Failed, Failure},
     ids::{CallId, Execution, VersionId, number_within},
-    node::{Given, Report, Running, end},
+    node::{Given, News, Report, Running, end},
     options::{OnFailure, Options},
     value::Value,
 };
@@ -99,9 +99,9 @@ impl Nested {
     fn step(&self, step: Step) {
         let (execution, report) = self.begun();
         for version in self.dropped.take() {
-            report.step(*execution, Step::Release(version));
+            report.tell(News::Step(*execution, Step::Release(version)));
         }
-        report.step(*execution, step);
+        report.tell(News::Step(*execution, step));
     }
 
     pub(super) fn call(&self, position: u64, call: NewCall, dropped: &[VersionId]) {
@@ -161,7 +161,7 @@ impl Nested {
                 Given::Failed(failure) => return Err(failure),
                 Given::Missing(call, missing) => {
                     let (execution, report) = self.begun();
-                    report.unable((call, Vec::new()), missing, Vec::new());
+                    report.tell(News::unable((call, Vec::new()), missing, Vec::new()));
                     given = self.running.wait(*execution);
                 }
                 Given::Over | Given::Ended(_) => self.ends_at_once(),

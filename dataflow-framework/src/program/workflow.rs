@@ -20,7 +20,7 @@ use crate::{
     figures::Figures,
     isolated,
     node::{Crew, Room, Store},
-    task::{TaskDef, Tasks, TwoOfOneName},
+    task::{DuplicateTaskName, TaskDef, Tasks},
 };
 
 /// The default of [`Workflow::calls_ahead_max`].
@@ -46,7 +46,7 @@ pub struct Workflow {
 pub enum WorkflowError {
     /// The table of its tasks is wrong.
     #[error(transparent)]
-    Tasks(#[from] TwoOfOneName),
+    Tasks(#[from] DuplicateTaskName),
     /// The thread of a worker could not be started.
     #[error("no thread could be started: {0}")]
     Thread(#[source] io::Error),

@@ -20,12 +20,12 @@ pub(in crate::core) struct Kept {
 
 /// The versions that are not needed, but were read by the program.
 #[derive(Debug, Default)]
-pub(in crate::core) struct AllKept {
+pub(in crate::core) struct ReadCache {
     pub(in crate::core) versions: BTreeMap<VersionId, Kept>,
     pub(in crate::core) bytes: u64,
 }
 
-impl AllKept {
+impl ReadCache {
     /// Adds a version, and returns the member that has kept it before.
     pub(in crate::core) fn insert(&mut self, id: VersionId, kept: Kept) -> Option<Member> {
         let before = self.remove(id);

@@ -19,70 +19,27 @@ use tokio::time::Instant;
 
 use super::{
     attempt,
-    begun::Begun,
     deadline::{self, Deadline},
     duty::{Begins, Duty},
     fetches::{Arrived, Ask, Awaited, Fetches, GivenUp, Missing, Piece},
+    messages::{News, Report, Returned},
     nesting::Nesting,
     queue::Queue,
-    stopwatch::{Stopwatch, Timing},
+    running_call::RunningCall,
+    stopwatch::Stopwatch,
     store::{Inputs, Lacking, Store},
     waits::Waits,
 };
 use crate::{
-    core::{Assignment, Held, Lack, Mark, Outcome, Seen, Step},
+    core::{Assignment, Held, Mark, Outcome, Seen},
     failure::Failed,
-    ids::{Argument, CallId, Execution, VersionId},
-    options::Options,
+    ids::{Argument, CallId, VersionId},
     task::Tasks,
     value::Value,
 };
 
-/// Receives the outcomes of calls and other reports of an executor.
-pub(crate) trait Report: Send + Sync {
-    /// Reports the outcome of a call.
-    fn ended(&self, call: CallId, outcome: Outcome);
-
-    /// Reports the times of a call, before its outcome.
-    fn timed(&self, timing: Timing);
-
-    /// Reports the output of a call that was started in an earlier run of the program, before its outcome.
-    fn holds(&self, held: Vec<Held>);
-
-    /// Reports that a call cannot run here, because none of the nodes in `tried` sent a version that it reads.
-    fn unable(&self, call: Returned, missing: VersionId, tried: Vec<NodeId>);
-
-    /// Reports that a version was copied here.
-    fn copied(&self, version: VersionId);
-
-    /// Reports that none of the nodes in `tried` sent a version.
-    fn not_brought(&self, version: VersionId, tried: Vec<NodeId>);
-
-    /// Reports that a stored version is corrupt.
-    fn is_damaged(&self, version: VersionId, reason: String);
-
-    /// Asks which of the given copies exist on other nodes, too, so that they can be dropped here.
-    fn has_copies(&self, versions: Vec<VersionId>);
-
-    /// Returns the options of a nested call that have an effect in this kind of run.
-    fn counting(&self, options: Options) -> Options {
-        options
-    }
-
-    /// Returns a demand of a nested call that no node can ever meet.
-    fn lacks(&self, _options: &Options) -> Option<Lack> {
-        None
-    }
-
-    /// Reports a step of a task that makes calls.
-    fn step(&self, execution: Execution, step: Step);
-
-    /// Reports that a running call has to be run again.
-    fn given_back(&self, call: CallId);
-}
-
-/// Executes a program's calls on a node.
-pub(crate) struct Site {
+/// What a node does for a program.
+pub(crate) struct Executor {
     pub(super) store: Store,
     pub(super) queue: Arc<Queue>,
     pub(super) nesting: &'static dyn Nesting,
@@ -114,12 +71,8 @@ pub(crate) struct Inventory {
     pub(crate) unseen: Vec<(CallId, Outcome)>,
 }
 
-/// A call that is returned to the coordinator, and the versions that it would have changed in place, with their
-/// sizes.
-pub(crate) type Returned = (CallId, Vec<(VersionId, u64)>);
-
-impl Site {
-    /// Creates an executor for a program with these tasks; `tasks` is `None` if the program calls none.
+impl Executor {
+    /// Creates what a node does for a program with these tasks; `None` if it calls any.
     pub(crate) fn new(
         queue: Arc<Queue>,
         store: Store,
@@ -327,19 +280,22 @@ impl Site {
             for GivenUp { version, calls, tried, reason } in given_up {
                 for assignment in calls {
                     match &reason {
-                        None => report.unable(self.give_back(&assignment), version, tried.clone()),
+                        None => {
+                            report.tell(News::unable(self.give_back(&assignment), version, tried.clone()))
+                        }
                         Some(reason) => {
-                            let failed = Failed::of_node(format!("its input cannot be fetched: {reason}"));
-                            report.ended(assignment.call, self.unfit(&assignment, failed));
+                            let failed =
+                                Failed::of_node(format!("what it reads cannot be brought: {reason}"));
+                            report.tell(News::ended(assignment.call, self.unfit(&assignment, failed)));
                         }
                     }
                 }
-                report.not_brought(version, tried);
+                report.tell(News::NotCopied { version, tried });
             }
         }
         let copies = self.store.copies_to_ask();
         if let Some(report) = self.report().filter(|_| !copies.is_empty()) {
-            report.has_copies(copies);
+            report.tell(News::HasCopies(copies));
         }
         asks
     }
@@ -367,9 +323,9 @@ impl Site {
     fn have_come(self: &Arc<Self>, epoch: u64, here: Vec<(VersionId, Awaited)>) {
         for (version, Awaited { is_taken, is_alone, ready }) in here {
             match self.report() {
-                Some(report) if !is_taken => report.copied(version),
+                Some(report) if !is_taken => report.tell(News::Copied(version)),
                 // A version that is changed in place is not available as a copy for other nodes.
-                Some(report) if is_alone => report.not_brought(version, Vec::new()),
+                Some(report) if is_alone => report.tell(News::NotCopied { version, tried: Vec::new() }),
                 _ => {}
             }
             for assignment in ready {
@@ -397,7 +353,7 @@ impl Site {
     }
 
     /// Starts a call, unless its run of the program is over or the call cannot run.
-    pub(super) fn begin_call(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Option<Begun> {
+    pub(super) fn begin_call(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Option<RunningCall> {
         let Assignment { call, mark, .. } = assignment;
         match self.begins(epoch, call, mark) {
             Begins::Now => {}
@@ -420,7 +376,7 @@ impl Site {
                 // The version was removed because the call was taken from this node.
                 let (report, is_current) = self.ends(epoch, call);
                 if let Some(report) = report.filter(|_| is_current) {
-                    report.unable(self.give_back(&assignment), missing, Vec::new());
+                    report.tell(News::unable(self.give_back(&assignment), missing, Vec::new()));
                 }
                 return None;
             }
@@ -432,7 +388,7 @@ impl Site {
         };
         let lap = assignment.manner.is_timed.then(|| self.stopwatch.begins(call, Instant::now()));
         let (site, since) = (Arc::clone(self), Instant::now());
-        Some(Begun { site, epoch, assignment, inputs, uses, deadline, watch, since, lap })
+        Some(RunningCall { site, epoch, assignment, inputs, uses, deadline, watch, since, lap })
     }
 
     /// Sets the deadline of a call that starts. If it passes, the call fails, and its thread is abandoned.

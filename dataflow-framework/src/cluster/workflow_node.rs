@@ -22,18 +22,18 @@ use super::{
 };
 use crate::{
     core::{Capacity, Seen},
-    node::{Answer, Queue, Room, Site, Store},
+    node::{Answer, Coded, Executor, Queue, Room, Store},
     platform::Platform,
     program::{CallsOfTasks, Engine, Observe},
     task::Tasks,
 };
 
 /// The part of the framework on one node: the handle of the companion.
-pub(super) struct Station {
+pub(super) struct WorkflowNode {
     pub(super) tasks: Arc<Tasks>,
     pub(super) platform: Platform,
     pub(super) queue: Arc<Queue>,
-    site: Arc<Site>,
+    site: Arc<Executor>,
     memory: Memory,
     /// Whether others can look at the job.
     pub(super) is_public: AtomicBool,
@@ -106,7 +106,7 @@ pub(super) enum Told {
     Returned(Result<ProgramOutput, String>),
 }
 
-impl Station {
+impl WorkflowNode {
     pub(super) fn new(tasks: Tasks) -> Self {
         let platform = Platform::current();
         let queue = Arc::new(Queue::on(platform.clone()));
@@ -124,7 +124,7 @@ impl Station {
         };
         Self {
             platform,
-            site: Arc::new(Site::new(
+            site: Arc::new(Executor::new(
                 Arc::clone(&queue),
                 Store::limited(Room::of_node()),
                 Some(Arc::clone(&tasks)),
@@ -253,7 +253,7 @@ impl Station {
         if role.run() == Some(run) { role } else { Role::Idle }
     }
 
-    fn site(&self, run: Run) -> Option<Arc<Site>> {
+    fn site(&self, run: Run) -> Option<Arc<Executor>> {
         self.role(run).site()
     }
 
@@ -458,7 +458,7 @@ impl Role {
         }
     }
 
-    fn site(&self) -> Option<Arc<Site>> {
+    fn site(&self) -> Option<Arc<Executor>> {
         match self {
             Self::Idle => None,
             Self::Follows(following) => Some(Arc::clone(&following.site)),
@@ -476,5 +476,5 @@ impl Role {
 }
 
 #[cfg(test)]
-#[path = "station_tests.rs"]
+#[path = "workflow_node_tests.rs"]
 mod tests;

@@ -1,16 +1,16 @@
 //! What a node tells the task of a program.
 
-use super::{super::main_task::ProgramOutput, Progress, Station, Told};
+use super::{super::main_task::ProgramOutput, Progress, Told, WorkflowNode};
 use crate::task::Tasks;
 
-/// Returns a station on which the program has returned this.
-fn returned(result: Result<ProgramOutput, String>) -> Station {
-    let station = Station::new(Tasks::default());
+/// Returns a workflow node on which the program has returned this.
+fn returned(result: Result<ProgramOutput, String>) -> WorkflowNode {
+    let station = WorkflowNode::new(Tasks::default());
     station.lock().program = Progress::Returned(result);
     station
 }
 
-fn tell(station: &Station) -> Told {
+fn tell(station: &WorkflowNode) -> Told {
     station.tell(|| unreachable!("there is nothing to wait for"))
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    attempt, deadline::Deadline, ledger::Use, nesting::Running, queue::Continues, site::Site, stopwatch::Lap,
+    attempt, deadline::Deadline, executor::Executor, ledger::Use, nesting::Running, queue::Continues,
+    stopwatch::Lap,
 };
 use crate::{
     core::{Assignment, Outcome},
@@ -13,8 +14,8 @@ use crate::{
 };
 
 /// A running call.
-pub(crate) struct Begun {
-    pub(super) site: Arc<Site>,
+pub(crate) struct RunningCall {
+    pub(super) site: Arc<Executor>,
     /// The run of the program that has assigned it.
     pub(super) epoch: u64,
     pub(super) assignment: Assignment,
@@ -29,7 +30,7 @@ pub(crate) struct Begun {
     pub(super) lap: Option<Lap>,
 }
 
-impl Begun {
+impl RunningCall {
     /// Runs it to its end, and reports the outcome.
     pub(crate) fn run(self) -> Continues {
         let Self { site, epoch, assignment, inputs, uses, deadline, mut watch, since, lap } = self;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use taskwork::Waker;
 
-use super::{Post, Progress, Role, Station, Told};
+use super::{Post, Progress, Role, Told, WorkflowNode};
 use crate::{
     cluster::{following::lock, leading::Leading, main_task::ProgramOutput, message::Run},
     core::Seen,
@@ -14,7 +14,7 @@ use crate::{
 /// in milliseconds.
 const DEPOSED_MS: u64 = 1_000;
 
-impl Station {
+impl WorkflowNode {
     /// Tells the task of the program how far that is. `waker` is used when there is more to tell.
     pub(in crate::cluster) fn tell(&self, waker: impl FnOnce() -> Waker) -> Told {
         let mut state = self.lock();

@@ -1,0 +1,164 @@
+//! Orders of the node of the program to the others, and their reports to it.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use taskwork::NodeId;
+
+use super::{fetches::Missing, stopwatch::Timing};
+use crate::{
+    core::{Answer, Assignment, Capacity, Held, History, Lack, Manner, Mark, Outcome, Step},
+    encoding::{decode, encode},
+    failure::Failed,
+    ids::{Argument, CallId, Execution, VersionId},
+    options::Options,
+    task::TaskDef,
+};
+
+/// An order of the node of the program to another node.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Take part, and report that.
+    TakePart,
+    Assign {
+        call: CallId,
+        module: String,
+        name: String,
+        mark: Mark,
+        tries: u32,
+        reader: Option<Execution>,
+        arguments: Vec<Argument>,
+        in_place: Vec<bool>,
+        manner: Manner,
+        missing: Vec<Missing>,
+    },
+    Forget(VersionId),
+    /// Keep one version also as another one, which has this mark.
+    Alias {
+        from: VersionId,
+        to: VersionId,
+        mark: Mark,
+    },
+    /// Give a task the decision that it waits for.
+    Answer(Execution, Answer),
+    /// Fetch a version from another node, and keep it.
+    Copy(Missing),
+    /// Remember which calls have ended.
+    Remember(History),
+    /// The answer to [`News::Leaves`]: the node has no data that only it has and others need.
+    MayLeave,
+}
+
+/// A report of a node to the node of the program.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum News {
+    /// The node takes part, and has this.
+    TakesPart(Capacity),
+    /// The node has versions of an earlier run.
+    Holds(Vec<Held>),
+    /// The node runs calls of an earlier run.
+    Runs(Vec<(CallId, Mark)>),
+    /// In an earlier run calls have ended.
+    Remembers(History),
+    /// That was all of earlier runs.
+    AllTold,
+    /// When a call has run; reported before its end.
+    Timed(Timing),
+    /// A call has ended. With it come the contents of small versions that it has written, by their slots.
+    Ended { call: CallId, outcome: Outcome, contents: Vec<(u32, Vec<u8>)> },
+    /// A call cannot run on the node: a version that it reads could not be fetched.
+    Unable {
+        call: CallId,
+        missing: VersionId,
+        /// The nodes that were asked for it.
+        tried: Vec<NodeId>,
+        /// The versions that the call would have changed in place, with their sizes.
+        unchanged: Vec<(VersionId, u64)>,
+    },
+    /// The node leaves soon, and wants no more calls.
+    Leaves,
+    /// A task that makes calls has done this.
+    Step(Execution, Step),
+    /// A call has to run again: it has not begun on a node that leaves, or its execution is of an earlier run.
+    Returned { call: CallId, unchanged: Vec<(VersionId, u64)> },
+    /// A version was fetched.
+    Copied(VersionId),
+    /// A version could not be fetched.
+    NotCopied {
+        version: VersionId,
+        /// The nodes that were asked for it.
+        tried: Vec<NodeId>,
+    },
+    /// A version cannot be read any more.
+    Damaged { version: VersionId, reason: String },
+    /// The store is nearly full: these copies can be dropped if other nodes have the versions.
+    HasCopies(Vec<VersionId>),
+}
+
+/// The receiver of the reports of a node. It is on the same node, or forwards them to the node of the program.
+pub(crate) trait Report: Send + Sync {
+    /// Handles a report, or forwards it.
+    fn tell(&self, news: News);
+
+    /// Returns the options of a call that a task makes, as far as they count here.
+    fn counting(&self, options: Options) -> Options {
+        options
+    }
+
+    /// Returns the demand of a call of a task that no node will ever meet.
+    fn lacks(&self, _options: &Options) -> Option<Lack> {
+        None
+    }
+}
+
+impl Order {
+    /// Returns the order to run a call; `missing` are the versions that it reads and that are not on the node.
+    pub(crate) fn assign(assignment: &Assignment, missing: Vec<Missing>) -> Self {
+        let Assignment { call, task, mark, arguments, tries, reader, in_place, manner, elsewhere: _ } =
+            assignment;
+        let TaskDef { module, name, .. } = **task;
+        Self::Assign {
+            call: *call,
+            module: module.to_owned(),
+            name: name.to_owned(),
+            mark: *mark,
+            tries: *tries,
+            reader: *reader,
+            arguments: arguments.to_vec(),
+            in_place: in_place.clone(),
+            manner: *manner,
+            missing,
+        }
+    }
+}
+
+impl News {
+    /// Returns the report that a call has ended.
+    pub(crate) fn ended(call: CallId, outcome: Outcome) -> Self {
+        Self::Ended { call, outcome, contents: Vec::new() }
+    }
+
+    /// Returns the report that a version which a call reads could not be fetched from the nodes that were `tried`.
+    pub(crate) fn unable((call, unchanged): Returned, missing: VersionId, tried: Vec<NodeId>) -> Self {
+        Self::Unable { call, missing, tried, unchanged }
+    }
+}
+
+/// A call that is given back, and the versions with their sizes that it would have changed in place.
+pub(crate) type Returned = (CallId, Vec<(VersionId, u64)>);
+
+/// A message that can be encoded.
+pub(crate) trait Coded: Serialize + DeserializeOwned {
+    fn encoded(&self) -> Vec<u8> {
+        encode(self).unwrap_or_else(|Failed { reason, .. }| unreachable!("messages can be encoded: {reason}"))
+    }
+
+    /// Decodes a message of another node.
+    ///
+    /// # Errors
+    /// If the bytes are no message of this type.
+    fn decode(bytes: &[u8]) -> Result<Self, Failed> {
+        decode(bytes)
+    }
+}
+
+impl Coded for Order {}
+impl Coded for News {}
