@@ -1,9 +1,9 @@
 //! Support for the project's simulator: the framework in virtual time, as a function of one seed.
 //!
-//! Everything is the production code: the graph, the lines between nodes, stores, fetches, the companion, and the
-//! handles of the program. Only the clock and the threads come from a [`World`]: calls take virtual time on workers
-//! that are loops on the runtime of the simulator, and the program has a thread that runs only while everything else
-//! stands still.
+//! Everything is the production code: the graph, the lines between nodes, stores, fetches, the companion, and
+//! the handles of the program. Only the clock and the threads come from a [`World`]: calls take virtual time on
+//! workers that are loops on the runtime of the simulator, and the program has a thread that runs only while
+//! everything else is suspended.
 
 use std::{
     cell::RefCell,
@@ -25,26 +25,26 @@ use crate::{
     program::Stopped,
 };
 
-/// What takes time in a world.
+/// A future that takes virtual time in a world.
 pub type Passing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The world of the simulated nodes, as far as the framework is concerned.
 pub trait World: Send + Sync + 'static {
-    /// Returns the time by the clock of a node, in microseconds since 1970.
+    /// Returns the clock time of a node, in microseconds since 1970.
     fn clock_us(&self, node: NodeId) -> u64;
-    /// Waits as long as a call takes that begins on a node; for ever if the node dies.
+    /// Waits for the duration of a call that starts on a node; never returns if the node dies.
     fn call(&self, node: NodeId, task: &'static str, call: u64) -> Passing;
-    /// Runs the program of a node on a thread that runs only while everything else stands still.
+    /// Runs the program of a node on a thread that runs only while everything else is suspended.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// Fails if the thread cannot be started.
     fn start_program(&self, node: NodeId, program: Box<dyn FnOnce() + Send>) -> io::Result<()>;
     /// Returns whether this thread runs the program of a node.
     fn is_program(&self) -> bool;
-    /// Suspends the program on this thread until it is notified, or until this time. Returns whether it was notified
-    /// in time. It unwinds with [`stop`] when the world ends.
+    /// Suspends the program on this thread until it is notified, or until this time. Returns whether it was
+    /// notified in time. Unwinds with [`stop`] when the world ends.
     fn wait(&self, notifier: &Arc<Notify>, at_the_latest: Option<Instant>) -> bool;
-    /// Is shown what happens on a node.
+    /// Observes an event on a node.
     fn see(&self, node: NodeId, seen: &Seen);
 }
 
@@ -58,7 +58,7 @@ thread_local! {
     static WORLD: RefCell<Option<Arc<dyn World>>> = const { RefCell::new(None) };
 }
 
-/// Puts the nodes that begin to work on a job on this thread into a world, until the next call.
+/// Puts the nodes that join a job on this thread into a world, until the next call.
 pub fn enter(world: Option<Arc<dyn World>>) {
     WORLD.set(world);
 }
@@ -68,7 +68,7 @@ pub fn root<P: Program>() -> Main<P> {
     Main::root()
 }
 
-/// Returns what a program has returned, encoded, or why it has failed.
+/// Returns the encoded output of a program, or the reason of its failure.
 pub fn result(returned: Returned) -> Option<Result<Vec<u8>, String>> {
     returned.into_result()
 }
@@ -91,7 +91,7 @@ impl Simulated {
     }
 
     fn node(&self) -> NodeId {
-        *self.node.get().expect("a companion knows its node before it does anything")
+        *self.node.get().expect("a companion gets its node first")
     }
 
     pub(crate) fn clock_us(&self) -> u64 {

@@ -304,14 +304,14 @@ mod tests {
 
     /// A head looks at what is to be written more often than it may try to take the journal.
     #[test]
-    fn the_journal_is_tried_again_although_one_looks_more_often() {
+    fn journal_is_retried_despite_frequent_checks() {
         let mut writing = Writing::default();
         let tries = (0..2_000).step_by(50).filter(|now_ms| writing.tries_to_take(*now_ms));
         assert_eq!(tries.collect::<Vec<_>>(), [0, 500, 1_000, 1_500]);
     }
 
     #[test]
-    fn a_journal_that_another_run_keeps_is_not_tried_for_ever() {
+    fn journal_kept_by_another_run_is_retried_a_limited_number_of_times() {
         let mut writing = Writing::default();
         let refusals = (1..10).find(|_| writing.is_refused());
         assert_eq!(refusals, Some(TAKES_MAX));

@@ -15,7 +15,7 @@ fn tell(station: &Station) -> Told {
 }
 
 #[test]
-fn a_result_is_told_to_each_of_two_tasks_of_which_one_counts() {
+fn result_is_reported_to_both_instances_of_the_program_task() {
     let station = returned(Ok(vec![1]));
     for _ in 0..2 {
         assert!(matches!(tell(&station), Told::Returned(Ok(result)) if result == [1]));
@@ -23,7 +23,7 @@ fn a_result_is_told_to_each_of_two_tasks_of_which_one_counts() {
 }
 
 #[test]
-fn what_has_failed_begins_anew_when_it_is_asked_for_again() {
+fn failed_program_restarts_on_next_request() {
     let station = returned(Err("there is no disk".to_owned()));
     assert!(matches!(tell(&station), Told::Returned(Err(_))));
     assert!(matches!(tell(&station), Told::Begin));
