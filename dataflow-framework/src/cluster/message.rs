@@ -1,4 +1,4 @@
-//! What nodes tell each other.
+//! The messages between nodes.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -11,13 +11,13 @@ use crate::{
     value::{decode, encode},
 };
 
-/// A run of a program: from its start on one node to its end there. A later one of the same job is greater, unless the
-/// runtime has lost the state of the task in between.
+/// A run of a program: from its start on one node to its end there. A later run of the same job is greater,
+/// unless the runtime has lost the state of the task in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Run {
-    /// How often the program was started before, as far as its task knows.
+    /// The number of earlier starts of the program known to its task.
     pub(super) generation: u64,
-    /// When it was started, in microseconds since 1970 by the clock of the node.
+    /// The start time, in microseconds since 1970 by the clock of the node.
     pub(super) started_us: u64,
 }
 
@@ -30,25 +30,25 @@ pub(super) struct Message {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Content {
-    /// From the head, on the line of this number.
+    /// From the coordinator, on the line of this number.
     ToSite(u32, Frame),
-    /// To the head, on the line of this number.
+    /// To the coordinator, on the line of this number.
     ToHead(u32, Frame),
     Ask(Ask),
     Piece(Piece),
-    /// The answer to [`Ask`](Self::Ask) if the version is not there.
+    /// The answer to [`Ask`](Self::Ask) if the version is absent.
     Absent(VersionId),
     /// The answer to [`Ask`](Self::Ask) if the version is large, and was not sent before.
     Prepares(VersionId),
-    /// To the head, from a node that has followed another one since: what was assigned on the line of this number is
-    /// forgotten.
+    /// To the coordinator, from a node that has followed another one since: the assignments of this line are
+    /// dropped.
     Forgot(u32),
 }
 
-/// What the head orders.
+/// The orders of the coordinator.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// To take part, and say so.
+    /// Join the run, and confirm it.
     TakePart,
     Assign {
         call: CallId,
@@ -63,36 +63,36 @@ pub(super) enum Order {
         missing: Vec<Missing>,
     },
     Forget(VersionId),
-    /// To keep one version also as another one, which has this mark.
+    /// Keep a version under a second id, which has this mark.
     Alias {
         from: VersionId,
         to: VersionId,
         mark: Mark,
     },
-    /// To tell a task what it waits for.
+    /// Answer a task that waits.
     Answer(Execution, Answer),
-    /// To get a version from another node, and keep it.
+    /// Fetch a version from another node, and keep it.
     Copy(Missing),
-    /// To remember which calls have ended.
+    /// Remember these completed calls.
     Remember(History),
-    /// The answer to [`News::Leaves`]: nothing is needed any more that only this node has.
+    /// The answer to [`News::Leaves`]: this node holds nothing that is still needed and only it has.
     MayLeave,
 }
 
-/// What is told to the head.
+/// The reports to the coordinator.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum News {
-    /// The node takes part, and has this.
+    /// The node takes part, with this capacity.
     TakesPart(Capacity),
     /// The node has versions of an earlier run.
     Holds(Vec<Held>),
     /// The node runs calls of an earlier run.
     Runs(Vec<(CallId, Mark)>),
-    /// In an earlier run calls have ended.
+    /// Calls completed in earlier runs.
     Remembers(History),
-    /// That was all of earlier runs.
+    /// The reports of earlier runs are complete.
     AllTold,
-    /// When a call has run, before its end is told.
+    /// The timing of a call, sent before its end.
     Timed(Timing),
     Written {
         call: CallId,
@@ -120,14 +120,15 @@ pub(super) enum News {
         missing: VersionId,
         /// The nodes that were asked for it.
         tried: Vec<Peer>,
-        /// What it would have changed in place, with the sizes.
+        /// The versions that it would have updated in place, with their sizes.
         unchanged: Vec<(VersionId, u64)>,
     },
-    /// The node leaves soon, and wants no more calls.
+    /// The node leaves soon, and accepts no more calls.
     Leaves,
-    /// What the task of a call does that makes calls.
+    /// A step of the task of a call that makes calls.
     Step(Execution, Step),
-    /// A call that has not begun on a node that leaves, and what it would have changed in place, with the sizes.
+    /// A call that has not started on a leaving node, and the versions that it would have updated in place,
+    /// with their sizes.
     Returned {
         call: CallId,
         unchanged: Vec<(VersionId, u64)>,
@@ -138,19 +139,19 @@ pub(super) enum News {
         /// The nodes that were asked for it.
         tried: Vec<Peer>,
     },
-    /// A call cannot run on the node, but may on another one.
+    /// A call cannot run on this node, but may on another one.
     Unfit {
         call: CallId,
         reason: String,
         unchanged: Vec<(VersionId, u64)>,
         damaged: Option<VersionId>,
     },
-    /// A version cannot be read any more.
+    /// A version is no longer readable.
     Damaged {
         version: VersionId,
         reason: String,
     },
-    /// The node has little room, and could do without these if others have them, too.
+    /// The node is low on memory, and can drop these versions if other nodes have them.
     HasCopies(Vec<VersionId>),
 }
 
@@ -184,19 +185,20 @@ impl News {
     }
 }
 
-/// Decodes bytes as each of the messages. What is read must be read again as it was written. Returns whether they are any.
+/// Decodes bytes as each of the message types, and checks that decoded messages survive a round trip. Returns
+/// whether any type matched.
 pub(super) fn check(bytes: &[u8]) -> bool {
     fn is<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> bool {
         let Ok(message) = decode::<T>(bytes) else { return false };
         let written = coded(&message);
-        let read = decode::<T>(&written).expect("what was written can be read");
-        assert_eq!(coded(&read), written, "it is read as it was written");
+        let read = decode::<T>(&written).expect("encoded messages can be decoded");
+        assert_eq!(coded(&read), written, "a message survives a round trip");
         true
     }
     is::<Message>(bytes) | is::<Order>(bytes) | is::<News>(bytes)
 }
 
-/// Returns messages with which the fuzzer begins, encoded, each with a name.
+/// Returns the encoded seed messages of the fuzzer, each with a name.
 pub(super) fn examples() -> Vec<(&'static str, Vec<u8>)> {
     let run = Run { generation: 1, started_us: 1_700_000_000_000_000 };
     let (version, mark) = (VersionId { call: 3, slot: 1 }, Mark::default());

@@ -1,9 +1,9 @@
-//! What a node tells the task of a program.
+//! The reports of a workflow node to the program task.
 
 use super::{Progress, Station, Told};
 use crate::task::Tasks;
 
-/// Returns a station on which the program has returned this.
+/// Returns a node on which the program has returned this output.
 fn returned(result: Result<Vec<u8>, String>) -> Station {
     let station = Station::new(Tasks::default());
     station.lock().program = Progress::Returned(result);
