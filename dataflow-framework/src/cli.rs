@@ -1,4 +1,5 @@
-//! The command line of a program: `solve` runs it here, `submit` on the nodes of a cluster, `node` is one of them.
+//! The command line of a program: `solve` runs it on this machine, `submit` on the nodes of a cluster, and
+//! `node` is one of these nodes.
 
 mod looking;
 
@@ -68,26 +69,26 @@ use crate::{
 /// # }
 /// ```
 pub trait Command: Program {
-    /// The name of its command. See [`taskwork_cli::Program::NAME`].
+    /// The name of the command. See [`taskwork_cli::Program::NAME`].
     const NAME: &'static str;
-    /// Its version, which must change whenever its tasks or their data change.
+    /// The version, which must change whenever the tasks or their data change.
     const VERSION: &'static str;
-    /// A description in one line.
+    /// A one-line description.
     const ABOUT: &'static str;
-    /// The options of `solve` and `submit` besides those that every program has.
+    /// The options of `solve` and `submit` in addition to those of every program.
     type Options: Args;
 
     /// Returns the arguments of the program.
     ///
     /// # Errors
-    /// If something is wrong with the options, or the files that they name.
+    /// Fails if an option, or a file that it names, is invalid.
     fn arguments(options: Self::Options) -> Result<Self::Arguments, Failure>;
 
-    /// Presents what the program has returned.
+    /// Presents the output of the program.
     fn show(output: Self::Output) -> Shown;
 }
 
-/// Runs the command line of a program; or an isolated call, if the process was started for that
+/// Runs the command line of a program; or an isolated call, if the process was started for one
 /// ([`Options::isolated`](crate::Options::isolated)).
 pub fn main<P: Command>() -> ExitCode {
     serve_isolated(P::tasks());
@@ -110,11 +111,11 @@ struct CommandLine<P>(PhantomData<fn() -> P>);
 #[derive(Debug, Args)]
 #[group(skip)]
 struct Options<O: Args> {
-    /// Run each task at once where the program calls it, here and without threads; the result is the same
+    /// Run each task immediately where the program calls it, without threads; the result is the same
     #[arg(long)]
     sequential: bool,
-    /// Run each task twice on the same data, and compare what it writes: to find tasks that are no functions of what
-    /// they read
+    /// Run each task twice on the same data and compare the outputs: finds tasks whose output does not depend
+    /// on their inputs only
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -129,12 +130,12 @@ struct Options<O: Args> {
 #[derive(Debug, Args)]
 #[group(skip)]
 struct NodeOptions {
-    /// How much memory the data of a job may take on each node, such as 4GiB; beyond it data is moved to files. By
-    /// default half of the memory of the machine, shared by the nodes of the process
+    /// The maximum memory for the data of a job on each node, such as 4GiB; data beyond it is moved to files.
+    /// Default: half of the memory of the machine, shared by the nodes of the process
     #[arg(long, value_name = "SIZE", env = "DATAFLOW_STORE", value_parser = store)]
     store: Option<u64>,
-    /// Let programs that run on this node publish files only into this folder and below it, and not wherever the user of
-    /// the node may write
+    /// Let programs that run on this node publish files only into this folder and below it. Default: wherever
+    /// the user of the node may write
     #[arg(long, value_name = "DIR")]
     publish_to: Option<PathBuf>,
 }
@@ -192,10 +193,10 @@ impl<P: Command> taskwork_cli::Program for CommandLine<P> {
         let telling = looking.telling();
         Ok(Prepared::watched("main", job, telling, move |report| {
             let observation = Main::<P>::observed(&report).unwrap_or_default();
-            // Also if the program has failed: then they are most of interest.
+            // Also after a failure, when the observation is most useful.
             looking.write(&observation)?;
             if report.suspended {
-                let text = "the program was stopped before its end".to_owned();
+                let text = "the program was stopped before it completed".to_owned();
                 return Ok(Shown::new(text, serde_json::json!({}), false));
             }
             let mut shown = P::show(Main::<P>::returned(&report).map_err(Failure::failed)?);

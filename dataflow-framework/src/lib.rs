@@ -2,10 +2,11 @@
 //! E. Tejedor, *Programming and Parallelising Applications for Distributed Infrastructures*, 2013 (Java `StarSs`,
 //! `COMPSs`).
 //!
-//! A task is a plain function with the attribute [`task`]. Its types say what it does to its data: it reads `&T`,
-//! updates `&mut T`, makes what it returns; what it takes by value is copied into the call. Where the function is
-//! called, [`Data<T>`] stands in the place of `&T` and `&mut T`, and of what it returns. A call returns at once. It is
-//! run when what it reads is there, on any worker; so calls that do not depend on each other run side by side.
+//! A task is a plain function with the attribute [`task`]. The types of its parameters declare its data
+//! accesses: it reads `&T`, updates `&mut T` and creates its result; arguments passed by value are copied into
+//! the call. The caller passes [`Data<T>`] for `&T` and `&mut T`, and receives it as the result. A call returns
+//! immediately. It runs on any worker as soon as its inputs are available; so calls that do not depend on each
+//! other run in parallel.
 //!
 //! ```
 //! use dataflow_framework::{Data, Failure, Workflow, task, tasks};
@@ -25,9 +26,9 @@
 //! fn program() -> Result<f64, Failure> {
 //!     let mut sum = fill(1000, 0.0);
 //!     for number in 1..=10 {
-//!         // These run side by side …
+//!         // These calls run in parallel …
 //!         let next = fill(1000, f64::from(number));
-//!         // … and these one after another, since each updates what the one before has written.
+//!         // … and these one after another, since each updates the output of the previous one.
 //!         add(&mut sum, &next);
 //!     }
 //!     // Only this waits.
@@ -37,49 +38,50 @@
 //! let sum = Workflow::new(tasks![fill, add])?.run(program)?;
 //! assert_eq!(sum, 55_000.0);
 //!
-//! // The same without threads: each call is run where it is made.
+//! // The same without threads: each call runs where it is made.
 //! assert_eq!(Workflow::new(tasks![fill, add])?.sequential().run(program)?, sum);
 //! # Ok::<(), dataflow_framework::WorkflowError>(())
 //! ```
 //!
-//! The compiler checks what other systems have to believe: a task that changes what it was to read does not compile,
-//! and neither does a program that reads a result as if it were there.
+//! The compiler checks the data accesses that other systems have to trust: a task that changes an input
+//! declared as read-only does not compile, and neither does a program that uses a result before waiting for it.
 //!
 //! # Versions
 //!
-//! A handle names a *version* of data, which never changes. A call that updates data writes its next version, and the
-//! handle then names that. So a call never waits for those that still read the version before; and clones of a handle
-//! are snapshots. When nobody can read a version any more it is dropped, and the last call that reads it changes it in
-//! place, so that nothing is copied in the usual case.
+//! A handle names a *version* of data, which never changes. A call that updates data writes its next version,
+//! which the handle then names. So a call never waits for readers of the previous version, and clones of a
+//! handle are snapshots. A version that cannot be read any longer is dropped, and its last reader updates it in
+//! place, so that usually nothing is copied.
 //!
 //! # Failures
 //!
-//! A task fails when it returns an `Err` or panics. Calls that depend on what it should have written are not run, and
-//! [`Data::get`] returns its [`Failure`] for everything that depends on it. A program that was told of no failure fails
-//! with the first at its end: none is overlooked.
+//! A task fails when it returns an `Err` or panics. Calls that depend on its output do not run, and
+//! [`Data::get`] returns its [`Failure`] for all data that depends on it. A program that
+//! ends without having received a failure of its calls fails with the first one: none is overlooked.
 //!
 //! # On a cluster
 //!
 //! A [`Program`] with a command line ([`cli`]) runs on all cores (`solve`), on several nodes within one process
-//! (`solve --nodes 4`), and on the nodes of a cluster (`submit`), which may come and go: what a lost node had is made
-//! again by the calls that had written it, as far as it is needed; what a leaving node has is copied to others before.
-//! The program itself may be started again on another node, where it runs nothing that has ended before; so it has to
-//! make the same calls each time. What tasks and programs do beside their data, such as writing a file, may be done
-//! several times.
+//! (`solve --nodes 4`), and on the nodes of a cluster (`submit`), which may join and leave: data of a lost node
+//! that is still needed is recomputed by the calls that had written it; data of a leaving node is copied to
+//! others first. The program itself may be restarted on another node, where completed calls are not run again;
+//! so it has to make the same calls each time. Side effects of tasks and programs, such as writing a file, may
+//! happen several times.
 //!
 //! # Files and external programs
 //!
-//! A [`File`] is data as any other: a task that takes `&File` gets the path of a file to read, one that takes
-//! `&mut File` may rewrite it. [`Run`] runs an external program on files, each time in a directory of its own, and makes
-//! files of what it writes. [`Data::<File>::publish`](Data::publish) puts a file where others find it.
+//! A [`File`] is data like any other: a task that takes `&File` gets the path of a file to read, one that takes
+//! `&mut File` may rewrite it. [`Run`] runs an external program on files, each time in a directory of its own,
+//! and turns its output files into data. [`Data::<File>::publish`](Data::publish) puts a file at a public path.
 //!
 //! # Options
 //!
 //! `#[task(priority = 5, retry = 3)]` gives a task [`Options`]; `add::with().priority(9).call(&mut sum, &next)` gives
-//! them to one call. The function itself stays: `add::now(&mut a, &b)` calls it as it was written.
+//! them to one call. `add::now(&mut a, &b)` calls the original function.
 //!
-//! Some say where calls run: `#[task(cores = 4, memory = "2 GiB", needs("blast", "os=linux"))]` for what a call takes and
-//! demands of its node, `spread` to have calls go to all nodes in turn, `everywhere` to have what they write copied to all.
+//! Some options place calls: `#[task(cores = 4, memory = "2 GiB", needs("blast", "os=linux"))]` declares the
+//! resources and features that a call requires of its node, `spread` distributes calls over all nodes in turn,
+//! `everywhere` copies their output to all nodes.
 
 #[cfg(test)]
 extern crate self as dataflow_framework;
@@ -151,7 +153,7 @@ pub use self::{
     value::Datum,
 };
 
-/// What the attribute [`task`] writes uses this. It may change at any time.
+/// Support for the code that the attribute [`task`] generates. It may change at any time.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::{failure::Failed, invocation::Invocation, program::Calling};

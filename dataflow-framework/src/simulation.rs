@@ -1,9 +1,9 @@
 //! Support for the project's simulator: the framework in virtual time, as a function of one seed.
 //!
-//! Everything is the production code: the graph, the lines between nodes, stores, fetches, the companion, and the
-//! handles of the program. Only the clock and the threads come from a [`World`]: calls take virtual time on workers
-//! that are loops on the runtime of the simulator, and the program has a thread that runs only while everything else
-//! stands still.
+//! Everything is the production code: the graph, the lines between nodes, stores, fetches, the companion, and
+//! the handles of the program. Only the clock and the threads come from a [`World`]: calls take virtual time on
+//! workers that are loops on the runtime of the simulator, and the program has a thread that runs only while
+//! everything else is suspended.
 
 use std::panic::resume_unwind;
 
@@ -21,7 +21,7 @@ pub fn root<P: Program>() -> Main<P> {
     Main::root()
 }
 
-/// Returns what a program has returned, encoded, or why it has failed.
+/// Returns the encoded output of a program, or the reason of its failure.
 pub fn result(returned: Returned) -> Option<Result<Vec<u8>, String>> {
     returned.into_result()
 }

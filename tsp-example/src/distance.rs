@@ -2,9 +2,9 @@
 //! files.
 //!
 //! Every function returns a whole number, rounded as specified. The numbers are `f64`s because coordinates
-//! may be large: the caller refuses what does not fit a distance.
+//! may be large: the caller refuses results that do not fit a distance.
 
-/// How the distance between two points is computed.
+/// The distance function of two points.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Metric {
     /// `EUC_2D`, `EUC_3D`: Euclidean, rounded.
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_rounded_as_the_specification_says() {
+    fn distances_are_rounded_as_specified() {
         let (a, b) = ([0.0, 0.0, 0.0], [1.0, 1.0, 0.0]);
         check(Metric::Euclidean, a, b, 1.0);
         check(Metric::Euclidean, a, [1.5, 0.0, 0.0], 2.0);
@@ -127,19 +127,19 @@ mod tests {
     }
 
     #[test]
-    fn xray_motors_turn_the_short_way_and_at_their_own_speeds() {
+    fn xray_distance_uses_the_short_turn_and_the_speed_of_each_motor() {
         check(Metric::XRay(XRAY1), [350.0, 0.0, 0.0], [10.0, 0.0, 0.0], 2000.0);
         check(Metric::XRay(XRAY2), [10.0, 0.0, 0.0], [20.0, 15.0, 1.15], 1000.0);
     }
 
     #[test]
-    fn a_city_is_at_no_distance_from_itself_but_tsplib_adds_a_kilometre() {
+    fn distance_to_itself_is_zero_except_for_the_kilometre_of_tsplib() {
         check(Metric::Geographical, [16.47, 96.10, 0.0], [16.47, 96.10, 0.0], 1.0);
         check(Metric::GreatCircle, [48.85, 2.35, 0.0], [48.85, 2.35, 0.0], 0.0);
     }
 
     #[test]
-    fn a_quarter_of_the_equator() {
+    fn great_circle_of_a_quarter_equator_has_its_length() {
         check(Metric::GreatCircle, [0.0, 0.0, 0.0], [0.0, 90.0, 0.0], 10_008.0);
     }
 }

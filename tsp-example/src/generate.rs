@@ -104,7 +104,7 @@ mod tests {
     use crate::read::parse_instance;
 
     #[test]
-    fn a_generated_file_reads_back_as_the_instance() {
+    fn generated_file_reads_back_as_the_instance() {
         for kind in [Kind::Euclidean, Kind::Random] {
             for cities in [2, 3, 20] {
                 let read = parse_instance("generated", generate_file(cities, 5, kind).as_bytes()).unwrap();

@@ -23,7 +23,7 @@ pub struct Instance {
     pub name: String,
     /// The names of the cities, if they have any.
     pub names: Option<Vec<String>>,
-    /// Where the cities are, if that is known.
+    /// The positions of the cities, if they are known.
     pub map: Option<Map>,
     /// Whether the distances were computed from coordinates so close to each other that rounding has changed
     /// them by more than 5 % on average. It is known where the instance was read.

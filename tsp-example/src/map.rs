@@ -1,4 +1,4 @@
-//! Where the cities are on a map, for pictures only.
+//! Positions of cities on a map, for pictures only.
 
 use bnb_framework::picture::{Ink, Picture};
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ impl Map {
             (MARGIN + f64::from(x) * scale, HEADER + MARGIN + height - f64::from(y) * scale)
         };
         let description = described(tour, &label);
-        // The title has room beside a narrow map.
+        // The title has room next to a narrow map.
         let width = (width + 2.0 * MARGIN).max(PICTURE_SIDE / 2.0);
         let mut picture = Picture::new(width, height + 2.0 * MARGIN + HEADER, title, &description);
         picture.text(Ink::Main, (MARGIN, 24.0), title);
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_y_axis_and_the_north_are_up_and_the_shape_is_kept() {
+    fn map_has_y_axis_and_north_up_and_keeps_the_shape() {
         let map = Map::of_points(&[(0.0, 0.0), (4.0, 0.0), (4.0, 2.0)]).unwrap();
         assert_eq!(map.places, [(0, 0), (10_000, 0), (10_000, 5_000)]);
         // At 60 degrees a degree of longitude is half as long as one of latitude.
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_points_have_a_map_or_none() {
+    fn degenerate_points_have_a_valid_map_or_none() {
         assert_eq!(Map::of_points(&[]), None);
         assert_eq!(Map::of_degrees(&[]), None);
         assert_eq!(Map::of_points(&[(0.0, f64::NAN)]), None);

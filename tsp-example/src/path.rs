@@ -26,7 +26,7 @@ pub struct PathProblem<const N: usize, const W: usize> {
     heuristic: OnceLock<Heuristic>,
 }
 
-/// What the search looks up at a city. The arrays are of fixed size, and indexed by remainders, so that no
+/// The data of a city that the search looks up. The arrays are of fixed size, and indexed by remainders, so that no
 /// bounds are checked.
 #[derive(Debug, Clone)]
 struct Around<const N: usize> {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn every_path_is_visited_once_without_pruning() {
+    fn search_without_pruning_visits_every_path_once() {
         assert_eq!(states_without_pruning(12), 108_505_112);
         for cities in 1..=9 {
             let found = sequential::solve(&PathProblem::<16, 1>::new(instance(cities)), false, None);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_survives_its_way_over_the_wire() {
+    fn state_decodes_as_encoded() {
         let problem = PathProblem::<16, 1>::new(instance(6));
         let mut root = problem.root();
         let child = problem.branch(&mut root).next(&problem, &root).unwrap();

@@ -57,7 +57,7 @@ impl<const W: usize> Set<W> {
     }
 }
 
-#[allow(clippy::copy_iterator, reason = "a set is a value; who iterates over it means a copy")]
+#[allow(clippy::copy_iterator, reason = "a set is a value; iterating consumes a copy")]
 impl<const W: usize> Iterator for Set<W> {
     type Item = usize;
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_has_what_was_put_in_and_gives_it_in_order() {
+    fn set_iterates_over_its_numbers_in_order() {
         let mut set = Set::<4>::default();
         set.extend([200, 3, 64, 63]);
         let set = set.without(64);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_survives_its_way_over_the_wire_and_another_size_does_not() {
+    fn set_of_another_size_is_not_decoded() {
         let set = Set::<2>::first(70);
         let text = serde_json::to_string(&set).unwrap();
         assert_eq!(serde_json::from_str::<Set<2>>(&text).unwrap(), set);

@@ -7,16 +7,16 @@ use crate::{
     instance::{City, Instance},
 };
 
-/// The number of tours that are built, the best of which is improved; and that for many cities.
+/// The number of tours to build, the best of which is improved; and the number for many cities.
 const TOURS: u64 = 5;
 const TOURS_OF_MANY: u64 = 1;
 const MANY: usize = 1_500;
-/// The number of kicks for each city, and at most.
+/// The number of kicks per city, and the maximum.
 const KICKS_PER_CITY: u64 = 200;
 const KICKS_MAX: u64 = 50_000;
-/// The maximum of kicks times cities: each kick takes longer if there are more cities. All this takes less than
-/// a second for 5,000 cities. It is no time that is limited, since a search whose state is kept must start from
-/// the same tour each time.
+/// The maximum product of kicks and cities: each kick takes longer if there are more cities. At this limit
+/// 5,000 cities take less than a second. The limit is not a time, because a search that is resumed from a saved
+/// state must start from the same tour.
 const KICKED_CITIES_MAX: u64 = 20_000_000;
 
 /// Returns a good tour of an instance, and its length.
@@ -24,13 +24,13 @@ pub fn tour(instance: &Instance) -> (u64, Vec<City>) {
     tour_until(instance, &|| false)
 }
 
-/// Returns the best tour of an instance that is found until `stops` returns `true`, and its length. It is
-/// asked about every millisecond once there is a tour.
+/// Returns the best tour of an instance that is found until `stops` returns `true`, and its length. `stops` is
+/// called about every millisecond once there is a tour.
 pub fn tour_until(instance: &Instance, stops: &dyn Fn() -> bool) -> (u64, Vec<City>) {
     improved(instance, &Heuristic::new(instance), None, stops)
 }
 
-/// The same, with a tour to begin with besides those that are built.
+/// Does the same with a start tour in addition to those that are built.
 pub(crate) fn improved(
     instance: &Instance,
     heuristic: &Heuristic,
@@ -70,7 +70,7 @@ mod tests {
     use crate::generate::{Kind, generate};
 
     #[test]
-    fn a_start_tour_visits_every_city_once_and_says_its_length() {
+    fn start_tour_visits_every_city_once_and_has_its_length() {
         for cities in [1, 2, 3, 4, 5, 8, 50] {
             let instance = generate(cities, 3, Kind::Euclidean);
             let (length, tour) = tour(&instance);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_tour_is_the_same_each_time_and_as_good_as_time_allows() {
+    fn start_tour_is_reproducible_and_longer_when_stopped() {
         let instance = generate(60, 1, Kind::Euclidean);
         let whole = tour(&instance);
         assert_eq!(whole, tour(&instance));

@@ -1,4 +1,4 @@
-//! The options by which people look at a program: its graph, its trace, its tasks.
+//! The options for observing a program: its graph, its trace, its tasks.
 
 use std::{
     io::{self, Write as _},
@@ -12,34 +12,34 @@ use taskwork_cli::{Calls, Failure, Shown, Telling, check_outputs, write_graph, w
 
 use crate::Observe;
 
-/// What is to be seen of a program.
+/// The requested observations of a program.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(super) struct Looking {
-    /// Write the graph of the calls into this file at the end: as SVG if its name ends with .svg, otherwise as DOT. Many
-    /// calls are put together by task and level. Its folder must exist.
+    /// Write the graph of the calls into this file at the end: as SVG if its name ends with .svg, otherwise as
+    /// DOT. Large graphs are grouped by task and level. The folder must exist.
     #[arg(long, value_name = "FILE")]
     graph: Option<PathBuf>,
-    /// Write into this file when each call ran, and where: a trace for the browser, at ui.perfetto.dev or in the tracing
+    /// Write a trace into this file: when and where each call ran. View it at ui.perfetto.dev or in the tracing
     /// page of Chrome
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Print a table of the tasks at the end, to standard error: calls, times, failures, bytes moved; with --json also as
-    /// `tasks` of the result, if that is an object
+    /// Print a table of the tasks at the end, to standard error: calls, times, failures, bytes moved; with
+    /// --json also as `tasks` of the result, if that is an object
     #[arg(long)]
     summary: bool,
-    /// Let the line of progress tell of each task
+    /// Show each task in the line of progress
     #[arg(long)]
     by_task: bool,
 }
 
 impl Looking {
-    /// Returns what is to be recorded.
+    /// Returns the data to record.
     pub(super) fn observe(&self) -> Observe {
         Observe { graph: self.graph.is_some(), trace: self.trace.is_some() }
     }
 
-    /// Refuses what is only known of a program whose calls run beside it.
+    /// Rejects options that need calls to run in parallel with the program.
     pub(super) fn refuse_sequential(&self) -> Result<(), Failure> {
         if self.graph.is_some() || self.trace.is_some() || self.summary {
             return Err(Failure::usage(
@@ -54,7 +54,7 @@ impl Looking {
         check_outputs(&[], &[("--graph", self.graph.as_deref()), ("--trace", self.trace.as_deref())])
     }
 
-    /// Returns what makes the line of progress, and the columns of the log.
+    /// Returns the formatter of the line of progress and the columns of the log.
     pub(super) fn telling(&self) -> Telling {
         let of = if self.by_task { Summary::line_by_task } else { Summary::line };
         Telling::new(move |progress| line(progress, of)).calls(|progress| {
@@ -72,7 +72,7 @@ impl Looking {
             write_trace(path, trace)?;
         }
         if self.summary {
-            // A closed standard error is no reason to lose the result.
+            // A closed standard error must not lose the result.
             let _ = io::stderr().write_all(summary.table().as_bytes());
         }
         Ok(())
@@ -95,13 +95,13 @@ pub(super) fn calls(summary: &Summary) -> Calls {
     calls
 }
 
-/// Makes a line of progress of what the program's node shows.
+/// Formats a line of progress from the observations of the program's node.
 fn line(progress: &Progress, of: fn(&Summary) -> String) -> String {
     let summary = progress.sight.as_ref().and_then(Summary::shown);
     let seconds = progress.elapsed.as_secs();
     let elapsed = format!("{}:{:02}", seconds / 60, seconds % 60);
     summary.map_or_else(
-        || format!("the program begins; {elapsed}"),
+        || format!("the program is starting; {elapsed}"),
         |summary| format!("{}; {elapsed}", of(&summary)),
     )
 }

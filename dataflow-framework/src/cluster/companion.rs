@@ -1,4 +1,4 @@
-//! The companion of a job: an event at a time.
+//! The companion of a job: an event loop.
 
 use std::{
     future::ready,
@@ -15,13 +15,13 @@ use crate::{
     node::Crew,
 };
 
-/// The time between two looks at what is to be sent again.
+/// The interval of checks for messages to resend.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long what is held waits for more.
+/// The time for which held messages wait for more.
 const HOLD: Duration = Duration::from_millis(HOLD_MS);
 
-/// The maximum number of events that are taken in before what follows from them is sent.
+/// The maximum number of events to process before the resulting messages are sent.
 const EVENTS_MAX: usize = 64;
 
 /// Runs until the node's work on the job is over.
@@ -56,7 +56,7 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<WorkflowNode>) ->
             _ = looks.tick() => {}
             () = sleep(HOLD), if is_held => {}
         }
-        // One message often follows from several.
+        // Several events often lead to one message.
         for _ in 1..EVENTS_MAX {
             tokio::select! {
                 biased;
@@ -71,7 +71,7 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<WorkflowNode>) ->
         is_held = station.send_due(now_ms());
     }
     station.end();
-    // A task that runs goes on to its end, and nobody waits for it.
+    // Running tasks run to completion, but the exit does not wait for them.
     crew.leave();
     Ok(())
 }
@@ -83,7 +83,7 @@ fn happens(station: &WorkflowNode, event: CompanionEvent, now_ms: u64) {
         CompanionEvent::Message { from, bytes } => station.message(from, &bytes, now_ms),
         CompanionEvent::Rescue(rescue) => station.leaves(rescue),
         CompanionEvent::Refused { to, why: Refusal::Absent, .. } => station.is_absent(to),
-        // What was refused is sent again, like what was lost.
+        // A refused message is sent again, like a lost one.
         _ => {}
     }
 }

@@ -1,4 +1,4 @@
-//! What a node does for the head of a run: it runs calls, and tells how they end.
+//! A node that runs calls for the coordinator of a run, and reports their outcomes.
 
 use std::{
     collections::BTreeSet,
@@ -21,41 +21,41 @@ use crate::{
     task::Tasks,
 };
 
-/// The maximum number of versions, or calls, of which one message tells.
+/// The maximum number of versions, or calls, per message.
 const TOLD_MAX: usize = 5_000;
 
-/// A head that was heard so recently is there, in milliseconds.
+/// The time for which a coordinator counts as present after its last message, in milliseconds.
 const SILENT_MS: u64 = 1_000;
 
-/// What the nodes that follow remember of the program, run after run.
+/// The completed calls of the program, which the nodes remember across runs.
 pub(super) type Memory = Arc<Mutex<History>>;
 
-/// What a node does for the head of a run.
+/// The part of a node in a run that another node coordinates.
 pub(super) struct Following {
     pub(super) head: NodeId,
     pub(super) run: Run,
     pub(super) line_number: u32,
     line: Mutex<Line>,
     pub(super) site: Arc<Executor>,
-    /// The number of the run at the site.
+    /// The number of the run at the executor.
     epoch: AtomicU64,
-    /// When the head was last heard, in milliseconds.
+    /// The time of the last message from the coordinator, in milliseconds.
     heard_ms: AtomicU64,
-    /// Whether the head was a member, and is none any more.
+    /// Whether the coordinator was a member and has left.
     is_head_gone: AtomicBool,
     memory: Memory,
-    /// Whether the head has told which calls have ended elsewhere.
+    /// Whether the coordinator has reported calls completed on other nodes.
     is_told: AtomicBool,
-    /// The calls that run here whose tasks have made calls.
+    /// The calls running here whose tasks have made calls.
     nesting: Mutex<BTreeSet<CallId>>,
     is_leaving: AtomicBool,
-    /// Whether the head needs nothing more of a node that leaves.
+    /// Whether the coordinator needs nothing more from this leaving node.
     may_go: AtomicBool,
     wake: Arc<Notify>,
 }
 
 impl Following {
-    /// Begins to take part in a run, and tells what is here of earlier ones.
+    /// Joins a run, and reports this node's state of earlier runs.
     pub(super) fn begin(
         (head, run, line_number): (NodeId, Run, u32),
         capacity: Capacity,
@@ -80,7 +80,7 @@ impl Following {
             wake: Arc::clone(wake),
         });
         let report: Arc<dyn Report> = Arc::clone(&following) as _;
-        // Calls that end now are told after what is here.
+        // Calls that complete now are reported after the existing data.
         let mut line = following.line();
         let Inventory { epoch, held, running, unseen } = site.begin(Arc::downgrade(&report));
         following.epoch.store(epoch, Relaxed);
@@ -110,7 +110,7 @@ impl Following {
         self.nesting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the report of the end of a call, with the contents of small versions.
+    /// Returns the news of the outcome of a call.
     fn end_of(&self, call: CallId, outcome: Outcome) -> News {
         let contents = match &outcome {
             Outcome::Written { bytes, .. } => self.site.contents(call, bytes),
@@ -125,7 +125,7 @@ impl Following {
         line.push(news);
         let is_held = line.is_held();
         drop(line);
-        // What is held goes when its time is up.
+        // Held messages are sent when their time is up.
         if !is_held {
             self.wake.notify_one();
         }
@@ -140,7 +140,7 @@ impl Following {
         self.line().frame(now_ms)
     }
 
-    /// Takes in what the head orders.
+    /// Handles the orders of the coordinator.
     pub(super) fn receive(&self, tasks: &Tasks, frame: Frame, now_ms: u64) {
         self.heard_ms.store(now_ms, Relaxed);
         let orders = self.line().receive(frame, now_ms);
@@ -204,7 +204,7 @@ impl Following {
         }
     }
 
-    /// Prepares for leaving: calls that have not begun go elsewhere.
+    /// Prepares for leaving: calls that have not started move to other nodes.
     pub(super) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
         self.say(&News::Leaves);
@@ -213,25 +213,25 @@ impl Following {
         }
     }
 
-    /// Takes in that a node is a member, or is none any more.
+    /// Records that a node has become a member, or has left.
     pub(super) fn is_there(&self, node: NodeId, is_member: bool) {
         if node == self.head {
             self.is_head_gone.store(!is_member, Relaxed);
         }
     }
 
-    /// Returns whether the head was heard of late, and it was not told since then that it is gone.
+    /// Returns whether the coordinator was heard within the last second and not reported gone since.
     pub(super) fn is_head_heard(&self, now_ms: u64) -> bool {
         !self.is_head_gone.load(Relaxed) && now_ms < self.heard_ms.load(Relaxed) + SILENT_MS
     }
 
-    /// Returns whether the head needs nothing more of this node.
+    /// Returns whether the coordinator needs nothing more from this node.
     pub(super) fn may_go(&self) -> bool {
         self.may_go.load(Relaxed)
     }
 }
 
-/// Locks what is remembered of the program.
+/// Locks the remembered calls of the program.
 pub(super) fn lock(memory: &Memory) -> MutexGuard<'_, History> {
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -240,7 +240,7 @@ impl Report for Following {
     fn tell(&self, news: News) {
         match news {
             News::Ended { call, outcome, .. } => {
-                // The head may be gone before it has told others. It alone knows of the calls that tasks make.
+        // The coordinator may fail before it has informed other nodes. Only it knows the calls that tasks make.
                 let has_calls = self.nesting().remove(&call);
                 if call < NESTED && !has_calls && matches!(outcome, Outcome::Written { .. }) {
                     lock(&self.memory).ends(call);

@@ -1,7 +1,7 @@
-//! Writes the journal of a program: what must not happen twice, or have another outcome, when the program begins anew.
+//! Writes the journal of a program: outcomes that must not happen twice, or change, when the program restarts.
 //!
-//! The head takes the journal before the program begins, and takes in what stands there. From then on everything that
-//! is to be written goes in one entry after another, each with all that has come together meanwhile.
+//! The coordinator takes the journal before the program starts, and restores its content. From then on facts
+//! are written as one entry after another; facts that arrive during a write are gathered in the next entry.
 
 use std::{
     future::{Future, pending},
@@ -21,62 +21,62 @@ use crate::{
     program::entries,
 };
 
-/// The number of entries that are written as soon as there is something to be written.
+/// The number of entries that are written without delay.
 const WRITES_AT_ONCE: u64 = 16;
 
-/// The time between two further ones, in milliseconds, unless the program waits.
+/// The delay of further entries, in milliseconds, unless the program waits.
 const GATHER_MS: u64 = 40;
 
-/// The time between two writes of the marks with which a later run of the program is compared, in milliseconds.
+/// The interval of writing the marks with which a later run of the program is compared, in milliseconds.
 const NOTE_MS: u64 = 2_000;
 
-/// The number of entries, and their size in bytes, from which on they are replaced by what they say altogether.
+/// The number of entries, and their size in bytes, above which they are replaced by a summary.
 const ENTRIES_MAX: usize = 1_000;
 const ENTRIES_BYTES_MAX: usize = 96 << 20;
 
-/// The time after which it is tried again to take the journal from a writer that seems to be a later one, in
+/// The delay before taking the journal is retried after a seemingly later writer has refused it, in
 /// milliseconds.
 const TAKE_AGAIN_MS: u64 = 500;
 
-/// How often that is tried before the program begins anew, as a later run: a writer that is still there may have given up
-/// its run, of which this node need not have heard.
+/// The maximum number of these retries; then the program restarts as a later run. A writer that is still
+/// present may have abandoned its run, which this node need not have heard of.
 const TAKES_MAX: u32 = 5;
 
-/// The time between two looks of a program that waits for its journal at whether it is to stop.
+/// The interval at which a program that waits for its journal checks whether to stop.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 
-/// How far the journal of a run is.
+/// The state of the journal of a run.
 #[derive(Debug, Default)]
 pub(super) struct Writing {
     stage: Stage,
-    /// How often something was written.
+    /// The number of writes.
     writes: u64,
-    /// When something was last written, and the marks.
+    /// The times of the last write, and of the last write of marks.
     last_ms: u64,
     noted_ms: u64,
     is_long: bool,
-    /// When the journal may be taken.
+    /// The time from which the journal may be taken.
     take_ms: u64,
-    /// How often it could not be taken, since another run has it.
+    /// The number of times another run has refused the journal.
     refusals: u32,
-    /// Why the program cannot go on.
+    /// The reason why the program cannot continue.
     trouble: Option<String>,
 }
 
-/// Who writes the journal.
+/// The writer of the journal.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// This run, when it has taken it.
+    /// This run, once it has taken the journal.
     #[default]
     NotTaken,
     Taken,
     /// Another run.
     Replaced,
-    /// None any more.
+    /// No writer any longer.
     Over,
 }
 
-/// Something that is to be written.
+/// A write request.
 enum Write {
     Take(u64),
     Append(Vec<u8>),
@@ -84,7 +84,7 @@ enum Write {
     Note(Vec<u8>),
 }
 
-/// What has come of it.
+/// The result of a write.
 enum Done {
     Taken(Result<Written, JournalError>),
     Appended(Result<usize, JournalError>),
@@ -92,7 +92,7 @@ enum Done {
     Noted(Result<(), JournalError>),
 }
 
-/// Writes one thing after another.
+/// Writes one entry after another.
 pub(super) struct Journaling {
     journal: Journal,
     under_way: Option<UnderWay>,
@@ -105,7 +105,7 @@ impl Journaling {
         Self { journal, under_way: None }
     }
 
-    /// Waits until something is written.
+    /// Waits until a write completes.
     ///
     /// # Cancellation safety
     /// Dropping the future has no effect.
@@ -116,7 +116,7 @@ impl Journaling {
         leading.takes_in(done);
     }
 
-    /// Begins to write what is to be written for the program on this node, if nothing is being written.
+    /// Starts the next write for the program on this node, if no write is running.
     pub(super) fn begin(&mut self, leading: Option<Arc<Leading>>, now_ms: u64) {
         let Some(leading) = leading.filter(|_| self.under_way.is_none()) else { return };
         let Some(write) = leading.next_write(now_ms) else { return };
@@ -134,7 +134,7 @@ impl Journaling {
 }
 
 impl Writing {
-    /// Returns whether it is time to try to take the journal, and notes that this is done.
+    /// Returns whether it is time to try to take the journal, and records the try.
     fn tries_to_take(&mut self, now_ms: u64) -> bool {
         let is_time = now_ms >= self.take_ms;
         if is_time {
@@ -143,11 +143,11 @@ impl Writing {
         is_time
     }
 
-    /// Takes in that a later run has the journal. Returns whether this one is not to try any more.
+    /// Records that a later run holds the journal. Returns whether this run must stop trying.
     fn is_refused(&mut self) -> bool {
         if self.refusals == 0 {
             tracing::warn!(
-                "another node writes the journal of the program, and is still there; this one tries again"
+                "another node, which is still present, writes the journal of the program; this node retries"
             );
         }
         self.refusals += 1;
@@ -160,7 +160,7 @@ impl Leading {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the journal is taken, and what stands there is taken in. Ends the program if it is to stop.
+    /// Waits until the journal is taken and its content is restored. Unwinds the program if it was stopped.
     pub(super) fn wait_until_taken(&self) {
         loop {
             let locked = self.writing();
@@ -176,12 +176,12 @@ impl Leading {
         }
     }
 
-    /// Returns whether it is known what stands in the journal.
+    /// Returns whether the content of the journal is known.
     pub(super) fn is_journal_taken(&self) -> bool {
         self.writing().stage == Stage::Taken
     }
 
-    /// Returns whether nothing is written any more, so that nothing that waits for that is of use.
+    /// Returns whether nothing is written any longer, so that waiting for a write is pointless.
     pub(super) fn is_written_no_more(&self) -> bool {
         let writing = self.writing();
         writing.trouble.is_some() || matches!(writing.stage, Stage::Replaced | Stage::Over)
@@ -192,7 +192,7 @@ impl Leading {
         self.writing().stage == Stage::Replaced
     }
 
-    /// Returns why the program cannot go on, if the reason is the journal.
+    /// Returns the reason why the program cannot continue, if it is the journal.
     pub(super) fn trouble(&self) -> Option<String> {
         self.writing().trouble.clone()
     }
@@ -237,7 +237,7 @@ impl Leading {
                 self.engine.are_written();
             }
             Done::Replaced(Ok(())) | Done::Noted(Ok(())) => {}
-            // The program goes on elsewhere, unless nothing comes of that run.
+            // The program continues on another node, unless that run stops.
             Done::Appended(Err(JournalError::Replaced))
             | Done::Replaced(Err(JournalError::Replaced))
             | Done::Noted(Err(JournalError::Replaced)) => self.writes_no_more(Stage::Replaced),
@@ -263,7 +263,7 @@ impl Leading {
         self.is_taken.ring();
     }
 
-    /// Takes in what stands in the journal.
+    /// Restores the content of the journal.
     fn taken(&self, Written { key, entries, note, .. }: &Written) {
         let mut facts = Vec::new();
         for entry in entries {
@@ -294,7 +294,7 @@ impl Leading {
     }
 }
 
-/// Encodes something that can be encoded.
+/// Encodes a value whose encoding cannot fail.
 fn coded<T: serde::Serialize + ?Sized>(what: &T) -> Vec<u8> {
     encode(&what).unwrap_or_else(|failed| unreachable!("facts can be encoded: {}", failed.reason))
 }
@@ -303,16 +303,16 @@ fn coded<T: serde::Serialize + ?Sized>(what: &T) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// A head looks at what is to be written more often than it may try to take the journal.
+    /// A coordinator checks for pending facts more often than it may try to take the journal.
     #[test]
-    fn the_journal_is_tried_again_although_one_looks_more_often() {
+    fn journal_is_retried_despite_frequent_checks() {
         let mut writing = Writing::default();
         let tries = (0..2_000).step_by(50).filter(|now_ms| writing.tries_to_take(*now_ms));
         assert_eq!(tries.collect::<Vec<_>>(), [0, 500, 1_000, 1_500]);
     }
 
     #[test]
-    fn a_journal_that_another_run_keeps_is_not_tried_for_ever() {
+    fn journal_kept_by_another_run_is_retried_a_limited_number_of_times() {
         let mut writing = Writing::default();
         let refusals = (1..10).find(|_| writing.is_refused());
         assert_eq!(refusals, Some(TAKES_MAX));

@@ -1,4 +1,4 @@
-//! What the head does: it has the graph, and tells the other nodes what to do.
+//! The coordinator of a run: it has the graph, and assigns work to the other nodes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,55 +25,57 @@ use crate::{
     program::{Engine, Others},
 };
 
-/// The number of calls that a program may be ahead of its tasks.
+/// The maximum number of unfinished calls of a program.
 const CALLS_AHEAD_MAX: usize = 100_000;
 
-/// The maximum number of nodes that are named as having a version.
+/// The maximum number of nodes that are named as owners of a version.
 const SOURCES_MAX: usize = 4;
 
-/// How long a program waits at its start until the other nodes have told what they have of earlier runs, in
-/// milliseconds.
+/// The maximum time for which a starting program waits for the other nodes to report their state of earlier
+/// runs, in milliseconds.
 const TELL_MAX_MS: u64 = 1_000;
 
-/// The time between two messages that tell which calls have ended, in milliseconds.
+/// The time between two messages that report completed calls, in milliseconds.
 const REMEMBER_MS: u64 = 50;
 
-/// How long a head that leaves waits until everything that it has told is acknowledged, in milliseconds.
+/// The time for which a leaving coordinator waits for the acknowledgement of its messages, in milliseconds.
 const ACKNOWLEDGE_MS: u64 = 1_000;
 
-/// What the head does.
+/// The coordinator of a run of the program.
 pub(super) struct Leading {
     pub(super) run: Run,
     pub(super) engine: Arc<Engine>,
     others: Arc<Followers>,
-    /// The nodes that have not told everything of earlier runs.
+    /// The nodes that have not reported their complete state of earlier runs.
     untold: Mutex<BTreeSet<NodeId>>,
     is_told: Bell,
-    /// When it was last told which calls have ended, in milliseconds.
+    /// The time of the last report of completed calls, in milliseconds.
     remembered_ms: AtomicU64,
     leave: Mutex<Leave>,
-    /// Since when the node may go, in milliseconds; 0 if it may not.
+    /// The time since when the node may leave, in milliseconds; 0 if it may not.
     may_go_ms: AtomicU64,
-    /// Whether this node was let go. It does not stay until anything is copied or written that others still have.
+    /// Whether this node was allowed to leave: it no longer waits for copies or journal entries of data that others
+    /// still have.
     is_going: AtomicBool,
-    /// How far the journal is.
+    /// The state of the journal.
     pub(super) writing: Mutex<Writing>,
     pub(super) is_taken: Bell,
 }
 
-/// Whether the head leaves.
+/// Whether the coordinator leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leave {
     No,
-    /// It is to leave, but does not know yet what the others have: what leaves with it might be lost.
+    /// It was asked to leave, but does not know the data of the other nodes yet: data that leaves with it might
+    /// be lost.
     Asked {
-        /// Since when, in milliseconds; `None` until the first look.
+        /// The start of the wait, in milliseconds; `None` until the first check.
         since_ms: Option<u64>,
     },
     Leaves,
 }
 
-/// The other nodes, as the head knows them.
+/// The other nodes, from the coordinator's view.
 struct Followers {
     known: Mutex<Known>,
     wake: Arc<Notify>,
@@ -81,9 +83,9 @@ struct Followers {
 }
 
 struct Known {
-    /// The lines to them.
+    /// The lines to the nodes.
     by_node: BTreeMap<NodeId, Follower>,
-    /// The nodes, by the numbers of members; the first one is this.
+    /// The nodes, indexed by member number; the first one is this node.
     nodes: Vec<NodeId>,
 }
 
@@ -91,13 +93,14 @@ struct Follower {
     /// The number of the line, which is that of the member.
     member: Member,
     line: Line,
-    /// What it has told of earlier runs, until that is all: it is given nothing to do before, since what it has may be of
-    /// executions that do not count, and would be taken for what it is to bring there.
+    /// The reports of earlier runs received so far, until they are complete. The node gets no assignments
+    /// before: its data may come from executions that do not count, and would be mistaken for data fetched in
+    /// this run.
     told: Option<Vec<News>>,
 }
 
 impl Leading {
-    /// Begins a run of the program, with what is here of earlier ones.
+    /// Starts a run of the program, with this node's data of earlier runs.
     pub(super) fn begin(
         run: Run,
         (node, capacity, is_embedded): (NodeId, Capacity, bool),
@@ -133,8 +136,8 @@ impl Leading {
         self.untold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the nodes that are there have told what they have of earlier runs, but no longer than a second: what
-    /// is told later counts, too, if it was not made again meanwhile.
+    /// Waits until the present nodes have reported their state of earlier runs, at most one second. Later
+    /// reports count as well, unless the data was recomputed by then.
     pub(super) fn wait_until_told(&self) {
         let tell_max = Duration::from_millis(TELL_MAX_MS);
         let untold =
@@ -142,7 +145,7 @@ impl Leading {
         if !untold.is_empty() {
             tracing::debug!(
                 nodes = untold.len(),
-                "the program begins before all nodes have told what they have"
+                "the program starts before all nodes have reported their data"
             );
         }
         drop(untold);
@@ -152,7 +155,7 @@ impl Leading {
         }
     }
 
-    /// Notes that a node has told everything, or will not.
+    /// Notes that the reports of a node are complete, or will not come.
     pub(super) fn has_told(&self, node: NodeId) {
         self.untold().remove(&node);
         self.is_told.ring();
@@ -189,7 +192,7 @@ impl Leading {
         self.has_told(node);
     }
 
-    /// Takes in that a node has forgotten what was assigned to it on the line of this number. It takes part anew.
+    /// Handles a node that has dropped its assignments of this line. It joins again on a new line.
     pub(super) fn is_forgotten(&self, node: NodeId, line: u32) {
         let is_current = |follower: &Follower| follower.member.0 == line;
         if self.others.known().by_node.get(&node).is_some_and(is_current) {
@@ -198,7 +201,7 @@ impl Leading {
         }
     }
 
-    /// Takes in what another node tells.
+    /// Handles a message from another node.
     pub(super) fn receive(&self, from: NodeId, line: u32, frame: Frame, now_ms: u64) {
         let mut known = self.others.known();
         let Some(follower) = known.by_node.get_mut(&from).filter(|follower| follower.member.0 == line) else {
@@ -217,7 +220,7 @@ impl Leading {
         let is_all_told = all.iter().any(|news| matches!(news, News::AllTold));
         let mut all = self.others.known().all_told((from, member), all, is_all_told);
         if self.is_going.load(Relaxed) {
-            // They tell the next head that they leave, which sees to it that nothing of theirs is lost.
+            // The next coordinator receives this notice too, and preserves the data of the leaving node.
             all.retain(|news| !matches!(news, News::Leaves));
         }
         if all.is_empty() {
@@ -225,7 +228,7 @@ impl Leading {
         }
         let leaves = all.iter().any(|news| matches!(news, News::Leaves));
         self.note(member, &all);
-        // At once, so that what follows from it is decided and sent at once.
+        // As one change, so that all consequences are decided and sent together.
         self.engine.change(|graph| all.into_iter().for_each(|news| self.engine.hear(graph, member, news)));
         if leaves {
             tracing::info!(node = %from, "a node leaves, and is given no more calls");
@@ -235,7 +238,7 @@ impl Leading {
         }
     }
 
-    /// Notes what is of interest to people.
+    /// Logs events that matter to operators.
     fn note(&self, member: Member, all: &[News]) {
         for news in all {
             match news {
@@ -266,12 +269,12 @@ impl Leading {
         frames
     }
 
-    /// Returns whether something waits that is to go soon.
+    /// Returns whether a held message is due soon.
     pub(super) fn is_held(&self) -> bool {
         self.others.known().by_node.values().any(|follower| follower.line.is_held())
     }
 
-    /// Prepares for leaving, once it is known what the others have of earlier runs.
+    /// Prepares for leaving, once the other nodes have reported their state of earlier runs.
     pub(super) fn leave(&self) {
         let mut leave = self.leave_now();
         if *leave == Leave::No {
@@ -283,7 +286,8 @@ impl Leading {
         self.leave.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to leave if it is to, and it is known what the others have, or they take too long.
+    /// Starts to leave if requested, once the other nodes have reported their state or the time for that is
+    /// over.
     pub(super) fn leave_if_told(&self, now_ms: u64) {
         let mut leave = self.leave_now();
         let Leave::Asked { since_ms } = &mut *leave else { return };
@@ -296,13 +300,13 @@ impl Leading {
         self.engine.leave();
     }
 
-    /// Notes that this node was let go.
+    /// Notes that this node was allowed to leave.
     pub(super) fn goes(&self) {
         self.is_going.store(true, Relaxed);
     }
 
-    /// Returns whether a node that is to leave may: nothing is needed any more that only it has, and the others know
-    /// what it knows.
+    /// Returns whether a leaving node may exit: it holds nothing that is still needed and only it has, and the
+    /// other nodes have received its state.
     pub(super) fn may_go(&self, now_ms: u64) -> bool {
         if self.is_written_no_more() {
             return true;
@@ -360,12 +364,12 @@ impl Others for Followers {
         let order = order.encoded();
         let mut known = self.known();
         let node = known.node(member);
-        // If the node has gone meanwhile, so have its calls and versions.
+        // If the node has left since, its calls and versions are gone as well.
         if let Some(follower) =
             node.and_then(|node| known.by_node.get_mut(&node)).filter(|follower| follower.member == member)
         {
             follower.line.push(order);
-            // What is held goes when its time is up.
+            // Held messages are sent when their time is up.
             if !follower.line.is_held() {
                 self.has_more.store(true, Relaxed);
             }

@@ -28,21 +28,21 @@ use crate::{
 
 /// A program that can be run by the nodes of a cluster.
 ///
-/// It may be run several times: when the node on which it runs is lost or leaves, it begins anew on another one. So it
-/// must make the same calls each time, and depend on nothing but its arguments and what it reads of data.
+/// It may run several times: if its node is lost or leaves, the program restarts on another node. So it must
+/// make the same calls each time, and depend only on its arguments and the data that it reads.
 pub trait Program: Sized + 'static {
-    /// Its arguments, which every node gets.
+    /// The arguments, which every node receives.
     type Arguments: Serialize + DeserializeOwned + Send + Sync + 'static;
-    /// What it returns.
+    /// The output.
     type Output: Serialize + DeserializeOwned + 'static;
 
-    /// Returns the tasks that it calls ([`tasks!`](crate::tasks)).
+    /// Returns the tasks that the program calls ([`tasks!`](crate::tasks)).
     fn tasks() -> Vec<&'static TaskDef>;
 
-    /// Runs it.
+    /// Runs the program.
     ///
     /// # Errors
-    /// Any error; a [`Failure`](crate::Failure) if a call has failed.
+    /// Returns any error; a [`Failure`](crate::Failure) if a call has failed.
     fn run(arguments: &Self::Arguments) -> Result<Self::Output, Box<dyn Error + Send + Sync>>;
 }
 
@@ -82,7 +82,7 @@ pub trait Program: Sized + 'static {
 ///     }
 /// }
 ///
-/// // On three nodes within this process, which talk to each other as those of a cluster do.
+/// // On three nodes within this process, which communicate like those of a cluster.
 /// let report = Main::<Squares>::job(10).nodes(3).run()?;
 /// assert_eq!(Main::<Squares>::returned(&report)?, 385);
 /// # Ok::<(), Box<dyn Error + Send + Sync>>(())
@@ -90,7 +90,7 @@ pub trait Program: Sized + 'static {
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Main<P> {
-    /// How often the program was started.
+    /// The number of earlier starts of the program.
     generation: u64,
     is_checked: bool,
     observe: Observe,
@@ -147,7 +147,7 @@ impl Serialize for Returned {
 
 impl Output for Returned {
     fn merge(&mut self, other: Self) {
-        // There is one task.
+        // There is only one task.
         if other.result.is_some() {
             *self = other;
         }
@@ -158,7 +158,7 @@ impl Output for Returned {
     }
 }
 
-/// What the task reaches of the companion.
+/// The part of the companion that the task uses.
 struct Handle(Arc<WorkflowNode>);
 
 impl<P: Program> Main<P> {
@@ -171,34 +171,39 @@ impl<P: Program> Main<P> {
         Self { generation: 0, is_checked: false, observe: Observe::default(), program: PhantomData }
     }
 
-    /// Creates a job that runs the program, and each task twice, to compare what it writes. See
+    /// Creates a job that runs the program, and each task twice to compare its outputs. See
     /// [`Workflow::checked`](crate::Workflow::checked).
     pub fn checked_job(arguments: P::Arguments) -> Job<Self> {
         Job::new(Self { is_checked: true, ..Self::root() }, arguments)
     }
 
-    /// Creates a job that runs the program and records what is asked for, with each task run twice if `is_checked`. See
-    /// [`observed`](Self::observed).
+    /// Creates a job that runs the program and records the requested observations, with each task run twice if
+    /// `is_checked`. See [`observed`](Self::observed).
     pub fn observed_job(arguments: P::Arguments, is_checked: bool, observe: Observe) -> Job<Self> {
         Job::new(Self { is_checked, observe, ..Self::root() }, arguments)
     }
 
-    /// Returns what was observed of the program, whether it has failed or not; `None` if it was not run to its end.
+    /// Returns the observations of the program, whether it has failed or not; `None` if it did not run to its
+    /// end.
     pub fn observed(report: &Report<Self>) -> Option<Observation> {
         let encoded = report.output.observation.as_ref()?;
-        decode(encoded).inspect_err(|error| tracing::warn!(reason = error.reason, "it cannot be read")).ok()
+        decode(encoded)
+            .inspect_err(|error| {
+                tracing::warn!(reason = error.reason, "the observations of the program cannot be read")
+            })
+            .ok()
     }
 
-    /// Returns what the program has returned.
+    /// Returns the output of the program.
     ///
     /// # Errors
-    /// If the program has failed.
+    /// Fails if the program has failed.
     pub fn returned(report: &Report<Self>) -> Result<P::Output, Box<dyn Error + Send + Sync>> {
         match &report.output.result {
             Some(Ok(answer)) => decode(&answer.encoded).map_err(|Failed { reason, .. }| reason.into()),
             Some(Err(reason)) => Err(reason.clone().into()),
             None => Err(match report.cancelled.as_deref() {
-                None => "the program was not run to its end".to_owned(),
+                None => "the program did not run to its end".to_owned(),
                 Some("") => "the job was cancelled before the end of the program".to_owned(),
                 Some(reason) => format!("the job was cancelled before the end of the program: {reason}"),
             }
@@ -258,7 +263,7 @@ impl<P: Program> Task for Main<P> {
     }
 }
 
-/// Runs the program on a thread of its own, since it waits.
+/// Runs the program on its own thread, since it blocks.
 fn begin<P: Program>(station: &Arc<WorkflowNode>, leading: Arc<Leading>, arguments: Arc<P::Arguments>) {
     let (its_station, run) = (Arc::clone(station), leading.run);
     let work = move || {
@@ -272,7 +277,7 @@ fn begin<P: Program>(station: &Arc<WorkflowNode>, leading: Arc<Leading>, argumen
                 let fatal = || engine.fatal().map(|failure| failure.to_string());
                 match differs.or_else(decides).or_else(fatal).or_else(|| leading.trouble()) {
                     Some(reason) => Err(reason),
-                    // It goes on elsewhere.
+                    // The program continues on another node.
                     None => return,
                 }
             }
@@ -301,22 +306,22 @@ fn program<P: Program>(
     ProgramOutput::new(&returned)
 }
 
-/// Says in which call a program that was started again differs from its earlier run.
+/// Formats the call in which a restarted program differs from its earlier run.
 fn differs(Divergence { call, was, is }: Divergence, tasks: &Tasks) -> String {
     let name = |mark: Mark| match mark.task {
         Some(number) => match tasks.numbered(number) {
             Some(task) => format!("a call of `{}`", task.name),
             None => "a call".to_owned(),
         },
-        None => "data that it brings in".to_owned(),
+        None => "data created by the program".to_owned(),
     };
     let (was, is) = (name(was), name(is));
-    let how = if was == is { ", but it, or one before it, with other arguments" } else { "" };
+    let how = if was == is { ", but it or an earlier call has other arguments" } else { "" };
     format!("{OTHER_CALLS}: number {call} was {was}, and is {is} now{how}. {SAME_CALLS}")
 }
 
 const OTHER_CALLS: &str =
-    "the program was started again after its node was lost or has left, and makes other calls than before";
+    "the program restarted after its node was lost or left, and makes other calls than before";
 
 const SAME_CALLS: &str = "It has to make the same calls each time; clocks, random numbers, and the order of a `HashMap` \
                           are usual reasons why it does not";

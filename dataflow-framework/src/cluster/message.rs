@@ -1,4 +1,4 @@
-//! What nodes tell each other.
+//! The messages between nodes.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +9,13 @@ use crate::{
     node::{Ask, Coded, Missing, News, Order, Piece},
 };
 
-/// A run of a program: from its start on one node to its end there. A later one of the same job is greater, unless the
-/// runtime has lost the state of the task in between.
+/// A run of a program: from its start on one node to its end there. A later run of the same job is greater,
+/// unless the runtime has lost the state of the task in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Run {
-    /// How often the program was started before, as far as its task knows.
+    /// The number of earlier starts of the program known to its task.
     pub(super) generation: u64,
-    /// When it was started, in microseconds since 1970 by the clock of the node.
+    /// The start time, in microseconds since 1970 by the clock of the node.
     pub(super) started_us: u64,
 }
 
@@ -28,24 +28,25 @@ pub(super) struct Message {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Content {
-    /// From the head, on the line of this number.
+    /// From the coordinator, on the line of this number.
     ToSite(u32, Frame),
-    /// To the head, on the line of this number.
+    /// To the coordinator, on the line of this number.
     ToHead(u32, Frame),
     Ask(Ask),
     Piece(Piece),
-    /// The answer to [`Ask`](Self::Ask) if the version is not there.
+    /// The answer to [`Ask`](Self::Ask) if the version is absent.
     Absent(VersionId),
     /// The answer to [`Ask`](Self::Ask) if the version is large, and was not sent before.
     Prepares(VersionId),
-    /// To the head, from a node that has followed another one since: what was assigned on the line of this number is
-    /// forgotten.
+    /// To the coordinator, from a node that has followed another one since: the assignments of this line are
+    /// dropped.
     Forgot(u32),
 }
 
 impl Coded for Message {}
 
-/// Decodes bytes as each of the messages. What is read must be read again as it was written. Returns whether they are any.
+/// Decodes bytes as each of the message types, and checks that decoded messages survive a round trip. Returns
+/// whether any type matched.
 pub(super) fn check(bytes: &[u8]) -> bool {
     fn is<T: Coded>(bytes: &[u8]) -> bool {
         let Ok(message) = T::decode(bytes) else { return false };
@@ -57,7 +58,7 @@ pub(super) fn check(bytes: &[u8]) -> bool {
     is::<Message>(bytes) | is::<Order>(bytes) | is::<News>(bytes)
 }
 
-/// Returns messages with which the fuzzer begins, encoded, each with a name.
+/// Returns the encoded seed messages of the fuzzer, each with a name.
 pub(super) fn examples() -> Vec<(&'static str, Vec<u8>)> {
     let run = Run { generation: 1, started_us: 1_700_000_000_000_000 };
     let (version, mark) = (VersionId { call: 3, slot: 1 }, Mark::default());

@@ -1,8 +1,8 @@
 //! A program whose calls run on the nodes of a cluster.
 //!
-//! The program is the only task of a job of the runtime (`main_task.rs`), so it is claimed, moved and started again by
-//! the recipes that there are. The node on which it runs is the *head*. Everything else is done by the companions of
-//! the job (`workflow_node.rs`), one on each node:
+//! The program is the only task of a job of the runtime (`main_task.rs`), so the existing recipes claim, move
+//! and restart it. Its node is the *coordinator* (`head` in the code). Everything else is the work of the
+//! companions of the job (`station.rs`), one on each node:
 //!
 //! ```text
 //!            head                             another node
@@ -12,12 +12,12 @@
 //!                         ask, piece ◄───────────────┴──► any other node
 //! ```
 //!
-//! Orders and news go on a line that loses nothing ([`Line`](crate::core::Line)). Data goes from the node that has it
-//! to the one that needs it, never by way of the head.
+//! Orders and news travel on a line that loses nothing ([`Line`](crate::core::Line)). Data travels directly
+//! from its owner to the node that needs it, never through the coordinator.
 //!
-//! When a node is lost, the graph has made again what only that had. When the head is lost, or told to leave, the task
-//! moves to another node, where the program begins anew; the other nodes notice that by the *run* in every message,
-//! and forget what they have.
+//! When a node is lost, the graph recomputes the data that only it had. When the coordinator is lost or asked
+//! to leave, the task moves to another node, where the program restarts; the other nodes detect that by the
+//! *run* in every message, and drop their assignments.
 
 mod companion;
 mod following;
@@ -30,7 +30,7 @@ mod witness;
 
 pub use self::main_task::{Main, Program, Returned};
 
-/// Decodes bytes from another node as a companion does; see [`fuzzing`](crate::fuzzing).
+/// Decodes bytes from another node like a companion; see [`fuzzing`](crate::fuzzing).
 pub(crate) fn check_messages(bytes: &[u8]) -> bool {
     message::check(bytes)
 }

@@ -1,5 +1,5 @@
-//! What the companion tells people who look at the job: the calls by task and state while the program runs, and at its end
-//! their graph; and the answers to what they ask.
+//! The status of the program for observers of the job: the calls by task and state while the program runs,
+//! their graph at its end, and answers to queries.
 
 use dataflow_view::{Calls, Observation, Summary, Trace};
 use serde_json::{Value, json};
@@ -7,18 +7,18 @@ use taskwork::{Load, Sight, Witness};
 
 use super::workflow_node::WorkflowNode;
 
-/// The maximum number of events of nodes of which an answer tells.
+/// The maximum number of node events in an answer.
 const INSTANTS_ANSWERED_MAX: usize = 500;
 
-/// The maximum number of runs of which an answer tells, so that it is small enough: those that have ended last.
+/// The maximum number of runs in an answer, which bounds its size: those that ended last.
 const SPANS_ANSWERED_MAX: usize = 2_000;
 
-/// Returns what is shown of a program that runs.
+/// Returns the status of a running program.
 pub(super) fn of_running(generation: u64, summary: &Summary) -> Sight {
     Sight { rank: generation, content: json!({ "workflow": { "summary": summary } }) }
 }
 
-/// Returns what is shown of a program that has ended.
+/// Returns the status of a program that has ended.
 pub(super) fn of_ended(generation: u64, Observation { summary, calls, .. }: &Observation) -> Sight {
     let graph = calls.as_ref().map(Calls::diagram);
     Sight { rank: generation, content: json!({ "workflow": { "summary": summary, "graph": graph } }) }
@@ -52,7 +52,7 @@ impl Witness for WorkflowNode {
     }
 }
 
-/// Returns the runs that have ended last.
+/// Keeps only the runs that ended last.
 fn latest(mut trace: Trace) -> Trace {
     let too_many = trace.spans.len().saturating_sub(SPANS_ANSWERED_MAX);
     trace.spans.drain(..too_many);

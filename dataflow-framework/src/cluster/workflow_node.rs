@@ -1,4 +1,4 @@
-//! What the companion of a node does: it runs calls for the head, or is the head.
+//! The companion of a node: it runs calls for the coordinator, or is the coordinator.
 
 mod program;
 
@@ -28,41 +28,41 @@ use crate::{
     task::Tasks,
 };
 
-/// The part of the framework on one node: the handle of the companion.
+/// The workflow node: the handle of the companion.
 pub(super) struct WorkflowNode {
     pub(super) tasks: Arc<Tasks>,
     pub(super) platform: Platform,
     pub(super) queue: Arc<Queue>,
     site: Arc<Executor>,
     memory: Memory,
-    /// Whether others can look at the job.
+    /// Whether the job has observers.
     pub(super) is_public: AtomicBool,
     state: Mutex<State>,
-    /// Something is to be sent, or to be noticed.
+    /// Wakes the companion to send messages or to process events.
     pub(super) wake: Arc<Notify>,
 }
 
-/// What this node is in the job now.
+/// The current state of this node in the job.
 struct State {
-    /// Once the companion runs.
+    /// Set while the companion runs.
     post: Option<Post>,
-    /// The other nodes that are there.
+    /// The other nodes that are present.
     nodes: BTreeSet<NodeId>,
     role: Role,
-    /// The lines on which this node has followed heads before. What was assigned there is forgotten.
+    /// The lines on which this node has followed earlier coordinators. Their assignments are dropped.
     followed: BTreeSet<(Run, NodeId, u32)>,
     program: Progress,
-    /// The greatest generation of a run of which this node has heard.
+    /// The greatest generation of a run seen.
     generation: u64,
-    /// Whether the node is to leave.
+    /// Whether the node was asked to leave.
     is_leaving: bool,
-    /// What the node waits for before it does.
+    /// The rescue of data that delays the exit of the node.
     rescue: Option<Rescue>,
-    /// What is shown of the program when it has ended here.
+    /// The status of a program that has ended here.
     last_sight: Option<Sight>,
 }
 
-/// How messages are sent.
+/// The sender of messages.
 #[derive(Clone)]
 struct Post {
     messenger: Messenger,
@@ -73,35 +73,35 @@ struct Post {
 }
 
 enum Role {
-    /// Nobody has said anything yet.
+    /// No message has arrived yet.
     Idle,
-    /// It runs calls for the program on another node.
+    /// This node runs calls for the program on another node.
     Follows(Arc<Following>),
-    /// The program is here.
+    /// The program is on this node.
     Leads(Arc<Leading>),
 }
 
-/// How far the program on this node is.
+/// The progress of the program on this node.
 enum Progress {
     NotBegun,
     Runs(Waker),
-    /// It was stopped, because a later run was heard of, or another one has taken the journal. But that may be of a task
-    /// that does not count, since the node from which it came was lost: then nothing comes of that run, and the task here
-    /// is the only one.
+    /// The program was stopped, because a later run has sent a message or has taken the journal. But that run
+    /// may belong to a task that does not count, since its node was lost: then the run does not continue, and
+    /// the task here is the only one.
     Deposed {
         waker: Waker,
         since_ms: u64,
     },
     Returned(Result<ProgramOutput, String>),
-    /// It would begin if the companion did run, or the node were not on its way.
+    /// The program starts once the companion runs and the node does not leave.
     Awaits(Waker),
 }
 
-/// What is told to the task of the program.
+/// The report to the task of the program.
 pub(super) enum Told {
-    /// It is to begin.
+    /// The program must start.
     Begin,
-    /// It goes on.
+    /// The program continues.
     Waits,
     Returned(Result<ProgramOutput, String>),
 }
@@ -144,7 +144,7 @@ impl WorkflowNode {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to take part.
+    /// Starts to take part.
     pub(super) fn starts(&self, messenger: Messenger, node: NodeId, capacity: Capacity, is_embedded: bool) {
         self.platform.set_node(node);
         self.site.is_named(node);
@@ -156,7 +156,7 @@ impl WorkflowNode {
         }
     }
 
-    /// Takes in that there is another node.
+    /// Handles the arrival of another node.
     pub(super) fn joined(&self, node: NodeId) {
         let mut state = self.lock();
         if state.post.as_ref().is_some_and(|post| post.node == node) || !state.nodes.insert(node) {
@@ -169,7 +169,7 @@ impl WorkflowNode {
         }
     }
 
-    /// Takes in that a node is gone.
+    /// Handles the departure of a node.
     pub(super) fn left(&self, node: NodeId) {
         let mut state = self.lock();
         state.nodes.remove(&node);
@@ -185,14 +185,14 @@ impl WorkflowNode {
         }
     }
 
-    /// Takes in that a node's companion does not run, so that it has nothing to tell.
+    /// Handles a node without a running companion, which has nothing to report.
     pub(super) fn is_absent(&self, node: NodeId) {
         if let Role::Leads(leading) = &self.lock().role {
             leading.has_told(node);
         }
     }
 
-    /// Takes in a message.
+    /// Handles a message.
     pub(super) fn message(&self, from: NodeId, bytes: &[u8], now_ms: u64) {
         let Ok(Message { run, content }) = Message::decode(bytes) else {
             return tracing::warn!(%from, "a message of a companion could not be read");
@@ -239,7 +239,7 @@ impl WorkflowNode {
         }
     }
 
-    /// Returns what this node does as the head, if it is.
+    /// Returns this node's coordinator state, if it is the coordinator.
     pub(super) fn leading(&self) -> Option<Arc<Leading>> {
         match &self.lock().role {
             Role::Leads(leading) => Some(Arc::clone(leading)),
@@ -247,7 +247,7 @@ impl WorkflowNode {
         }
     }
 
-    /// Returns what this node is in a run.
+    /// Returns the role of this node in a run.
     fn role(&self, run: Run) -> Role {
         let role = self.lock().role.clone();
         if role.run() == Some(run) { role } else { Role::Idle }
@@ -257,12 +257,13 @@ impl WorkflowNode {
         self.role(run).site()
     }
 
-    /// Returns the run of a program on another node, and begins to follow it if that is the one to follow now.
+    /// Returns the run of a program on another node, and starts to follow it if it is the current one.
     fn follow(&self, head: NodeId, run: Run, line: u32, now_ms: u64) -> Option<Arc<Following>> {
         let mut state = self.lock();
         state.generation = state.generation.max(run.generation);
-        // A head that is not known as a member yet says it again; one that was cut off is no member any more. Of two of the
-        // same generation, one of which is of a task that does not count, all follow the same.
+        // A coordinator that is not known as a member yet repeats its message; one that was cut off is no
+        // longer a member. If two runs have the same generation, one of which belongs to a task that does not
+        // count, all nodes follow the same one.
         let is_later = |known: Run| state.nodes.contains(&head) && run > known;
         let is_new = match &state.role {
             Role::Idle => true,
@@ -273,8 +274,9 @@ impl WorkflowNode {
                 }
                 known < (run, line)
             }
-            // The task of the program was moved; or its node was lost, and with it what the task knew. One that is heard
-            // is there, though this node may not know yet that it is.
+            // The task of the program has moved; or its node was lost, and the task state with it. A
+            // coordinator that was heard recently is present, even if this node does not know it as a member
+            // yet.
             Role::Follows(following) => {
                 let is_lost = !state.nodes.contains(&following.head) && !following.is_head_heard(now_ms);
                 is_later(following.run) || is_lost
@@ -306,7 +308,7 @@ impl WorkflowNode {
         Some(following)
     }
 
-    /// Sends what is due. Returns whether something is held that is to go soon.
+    /// Sends the messages that are due. Returns whether a held message is due soon.
     pub(super) fn send_due(&self, now_ms: u64) -> bool {
         self.begin_anew_if_deposed(now_ms);
         let role = self.lock().role.clone();
@@ -340,14 +342,14 @@ impl WorkflowNode {
 
     fn send(&self, to: NodeId, message: &Message) {
         let post = self.lock().post.clone();
-        // What is not sent is sent again when nothing has come of it.
+        // A message that is not sent is repeated if it is not acknowledged.
         let sent = post.map(|post| post.messenger.send(to, message.encoded()));
         if let Some(Err(error)) = sent {
             tracing::debug!(%to, %error, "a message of a companion was not sent");
         }
     }
 
-    /// Gives up what this node is in the job, but for what it remembers.
+    /// Resets the state of this node in the job, except for the remembered calls.
     fn resign(&self, state: &mut State) {
         let role = std::mem::replace(&mut state.role, Role::Idle);
         match &role {
@@ -360,7 +362,7 @@ impl WorkflowNode {
         role.end();
     }
 
-    /// Returns the engine of the program if that is on this node, and how often the program was started.
+    /// Returns the engine of the program if it is on this node, and the generation of its run.
     pub(super) fn engine(&self) -> Option<(Arc<Engine>, u64)> {
         match &self.lock().role {
             Role::Leads(leading) => Some((Arc::clone(&leading.engine), leading.run.generation)),
@@ -368,16 +370,17 @@ impl WorkflowNode {
         }
     }
 
-    /// Returns what is to be recorded of a program: its graph also if others can look at the job, who may ask for it.
+    /// Returns the observations to record: if the job has observers, also the graph, which they may request.
     pub(super) fn observes(&self, asked: Observe) -> Observe {
         Observe { graph: asked.graph || self.is_public.load(Relaxed), ..asked }
     }
 
-    /// Returns what is shown of the program to people.
+    /// Returns the status of the program for observers.
     pub(super) fn shows(&self) -> Option<Sight> {
         let last = self.lock().last_sight.clone();
         match self.engine() {
-            // A program that has returned is shown with its graph: the node may say its last before this ends.
+            // A returned program is shown with its graph: the node may send its final status before the job
+            // ends.
             Some((engine, generation)) if last.as_ref().is_none_or(|last| last.rank != generation) => {
                 Some(witness::of_running(generation, &engine.summary()))
             }
@@ -385,14 +388,14 @@ impl WorkflowNode {
         }
     }
 
-    /// Returns what is shown of a program that has come to its end here.
+    /// Returns the status of a program that has ended here.
     fn last_sight(&self) -> Option<Sight> {
         let (engine, generation) = self.engine()?;
         Some(witness::of_ended(generation, &engine.observation()))
     }
 
-    /// Prepares for leaving: what only this node has is copied to others; and the program stops, if it is here, since
-    /// its task moves to another node.
+    /// Prepares for leaving: data that only this node has is copied to others; if the program is here, it
+    /// stops, since its task moves to another node.
     pub(super) fn leaves(&self, rescue: Rescue) {
         let mut state = self.lock();
         state.is_leaving = true;
@@ -409,7 +412,7 @@ impl WorkflowNode {
         }
     }
 
-    /// Lets the node leave if nothing is needed of it any more.
+    /// Lets the node leave if nothing more is needed from it.
     fn go_if_possible(&self, role: &Role, now_ms: u64) {
         let may_go = match role {
             Role::Idle => true,
@@ -423,7 +426,7 @@ impl WorkflowNode {
         drop(rescue);
     }
 
-    /// Ends everything.
+    /// Ends all work.
     pub(super) fn end(&self) {
         let last = self.last_sight();
         let mut state = self.lock();
@@ -468,7 +471,7 @@ impl Role {
 
     fn end(self) {
         match self {
-            // The site stays, and serves the next run.
+            // The executor stays, and serves the next run.
             Self::Idle | Self::Follows(_) => {}
             Self::Leads(leading) => leading.engine.stop(),
         }

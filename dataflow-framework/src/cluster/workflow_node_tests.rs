@@ -1,9 +1,9 @@
-//! What a node tells the task of a program.
+//! The reports of a workflow node to the program task.
 
 use super::{super::main_task::ProgramOutput, Progress, Told, WorkflowNode};
 use crate::task::Tasks;
 
-/// Returns a workflow node on which the program has returned this.
+/// Returns a node on which the program has returned this output.
 fn returned(result: Result<ProgramOutput, String>) -> WorkflowNode {
     let station = WorkflowNode::new(Tasks::default());
     station.lock().program = Progress::Returned(result);
@@ -24,7 +24,7 @@ fn a_result_is_told_to_each_of_two_tasks_of_which_one_counts() {
 }
 
 #[test]
-fn what_has_failed_begins_anew_when_it_is_asked_for_again() {
+fn failed_program_restarts_on_next_request() {
     let station = returned(Err("there is no disk".to_owned()));
     assert!(matches!(tell(&station), Told::Returned(Err(_))));
     assert!(matches!(tell(&station), Told::Begin));

@@ -1,4 +1,4 @@
-//! Which call begins next, and on which member.
+//! Assignment of ready calls to members.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
 use crate::ids::{Argument, CallId, VersionId};
 
 impl Graph {
-    /// Returns what is to be done now.
+    /// Returns the actions to perform now.
     pub(crate) fn actions(&mut self) -> Vec<Action> {
         self.decides_merges();
         self.decides_turns();
@@ -22,7 +22,7 @@ impl Graph {
         std::mem::take(&mut self.actions)
     }
 
-    /// Assigns a call that could begin, if there are one and a member for it. Returns whether that was so.
+    /// Assigns one ready call, if there is a member for it. Returns whether a call was assigned.
     fn assign_one(&mut self) -> bool {
         let any_is_plain = self.ready.len() > 0 || self.nests.has_ready();
         let open = if any_is_plain { self.members.next() } else { None };
@@ -37,12 +37,12 @@ impl Graph {
             self.assign(id, member);
             return true;
         }
-        // Another member may be kept free since then, or none any more.
+        // The reservation of members may have changed since.
         let open = if any_is_plain { self.members.next() } else { None };
         open.map(|member| self.assign_next(member)).is_some()
     }
 
-    /// Assigns the call that a member should begin next, to this member or to one with more of its data.
+    /// Assigns the next call of a member, to this member or to one with more of its data.
     fn assign_next(&mut self, member: Member) {
         if let Some(id) = self.nests.pop(self.ready.priority()) {
             let near = self.calls.get(&id).map(|call| self.choose(&call.arguments, member));
@@ -67,7 +67,7 @@ impl Graph {
     }
 
     fn assign(&mut self, id: CallId, member: Member) {
-        // It may have been cancelled since, or wait for something that was lost.
+        // The call may have been cancelled since, or wait for a lost input.
         let Some(call) = self.calls.get(&id).filter(|call| call.state == CallState::Worker) else { return };
         let (task, mark, tries, arguments) =
             (call.task, call.mark, call.failures, Arc::clone(&call.arguments));
@@ -106,11 +106,12 @@ impl Graph {
         self.actions.push(Action::Assign(member, assignment));
     }
 
-    /// Takes a version from a member for a call that updates it, if nobody else reads it. Returns whether that is so.
+    /// Takes a version from a member for a call that updates it in place, if it has no other reader. Returns
+    /// whether it was taken.
     fn takes(&mut self, call: CallId, member: Member, id: VersionId) -> bool {
-        // Data that the program has brought in cannot be made again.
+        // Data created by the program cannot be recomputed.
         let has_losses = self.has_losses;
-        // A copy that the member has got would be taken for one that it keeps.
+        // A copy that the member has fetched would be mistaken for one that it keeps.
         let is_copied = self.copying.contains_key(&id) || self.is_for_all(id.call);
         let can_be_lost = !has_losses || (self.calls.contains_key(&id.call) && !self.is_durable(id.call));
         let version = self.version_mut(id);
@@ -126,7 +127,7 @@ impl Graph {
         true
     }
 
-    /// Chooses the member for a call whose inputs are there: this one, which has the least to do, or another one.
+    /// Chooses the member for a call with all inputs: this one, which has the least work, or another one.
     fn choose(&self, arguments: &[Argument], least: Member) -> Member {
         let (total, with) = self.whereabouts(arguments);
         self.members.choose(total, &with, least)

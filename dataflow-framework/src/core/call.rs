@@ -12,7 +12,7 @@ use crate::{
     task::TaskDef,
 };
 
-/// A call as the program makes it.
+/// A new call of the program or of a task.
 #[derive(Debug)]
 pub(crate) struct NewCall {
     pub(crate) task: &'static TaskDef,
@@ -22,112 +22,112 @@ pub(crate) struct NewCall {
     pub(crate) arguments: Vec<Argument>,
     /// The number of versions that it writes.
     pub(crate) writes: u32,
-    /// Why it cannot run, if it cannot.
+    /// The reason why the call cannot run, if there is one.
     pub(crate) refused: Option<Failure>,
-    /// There if it is one of a reduction in any order.
+    /// Set for a call of a reduction in any order.
     pub(crate) merge: Option<Merge>,
-    /// There if it updates data in any order, with others.
+    /// Set for a call that updates data in any order.
     pub(crate) commute: Option<Commute>,
 }
 
-/// How a call has ended.
+/// The outcome of a call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Outcome {
-    /// All its versions are there.
+    /// All its versions are available.
     Written {
-        /// The size of each, as far as that is known.
+        /// The sizes of the versions, as far as they are known.
         bytes: Vec<u64>,
-        /// How long it has taken.
+        /// The duration.
         ns: u64,
     },
-    /// The same of a call that is not run a second time when that is recorded.
+    /// The same for a call that does not run again once this is recorded.
     Durable {
         bytes: Vec<u64>,
         ns: u64,
-        /// The execution that has written it: another one of the same call may have written something else.
+        /// The execution that has written the versions: another execution of the call may have written others.
         by: u64,
-        /// What it has written, encoded, if that is small.
+        /// The encoded versions, if they are small.
         values: Option<Vec<Vec<u8>>>,
     },
-    /// It has failed, which is to be ignored: all its versions are there, as before or of default values.
+    /// The call has failed and its failure is ignored: its versions are unchanged, or have default values.
     Ignored {
         bytes: Vec<u64>,
         reason: String,
     },
     Failed(#[serde(with = "crate::failure::told")] Failure),
-    /// It could not run on its member, but may on another one.
+    /// The call could not run on its member, but may on another one.
     Unfit(Unfit),
 }
 
-/// How a call is run.
+/// The way in which a call runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Manner {
     pub(crate) failing: Failing,
-    /// How long it may take.
+    /// The maximum duration.
     pub(crate) timeout: Option<Duration>,
-    /// Whether it is run twice, and what it writes compared.
+    /// Whether the task runs twice, to compare the outputs.
     pub(crate) is_checked: bool,
-    /// Whether it is told when it has run.
+    /// Whether the timing of the run is reported.
     pub(crate) is_timed: bool,
-    /// Whether it is run in a process of its own.
+    /// Whether the task runs in its own process.
     pub(crate) is_isolated: bool,
-    /// How much memory that process may take, in bytes.
+    /// The maximum memory of that process, in bytes.
     pub(crate) memory_max: Option<u64>,
-    /// By which whatever is outside recognises another execution of a call that is not run a second time once it has
-    /// ended.
+    /// The idempotency token by which external systems detect a re-executed call, if the call does not run
+    /// again once it has completed.
     pub(crate) once_token: Option<u128>,
 }
 
-/// What a call writes if its task fails.
+/// The output of a call whose task fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) enum Failing {
     #[default]
     Nothing,
     Defaults,
-    /// It has failed before: so it writes defaults at once, since others may have seen them.
+    /// The call has failed before: it writes defaults immediately, since others may have seen them.
     HasFailed,
 }
 
-/// A call that is unfinished, or needed to make again what it has written.
+/// A call that is unfinished, or needed to recompute its output.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) task: &'static TaskDef,
-    /// Who has made it.
+    /// The maker of the call.
     pub(super) origin: Origin,
     pub(super) mark: Mark,
     pub(super) options: Options,
     pub(super) arguments: Arc<[Argument]>,
     pub(super) writes: u32,
-    /// The number of versions that it writes and that are known.
+    /// The number of its versions that are known.
     pub(super) known: u32,
     pub(super) state: CallState,
-    /// How often it has run and failed.
+    /// The number of failed runs.
     pub(super) failures: u32,
-    /// How many members were lost to which it was assigned.
+    /// The number of lost members that ran it.
     pub(super) deaths: u32,
-    /// Whether it runs since an earlier run of the program.
+    /// Whether it has been running since an earlier run of the program.
     pub(super) is_earlier: bool,
-    /// What it may change in place where it runs: that counts no more as there.
+    /// The versions that it may update in place where it runs: they no longer count as copies there.
     pub(super) taken: Vec<VersionId>,
 }
 
-/// What a call waits for.
+/// The condition that a call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallState {
-    /// For this number of inputs, each counted as often as it is read.
+    /// This number of inputs, each counted as often as it is read.
     Inputs(usize),
-    /// For a worker.
+    /// A worker.
     Worker,
-    /// For its end on this member.
+    /// Its end on this member.
     Runs(Member),
-    /// That its end is recorded.
+    /// The record of its end.
     Recorded,
-    /// For nothing: it has ended.
+    /// Nothing: it has ended.
     Done,
 }
 
 impl Call {
-    /// Returns the versions that it reads, one after another.
+    /// Returns the versions that it reads, in order.
     pub(super) fn reads(&self) -> impl Iterator<Item = VersionId> {
         self.arguments.iter().flat_map(Argument::versions).copied()
     }
@@ -138,29 +138,29 @@ impl Call {
     }
 }
 
-/// Who has made a call.
+/// The maker of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     Program,
     Task(Within),
-    /// A task waits for a value: it is a call that reads that, and writes nothing, at the place of the task.
+    /// A task that waits for a value: a call on the member of the task that reads the value and writes nothing.
     Get(Execution),
 }
 
-/// Where a call of a task belongs.
+/// The position of a call in the tree of nested calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Within {
     /// The call whose task has made it.
     pub(super) parent: CallId,
-    /// The call of the program above all.
+    /// The call of the program at the root.
     pub(super) root: CallId,
-    /// Its position among what that task does.
+    /// Its position among the steps of that task.
     pub(super) position: u64,
-    /// How many calls are above it.
+    /// The number of calls above it.
     pub(super) depth: u32,
 }
 
-/// That a call is one of those that update data in any order.
+/// Membership in a chain of calls that update data in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Commute {
     /// The first call of the chain.
@@ -169,22 +169,22 @@ pub(crate) struct Commute {
     pub(crate) at: usize,
 }
 
-/// That a call is one of a reduction in any order.
+/// Membership in a reduction in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Merge {
     /// The first number that a call of the reduction may have.
     pub(crate) reduction: CallId,
-    /// The positions of the arguments that it merges: one is updated, the other one read.
+    /// The positions of the merged arguments: one is updated, the other one read.
     pub(crate) into: usize,
     pub(crate) from: usize,
 }
 
-/// Why a call has not run to its end on its member, and what it has left there.
+/// A failed attempt to run a call on its member, and the data that it left there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Unfit {
     pub(crate) reason: String,
-    /// What it would have changed in place and has not, with the sizes.
+    /// The versions that it would have updated in place but has not, with their sizes.
     pub(crate) unchanged: Vec<(VersionId, u64)>,
-    /// What it reads, and the member should have but does not.
+    /// An input that the member should have but has not.
     pub(crate) damaged: Option<VersionId>,
 }

@@ -1,7 +1,7 @@
-//! The calls that are known, by their numbers.
+//! The known calls by number.
 //!
-//! Each call is looked up a dozen times from its beginning to its end. Calls are numbered in their order, and mostly
-//! forgotten in it, so neighbours are kept together: the tree above them is small.
+//! Each call is looked up about twelve times during its life. Calls are numbered in order, and mostly removed
+//! in order, so neighbours share a node of the tree, which keeps it small.
 
 use std::{
     collections::BTreeMap,
@@ -11,15 +11,15 @@ use std::{
 use super::call::{Call, CallState};
 use crate::ids::{CallId, NESTED};
 
-/// The number of neighbours that are kept together. If one of them is known, there is room for all.
+/// The number of calls per group. A group has room for all of them.
 const NEIGHBOURS: usize = 16;
 
-/// The calls that are known, by their numbers.
+/// The known calls by number.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// By the number of the first one, divided by how many they are.
+    /// The groups, by the number of their first call divided by the size of a group.
     groups: BTreeMap<u64, Box<[Option<Call>; NEIGHBOURS]>>,
-    /// Those that tasks have made, whose numbers are far apart.
+    /// Calls made by tasks, whose numbers are far apart.
     nested: BTreeMap<CallId, Call>,
 }
 
@@ -73,12 +73,12 @@ impl Calls {
         call
     }
 
-    /// Returns all: first those of the program.
+    /// Returns all calls, those of the program first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (CallId, &Call)> {
         self.of_program().chain(self.nested.iter().map(|(id, call)| (*id, call)))
     }
 
-    /// Returns whether any of these, of the program, has not ended.
+    /// Returns whether any of these calls of the program is unfinished.
     pub(super) fn any_unfinished(&self, calls: Range<CallId>) -> bool {
         let number = NEIGHBOURS as u64;
         let around = self.groups.range(calls.start / number..calls.end.div_ceil(number));
@@ -90,7 +90,7 @@ impl Calls {
         })
     }
 
-    /// Returns those of the program, in its order.
+    /// Returns the calls of the program, in order.
     pub(super) fn of_program(&self) -> impl DoubleEndedIterator<Item = (CallId, &Call)> {
         self.groups.iter().flat_map(|(group, neighbours)| {
             let first = group * NEIGHBOURS as u64;

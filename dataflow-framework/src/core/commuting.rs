@@ -1,8 +1,8 @@
 //! Calls that update the same data in any order, one at a time.
 //!
-//! The program makes them as a chain: each updates what the one before has written. The calls of a chain are its
-//! *turns*. What a turn does, its task and what it reads besides, is decided when it can be done: the first turn that is
-//! not decided exchanges that with the first one of which everything is there but what it updates:
+//! The program makes them as a chain: each updates the output of the previous one. The calls of a chain are its
+//! *turns*. The work of a turn, its task and its other inputs, is decided when it can run: the first undecided
+//! turn exchanges its work with the first turn whose other inputs are all available:
 //!
 //! ```text
 //!   4: x += 0    5: x += 1    6: x += 2     0, 1 and 2 are written by calls, of which 2 ends first
@@ -10,12 +10,12 @@
 //!   4: x += 2    5: x += 0    6: x += 1
 //! ```
 //!
-//! So versions are what they would be without that: each is written by one turn, which reads the one before. Whoever reads
-//! a version, or keeps a snapshot of it, ends the chain there: calls that commute from then on belong to another one. So
-//! all that was called before is in what is read, and nothing else.
+//! So the versions keep their structure: each is written by one turn, which reads the previous one. Reading a
+//! version, or keeping a snapshot of it, ends the chain there: later commuting calls belong to another chain.
+//! So a reader sees all earlier updates, and no later ones.
 //!
-//! As with [reductions](super::reducing), what a turn does is recorded before it begins, where members may be lost
-//! ([`Fact::Commuted`]). A program that begins anew exchanges in the same order, as soon as both calls are made.
+//! As with [reductions](super::reducing), the work of a turn is recorded before it starts, if members may be
+//! lost ([`Fact::Commuted`]). A restarted program makes the same exchanges as soon as both calls are made.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -28,12 +28,12 @@ use super::{
 use crate::ids::{Argument, CallId, VersionId};
 
 impl Graph {
-    /// Returns whether a call must not begin, since it is not decided what it reads, or not recorded.
+    /// Returns whether a call must not start, since its inputs are not decided or not recorded.
     pub(super) fn is_held(&self, id: CallId) -> bool {
         self.reductions.holds(id) || self.chains.holds(id)
     }
 
-    /// Takes in that a call of a chain was made.
+    /// Adds a new call to its chain.
     pub(super) fn has_joined(&mut self, id: CallId) {
         let Some(first) = self.chains.chain_of(id) else { return };
         if self.chains.decided.contains_key(&id) {
@@ -46,7 +46,7 @@ impl Graph {
         self.chains.stirred.insert(first);
     }
 
-    /// Takes in that a version is there that turns read.
+    /// Handles a version that became available for turns.
     pub(super) fn is_there_for_turns(&mut self, readers: &[CallId]) {
         if self.chains.by_first.is_empty() {
             return;
@@ -56,7 +56,7 @@ impl Graph {
         }
     }
 
-    /// Has a turn that is not decided wait for what it reads.
+    /// Lets an undecided turn wait for its other inputs.
     fn waits_for_turn(&mut self, id: CallId) {
         if self.calls.get(&id).is_some_and(|call| matches!(call.state, CallState::Inputs(_))) {
             self.begins_again(id);
@@ -64,7 +64,7 @@ impl Graph {
         }
     }
 
-    /// Notes that a turn may be one of which everything is there but what it updates.
+    /// Notes that the other inputs of a turn may all be available.
     fn looks_at_turn(&mut self, id: CallId) {
         let Some(first) = self.chains.chain_of(id).filter(|_| self.can_have_turn(id)) else { return };
         if let Some(chain) = self.chains.by_first.get_mut(&first) {
@@ -73,7 +73,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether everything that a call reads is there but what it updates as one of a chain.
+    /// Returns whether all inputs of a call are available except for the one that it updates as a turn.
     fn can_have_turn(&self, id: CallId) -> bool {
         let Some(first) = self.chains.chain_of(id) else { return false };
         let turn = self.chains.by_first.get(&first).and_then(|chain| chain.undecided.get(&id));
@@ -83,14 +83,14 @@ impl Graph {
         others.flat_map(|(_, argument)| argument.versions()).all(|read| self.versions[read].is_present())
     }
 
-    /// Decides what turns do.
+    /// Decides the work of turns.
     pub(super) fn decides_turns(&mut self) {
         while let Some(first) = self.chains.stirred.pop_first() {
             while self.decides_turn(first) {}
         }
     }
 
-    /// Decides what the next turn of a chain does. Returns whether that was possible.
+    /// Decides the work of the next turn of a chain. Returns whether that was possible.
     fn decides_turn(&mut self, first: CallId) -> bool {
         let Some(chain) = self.chains.by_first.get(&first) else { return false };
         let Some(id) = chain.undecided.first_key_value().map(|(id, _)| *id) else { return false };
@@ -99,7 +99,7 @@ impl Graph {
         }
         match self.calls.get(&id).map(|call| call.state) {
             Some(CallState::Inputs(_)) => {}
-            // It is being cancelled.
+            // The call is being cancelled.
             Some(CallState::Recorded) => return false,
             _ => {
                 self.chains.leaves(first, id);
@@ -123,8 +123,8 @@ impl Graph {
         true
     }
 
-    /// Has the next turns of a chain do what they have done in an earlier run, as far as the calls are made that were to do
-    /// that. Returns whether there were any.
+    /// Repeats the exchanges of an earlier run for the next turns of a chain, as far as both calls are made.
+    /// Returns whether there were any.
     fn decides_as_before(&mut self, first: CallId) -> bool {
         let mut exchanged = BTreeSet::new();
         let mut is_any = false;
@@ -132,7 +132,7 @@ impl Graph {
             is_any = true;
             exchanged.insert(with);
         }
-        // Only now: what they read after one exchange they may give away with the next one, and it may be gone.
+        // Not earlier: an input received in one exchange may be passed on in the next one, and may be gone.
         for id in exchanged {
             if self.chains.is_open(id) {
                 self.waits_for_turn(id);
@@ -141,7 +141,7 @@ impl Graph {
         is_any
     }
 
-    /// Does that with one. Returns the one with which it has exchanged, which may be itself.
+    /// Repeats the exchange of one turn. Returns its partner, which may be the turn itself.
     fn decides_one_as_before(&mut self, first: CallId) -> Option<CallId> {
         let chain = self.chains.by_first.get(&first)?;
         let id = chain.undecided.first_key_value().map(|(id, _)| *id)?;
@@ -163,7 +163,7 @@ impl Graph {
         Some(with)
     }
 
-    /// Keeps what a call reads until another one reads it, though it may have ended in an earlier run.
+    /// Keeps the inputs of a call until another call reads them, even if it completed in an earlier run.
     fn keeps_what_it_reads(&mut self, id: CallId) {
         let read: Vec<_> = self.calls.get(&id).into_iter().flat_map(Call::reads).collect();
         let Some(turn) = self.chains.turn(id) else { return };
@@ -176,7 +176,7 @@ impl Graph {
         }
     }
 
-    /// Takes in that it is recorded what a turn does.
+    /// Handles the record of the work of a turn.
     pub(super) fn turn_is_recorded(&mut self, id: CallId, with: CallId) {
         self.chains.decided.insert(id, with);
         self.has_turn(id);
@@ -189,7 +189,7 @@ impl Graph {
         }
     }
 
-    /// Has two turns of a chain exchange what they do.
+    /// Exchanges the work of two turns of a chain.
     fn exchanges_turns(&mut self, one: CallId, other: CallId) {
         if one == other {
             return;
@@ -213,7 +213,7 @@ impl Graph {
         ];
         let mut before = Vec::new();
         for (id, task, options, arguments) in does {
-            // What it demands may be something else.
+            // Its requirements may have changed.
             let runs_on = match self.calls[&id].state {
                 CallState::Runs(member) => Some(member),
                 _ => None,
@@ -233,7 +233,7 @@ impl Graph {
         }
     }
 
-    /// Has a call that has not begun, or would be run again, read other versions. Returns those before.
+    /// Replaces the inputs of a call that has not started, or would run again. Returns the previous inputs.
     fn reads_all_instead(&mut self, id: CallId, arguments: &Arc<[Argument]>) -> Vec<VersionId> {
         let call = self.calls.get_mut(&id).expect("it is known");
         let is_reader = call.state != CallState::Done;

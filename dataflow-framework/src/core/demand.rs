@@ -1,4 +1,4 @@
-//! What calls demand of the member on which they run, and what members have.
+//! The requirements of calls, and the capacities of members.
 
 use std::fmt;
 
@@ -7,41 +7,41 @@ use taskwork::Labels;
 
 use crate::options::Options;
 
-/// What a call demands of the member on which it runs.
+/// The requirements of a call on its member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Demand {
-    /// The number of workers that it takes.
+    /// The number of workers.
     pub(crate) cores: u32,
-    /// The memory that it takes, in bytes.
+    /// The memory, in bytes.
     pub(crate) memory: u64,
-    /// The labels that the member has, each as a name, or as a name with a value (`name=value`).
+    /// The required labels, each as a name, or as a name with a value (`name=value`).
     pub(crate) needs: &'static [&'static str],
 }
 
-/// What a member has.
+/// The capacity of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Capacity {
     pub(crate) workers: u32,
-    /// Its memory, in bytes; 0 if that is not known, so that nothing can be said against a call.
+    /// The memory, in bytes; 0 if it is unknown, which satisfies any requirement.
     pub(crate) memory: u64,
     pub(crate) labels: Labels,
 }
 
-/// What no member has that a call demands.
+/// A requirement that no member satisfies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
-    /// So many workers.
+    /// A number of workers.
     Cores { demanded: u32, most: u32 },
-    /// So much memory, in bytes.
+    /// An amount of memory, in bytes.
     Memory { demanded: u64, most: u64 },
     /// A label.
     Label(&'static str),
-    /// Each is there, but no member has all.
+    /// Each requirement is satisfied by some member, but not all by the same one.
     Together,
 }
 
 impl Demand {
-    /// That of a call which may run anywhere.
+    /// The requirements of a call that may run anywhere.
     pub(crate) const NONE: Self = Self { cores: 1, memory: 0, needs: &[] };
 
     pub(crate) fn of(options: &Options) -> Self {
@@ -50,12 +50,12 @@ impl Demand {
 }
 
 impl Capacity {
-    /// That of a member of which nothing but its workers is known.
+    /// The capacity of a member with this number of workers and nothing else known.
     pub(crate) fn of_workers(workers: u32) -> Self {
         Self { workers, ..Self::default() }
     }
 
-    /// Returns whether a member that does nothing else can take a call.
+    /// Returns whether an idle member can run a call.
     pub(super) fn can_take(&self, demand: Demand) -> bool {
         self.has_memory(demand.memory)
             && self.workers >= demand.cores
@@ -75,7 +75,8 @@ impl Capacity {
 }
 
 impl Lack {
-    /// Returns what of a demand none of these has; `None` if one has it all, or there is none.
+    /// Returns the requirement that none of these members satisfies; `None` if a member satisfies all, or there
+    /// are no members.
     pub(crate) fn of<'a>(demand: Demand, all: impl Iterator<Item = &'a Capacity> + Clone) -> Option<Self> {
         let most = all.clone().map(|one| one.workers).max()?;
         if all.clone().any(|one| one.can_take(demand)) {

@@ -1,16 +1,16 @@
-//! What has one outcome for ever: the ends of calls that are not run a second time, failures, and what was cancelled.
+//! Permanent outcomes: completions of run-once calls, failures and cancellations.
 //!
-//! Where there is a journal, nobody sees such an end before it stands there ([`Fact`]): what depends on it waits, and so
-//! does the program. Until then the call counts as one that runs, and if its member is lost it does run again.
+//! With a journal, such an outcome becomes visible only when it is recorded ([`Fact`]): dependent calls and the
+//! program wait for it. Until then the call counts as running, and runs again if its member is lost.
 //!
 //! ```text
 //!   runs ── has ended ──► small ─────────────────────────────────► Record ──► recorded ──► what depends on it
 //!                └──────► large ──► a copy with another member ──► Record ──┘
 //! ```
 //!
-//! What such a call has written is never made again. If it is small it stands in the journal, and is restored from there
-//! when it is needed and nowhere. Otherwise it stays with the members that have it until the program
-//! has ended, and if all of these are lost, the program fails.
+//! The output of such a call is never recomputed. Small output is stored in the journal, and restored from
+//! there when it is needed and no member has it. Large output stays with its members until the program ends; if
+//! all of them are lost, the program fails.
 
 use std::{ops::Range, sync::Arc};
 
@@ -30,50 +30,50 @@ use crate::{
 };
 
 impl Graph {
-    /// Has ends of calls recorded that have one outcome for ever.
+    /// Lets permanent outcomes be recorded.
     pub(crate) fn records(&mut self) {
         self.durable.is_on = true;
     }
 
-    /// Takes in what tells the program from all others.
+    /// Sets the number that identifies the program.
     pub(crate) fn has_key(&mut self, key: u128) {
         self.durable.key = key;
     }
 
-    /// Returns the number that distinguishes the program from all others.
+    /// Returns the number that identifies the program.
     pub(crate) fn key(&self) -> u128 {
         self.durable.key
     }
 
-    /// Returns the number by which whatever is outside recognises another execution of the same call; `None` if the call
-    /// is of a task that may be executed again at any time.
+    /// Returns the idempotency token of a call, by which external systems detect another execution; `None` if
+    /// the task may be executed repeatedly.
     pub(super) fn once_token(&self, id: CallId, mark: Mark) -> Option<u128> {
         self.calls[&id].options.is_durable().then(|| mark.token(self.durable.key, id))
     }
 
-    /// Returns whether a call is never run again once it has ended.
+    /// Returns whether a call never runs again once it has completed.
     pub(super) fn is_durable(&self, call: CallId) -> bool {
         self.durable.is_on && self.calls.get(&call).is_some_and(|call| call.options.is_durable())
     }
 
-    /// Returns whether the end of a call is recorded, so that it is not run a second time.
+    /// Returns whether the completion of a call is recorded, so that it does not run again.
     pub(super) fn is_for_ever(&self, call: CallId) -> bool {
         self.durable.ended.contains_key(&call)
     }
 
-    /// Returns whether a version can neither be made again nor restored, so that it stays where it is.
+    /// Returns whether a version can neither be recomputed nor restored, so that its copies must be kept.
     pub(super) fn is_precious(&self, id: VersionId) -> bool {
         matches!(self.durable.ended.get(&id.call), Some(Once { values: None, .. }))
     }
 
-    /// Returns whether an execution of a call is the one that counts, and what it has written is only with members.
+    /// Returns whether an execution of a call is the one that counts, and its output is only with members.
     pub(super) fn counts_for_ever(&self, call: CallId, execution: u64) -> bool {
         let ended = self.durable.ended.get(&call);
         ended.is_some_and(|Once { by, values, .. }| *by == execution && values.is_none())
     }
 
-    /// Takes in how a call has ended that is not assigned any more, if others may see that only when it is recorded.
-    /// Returns it otherwise.
+    /// Handles the outcome of a call that is no longer assigned, if it must be recorded before it becomes
+    /// visible. Returns any other outcome.
     pub(super) fn is_to_be_recorded(
         &mut self,
         id: CallId,
@@ -117,7 +117,7 @@ impl Graph {
         self.actions.push(Action::Record(fact));
     }
 
-    /// Has a failure recorded before anybody sees it. Returns whether that is necessary.
+    /// Lets a failure be recorded before it becomes visible. Returns whether that is necessary.
     pub(super) fn records_failure(&mut self, id: CallId, failure: &Failure) -> bool {
         if self.durable.is_on {
             let fact = Fact::Failed { call: id, reason: failure.reason().to_owned() };
@@ -126,8 +126,8 @@ impl Graph {
         self.durable.is_on
     }
 
-    /// Prepares to cancel calls that have not begun: they do not begin any more, but nobody sees that until it is
-    /// [journalled](Self::journalled). Returns them.
+    /// Prepares to cancel calls that have not started: they will not start, but this becomes visible only when
+    /// it is [journalled](Self::journalled). Returns the calls.
     pub(crate) fn begins_to_cancel(&mut self, calls: Range<CallId>) -> Vec<Range<CallId>> {
         let mut cancelled: Vec<Range<CallId>> = Vec::new();
         for id in calls {
@@ -146,7 +146,7 @@ impl Graph {
         cancelled
     }
 
-    /// Tells that a fact is recorded: from now on others may see it.
+    /// Handles a recorded fact, which may become visible from now on.
     pub(crate) fn journalled(&mut self, fact: Fact) {
         let calls = fact.calls();
         match fact {
@@ -170,7 +170,7 @@ impl Graph {
                     if self.members.has(member) && !self.is_any_damaged(id, member) {
                         self.written(id, member, &bytes);
                     } else {
-                        // It writes the defaults again.
+                        // The call writes the defaults again.
                         self.is_not_for_ever(id, member, bytes.len());
                         self.begins_again(id);
                     }
@@ -204,7 +204,7 @@ impl Graph {
                     self.is_there(*version, *member, *bytes);
                 }
             }
-            // It may be lost, or damaged, by now.
+            // The version may be lost or damaged by now.
             let known = self.versions.get_mut(version).map(|version| &mut version.state);
             if let Some(state @ State::Awaited) = known {
                 *state = State::Gone;
@@ -219,7 +219,7 @@ impl Graph {
         }
     }
 
-    /// Notes that a version cannot be read any more where a member has it, if its call has ended and that is not
+    /// Notes that a version on a member is no longer readable, if its call has completed and that is not
     /// recorded.
     pub(super) fn on_unrecorded_output_corrupt(&mut self, id: VersionId, member: Member) {
         let Durable { recording, settling, early, damaged, .. } = &mut self.durable;
@@ -235,7 +235,7 @@ impl Graph {
         self.durable.damaged.range(all).any(|(_, on)| *on == member)
     }
 
-    /// Forgets what was damaged of a call before its end was recorded.
+    /// Forgets the damage to output of a call that occurred before its completion was recorded.
     pub(super) fn forget_damages(&mut self, call: CallId) {
         if !self.durable.damaged.is_empty() {
             self.durable.damaged.retain(|(version, _)| version.call != call);
@@ -246,7 +246,7 @@ impl Graph {
         self.durable.damaged.retain(|(_, on)| *on != member);
     }
 
-    /// Forgets what was only needed to run a call again that is not.
+    /// Forgets the data that was needed only to run a call again, if it never runs again.
     pub(super) fn cuts_lineage(&mut self, id: CallId) {
         if !self.durable.ended.contains_key(&id) {
             return;
@@ -259,7 +259,7 @@ impl Graph {
         }
     }
 
-    /// Takes a version that is gone from the journal, if its call is not to run again. Returns whether that is so.
+    /// Restores a lost version from the journal if its call must not run again. Returns whether that is so.
     pub(super) fn restores(&mut self, id: VersionId) -> bool {
         let Some(Once { mark, values, .. }) = self.durable.ended.get(&id.call) else { return false };
         let value = values.as_ref().and_then(|values| values.get(id.slot as usize));

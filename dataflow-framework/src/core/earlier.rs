@@ -1,13 +1,14 @@
-//! A program that is started again: what it does not need to do a second time.
+//! Restart of a program: reuse of the results of its earlier runs.
 //!
-//! When the node of the program is lost, or leaves, the program begins anew on another one. It makes the same calls, so
-//! they have the same numbers. The other nodes tell what they still have of the run before: the versions that they
-//! keep, the calls that they run, and which calls have ended ([`History`]). A call that has ended is not run again; it
-//! is known as the recipe of what it has written, like any that has ended in this run, and its versions are where they
-//! are kept, or gone. So only that is made again which somebody needs and nobody has. What runs goes on, and counts.
+//! When the node of the program is lost, or leaves, the program restarts on another one. It makes the same
+//! calls, so they have the same numbers. The other nodes report their state of the previous run: the versions
+//! that they keep, the calls that they run, and the completed calls ([`History`]). A completed call does not
+//! run again; it is known as the recipe of its output, like any call completed in this run, and its versions
+//! are with the members that keep them, or gone. So only data that is needed and lost is recomputed. Running
+//! calls continue, and count.
 //!
-//! That is right only if the program does make the same calls. So each version has a [`Mark`], and a version of another
-//! mark ends the program: it would be made of two that differ.
+//! That is correct only if the program does make the same calls. So each version has a [`Mark`], and a version
+//! with another mark ends the program: its result would mix two different runs.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ use super::{
 use crate::ids::{CallId, NESTED, VersionId};
 
 impl Graph {
-    /// Tells that a member keeps a version of an earlier run.
+    /// Handles a member that keeps a version of an earlier run.
     pub(crate) fn holds(&mut self, member: Member, held: Held) {
         let Held { version: id, mark, bytes } = held;
         if self.is_to_come(id.call, mark) {
@@ -39,13 +40,13 @@ impl Graph {
                     self.rescue_one_of_earlier(id);
                 }
             } else {
-                // Of a run before that.
+                // It belongs to an older run.
                 self.actions.push(Action::Forget(member, id));
             }
             return;
         }
         if self.kept.has(id, member) {
-            // It was brought there in this run, before the member has told of what it had.
+            // The member fetched it in this run, before it has reported its data.
             return;
         }
         match self.versions.get(&id).map(|version| version.mark) {
@@ -59,12 +60,12 @@ impl Graph {
             Some(known) if id.call < NESTED => {
                 self.diverges(Divergence { call: id.call, was: mark, is: known });
             }
-            // It is not needed any more; or its task was run again, and does something else, which is noticed there.
+            // It is no longer needed; or its task ran again with other calls, which is detected there.
             Some(_) | None => self.actions.push(Action::Forget(member, id)),
         }
     }
 
-    /// Tells that a member runs a call of an earlier run.
+    /// Handles a member that runs a call of an earlier run.
     pub(crate) fn runs(&mut self, member: Member, id: CallId, mark: Mark) {
         if self.is_to_come(id, mark) {
             let earlier = self.earlier(id, mark);
@@ -82,20 +83,20 @@ impl Graph {
         }
     }
 
-    /// Tells which calls have ended in earlier runs, before this one has made them. What was not known is news for the
-    /// others: that member may be the only one that knows, and leave.
+    /// Adds calls completed in earlier runs, before this run has made them. New ones are forwarded to the other
+    /// nodes: the reporting member may be the only one that knows them, and may leave.
     pub(crate) fn remembers(&mut self, history: History) {
         let news = history.without(&self.history);
         self.history.add(news.clone());
         self.news.add(news);
     }
 
-    /// Takes in that a call of an earlier run has ended that the program has not made yet. What it has written was told
+    /// Handles the end of a call of an earlier run that this run has not made yet. Its output was reported
     /// before.
     pub(super) fn ended_early(&mut self, id: CallId, member: Member, outcome: &Outcome) {
         let Some(earlier) = self.earlier.get_mut(&id).filter(|earlier| earlier.runs_on == Some(member))
         else {
-            // Another one is known to run it.
+            // Another member is known to run it.
             self.durable.keeps_early(id, member, outcome, false);
             return;
         };
@@ -111,12 +112,12 @@ impl Graph {
                 self.is_ignored(id);
                 self.ends_in_history(id, root);
             }
-            // It is tried again.
+            // The call is retried.
             Outcome::Failed(_) | Outcome::Unfit(_) => {}
         }
     }
 
-    /// Takes in that what a member had of earlier runs is damaged.
+    /// Handles damage to the data of a member from earlier runs.
     pub(super) fn damaged_before_it_is_made(&mut self, id: VersionId, member: Member) {
         let Some(earlier) = self.earlier.get_mut(&id.call) else { return };
         if let Some(copies) = earlier.copies.get_mut(&id.slot) {
@@ -127,7 +128,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether a call, or data, may be made yet in this run of the program.
+    /// Returns whether this run of the program may still make a call, or create data.
     pub(super) fn is_to_come(&self, call: CallId, mark: Mark) -> bool {
         let Some(root) = mark.root else { return call >= self.next() };
         let is_known =
@@ -135,7 +136,7 @@ impl Graph {
         !is_known && (root >= self.next() || self.is_unfinished(root))
     }
 
-    /// Takes what is known of a call, or of data, that is made now within a call of the program.
+    /// Takes the state of earlier runs for a call, or data, that is made now within a call of the program.
     pub(super) fn earlier_within(&mut self, root: CallId, call: CallId) -> Option<Earlier> {
         let earlier = self.earlier.remove(&call)?;
         if let Some(calls) = self.nests.earlier.get_mut(&root) {
@@ -144,13 +145,13 @@ impl Graph {
         Some(earlier)
     }
 
-    /// Takes in that a call that is made now has ended in an earlier run.
+    /// Handles a new call that has completed in an earlier run.
     pub(super) fn has_ended_before(&mut self, id: CallId) {
         let call = self.calls.get_mut(&id).expect("it was made");
         call.state = CallState::Done;
         let (origin, writes) = (call.origin, call.writes);
         if let Origin::Program = origin {
-            // If it runs again, its task makes its calls anew.
+            // If it runs again, its task repeats its calls.
             self.earlier_is_over(id);
         }
         self.cuts_lineage(id);
@@ -159,7 +160,7 @@ impl Graph {
         }
     }
 
-    /// Forgets what was told of calls within one of the program that has ended: they are not made again.
+    /// Forgets the reports about calls within a completed call of the program: they are not made again.
     pub(super) fn earlier_is_over(&mut self, root: CallId) {
         for call in self.nests.earlier.remove(&root).into_iter().flatten() {
             if let Some(earlier) = self.earlier.remove(&call) {
@@ -177,7 +178,7 @@ impl Graph {
         }
     }
 
-    /// Takes back that a member runs a call of an earlier run that was not made yet.
+    /// Reverts that a member runs a call of an earlier run that was not made yet.
     pub(super) fn runs_no_more(&mut self, member: Member, call: CallId) {
         if let Some(earlier) = self.earlier.get_mut(&call)
             && earlier.runs_on == Some(member)
@@ -202,7 +203,7 @@ impl Graph {
         self.earlier.entry(call).or_insert_with(new)
     }
 
-    /// Returns what is known of a call, or of data, that is made now.
+    /// Returns the state of earlier runs for a call, or data, that is made now.
     pub(super) fn known_of(&mut self, call: CallId, mark: Mark) -> Option<Earlier> {
         let earlier = self.earlier.remove(&call)?;
         if earlier.mark == mark {
@@ -216,13 +217,13 @@ impl Graph {
         self.divergence.get_or_insert(divergence);
     }
 
-    /// Returns the call by which it was noticed that the program differs from its earlier run.
+    /// Returns the call in which the program differs from its earlier run.
     pub(crate) fn divergence(&self) -> Option<Divergence> {
         self.divergence
     }
 
-    /// Forgets what was told of calls before this one after they were made: data of the program, which is not counted
-    /// by [`next`](Self::next).
+    /// Forgets reports about calls before this one that came after they were made: data of the program, which
+    /// [`next`](Self::next) does not count.
     pub(super) fn forget_earlier(&mut self, call: CallId) {
         while let Some(entry) = self.earlier.first_entry().filter(|entry| *entry.key() < call) {
             let (call, earlier) = entry.remove_entry();
@@ -233,7 +234,7 @@ impl Graph {
         }
     }
 
-    /// Forgets what was known of a member from earlier runs.
+    /// Forgets the state of a member from earlier runs.
     pub(super) fn earlier_is_lost(&mut self, member: Member) {
         for earlier in self.earlier.values_mut() {
             earlier.runs_on = earlier.runs_on.filter(|on| *on != member);
@@ -244,8 +245,8 @@ impl Graph {
         }
     }
 
-    /// Has versions copied that are only with members that leave, and whose calls the program has not made yet: it may
-    /// need them when it has come so far.
+    /// Copies versions that are only with leaving members, and whose calls the program has not made yet: it may
+    /// need them later.
     pub(super) fn rescue_earlier(&mut self) {
         if !self.members.any_leaves() {
             return;
@@ -274,7 +275,7 @@ impl Graph {
         }
     }
 
-    /// Takes in that a member has got a version whose call the program has not made yet.
+    /// Handles a copy of a version whose call the program has not made yet.
     pub(super) fn earlier_is_copied(&mut self, id: VersionId, member: Member) {
         let copies = self.earlier.get_mut(&id.call).and_then(|earlier| earlier.copies.get_mut(&id.slot));
         match copies {
@@ -282,12 +283,12 @@ impl Graph {
             None => self.actions.push(Action::Forget(member, id)),
         }
         if self.is_copied(id, member) {
-            // That member may leave by now, too.
+            // That member may be leaving too.
             self.rescue_one_of_earlier(id);
         }
     }
 
-    /// Adds what has ended to what other nodes are told.
+    /// Adds a completed call to the news for the other nodes.
     pub(super) fn has_ended(&mut self, id: CallId) {
         match self.calls.get(&id).map(|call| call.origin) {
             Some(Origin::Task(within)) => self.ends_in_history(id, Some(within.root)),
@@ -296,7 +297,7 @@ impl Graph {
         }
     }
 
-    /// The same for one that was made within a call of the program, or by that itself.
+    /// Does the same for a call that was made by the program, or within a call of it.
     pub(super) fn ends_in_history(&mut self, id: CallId, root: Option<CallId>) {
         if !self.has_losses {
             return;
@@ -309,7 +310,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether a call has ended in an earlier run.
+    /// Returns whether a call has completed in an earlier run.
     pub(super) fn history_has(&self, id: CallId, origin: Origin) -> bool {
         match origin {
             Origin::Program => self.history.has_ended(id),
@@ -318,13 +319,13 @@ impl Graph {
         }
     }
 
-    /// The same for a call that has failed and has written defaults.
+    /// Adds a call that has failed and has written defaults.
     pub(super) fn is_ignored(&mut self, id: CallId) {
         self.history.ignores(id);
         self.news.ignores(id);
     }
 
-    /// The same for a call that has failed for good.
+    /// Adds a call that has failed permanently.
     pub(super) fn has_failed(&mut self, id: CallId, reason: &str) {
         if self.has_losses {
             self.history.fails(id, reason);
@@ -332,17 +333,17 @@ impl Graph {
         }
     }
 
-    /// Returns which calls have ended altogether, in this run and before.
+    /// Returns all completed calls, of this run and earlier ones.
     pub(crate) fn history(&self) -> &History {
         &self.history
     }
 
-    /// Returns which calls have ended since this was last asked.
+    /// Returns the calls that have completed since the last time.
     pub(crate) fn take_news(&mut self) -> History {
         std::mem::take(&mut self.news)
     }
 
-    /// Takes in what a member has written for a call that was not assigned to it, or taken from it.
+    /// Handles the output of a call on a member to which it was not assigned, or no longer is.
     pub(super) fn is_left_over(&mut self, call: CallId, member: Member, bytes: &[u64]) {
         if !self.members.has(member) {
             return;

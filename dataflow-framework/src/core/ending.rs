@@ -1,5 +1,5 @@
-//! What follows when a call has ended, or could not begin: what it has written is there, others become ready, and what
-//! nobody needs any more is forgotten.
+//! The end of a call, or its failure to start: its output becomes available, other calls become ready, and data
+//! that is no longer needed is dropped.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use super::{
 use crate::ids::{Argument, CallId, VersionId};
 
 impl Graph {
-    /// Tells how a call has ended that was assigned to a member. That is passed over if it was taken from the member
-    /// meanwhile.
+    /// Handles the outcome of a call that was assigned to a member. It is ignored if the call was recalled from
+    /// the member since.
     pub(crate) fn ended(&mut self, id: CallId, member: Member, outcome: Outcome) {
         if self.is_unmade(id) {
             return self.ended_early(id, member, &outcome);
@@ -25,7 +25,7 @@ impl Graph {
         self.takes_in(id, member, outcome);
     }
 
-    /// Takes in what a call has left on a member to which it is not assigned any more.
+    /// Handles the output of a call on a member to which it is no longer assigned.
     fn ended_elsewhere(&mut self, id: CallId, member: Member, outcome: &Outcome) {
         match outcome {
             Outcome::Durable { bytes, by, .. } if self.counts_for_ever(id, *by) => {
@@ -42,10 +42,10 @@ impl Graph {
         }
     }
 
-    /// Takes in how a call has ended on the member to which it is assigned.
+    /// Handles the outcome of a call on the member to which it is assigned.
     fn takes_in(&mut self, id: CallId, member: Member, outcome: Outcome) {
         self.see(Seen::TakesIn { call: id, from: member.0 });
-        // Otherwise calls that its task has made have not ended.
+        // Otherwise calls that its task has made are unfinished.
         let Some(outcome) = self.of_nest(id, outcome) else { return };
         self.frees(id, member);
         if !matches!(outcome, Outcome::Unfit(_)) {
@@ -66,7 +66,7 @@ impl Graph {
         }
     }
 
-    /// Notes how long a call has taken.
+    /// Records the duration of a call.
     pub(super) fn has_taken(&mut self, id: CallId, ns: u64) {
         let task = self.calls[&id].task;
         self.members.took(task, ns);
@@ -74,8 +74,8 @@ impl Graph {
         self.observed.of(task).ran(ns);
     }
 
-    /// Tells that a member could not get a version for a call that was assigned to it from those that were `tried`.
-    /// `unchanged` are the versions that the call would have changed in place, with their sizes.
+    /// Handles a member that could not fetch a version for an assigned call from the members `tried`.
+    /// `unchanged` are the versions that the call would have updated in place, with their sizes.
     pub(crate) fn unable(
         &mut self,
         id: CallId,
@@ -111,7 +111,7 @@ impl Graph {
         self.is_over(id, &arguments);
     }
 
-    /// Forgets what nobody needs of a call that has ended.
+    /// Forgets data of a completed call that is no longer needed.
     pub(super) fn is_over(&mut self, id: CallId, arguments: &[Argument]) {
         self.release_inputs(id, arguments);
         self.nest_ends(id);
@@ -126,17 +126,17 @@ impl Graph {
         for version in written {
             self.forget_unless_needed(version);
         }
-        // All of them may have been forgotten before, if they were there.
+        // All versions may have been dropped before, if they were available.
         if self.calls.get(&id).is_some_and(|call| call.known == 0) {
             self.forget_call(id);
         }
         self.child_ends(id, origin);
     }
 
-    /// Notes that a member has a version.
+    /// Records that a member has a version.
     pub(super) fn is_there(&mut self, id: VersionId, member: Member, bytes: u64) {
         let Some(version) = self.versions.get_mut(&id) else {
-            // When its call was run again, it was not needed; but it may be kept there.
+            // When its call ran again, it was not needed; but it may be kept there.
             if !self.kept.has(id, member) {
                 self.actions.push(Action::Forget(member, id));
             }
@@ -147,7 +147,7 @@ impl Graph {
                 copies.add(member);
                 return self.rescue(id);
             }
-            // The program was told so.
+            // The program has received the failure.
             State::Failed(_) => return self.actions.push(Action::Forget(member, id)),
             state @ (State::Awaited | State::Gone) => {
                 *state = State::Present(Copies { members: vec![member], bytes });
@@ -168,7 +168,7 @@ impl Graph {
                 continue;
             }
             let call = self.calls.get_mut(&reader).expect("readers are unfinished");
-            // One that runs has got it already.
+            // A running call has received it already.
             if let CallState::Inputs(missing) = &mut call.state {
                 *missing -= 1;
                 if *missing == 0 {
@@ -178,8 +178,8 @@ impl Graph {
         }
     }
 
-    /// Makes a call, which is a reader of what it reads, wait for those that are not there, and has those made again
-    /// that are gone.
+    /// Makes a call wait for its missing inputs, and lets lost ones be recomputed. The call must be registered
+    /// as a reader.
     pub(super) fn begins_again(&mut self, id: CallId) {
         self.see(Seen::Waits { call: id });
         self.nest_stops(id);
@@ -199,7 +199,7 @@ impl Graph {
             return self.cancel(id, &failure);
         }
         self.calls.get_mut(&id).expect("it is unfinished").state = CallState::Inputs(missing);
-        // The member that had it, or would have changed it in place, may have been the only one that stays.
+        // The member that had it, or would have updated it in place, may have been the only one that stays.
         if self.members.any_leaves() {
             arguments.iter().flat_map(Argument::versions).for_each(|input| self.rescue(*input));
         }
@@ -207,7 +207,7 @@ impl Graph {
             self.is_ready(id);
         }
         for version in gone {
-            // The one before may have failed, and this call with it.
+            // The previous input may have failed, and this call with it.
             if self.versions.get(&version).is_some_and(Version::is_awaited) {
                 self.make_again(version);
             }

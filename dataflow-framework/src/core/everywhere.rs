@@ -1,8 +1,8 @@
-//! Data that is copied to all members as soon as it is written: what many calls read that are short, so that each member
-//! would wait for it first.
+//! Data that is copied to all members as soon as it is written: input of many short calls, for which each
+//! member would have to wait first.
 //!
-//! Copies are made by the way: one that fails, or comes too late, is made again when a call needs it, as any other. Data
-//! of this kind is never changed in place, since a copy may be under way to where that would happen.
+//! Copies are best effort: one that fails, or comes too late, is made again when a call needs it, like any
+//! other. Data of this kind is never updated in place, since a copy may be on its way to the updating member.
 
 use super::{
     graph::{Action, Graph},
@@ -12,7 +12,7 @@ use super::{
 use crate::ids::{CallId, VersionId};
 
 impl Graph {
-    /// Has a version copied to all members that was written now, if its call says so.
+    /// Copies a newly written version to all members, if its call requests it.
     pub(super) fn copy_to_all(&mut self, id: VersionId) {
         if self.has_losses && self.is_for_all(id.call) {
             for member in self.members.all_staying() {
@@ -21,7 +21,7 @@ impl Graph {
         }
     }
 
-    /// Has all that is for all members copied to one that has joined.
+    /// Copies all data for all members to one that has joined.
     pub(super) fn copy_everything_for_all_to(&mut self, member: Member) {
         let calls = self.calls.iter().filter(|(_, call)| call.options.everywhere);
         let written: Vec<_> = calls.flat_map(|(id, call)| call.written(id)).collect();
@@ -43,7 +43,7 @@ impl Graph {
         });
     }
 
-    /// Returns whether what a call writes is for all members.
+    /// Returns whether the output of a call is for all members.
     pub(super) fn is_for_all(&self, id: CallId) -> bool {
         self.calls.get(&id).is_some_and(|call| call.options.everywhere)
     }

@@ -1,7 +1,7 @@
-//! What the graph can say to people: its calls by task and state, and why a call waits.
+//! Explanations for users: the calls of the graph by task and state, and the reason why a call waits.
 //!
-//! Nothing is kept for that while calls are made and end, besides a few [counts](super::observed): everything is looked
-//! up when somebody asks, in a time that grows with the number of calls that are known.
+//! Nothing is stored for this while calls are made and complete, except for a few [counts](super::observed): a
+//! query searches the graph, in a time proportional to the number of known calls.
 
 use dataflow_view::{Calls, Explanation, Input, Place, State, Summary};
 
@@ -17,7 +17,7 @@ use crate::ids::{CallId, NESTED, VersionId};
 const MISSING_MAX: usize = 20;
 
 impl Graph {
-    /// Has the graph of calls recorded, or tells when they run, from now on.
+    /// Enables recording the graph of calls, or reporting their timing.
     pub(crate) fn observe(&mut self, records: bool, times: bool) {
         if records {
             self.observed.record();
@@ -28,7 +28,7 @@ impl Graph {
     /// Returns the calls by task and state.
     pub(crate) fn summary(&mut self) -> Summary {
         let mut unfinished = Vec::<[u64; 3]>::new();
-        // What tasks wait for are no calls of the program.
+        // Waits of tasks are not calls of the program.
         let is_one = |call: &Call| !matches!(call.origin, Origin::Get(_));
         for (_, call) in self.calls.iter().filter(|(_, call)| is_one(call)) {
             let Some(state) = call.state.unfinished() else { continue };
@@ -46,24 +46,24 @@ impl Graph {
         }
     }
 
-    /// Returns the calls that were recorded; `None` if they were not.
+    /// Returns the recorded calls; `None` if they were not recorded.
     pub(crate) fn recorded(&self) -> Option<Calls> {
         let states = self.calls.iter().filter(|(_, call)| call.state != CallState::Done);
         self.observed.calls(states.map(|(id, call)| (id, call.state.shown())))
     }
 
-    /// Returns the names of the tasks, as [`task_index`](Self::task_index) counts them.
+    /// Returns the names of the tasks, in the order of [`task_index`](Self::task_index).
     pub(crate) fn task_names(&self) -> Vec<String> {
         self.observed.names()
     }
 
-    /// Returns the position of the task of a call that is known.
+    /// Returns the position of the task of a known call.
     pub(crate) fn task_index(&mut self, call: CallId) -> Option<usize> {
         let task = self.task_of(call)?;
         Some(self.observed.index(task))
     }
 
-    /// Returns why a call waits, or what has become of it. `name` names members.
+    /// Returns the reason why a call waits, or its outcome. `name` names members.
     pub(crate) fn explain(&self, id: CallId, name: impl Fn(Member) -> String) -> Explanation {
         let known = self.calls.get(&id);
         let place = match known {
@@ -126,13 +126,13 @@ impl Graph {
         }
     }
 
-    /// Returns why a call was given up, as far as that is known.
+    /// Returns the reason why a call was cancelled, if it is known.
     fn reason(&self, id: CallId) -> Option<String> {
         let failed = self.failures().iter().find(|failure| failure.call() == id);
         let failed = failed.map(|failure| failure.reason().to_owned());
         let failed = failed.or_else(|| self.history().failure(id).map(str::to_owned));
         failed.or_else(|| {
-            // What it should have written tells why it is not there.
+            // The failure is stored with its output.
             let (start, end) = (VersionId { call: id, slot: 0 }, VersionId { call: id, slot: u32::MAX });
             let writes = self.calls.get(&id).map_or(1, |call| call.writes);
             let written = (start.slot..writes.min(end.slot)).map(|slot| VersionId { call: id, slot });
@@ -147,7 +147,7 @@ impl Graph {
 }
 
 impl CallState {
-    /// Returns the position of an unfinished state among those.
+    /// Returns the index of an unfinished state among those.
     fn unfinished(self) -> Option<usize> {
         match self {
             Self::Inputs(_) => Some(0),

@@ -1,4 +1,4 @@
-//! What stands in the journal of a program: facts that stay as they are when the program begins anew, whatever is lost.
+//! The journal of a program: facts that survive a restart of the program, whatever is lost.
 
 use std::ops::Range;
 
@@ -7,48 +7,48 @@ use serde::{Deserialize, Serialize};
 use super::{history::History, mark::Mark};
 use crate::ids::{CallId, VersionId};
 
-/// What has happened once, and has no other outcome from then on. Facts may be told several times.
+/// A permanent outcome. A fact may be reported several times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Fact {
-    /// A call has ended that is not run a second time.
+    /// A call has completed that does not run again.
     Ended(Ended),
     /// The failure of a call was ignored: it has written defaults.
     Ignored(CallId),
-    /// A call has failed for good.
+    /// A call has failed permanently.
     Failed { call: CallId, reason: String },
-    /// The program has decided something.
+    /// The program has made a decision.
     Decided(Decision),
-    /// Which calls had ended when the last node has left.
+    /// The calls that had completed when the last node left.
     History(History),
-    /// A version that was needed when the last node has left.
+    /// A version that was needed when the last node left.
     Kept { version: VersionId, mark: Mark, value: Vec<u8> },
-    /// Which parts a call of a reduction in any order merges, by their places in the list.
+    /// The parts that a call of a reduction in any order merges, by their positions in the list.
     Merged { call: CallId, parts: [u64; 2] },
-    /// With which other call of its chain one that commutes has exchanged what it does.
+    /// The other call of the chain with which a commuting call has exchanged its work.
     Commuted { call: CallId, with: CallId },
-    /// Calls were cancelled, since one of their group has failed.
+    /// Calls were cancelled, since another call of their group has failed.
     Cancelled(Vec<Range<CallId>>),
 }
 
-/// The end of a call that is not run a second time.
+/// The completion of a call that does not run again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ended {
     pub(crate) call: CallId,
     pub(crate) mark: Mark,
-    /// The execution that counts, of perhaps several.
+    /// The execution that counts, if there are several.
     pub(crate) by: u64,
-    /// What it has written, encoded; `None` if that is too large, and is only with nodes.
+    /// The encoded output; `None` if it is too large, and is only with nodes.
     pub(crate) values: Option<Vec<Vec<u8>>>,
 }
 
-/// Something on which the program depends, and that would be something else the next time.
+/// An input of the program that may differ in the next run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Decision {
-    /// How many there were before.
+    /// The number of earlier decisions.
     pub(crate) number: u64,
-    /// The number that the next call would have had.
+    /// The number of the next call at that time.
     pub(crate) at: CallId,
-    /// What was asked for.
+    /// The name of the question.
     pub(crate) what: String,
     pub(crate) choice: Choice,
 }
@@ -62,7 +62,7 @@ pub(crate) enum Choice {
 }
 
 impl Fact {
-    /// Returns the size of what it consists of, in bytes; small numbers are not counted.
+    /// Returns the size of the content in bytes, without small numbers.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Ended(Ended { values, .. }) => values.iter().flatten().map(Vec::len).sum(),
@@ -81,7 +81,7 @@ impl Fact {
         }
     }
 
-    /// Returns the calls whose ends are told.
+    /// Returns the calls whose ends the fact records.
     pub(crate) fn calls(&self) -> Vec<CallId> {
         match self {
             Self::Ended(Ended { call, .. }) | Self::Ignored(call) | Self::Failed { call, .. } => vec![*call],

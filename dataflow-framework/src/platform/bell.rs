@@ -1,4 +1,4 @@
-//! What a thread waits for, while others change what it has locked.
+//! A condition variable that also works in virtual time.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -9,26 +9,26 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::world::World;
 
-/// A condition variable. The programs of a world wait for it in virtual time.
+/// A condition variable. Programs of a world wait for it in virtual time.
 #[derive(Default)]
 pub(crate) struct Bell {
     condition: Condvar,
     simulated: Option<Simulated>,
 }
 
-/// The part of a bell in a world.
+/// The virtual part of a bell.
 struct Simulated {
     world: Arc<dyn World>,
     notifier: Arc<Notify>,
 }
 
 impl Bell {
-    /// Creates one in a world.
+    /// Creates a bell in a world.
     pub(crate) fn simulated(world: Arc<dyn World>) -> Self {
         Self { simulated: Some(Simulated { world, notifier: Arc::default() }), ..Self::default() }
     }
 
-    /// Wakes one thread that waits.
+    /// Wakes one waiting thread.
     pub(crate) fn ring(&self) {
         self.condition.notify_one();
         if let Some(Simulated { notifier, .. }) = &self.simulated {
@@ -36,7 +36,7 @@ impl Bell {
         }
     }
 
-    /// Wakes all threads that wait.
+    /// Wakes all waiting threads.
     pub(crate) fn ring_for_all(&self) {
         self.condition.notify_all();
         if let Some(Simulated { notifier, .. }) = &self.simulated {
@@ -44,7 +44,7 @@ impl Bell {
         }
     }
 
-    /// Unlocks what is locked, waits, and locks it again. It may return without a reason.
+    /// Unlocks the mutex, waits, and locks it again. May return spuriously.
     pub(crate) fn wait<'a, T>(&self, of: &'a Mutex<T>, locked: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         if let Some(Simulated { world, notifier }) = self.of_program() {
             drop(locked);
@@ -78,7 +78,7 @@ impl Bell {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Returns the part in a world, if a program of that world runs on this thread.
+    /// Returns the virtual part if a program of that world runs on this thread.
     fn of_program(&self) -> Option<&Simulated> {
         self.simulated.as_ref().filter(|simulated| simulated.world.is_program())
     }

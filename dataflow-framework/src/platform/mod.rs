@@ -17,7 +17,7 @@ pub use self::world::{Passing, World, enter};
 pub(crate) use self::{bell::Bell, world::Simulated};
 use crate::core::Seen;
 
-/// The clock and the threads of a node. Clones are the same.
+/// The clock and the threads of a node. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) enum Platform {
     #[default]
@@ -26,7 +26,7 @@ pub(crate) enum Platform {
 }
 
 impl Platform {
-    /// Returns the one of a node that begins to work on a job on this thread.
+    /// Returns the platform of a node that joins a job on this thread.
     pub(crate) fn current() -> Self {
         Simulated::current().map_or(Self::Machine, Self::Simulated)
     }
@@ -34,13 +34,13 @@ impl Platform {
     /// Sets the node, once.
     pub(crate) fn set_node(&self, node: NodeId) {
         match self {
-            // All nodes of a machine have its clock.
+            // All nodes of a machine share its clock.
             Self::Machine => {}
             Self::Simulated(simulated) => simulated.set_node(node),
         }
     }
 
-    /// Returns the time by the clock of the node, in microseconds since 1970.
+    /// Returns the clock time of the node, in microseconds since 1970.
     pub(crate) fn now_us(&self) -> u64 {
         match self {
             Self::Machine => {
@@ -59,10 +59,10 @@ impl Platform {
         }
     }
 
-    /// Runs a program on a thread of its own, since it waits.
+    /// Runs a program on its own thread, since it blocks.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub(crate) fn start_program(&self, program: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         match self {
             Self::Machine => thread::Builder::new().name("program".to_owned()).spawn(program).map(drop),

@@ -1,4 +1,4 @@
-//! A call while its arguments are gathered.
+//! A call under construction.
 
 use std::{fmt, rc::Rc};
 
@@ -16,14 +16,14 @@ use crate::{
     value::{Datum, Value},
 };
 
-/// The maximum size of all values that are copied into a call, in bytes. Beyond it they are data.
+/// The maximum total size of values that are copied into a call, in bytes. Further values are passed as data.
 const COPIED_BYTES_MAX: usize = 64 << 10;
 
 /// The maximum number of data that a call reads as one argument.
 const DATA_MAX: usize = 10_000;
 
-/// A call while its arguments are gathered, in the order of the parameters. The code that the attribute
-/// [`task`](crate::task) writes uses it.
+/// A call under construction: its arguments are added in the order of the parameters. The code that the
+/// attribute [`task`](crate::task) generates uses it.
 #[must_use = "a call is made when it is submitted"]
 pub struct Calling {
     flow: Rc<Flow>,
@@ -35,17 +35,17 @@ pub struct Calling {
     options: Options,
     arguments: Vec<Argument>,
     writes: u32,
-    /// Versions whose handles have moved on.
+    /// Versions whose handles have moved to a later version.
     dropped: Vec<VersionId>,
     refused: Option<String>,
-    /// What it updates in any order: the chains of calls that do, and the positions of the arguments.
+    /// The updates in any order: the chains of calls, and the positions of the arguments.
     commutes: Vec<Commute>,
     /// The size of the copied values so far.
     copied_bytes: usize,
 }
 
 impl Calling {
-    /// Begins a call.
+    /// Starts a call.
     pub fn of(task: &'static TaskDef, options: Options) -> Self {
         let flow = Flow::current();
         let number = flow.number_of(task);
@@ -73,7 +73,7 @@ impl Calling {
     }
 
     fn check(&mut self, handle: &Handle) {
-        // What is read has everything of the calls before.
+        // A reader gets the output of all earlier calls.
         handle.take_commuting();
         if !Rc::ptr_eq(&self.flow, &handle.flow) {
             self.refused =
@@ -87,13 +87,13 @@ impl Calling {
         VersionId { call: self.id, slot }
     }
 
-    /// Passes data to be read.
+    /// Passes data to read.
     pub fn read<T: Datum>(&mut self, data: &Data<T>) {
         self.check(&data.handle);
         self.arguments.push(Argument::Read(data.handle.version));
     }
 
-    /// Passes any number of data to be read, as one argument.
+    /// Passes a list of data to read, as one argument.
     pub fn read_all<T: Datum>(&mut self, all: &[Data<T>]) {
         for data in all {
             self.check(&data.handle);
@@ -105,13 +105,13 @@ impl Calling {
         self.arguments.push(Argument::ReadAll(all.iter().map(|data| data.handle.version).collect()));
     }
 
-    /// Passes data to be updated. All further uses of the handle are of what the call writes.
+    /// Passes data to update. The handle then names the output of the call.
     pub fn update<T: Datum>(&mut self, data: &mut Data<T>) {
         let commuting = data.handle.take_commuting();
         self.check(&data.handle);
         let next = self.slot();
         if self.refused.is_some() && !Rc::ptr_eq(&self.flow, &data.handle.flow) {
-            // The versions of another flow are not known here.
+            // The versions of another flow are unknown here.
             data.handle = Handle::counted(&self.flow, next);
             return;
         }
@@ -137,14 +137,14 @@ impl Calling {
         }
     }
 
-    /// Passes a large copy as data of its own, so that calls stay small.
+    /// Passes a large copy as its own data, so that calls stay small.
     fn bring(&mut self, bytes: Vec<u8>) {
         let version = self.flow.bring(Value::from_encoded(bytes));
         self.arguments.push(Argument::Read(version));
         self.dropped.push(version);
     }
 
-    /// Returns a result. Results come after everything that is updated.
+    /// Returns a result. Results come after all updates.
     pub fn result<T: Datum>(&mut self) -> Data<T> {
         let version = self.slot();
         Data::of(Handle::counted(&self.flow, version))
@@ -182,7 +182,7 @@ impl Calling {
     }
 }
 
-/// Returns where in its arguments a call has what it is to merge; `None` if it does something else.
+/// Returns the positions of the arguments to merge; `None` if the call does something else.
 fn merge(Merging { reduction, parts }: Merging, arguments: &[Argument], writes: u32) -> Option<Merge> {
     let [into, from] = parts;
     let into = arguments.iter().position(|argument| matches!(argument, Argument::Update(at) if *at == into));
@@ -191,7 +191,7 @@ fn merge(Merging { reduction, parts }: Merging, arguments: &[Argument], writes: 
     Some(Merge { reduction, into, from })
 }
 
-/// Returns why a call cannot run, as far as that is known without its arguments.
+/// Returns the reason why a call cannot run, as far as it is known without the arguments.
 fn refusal(task: &TaskDef, is_in_table: bool, options: Options) -> Option<String> {
     let TaskDef { module, name, otherwise, .. } = task;
     if !is_in_table {

@@ -3,21 +3,23 @@
 use super::data::Data;
 use crate::value::Datum;
 
-/// Passes data to a call that may update it before or after others that are passed it so: in the place of the `&mut` of
-/// an update.
+/// Passes data to a call that may update it before or after other calls that receive it this way. Use it in
+/// place of the `&mut` of an update.
 ///
-/// Such calls run one at a time, in the order in which what they read besides is there. So one whose input is late
-/// holds up none of the others. Whoever reads the data, updates it otherwise, or keeps a snapshot of it, comes after all
-/// of them that were called before, and before those that are called later.
+/// Such calls run one at a time, in the order in which their other inputs become available. So a call with a
+/// late input delays no other. A call that reads the data, updates it in the usual way, or takes a snapshot
+/// runs after all such updates called before it, and before those called later.
 ///
-/// The updates have to be commutative: the result must be the same in whichever order they come. If it is so up to
-/// rounding only, it may differ from that of other runs of the program in the last digits. Within one run it does not:
-/// the order is recorded before it is followed, so data that is made again, also by a program that begins anew on another
-/// node, is the same. On a cluster a call therefore begins some milliseconds later, unless others are before it.
+/// The updates have to be commutative: the result must be the same in every order. If it is so only up to
+/// rounding, it may differ between runs of the program in the last digits. Within one run it does not: the
+/// order is recorded before it is followed, so data that is recomputed is the same, even after the program
+/// restarts on another node. On a cluster a call therefore starts some milliseconds later, unless others are
+/// queued before it.
 ///
-/// The call updates nothing else and returns nothing, since that would depend on the order; and it is neither an effect
-/// nor nondeterministic. A failure names it by its place among them. Where the program runs each call itself
-/// (`--sequential`), and in a task, which has to be a function of what it reads, the order is that of the calls.
+/// The call must update nothing else, return nothing (its result would depend on the order), and be neither an
+/// effect nor nondeterministic. A failure identifies the call by its position in the order. In a sequential
+/// program (`--sequential`), and in a task, whose output may depend only on its inputs, the order is that of
+/// the calls.
 ///
 /// # Examples
 /// ```
@@ -36,7 +38,7 @@ use crate::value::Datum;
 /// let most = Workflow::new(tasks![measure, note])?.run(|| {
 ///     let mut most = Data::new(0);
 ///     for number in [3, 7, 5] {
-///         // As they are measured.
+///         // In the order in which they are measured.
 ///         note(commute(&mut most), &measure(number));
 ///     }
 ///     Ok::<_, Failure>(*most.get()?)

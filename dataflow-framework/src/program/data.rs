@@ -18,11 +18,11 @@ use crate::{
     value::{Datum, Value},
 };
 
-/// A handle of data that tasks read and write: of a value that is there, or will be when the call is done that writes
-/// it.
+/// A handle of data that tasks read and write: of a value that is available, or will be when its call
+/// completes.
 ///
-/// A clone is a snapshot: when a task updates the data of one of two handles, the other one still names the value
-/// before. A handle stays on the thread of the program, so that all calls have an order.
+/// A clone is a snapshot: when a task updates the data of one of two handles, the other one still names the
+/// previous value. A handle stays on the thread of the program, so that all calls have an order.
 ///
 /// ```compile_fail
 /// use dataflow_framework::Data;
@@ -31,8 +31,8 @@ use crate::{
 /// std::thread::spawn(move || data.get());
 /// ```
 ///
-/// Nor is it data of a task, which has handles of nothing but what it has brought in and called itself. So no task can
-/// wait for what another one will write that waits for it.
+/// A handle cannot be passed to a task as data: a task has handles only of data that it created and of results
+/// of its own calls. So two tasks cannot wait for each other's output.
 ///
 /// ```compile_fail
 /// use dataflow_framework::{Data, Failure, task};
@@ -52,7 +52,8 @@ impl<T: Datum> Data<T> {
         Self { handle, of: PhantomData }
     }
 
-    /// Brings a value in. Assigned to a handle, it replaces what that named, without waiting for it.
+    /// Adds a value to the workflow. Assigned to a handle, it replaces the handle's previous data without
+    /// waiting for it.
     pub fn new(value: T) -> Self {
         let flow = Flow::current();
         let version = flow.bring(Value::new(value));
@@ -62,21 +63,21 @@ impl<T: Datum> Data<T> {
     /// Waits for the value, and returns it.
     ///
     /// # Errors
-    /// If it will never be there, because a call has failed; or a [`File`](crate::File) that was made elsewhere cannot
-    /// be written here.
+    /// Fails if the value will never be available, because a call has failed; or if a [`File`](crate::File)
+    /// from another node cannot be written here.
     pub fn get(&self) -> Result<Ref<T>, Failure> {
         self.handle.take_commuting();
         let value = self.handle.flow.get(self.handle.version)?;
         Ok(Ref(value.read().map_err(|failed| self.unreadable(failed))?))
     }
 
-    /// Returns the value if it is there, and `None` if it has to be waited for.
+    /// Returns the value if it is available, and `None` otherwise.
     ///
-    /// Whether it was there is recorded before the program goes on, so that a program that begins anew on another node
-    /// is told the same. In a task it waits, since a task has to be a function of what it reads.
+    /// The answer is recorded before the program continues, so that a program that restarts on another node
+    /// gets the same answer. In a task it waits, since the output of a task may depend only on its inputs.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Fails like [`get`](Self::get).
     ///
     /// # Examples
     /// ```
@@ -96,11 +97,11 @@ impl<T: Datum> Data<T> {
         if ready == [1] { self.get().map(Some) } else { Ok(None) }
     }
 
-    /// Waits for the value, and returns it to be changed. The handle then names what it was changed to; other handles
-    /// and calls made before keep the value before.
+    /// Waits for the value, and returns it for modification. The handle then names the modified value; other
+    /// handles and earlier calls keep the previous value.
     ///
     /// # Errors
-    /// If it will never be there, because a call has failed; or it cannot be copied.
+    /// Fails if the value will never be available, because a call has failed; or if it cannot be copied.
     pub fn get_mut(&mut self) -> Result<RefMut<'_, T>, Failure> {
         self.handle.take_commuting();
         let value = self.handle.flow.get(self.handle.version)?;
@@ -108,21 +109,21 @@ impl<T: Datum> Data<T> {
         Ok(RefMut { value: Some(value), data: self })
     }
 
-    /// Hands it on as a result of the task on this thread.
+    /// Returns the output that the task on this thread forwards with it.
     ///
     /// # Errors
-    /// If another task has made it; or its call has failed, and it is needed at once.
+    /// Fails if another task has made the data; or if it is needed immediately and will never be available.
     #[doc(hidden)]
     pub fn hand_on(&self, call: &mut Invocation<'_>) -> Result<(), Failed> {
         if !Rc::ptr_eq(&self.handle.flow, &Flow::current()) {
-            return Err(Failed::of("it returns data that was not made by it, or what it has called"));
+            return Err(Failed::of("it returns data that neither it nor its calls have made"));
         }
         call.hand_on(self.handle.flow.hand_on(self.handle.version)?);
         Ok(())
     }
 
-    /// Does something with the value outside of the program's data, unless it was done before the program began anew, and
-    /// returns what has come of it.
+    /// Performs an external action with the value unless it was done before the program restarted, and returns
+    /// its outcome.
     pub(crate) fn once(
         &self,
         what: &str,
@@ -146,11 +147,11 @@ impl<T: Datum> Data<T> {
     }
 }
 
-/// Waits until one of the values is there, or never will be, and returns which one; `None` if there are none. Of several
-/// it is the first.
+/// Waits until one of the values is available or has failed, and returns its index; `None` if there are no
+/// values. If there are several, returns the first.
 ///
-/// Which one it was is recorded before the program goes on, so that a program that begins anew on another node is told
-/// the same. In a task it is always the first, since a task has to be a function of what it reads.
+/// The choice is recorded before the program continues, so that a program that restarts on another node gets
+/// the same one. In a task it is always the first, since the output of a task may depend only on its inputs.
 ///
 /// # Examples
 /// ```
@@ -164,7 +165,7 @@ impl<T: Datum> Data<T> {
 /// let sum = Workflow::new(tasks![double])?.run(|| {
 ///     let mut all: Vec<Data<u64>> = (0..10).map(double).collect();
 ///     let mut sum = 0;
-///     // In the order in which they end.
+///     // In the order of completion.
 ///     while let Some(next) = wait_any(&all) {
 ///         sum += *all.swap_remove(next).get()?;
 ///     }
@@ -184,7 +185,7 @@ pub fn wait_any<T: Datum>(data: &[Data<T>]) -> Option<usize> {
         flow.decide("wait_any", || Ok::<_, Infallible>(flow.wait_any(&versions).to_le_bytes().to_vec()));
     let Ok(chosen) = chosen;
     let chosen = chosen.try_into().map_or(0, usize::from_le_bytes);
-    // If the program differs from its earlier run, that is noticed elsewhere.
+    // If the program differs from its earlier run, that is detected elsewhere.
     Some(chosen.min(data.len() - 1))
 }
 
@@ -201,7 +202,7 @@ impl<T> fmt::Debug for Data<T> {
     }
 }
 
-/// A value that was read.
+/// A value returned by [`Data::get`].
 pub struct Ref<T>(Arc<T>);
 
 impl<T> Deref for Ref<T> {
@@ -218,9 +219,9 @@ impl<T: fmt::Debug> fmt::Debug for Ref<T> {
     }
 }
 
-/// A value that is changed by the program. See [`Data::get_mut`].
+/// A value that the program modifies. See [`Data::get_mut`].
 pub struct RefMut<'a, T: Datum> {
-    /// There until it is dropped.
+    /// Set until the drop.
     value: Option<T>,
     data: &'a mut Data<T>,
 }
@@ -229,20 +230,20 @@ impl<T: Datum> Deref for RefMut<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.value.as_ref().expect("it is there until this is dropped")
+        self.value.as_ref().expect("the value is set until the drop")
     }
 }
 
 impl<T: Datum> DerefMut for RefMut<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.value.as_mut().expect("it is there until this is dropped")
+        self.value.as_mut().expect("the value is set until the drop")
     }
 }
 
 impl<T: Datum> Drop for RefMut<'_, T> {
     fn drop(&mut self) {
         let flow = Rc::clone(&self.data.handle.flow);
-        let version = flow.bring(Value::new(self.value.take().expect("it is there until now")));
+        let version = flow.bring(Value::new(self.value.take().expect("the value is set until the drop")));
         self.data.handle = Handle::counted(&flow, version);
     }
 }

@@ -1,4 +1,5 @@
-//! What an engine has written to the journal before anybody sees it, and what it takes from there.
+//! Facts that an engine writes to the journal before their effects are visible, and facts that it restores from
+//! there.
 
 use super::{
     engine::{Awaited, Engine},
@@ -12,8 +13,8 @@ use crate::{
 use std::{ops::Range, sync::atomic::Ordering::Relaxed};
 
 impl Engine {
-    /// Takes in what the journal says of earlier runs, before the program begins. `key` tells the program from all
-    /// others.
+    /// Restores the facts of earlier runs from the journal, before the program starts. `key` identifies the
+    /// program.
     pub(crate) fn recalls(&self, key: u128, facts: Vec<Fact>, marks: Vec<(CallId, Mark)>) {
         self.change_state(|state| {
             state.graph.has_key(key);
@@ -35,17 +36,18 @@ impl Engine {
         });
     }
 
-    /// Returns the number that distinguishes the program from all others.
+    /// Returns the number that identifies the program.
     pub(crate) fn key(&self) -> u128 {
         self.lock().graph.key()
     }
 
-    /// Returns what is to be written to the journal next. It is [told](Self::are_written) when that is done.
+    /// Returns the next facts to write to the journal. [`are_written`](Self::are_written) confirms them.
     pub(crate) fn records(&self) -> Vec<Fact> {
         self.lock().records.begin()
     }
 
-    /// Returns whether something is to be written, and whether the program, or a call that could begin, waits for that.
+    /// Returns whether there are facts to write, and whether the program, or a call that could start, waits for
+    /// them.
     pub(crate) fn has_records(&self) -> (bool, bool) {
         let state = self.lock();
         let program_waits = matches!(state.awaited, Some(Awaited::Recorded(_)));
@@ -53,7 +55,7 @@ impl Engine {
         (!state.records.is_empty(), is_urgent)
     }
 
-    /// Takes in that what was to be written is: from now on others may see it.
+    /// Confirms that the facts are written: from now on their effects may be visible.
     pub(crate) fn are_written(&self) {
         let mut recorded = Vec::new();
         self.change_state(|state| {
@@ -66,21 +68,21 @@ impl Engine {
         self.site.is_recorded(|call, _| recorded.binary_search(&call).is_ok());
     }
 
-    /// Returns facts that say everything that was written.
+    /// Returns facts that summarize everything written so far.
     pub(crate) fn written_so_far(&self) -> Vec<Fact> {
         let state = self.lock();
         let of_calls = state.graph.recorded_so_far().into_iter();
         of_calls.chain(state.records.decisions()).chain(state.records.kept()).collect()
     }
 
-    /// Returns marks with which a later run of the program is compared, if the program has made calls since this was
-    /// last asked.
+    /// Returns marks with which a later run of the program is compared, if the program has made calls since the
+    /// last time.
     pub(crate) fn marks(&self) -> Option<Vec<(CallId, Mark)>> {
         self.lock().graph.marks()
     }
 
-    /// Returns what the program has chosen here when it first came here, or has it choose now, and goes on when that is
-    /// recorded. An error is returned each time that there is one. `at` is the number of its next call.
+    /// Returns the recorded decision at this point, or makes it now and continues once it is recorded. An error
+    /// is not recorded. `at` is the number of the program's next call.
     pub(crate) fn decide<E>(
         &self,
         at: CallId,
@@ -102,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// Returns what was chosen before, or the number of the decision.
+    /// Returns the recorded decision, or the number of a new one.
     fn decided(&self, at: CallId, what: &str) -> Result<Choice, u64> {
         self.end_if_stopped();
         let mut state = self.lock();
@@ -113,7 +115,7 @@ impl Engine {
                 let was = format!("`{}` before call {}", before.what, before.at);
                 state.is_halted = true;
                 state.differs.get_or_insert_with(|| {
-                    format!("it asked for {was}, and asks for `{what}` before call {at} now")
+                    format!("it asked for {was} before, and now asks for `{what}` before call {at}")
                 });
                 drop(state);
                 self.end_if_stopped();
@@ -122,20 +124,20 @@ impl Engine {
         }
     }
 
-    /// Records a decision, and waits until it is.
+    /// Records a decision, and waits until it is written.
     fn record(&self, decision: Decision) {
         let number = self.change_state(|state| state.records.decide(decision));
         self.flush();
         drop(self.wait(self.running(), Awaited::Recorded(number)));
     }
 
-    /// Cancels the calls between these numbers that have not begun.
+    /// Cancels the calls between these numbers that have not started.
     pub(crate) fn cancel(&self, at: CallId, calls: Range<CallId>) {
         self.end_if_stopped();
         if self.others.is_none() {
             return self.change(|graph| graph.cancel_all(calls));
         }
-        // Those that were cancelled before have failed when they were made.
+        // Calls that an earlier run cancelled have failed when they were made.
         if let Err(number) = self.decided(at, "cancel") {
             let told = self.change_state(|state| {
                 let cancelled = state.graph.begins_to_cancel(calls);
@@ -147,20 +149,20 @@ impl Engine {
         }
     }
 
-    /// Returns whether a version is there, or never will be.
+    /// Returns whether a version is available or has failed.
     pub(crate) fn is_ready(&self, version: VersionId) -> bool {
         self.end_if_stopped();
         self.change(|graph| graph.has_outcome(version))
     }
 
-    /// Waits until one of the versions is there, or never will be, and returns which. The first of several.
+    /// Waits until one of the versions is available or has failed, and returns the index of the first.
     pub(crate) fn wait_any(&self, versions: &[VersionId]) -> usize {
         let mut state = self.wait(self.running(), Awaited::Any(versions.to_vec()));
         let ready = versions.iter().position(|version| state.graph.has_outcome(*version));
         ready.expect("one of them was ready")
     }
 
-    /// Returns in which decision the program differs from its earlier run.
+    /// Returns the decision in which the program differs from its earlier run.
     pub(crate) fn differs(&self) -> Option<String> {
         self.lock().differs.clone()
     }

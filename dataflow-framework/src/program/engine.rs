@@ -1,4 +1,4 @@
-//! Runs the calls of one program: here, and on other nodes if there are any.
+//! Runs the calls of one program: on this node, and on other nodes if there are any.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -28,25 +28,25 @@ use crate::{
     value::Value,
 };
 
-/// The number of calls that may be assigned where the program runs each of them at once.
+/// The number of calls that may be assigned if the program runs each of them immediately.
 const SEQUENTIAL: u32 = 1 << 30;
 
 /// The calls of one program, and its data.
 pub(crate) struct Engine {
     state: Mutex<State>,
-    /// What the program waits for has happened.
+    /// Rings when a condition that the program waits for holds.
     happened: Bell,
     pub(crate) site: Arc<Executor>,
-    /// The number of this run of the program at its site.
+    /// The number of this run of the program at its executor.
     epoch: AtomicU64,
     pub(super) queue: Arc<Queue>,
-    /// Whether calls are run by the program itself, each where it is made.
+    /// Whether the program itself runs each call where it makes it.
     is_sequential: bool,
     ahead_max: usize,
     pub(super) others: Option<Arc<dyn Others>>,
-    /// Whether nothing is needed any more that only this node has, after it was to leave.
+    /// Whether a leaving node holds nothing that is still needed and only it has.
     pub(super) may_go: AtomicBool,
-    /// The most that a node can have, if that is known, since all are in this process.
+    /// The maximum capacity of a node, if it is known because all nodes are in this process.
     most: Option<Capacity>,
 }
 
@@ -58,43 +58,43 @@ pub(crate) trait Others: Send + Sync {
     /// Returns the nodes behind members.
     fn peers(&self, members: &[Member]) -> Vec<NodeId>;
 
-    /// Returns the members behind nodes, without those that are gone.
+    /// Returns the members for nodes, without those that are gone.
     fn members(&self, peers: &[NodeId]) -> Vec<Member>;
 
-    /// Sends what was said; also what is asked of others, if something is to be brought here.
+    /// Sends the queued messages; also requests for data, if something must be fetched to this node.
     fn flush(&self, brings: bool);
 }
 
 pub(super) struct State {
     pub(super) graph: Graph,
-    /// There if it is recorded when calls run.
+    /// Set if the runs of calls are recorded.
     pub(super) recorder: Option<Recorder>,
-    /// What is to be written to the journal.
+    /// Facts for the journal.
     pub(super) records: Records,
     pub(super) awaited: Option<Awaited>,
-    /// Whether the program is to end at once.
+    /// Whether the program must stop now.
     pub(super) is_halted: bool,
     /// The decision in which the program differs from its earlier run.
     pub(super) differs: Option<String>,
-    /// Whether nothing is done any more, since the program goes on elsewhere.
+    /// Whether all work has stopped, since the program continues on another node.
     is_stopped: bool,
 }
 
-/// What the program waits for.
+/// The condition that the program waits for.
 #[derive(Debug, Clone)]
 pub(super) enum Awaited {
     Version(VersionId),
-    /// That of the calls between these numbers, all before the first of which have ended, none is unfinished.
+    /// No call in this range is unfinished. All calls before the counter in the first field have completed.
     Calls(CallId, CallId),
-    /// That at most so many calls are unfinished.
+    /// At most this number of calls are unfinished.
     Unfinished(usize),
-    /// That one of the versions is there, or never will be.
+    /// One of the versions is available or has failed.
     Any(Vec<VersionId>),
-    /// That facts up to this number are recorded.
+    /// The facts up to this number are recorded.
     Recorded(u64),
 }
 
-/// With which the thread of a program unwinds that is stopped.
+/// The payload with which the thread of a stopped program unwinds.
 pub(crate) struct Stopped;
 
 impl State {
@@ -102,7 +102,7 @@ impl State {
         match awaited {
             Awaited::Version(version) => !matches!(self.graph.want(*version), Input::Awaited),
             Awaited::Calls(next, end) => {
-                // Each is looked at once, however often this is asked.
+                // Each call is checked once, however often this is called.
                 while next < end && !self.graph.is_unfinished(*next) {
                     *next += 1;
                 }
@@ -114,14 +114,15 @@ impl State {
         }
     }
 
-    /// Returns whether the program must not go on: it differs from its earlier run, or a call that must not fail has.
+    /// Returns whether the program must not continue: it differs from its earlier run, or a call that must not
+    /// fail has failed.
     fn is_wrong(&self) -> bool {
         self.graph.divergence().is_some() || self.graph.fatal().is_some()
     }
 }
 
 impl Engine {
-    /// Creates an engine for the threads of a queue. Without workers each call is run at once, by the program itself.
+    /// Creates an engine for the threads of a queue. Without workers the program runs each call itself.
     pub(crate) fn new(
         queue: Arc<Queue>,
         store: Store,
@@ -130,7 +131,7 @@ impl Engine {
         tasks: Option<Arc<Tasks>>,
     ) -> Arc<Self> {
         let is_sequential = workers == 0;
-        // A call that the program runs itself is run within the one that has made it.
+        // A call that the program runs itself runs within its caller.
         let workers = if is_sequential { SEQUENTIAL } else { u32::try_from(workers).unwrap_or(u32::MAX) };
         let capacity = Capacity::of_workers(workers);
         let mut graph = Graph::new(false);
@@ -142,8 +143,8 @@ impl Engine {
         Self { is_sequential, most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }
 
-    /// Creates an engine that has calls run on other nodes, too. What the site has of earlier runs of the program
-    /// counts, and so does which of its calls have ended. What must not happen twice is recorded.
+    /// Creates an engine that also runs calls on other nodes. It uses the executor's data of earlier runs of
+    /// the program, and the history of completed calls. Facts that must not happen twice are recorded.
     pub(crate) fn with_others(
         (site, queue): (Arc<Executor>, Arc<Queue>),
         (capacity, is_embedded): (Capacity, bool),
@@ -154,7 +155,7 @@ impl Engine {
         let mut graph = Graph::new(true);
         graph.joined(Member::HERE, capacity.clone());
         graph.remembers(history);
-        // It is told to each node when that joins.
+        // Each node receives the history when it joins.
         graph.take_news();
         graph.records();
         let most = is_embedded.then_some(capacity);
@@ -188,11 +189,11 @@ impl Engine {
         }
     }
 
-    /// Begins a run of the program at the site.
+    /// Starts a run of the program at the executor.
     fn begin(self) -> Arc<Self> {
         let engine = Arc::new(self);
         let report: Arc<dyn Report> = Arc::clone(&engine) as _;
-        // Calls that end now are told after what is here.
+        // Calls that complete now are reported after the data that is here.
         let mut state = engine.lock();
         let Inventory { epoch, held, running, unseen } = engine.site.begin(Arc::downgrade(&report));
         engine.epoch.store(epoch, Relaxed);
@@ -209,7 +210,7 @@ impl Engine {
         engine
     }
 
-    /// Has each call run twice from now on, and what it writes compared.
+    /// Runs each call twice from now on, and compares the outputs.
     pub(crate) fn check(&self) {
         self.lock().graph.check();
     }
@@ -218,7 +219,7 @@ impl Engine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the graph, and does what follows.
+    /// Changes the graph, and performs the resulting actions.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Graph) -> R) -> R {
         self.change_in(self.lock(), change)
     }
@@ -227,7 +228,7 @@ impl Engine {
         self.change_state_in(state, |state| change(&mut state.graph))
     }
 
-    /// Changes the state, and does what follows.
+    /// Changes the state, and performs the resulting actions.
     pub(super) fn change_state<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         self.change_state_in(self.lock(), change)
     }
@@ -255,13 +256,12 @@ impl Engine {
         result
     }
 
-    /// Returns the options of a call as far as they count here: where calls are run by the program itself, they demand
-    /// nothing.
+    /// Returns the options of a call that apply here: a sequential program ignores resource requirements.
     pub(crate) fn counting(&self, options: Options) -> Options {
         if self.is_sequential { options.without_demands() } else { options }
     }
 
-    /// Returns what a call demands that no node will ever have.
+    /// Returns a requirement of a call that no node will ever satisfy.
     pub(crate) fn lacks(&self, options: &Options) -> Option<Lack> {
         Lack::of(Demand::of(options), self.most.iter())
     }
@@ -276,13 +276,13 @@ impl Engine {
             }
             graph.unfinished()
         });
-        // The calls of a reduction in any order begin when all are made.
+        // The calls of a reduction in any order start when all of them are made.
         if !is_merge {
             self.waits_if_ahead(unfinished);
         }
     }
 
-    /// Begins the reductions in any order whose calls are made.
+    /// Starts the reductions in any order whose calls are all made.
     pub(super) fn begin_reductions(&self) {
         let unfinished = self.change_in(self.running(), |graph| {
             graph.begins_reductions();
@@ -293,7 +293,7 @@ impl Engine {
 
     fn waits_if_ahead(&self, unfinished: usize) {
         if unfinished > self.ahead_max {
-            // Down to half, so that the program is not woken for every call.
+            // Down to half of the limit, so that the program is not woken for every call.
             drop(self.wait(self.running(), Awaited::Unfinished(self.ahead_max / 2)));
         }
     }
@@ -314,7 +314,7 @@ impl Engine {
         self.site.put(VersionId { call: id, slot: 0 }, value, mark, bytes);
     }
 
-    /// Tells that there is another handle of a version.
+    /// Counts another handle of a version.
     pub(crate) fn retain(&self, version: VersionId) {
         let mut state = self.lock();
         if !state.is_halted {
@@ -322,9 +322,9 @@ impl Engine {
         }
     }
 
-    /// Tells that there is one handle less of a version.
+    /// Removes one handle of a version.
     pub(crate) fn release(&self, version: VersionId) {
-        // A program that is stopped may have handles of calls that were not made; and what it had is needed still.
+        // A stopped program may have handles of calls that were not made; and its data is still needed.
         let state = self.lock();
         if !state.is_halted {
             self.change_in(state, |graph| graph.release(version));
@@ -335,7 +335,7 @@ impl Engine {
     pub(crate) fn get(&self, version: VersionId) -> Result<Value, Failure> {
         let mut state = self.wait(self.running(), Awaited::Version(version));
         let input = state.graph.want(version);
-        // Before it may be forgotten.
+        // Before it may be dropped.
         let value = self.site.get(version);
         state.graph.unwant(version);
         drop(state);
@@ -345,14 +345,14 @@ impl Engine {
                 Err(failure)
             }
             Input::Here => Ok(value.expect("a version with a handle is kept")),
-            Input::Awaited => unreachable!("it was awaited"),
+            Input::Awaited => unreachable!("the version was awaited"),
         }
     }
 
-    /// Waits until no call is unfinished. Returns what was counted.
+    /// Waits until all calls have completed. Returns the statistics.
     ///
     /// # Errors
-    /// The first failure of which the program was not told.
+    /// Returns the first failure that the program has not received.
     pub(crate) fn settle(&self) -> Result<Figures, Failure> {
         let state = self.wait(self.lock(), Awaited::Unfinished(0));
         match state.graph.failures().iter().find(|failure| !failure.is_seen()) {
@@ -361,20 +361,21 @@ impl Engine {
         }
     }
 
-    /// Waits until no call between these numbers is unfinished. Returns the first of their failures, of all of which the
-    /// program counts as told.
+    /// Waits until the calls between these numbers have completed. Returns the first of their failures; all of
+    /// them count as received.
     pub(crate) fn wait_for(&self, calls: Range<CallId>) -> Result<(), Failure> {
         let state = self.wait(self.running(), Awaited::Calls(calls.start, calls.end));
         told_of(state.graph.failures().iter().filter(|failure| calls.contains(&failure.call())))
     }
 
-    /// Waits until no call is unfinished. Returns the first failure of which the program was not told before.
+    /// Waits until all calls have completed. Returns the first failure that the program has not received
+    /// before.
     pub(crate) fn wait_for_all(&self) -> Result<(), Failure> {
         let state = self.wait(self.running(), Awaited::Unfinished(0));
         told_of(state.graph.failures().iter().filter(|failure| !failure.is_seen()))
     }
 
-    /// Returns the failure with which the program has to end at once.
+    /// Returns the failure that ends the program immediately.
     pub(crate) fn fatal(&self) -> Option<Failure> {
         self.lock().graph.fatal().cloned()
     }
@@ -384,11 +385,11 @@ impl Engine {
         mut state: MutexGuard<'a, State>,
         mut awaited: Awaited,
     ) -> MutexGuard<'a, State> {
-        // It may wait for one of their calls.
+        // The program may wait for one of their calls.
         state.graph.begins_reductions();
         loop {
             let has_happened = state.has_happened(&mut awaited);
-            // It may be found that something is lost for good.
+            // Performing actions may detect a permanent loss.
             state.is_halted |= state.is_wrong();
             let mut after = self.perform(&mut state);
             if has_happened && after.is_nothing() {
@@ -409,7 +410,7 @@ impl Engine {
         }
     }
 
-    /// Stops the program at its next call, or where it waits: its thread unwinds. Nothing else is done, either.
+    /// Stops the program at its next call or wait: its thread unwinds. All other work stops as well.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.is_stopped = true;
@@ -418,8 +419,8 @@ impl Engine {
         self.happened.ring();
     }
 
-    /// Prepares for leaving: stops the program, which goes on elsewhere, but not what has begun; and has what only this
-    /// node has copied to others, until [nothing is left](Self::may_go).
+    /// Prepares for leaving: stops the program, which continues on another node, but not running calls; and
+    /// copies data that only this node has to others, until [nothing is left](Self::may_go).
     pub(crate) fn leave(&self) {
         self.lock().is_halted = true;
         self.happened.ring();
@@ -432,7 +433,7 @@ impl Engine {
         });
     }
 
-    /// Returns whether nothing is needed any more that only this node has, after it was to [leave](Self::leave).
+    /// Returns whether a [leaving](Self::leave) node holds nothing that is still needed and only it has.
     pub(crate) fn may_go(&self) -> bool {
         if !self.may_go.load(Relaxed) {
             return false;
@@ -441,12 +442,12 @@ impl Engine {
         state.records.is_empty() && state.graph.may_go_still()
     }
 
-    /// Returns which calls have ended since this was last asked.
+    /// Returns the calls that have completed since the last time.
     pub(crate) fn take_news(&self) -> History {
         self.lock().graph.take_news()
     }
 
-    /// Returns which calls have ended.
+    /// Returns all completed calls.
     pub(crate) fn history(&self) -> History {
         self.lock().graph.history().clone()
     }
@@ -456,31 +457,31 @@ impl Engine {
         self.lock().graph.divergence()
     }
 
-    /// Ends the thread of the program if it is to end.
+    /// Unwinds the thread of the program if it was stopped.
     pub(crate) fn end_if_stopped(&self) {
         drop(self.running());
     }
 
-    /// Locks the state for the program, whose thread unwinds if it is to end.
+    /// Locks the state for the program, whose thread unwinds if it was stopped.
     pub(super) fn running(&self) -> MutexGuard<'_, State> {
         let state = self.lock();
         if state.is_halted {
             drop(state);
-            // Without a message: the reason is told elsewhere.
+            // Without a message: the reason is reported elsewhere.
             resume_unwind(Box::new(Stopped));
         }
         state
     }
 
-    /// Does what is to be done, under the lock: a node that is to forget a version must not be told so after it is
-    /// told to make it again.
+    /// Performs the actions of the graph under the lock, so that a node receives the order to drop a version
+    /// before the order to write it again.
     fn perform(&self, state: &mut State) -> After {
         let mut after = After::default();
         if state.is_stopped {
             return after;
         }
         let mut is_unreadable = true;
-        // What waited for something that cannot be read goes on.
+        // An unreadable version unblocks the calls that waited for it.
         while std::mem::take(&mut is_unreadable) {
             for action in state.graph.actions() {
                 match (action, &self.others) {
@@ -490,7 +491,7 @@ impl Engine {
                     (Action::Assign(Member::HERE, assignment), _) => {
                         let missing =
                             assignment.elsewhere.iter().map(|source| self.missing(source)).collect();
-                        // What is missing is asked for at once.
+                        // Missing inputs are requested immediately.
                         after.brings |= !assignment.elsewhere.is_empty();
                         self.site.assign(self.epoch.load(Relaxed), assignment, missing);
                         after.assigned += 1;
@@ -561,21 +562,21 @@ impl Engine {
         self.others.as_ref().map(|others| others.members(peers)).unwrap_or_default()
     }
 
-    /// Does the same for another node, which gets the version at once if it is small and here.
+    /// Returns the missing input for another node; small data that is here is sent along.
     fn to_send(&self, source: &Source) -> Missing {
         let content =
             if source.members.contains(&Member::HERE) { self.site.small(source.version) } else { None };
         Missing { content, ..self.missing(source) }
     }
 
-    /// Has what is to be recorded written.
+    /// Writes the pending facts.
     pub(super) fn flush(&self) {
         if let Some(others) = &self.others {
             others.flush(true);
         }
     }
 
-    /// Does what may take longer.
+    /// Does the work that does not need the lock.
     fn finish(&self, after: &mut After) {
         let brought = std::mem::take(&mut after.brought);
         let brings = after.brings || !brought.is_empty();
@@ -593,7 +594,7 @@ impl Engine {
     }
 }
 
-/// Returns the failure of which a program is told when it waits for calls. It counts as told of all.
+/// Returns the failure for a program that waits for calls. All of them count as received.
 fn told_of<'a>(failures: impl Iterator<Item = &'a Failure>) -> Result<(), Failure> {
     let failures: Vec<_> = failures.collect();
     for failure in &failures {
@@ -602,16 +603,16 @@ fn told_of<'a>(failures: impl Iterator<Item = &'a Failure>) -> Result<(), Failur
     first_of(failures.into_iter(), Failure::call).map_or(Ok(()), |failure| Err(failure.clone()))
 }
 
-/// What is done when the lock is released.
+/// The work that follows after the lock is released.
 #[derive(Default)]
 struct After {
-    /// Is dropped.
+    /// Dropped outside of the lock.
     forgotten: Vec<Value>,
     /// The number of calls that were assigned here.
     assigned: usize,
-    /// What is to be brought here.
+    /// The data to fetch to this node.
     brought: Vec<Missing>,
-    /// Whether the node is to look at what has changed.
+    /// Whether the companion must process new events.
     brings: bool,
 }
 

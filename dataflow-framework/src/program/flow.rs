@@ -1,4 +1,4 @@
-//! The flow of calls that the program, or the task, on this thread makes.
+//! The flow of calls made by the program, or the task, on this thread.
 
 use std::{
     cell::{Cell, RefCell},
@@ -19,36 +19,36 @@ use crate::{
     value::Value,
 };
 
-/// The calls of a program, or of a task, in their order. It stays on its thread, so that calls have an order.
+/// The ordered calls of a program, or of a task. It stays on its thread, so that calls have an order.
 pub(crate) struct Flow {
     maker: Maker,
-    /// The tasks that it may call; `None` for any.
+    /// The tasks that may be called; `None` for any.
     tasks: Option<Arc<Tasks>>,
-    /// The position of what it does next.
+    /// The position of the next step.
     next: Cell<u64>,
-    /// What the next call merges, of a reduction in any order.
+    /// The arguments that the next call merges, if it belongs to a reduction in any order.
     merging: Cell<Option<Merging>>,
 }
 
-/// What a call of a reduction in any order merges, unless something else is there before.
+/// The default arguments of a merge in any order, unless other parts are available earlier.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Merging {
     pub(super) reduction: CallId,
-    /// What is updated, and what is read.
+    /// The updated version, and the version read.
     pub(super) parts: [VersionId; 2],
 }
 
-/// In which order calls may come that are free in that.
+/// The order of calls that may run in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Freedom {
-    /// In a fixed one: a task has to be a function of what it reads.
+    /// A fixed order: the output of a task may depend only on its inputs.
     None,
-    /// In that of the list, since each is run at once.
+    /// The order of the list, since each call runs immediately.
     OrderOfList,
     AnyOrder,
 }
 
-/// Who makes the calls.
+/// The maker of the calls.
 enum Maker {
     Program(Arc<Engine>),
     Task(Nested),
@@ -97,10 +97,10 @@ impl Nesting for CallsOfTasks {
     }
 }
 
-/// Ends a task whose calls were run at once, since nobody else knows of them.
+/// Ends a task whose calls ran immediately, so that only it knows them.
 ///
 /// # Errors
-/// The first of their failures of which the task was not told.
+/// Returns the first of their failures that the task has not received.
 pub(crate) fn end_of_task() -> Result<(), Failed> {
     let flow = CURRENT.with_borrow(Option::clone);
     flow.map_or(Ok(()), |flow| flow.wait_for_all()).map_err(|failure| Failed::of(failure.to_string()))
@@ -111,7 +111,7 @@ impl Flow {
         Self::by(Maker::Program(engine), tasks)
     }
 
-    /// Returns the flow of this thread. Outside of a workflow it is one whose calls are run at once.
+    /// Returns the flow of this thread. Outside of a workflow, its calls run immediately.
     pub(crate) fn current() -> Rc<Self> {
         CURRENT.with_borrow_mut(|current| Rc::clone(current.get_or_insert_with(Self::of_thread)))
     }
@@ -144,12 +144,12 @@ impl Flow {
         }
     }
 
-    /// Returns the position of what it does next.
+    /// Returns the position of the next step.
     pub(crate) fn next(&self) -> u64 {
         self.next.get()
     }
 
-    /// Gives a position to what it does next.
+    /// Assigns a position to the next step.
     pub(crate) fn position(&self) -> u64 {
         self.next.replace(self.next.get() + 1)
     }
@@ -175,7 +175,7 @@ impl Flow {
         }
     }
 
-    /// Brings data in. Returns its version, of which there is one handle.
+    /// Adds data. Returns its version, which has one handle.
     pub(crate) fn bring(&self, value: Value) -> VersionId {
         let position = self.position();
         match &self.maker {
@@ -185,7 +185,7 @@ impl Flow {
         VersionId { call: self.number(position), slot: 0 }
     }
 
-    /// Returns in which order calls may come that are free in that.
+    /// Returns the order of calls that may run in any order.
     pub(super) fn freedom(&self) -> Freedom {
         match &self.maker {
             Maker::Program(engine) if engine.is_sequential() => Freedom::OrderOfList,
@@ -199,12 +199,12 @@ impl Flow {
         self.merging.set(Some(Merging { reduction, parts }));
     }
 
-    /// Returns what the call merges that is made now.
+    /// Returns the arguments that the current call merges.
     pub(super) fn take_merging(&self) -> Option<Merging> {
         self.merging.take()
     }
 
-    /// Begins a reduction in any order, whose calls are made.
+    /// Starts a reduction in any order after its calls are made.
     pub(super) fn has_reduced(&self) {
         self.merging.take();
         if let Maker::Program(engine) = &self.maker {
@@ -212,24 +212,24 @@ impl Flow {
         }
     }
 
-    /// Begins a group with the next call.
+    /// Starts a group with the next call.
     pub(super) fn open_group(&self) {
         if let Maker::Program(engine) = &self.maker {
             engine.change(|graph| graph.opens_group(self.next()));
         }
     }
 
-    /// Tells that the calls at these positions are the group that was begun last.
+    /// Declares the calls at these positions to be the group that was started last.
     pub(super) fn close_group(&self, positions: Range<u64>) {
         match &self.maker {
             Maker::Program(engine) => engine.change(|graph| graph.closes_group(positions)),
-            // It is being stopped, or fails.
+            // The task is being stopped, or fails.
             Maker::Task(_) if std::thread::panicking() => {}
             Maker::Task(nested) => nested.has_group(positions),
         }
     }
 
-    /// Returns the options of a call as far as they count where it is run.
+    /// Returns the options of a call that apply where it runs.
     pub(crate) fn counting(&self, options: Options) -> Options {
         match &self.maker {
             Maker::Program(engine) => engine.counting(options),
@@ -237,7 +237,7 @@ impl Flow {
         }
     }
 
-    /// Returns what a call demands that no node will ever have.
+    /// Returns a requirement of a call that no node will ever satisfy.
     pub(crate) fn lacks(&self, options: &Options) -> Option<Lack> {
         match &self.maker {
             Maker::Program(engine) => engine.lacks(options),
@@ -245,10 +245,10 @@ impl Flow {
         }
     }
 
-    /// Returns how a task writes a version of which it has a handle.
+    /// Returns the output of a task for a version of which it has a handle.
     ///
     /// # Errors
-    /// If the task runs where nobody knows of its calls, and what it hands on is not there.
+    /// Fails if the calls of the task are not known to the graph, and the forwarded version is not available.
     pub(crate) fn hand_on(&self, version: VersionId) -> Result<Put, Failed> {
         match &self.maker {
             Maker::Program(_) => {
@@ -280,8 +280,8 @@ impl Flow {
         }
     }
 
-    /// Waits until the calls at these positions have ended. Returns the first of their failures, of all of which the
-    /// program, or the task, counts as told.
+    /// Waits until the calls at these positions have completed. Returns the first of their failures; the
+    /// program, or the task, counts as having received all of them.
     pub(crate) fn wait_for(&self, positions: Range<u64>) -> Result<(), Failure> {
         match &self.maker {
             Maker::Program(engine) => engine.wait_for(positions),
@@ -289,7 +289,8 @@ impl Flow {
         }
     }
 
-    /// Waits until all calls have ended. Returns the first failure of which the program, or the task, was not told.
+    /// Waits until all calls have completed. Returns the first failure that the program, or the task, has not
+    /// received.
     pub(crate) fn wait_for_all(&self) -> Result<(), Failure> {
         match &self.maker {
             Maker::Program(engine) => engine.wait_for_all(),
@@ -297,8 +298,8 @@ impl Flow {
         }
     }
 
-    /// Returns what the program has chosen here when it first came here, or has it choose now. A task, which has to be a
-    /// function of what it reads, chooses each time that it is run.
+    /// Returns the recorded decision at this point, or makes it now. A task decides each time that it runs,
+    /// since its output may depend only on its inputs.
     pub(crate) fn decide<E>(
         &self,
         what: &str,
@@ -310,8 +311,8 @@ impl Flow {
         }
     }
 
-    /// Returns a name of the next operation: the same in each run of the program or task. A task has none unless its
-    /// outcome is recorded.
+    /// Returns a name of the next operation: the same in each run of the program or task. A task has none
+    /// unless its outcome is recorded.
     pub(crate) fn operation(&self) -> Option<String> {
         let key = match &self.maker {
             Maker::Program(engine) => Some(engine.key()),
@@ -320,7 +321,8 @@ impl Flow {
         key.map(|key| format!("{key:032x}.{}", self.next()))
     }
 
-    /// Returns whether a version is there, or never will be. A task is told that it is, and waits for it.
+    /// Returns whether a version is available or has failed. In a task always `true`: the task waits on
+    /// reading.
     pub(crate) fn is_ready(&self, version: VersionId) -> bool {
         match &self.maker {
             Maker::Program(engine) => engine.is_ready(version),
@@ -328,19 +330,20 @@ impl Flow {
         }
     }
 
-    /// Waits until one of the versions is there, or never will be, and returns which. A task waits for the first.
+    /// Waits until one of the versions is available or has failed, and returns its index. A task waits for the
+    /// first.
     pub(crate) fn wait_any(&self, versions: &[VersionId]) -> usize {
         match &self.maker {
             Maker::Program(engine) => engine.wait_any(versions),
             Maker::Task(nested) => {
-                // Whoever reads it is told that it has failed.
+                // The reader gets the failure.
                 let _ = versions.first().map(|first| nested.get(*first));
                 0
             }
         }
     }
 
-    /// Cancels the calls at these positions that have not begun.
+    /// Cancels the calls at these positions that have not started.
     pub(crate) fn cancel(&self, positions: Range<u64>) {
         match &self.maker {
             Maker::Program(engine) => engine.cancel(self.next(), positions),
@@ -349,7 +352,7 @@ impl Flow {
     }
 }
 
-/// Makes the flow before that of this thread again when it is dropped.
+/// Restores the previous flow of this thread on drop.
 pub(crate) struct Entered {
     before: Option<Rc<Flow>>,
 }
@@ -367,38 +370,38 @@ pub(crate) struct Handle {
     commuting: Cell<Commuting>,
 }
 
-/// Whether the calls that update data of a handle do so in any order.
+/// Whether calls that update the data of a handle do so in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Commuting {
-    /// The first one of those that did last, if nothing else was done with it since.
+    /// The first call of the last chain of such updates, if the handle was not used otherwise since.
     pub(super) chain: Option<CallId>,
-    /// Whether the next one does.
+    /// Whether the next update is of this kind.
     pub(super) is_next: bool,
 }
 
 impl Handle {
-    /// Takes over a handle that the graph counts already.
+    /// Takes over a handle that the graph has counted already.
     pub(crate) fn counted(flow: &Rc<Flow>, version: VersionId) -> Self {
         Self { flow: Rc::clone(flow), version, commuting: Cell::default() }
     }
 
-    /// Has the next call that updates the data do so in any order.
+    /// Lets the next call that updates the data do so in any order.
     pub(super) fn commute(&self) {
         self.commuting.set(Commuting { is_next: true, ..self.commuting.get() });
     }
 
-    /// Returns in which order the next call updates the data, which may not go on with others after it.
+    /// Returns the order of the next update, and ends the chain of updates in any order.
     pub(super) fn take_commuting(&self) -> Commuting {
         self.commuting.take()
     }
 
-    /// Has the next call that commutes go on with this chain.
+    /// Adds the next commuting call to this chain.
     pub(super) fn goes_on_commuting(&self, chain: CallId) {
         self.commuting.set(Commuting { chain: Some(chain), is_next: false });
     }
 
-    /// Moves to another version, whose handle the graph counts already, and returns the one before, whose handle
-    /// the graph counts still.
+    /// Moves to another version, whose handle the graph has counted already, and returns the previous one,
+    /// whose handle the graph still counts.
     pub(crate) fn advance(&mut self, to: VersionId) -> VersionId {
         std::mem::replace(&mut self.version, to)
     }

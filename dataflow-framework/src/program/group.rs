@@ -1,14 +1,14 @@
-//! Waits for many calls at once.
+//! Waits for groups of calls.
 
 use std::{fmt, ops::Range, rc::Rc};
 
 use super::flow::Flow;
 use crate::failure::Failure;
 
-/// Waits until all calls have ended that the program has made so far.
+/// Waits until all calls that the program has made so far have completed.
 ///
 /// # Errors
-/// The first failure of a call of which the program was not told before; it counts as told of all of them.
+/// Returns the first failure that the program has not received yet; all of them then count as received.
 ///
 /// # Examples
 /// ```
@@ -32,7 +32,7 @@ pub fn barrier() -> Result<(), Failure> {
     Flow::current().wait_for_all()
 }
 
-/// Makes the calls of a closure a group, and returns it beside what the closure returns. Groups may contain others.
+/// Makes the calls of a closure a group, and returns it with the result of the closure. Groups may be nested.
 ///
 /// # Examples
 /// ```
@@ -45,10 +45,10 @@ pub fn barrier() -> Result<(), Failure> {
 ///
 /// let found = Workflow::new(tasks![try_it])?.run(|| {
 ///     let (tries, numbers) = group(|| (0..100).map(try_it).collect::<Vec<Data<u64>>>());
-///     // What has not begun is not run any more.
+///     // Calls that have not started will not run.
 ///     let first = *numbers[3].get()?;
 ///     tries.cancel();
-///     // Some have failed, or were not run; that is all right here.
+///     // Some calls have failed, or did not run; that is acceptable here.
 ///     let _ = tries.wait();
 ///     Ok::<u64, Failure>(first)
 /// })?;
@@ -56,7 +56,7 @@ pub fn barrier() -> Result<(), Failure> {
 /// # Ok::<(), dataflow_framework::WorkflowError>(())
 /// ```
 ///
-/// A call may be one with whose failure the others of its group are of no use:
+/// A call may cancel its group when it fails:
 ///
 /// ```
 /// use dataflow_framework::{Workflow, WorkflowError, group, task, tasks};
@@ -68,7 +68,7 @@ pub fn barrier() -> Result<(), Failure> {
 ///
 /// let ended = Workflow::new(tasks![check])?.run(|| {
 ///     let (checks, _) = group(|| (0..1_000).map(check).collect::<Vec<_>>());
-///     // Those after it that have not begun are not run.
+///     // Calls after the failed one that have not started do not run.
 ///     checks.wait()
 /// });
 /// let Err(WorkflowError::Call(failure)) = ended else { panic!("one has failed") };
@@ -86,7 +86,7 @@ pub fn group<R>(calls: impl FnOnce() -> R) -> (Group, R) {
     (Group { flow, calls }, returned)
 }
 
-/// A group whose calls are being made, until it is dropped.
+/// A group whose calls are being made, until the drop.
 struct Opened<'a> {
     flow: &'a Flow,
     start: u64,
@@ -98,25 +98,25 @@ impl Drop for Opened<'_> {
     }
 }
 
-/// Calls that are waited for, or cancelled, together. See [`group`].
+/// Calls to wait for, or to cancel, together. See [`group`].
 pub struct Group {
     flow: Rc<Flow>,
     calls: Range<u64>,
 }
 
 impl Group {
-    /// Waits until all calls of the group have ended.
+    /// Waits until all calls of the group have completed.
     ///
     /// # Errors
-    /// The first failure of a call of the group by which the others were cancelled
-    /// ([`OnFailure::CancelGroup`](crate::OnFailure::CancelGroup)), or else of any; the program counts as told of all of
-    /// them. What was cancelled has not failed.
+    /// Returns the first failure that cancelled other calls of the group
+    /// ([`OnFailure::CancelGroup`](crate::OnFailure::CancelGroup)), or else the first of all; all of them then
+    /// count as received. Cancelled calls have not failed.
     pub fn wait(&self) -> Result<(), Failure> {
         self.flow.wait_for(self.calls.clone())
     }
 
-    /// Cancels the calls of the group that have not begun, and with them all that depends on them: whoever reads what
-    /// they would have written is told so. Calls that run go on to their end.
+    /// Cancels the calls of the group that have not started, and with them all calls that depend on them:
+    /// reading their output fails. Running calls run to completion.
     pub fn cancel(&self) {
         self.flow.cancel(self.calls.clone());
     }

@@ -1,4 +1,4 @@
-//! The side of the program: its handles of data, its calls, and how it waits.
+//! The program's side: its handles of data, its calls, and its waits.
 
 mod calling;
 mod commute;

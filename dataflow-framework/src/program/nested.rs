@@ -1,4 +1,4 @@
-//! The calls that a task makes.
+//! The calls made by a task.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -15,21 +15,21 @@ use crate::{
     value::Value,
 };
 
-/// The number of calls after which a task waits until all but so many of its calls before have ended.
+/// The maximum number of unfinished calls of a task; at this number the task waits.
 const CALLS_AHEAD_MAX: u64 = 50_000;
 
-/// The calls of a task that runs on this thread.
+/// The calls of the task that runs on this thread.
 pub(super) struct Nested {
     running: Running,
-    /// This execution of the task, once it does something, and who is told of it.
+    /// This execution of the task and the receiver of its reports, once it has made a step.
     begun: OnceCell<(Execution, Arc<dyn Report>)>,
-    /// The position of the last call with whose failure others of its group are given up.
+    /// The position of the last call whose failure cancels its group.
     gives_up: Cell<Option<u64>>,
-    /// The mark of what it has done last.
+    /// The mark of its last step.
     mark: Cell<Mark>,
-    /// Handles that were dropped, of which that is told with the next step.
+    /// Dropped handles, which are reported with the next step.
     dropped: RefCell<Vec<VersionId>>,
-    /// Whether nobody wants to know any more what it does.
+    /// Whether the result of the execution is no longer needed.
     is_over: Cell<bool>,
 }
 
@@ -46,7 +46,7 @@ impl Nested {
         }
     }
 
-    /// Returns this execution, if it has done something.
+    /// Returns this execution, if it has made a step.
     pub(super) fn execution(&self) -> Option<Execution> {
         self.begun.get().map(|(execution, _)| *execution)
     }
@@ -55,22 +55,22 @@ impl Nested {
         &self.running
     }
 
-    /// Ends the calls: what is left of handles is of no effect.
+    /// Ends the calls: remaining handles have no effect.
     pub(super) fn end(&self) {
         self.is_over.set(true);
     }
 
-    /// Returns the number of what the task does at this position.
+    /// Returns the number of the task's step at this position.
     pub(super) fn number(&self, position: u64) -> CallId {
         number_within(self.running.call, self.running.tries, position)
     }
 
-    /// Returns the options of a call as far as they count where it is run.
+    /// Returns the options of a call that apply where it runs.
     pub(super) fn counting(&self, options: Options) -> Options {
         self.begun().1.counting(options)
     }
 
-    /// Returns what a call demands that no node will ever have.
+    /// Returns a requirement of a call that no node will ever satisfy.
     pub(super) fn lacks(&self, options: &Options) -> Option<Lack> {
         self.begun().1.lacks(options)
     }
@@ -93,7 +93,7 @@ impl Nested {
 
     fn ends_at_once(&self) -> ! {
         self.is_over.set(true);
-        end(Failed::of("its call has ended before"))
+        end(Failed::of("its call has already ended"))
     }
 
     fn step(&self, step: Step) {
@@ -128,7 +128,7 @@ impl Nested {
         self.mark.set(mark);
         let execution = self.begun().0;
         let version = VersionId { call: id, slot: 0 };
-        // Before anybody is told of it.
+        // Before it is reported.
         self.running.site.put_of_task(version, value, mark, bytes);
         if !self.running.site.goes_on(execution) {
             drop(self.running.site.forget(version));
@@ -143,7 +143,7 @@ impl Nested {
     }
 
     pub(super) fn release(&self, version: VersionId) {
-        // When it ends, its handles go anyway.
+        // The end of the task releases its handles.
         if !self.is_over.get() && !self.running.is_checked && !std::thread::panicking() {
             self.dropped.borrow_mut().push(version);
         }
@@ -169,7 +169,7 @@ impl Nested {
         }
     }
 
-    /// Waits until the calls in these positions have ended.
+    /// Waits until the calls at these positions have completed.
     pub(super) fn wait_for(&self, positions: Range<u64>) -> Result<(), Failure> {
         match self.wait(Step::Wait(positions, true)) {
             Given::Ended(None) => Ok(()),
@@ -183,7 +183,7 @@ impl Nested {
         self.running.wait(self.begun().0)
     }
 
-    /// Tells that the calls at these positions are a group.
+    /// Reports that the calls at these positions are a group.
     pub(super) fn has_group(&self, positions: Range<u64>) {
         if self.gives_up.get().is_some_and(|last| last >= positions.start) {
             self.step(Step::Group(positions));

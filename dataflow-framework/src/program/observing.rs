@@ -1,29 +1,30 @@
-//! What the engine of a program tells people: the calls by task and state, their graph, when they ran, why one waits.
+//! Observations of a program: its calls by task and state, their graph, a trace, and the reason why a call
+//! waits.
 
 use dataflow_view::{Explanation, Observation, Summary};
 
 use super::{engine::Engine, recorder::Recorder};
 use crate::{core::Member, ids::CallId, node::Timing};
 
-/// What is to be recorded of a program beside what it returns. Nothing is by default, and then costs nothing.
+/// Optional observations of a program. By default nothing is recorded, at no cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Observe {
-    /// Which calls read what which others write: of the first 200,000 calls.
+    /// The dependencies between the first 200,000 calls.
     pub graph: bool,
-    /// When each call ran, and where: of the first 50,000 runs.
+    /// The time and place of the first 50,000 runs of calls.
     pub trace: bool,
 }
 
 impl Engine {
-    /// Begins to record what is asked for.
+    /// Starts to record the requested observations.
     pub(crate) fn observe(&self, Observe { graph, trace }: Observe) {
         let mut state = self.lock();
         state.graph.observe(graph, trace);
         state.recorder = trace.then(|| Recorder::new(self.queue.platform.now_us()));
     }
 
-    /// Records when a call ran on a member, before its end is told.
+    /// Records the run of a call on a member, before its end is reported.
     pub(crate) fn timed_on(&self, member: Member, timing: Timing) {
         let now_us = self.queue.platform.now_us();
         let mut state = self.lock();
@@ -33,7 +34,7 @@ impl Engine {
         }
     }
 
-    /// Records that something has happened to a member.
+    /// Records an event of a member.
     pub(crate) fn happened_to(&self, member: Member, what: &str) {
         let now_us = self.queue.platform.now_us();
         if let Some(recorder) = &mut self.lock().recorder {
@@ -46,7 +47,7 @@ impl Engine {
         self.lock().graph.summary()
     }
 
-    /// Returns everything that was recorded.
+    /// Returns all recorded observations.
     pub(crate) fn observation(&self) -> Observation {
         let mut state = self.lock();
         let (summary, calls) = (state.graph.summary(), state.graph.recorded());
@@ -55,7 +56,7 @@ impl Engine {
         Observation { summary, calls, trace }
     }
 
-    /// Returns why a call waits, or what has become of it.
+    /// Returns the reason why a call waits, or its outcome.
     pub(crate) fn explain(&self, call: CallId) -> Explanation {
         self.lock().graph.explain(call, |member| self.name(member))
     }

@@ -1,4 +1,4 @@
-//! Records when calls run, for a trace.
+//! Records the runs of calls for a trace.
 
 use dataflow_view::{Instant, SPANS_MAX, Span, Trace};
 
@@ -7,10 +7,10 @@ use crate::{core::Member, node::Timing};
 /// The maximum number of events of nodes in a trace.
 const INSTANTS_MAX: usize = 10_000;
 
-/// What is recorded of the runs of calls.
+/// The recorded runs of calls and events of members.
 #[derive(Debug)]
 pub(super) struct Recorder {
-    /// When the program began, in microseconds by the clock of its node.
+    /// The start of the program, in microseconds by the clock of its node.
     begun_us: u64,
     trace: Trace,
 }
@@ -42,7 +42,7 @@ impl Recorder {
         });
     }
 
-    /// Records that something has happened to a member.
+    /// Records an event of a member.
     pub(super) fn happened(&mut self, now_us: u64, member: Member, what: &str) {
         if self.trace.instants.len() < INSTANTS_MAX {
             let at_us = now_us.saturating_sub(self.begun_us);
@@ -50,7 +50,7 @@ impl Recorder {
         }
     }
 
-    /// Returns everything, with the names of tasks and members.
+    /// Returns the trace, with the names of tasks and members.
     pub(super) fn trace(&self, tasks: Vec<String>, name: impl Fn(Member) -> String) -> Trace {
         let nodes = self.trace.spans.iter().map(|span| span.node);
         let nodes = nodes.chain(self.trace.instants.iter().map(|instant| instant.node)).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What is to be written to the journal of a program, and what it has decided.
+//! Facts for the journal of a program, and its decisions.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ const ENTRY_BYTES_MAX: usize = 8 << 20;
 /// The maximum number of facts in one entry.
 const ENTRY_FACTS_MAX: usize = 100_000;
 
-/// Facts that are written in their order, many at a time, and the decisions of the program.
+/// Facts that are written in order, many at a time, and the decisions of the program.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     waiting: Vec<Fact>,
-    /// What is being written.
+    /// The facts of the entry being written.
     under_way: Vec<Fact>,
-    /// How many facts there were altogether, and how many of them are written.
+    /// The number of facts added so far, and of those written.
     told: u64,
     written: u64,
-    /// The decisions of this run, and of those before.
+    /// The decisions of this run, and of earlier ones.
     decisions: BTreeMap<u64, Decision>,
     /// The number of the next decision of this run.
     next: u64,
@@ -30,12 +30,12 @@ pub(crate) struct Records {
     kept: BTreeMap<VersionId, Fact>,
 }
 
-/// What is known of a decision when the program comes to it.
+/// The record of a decision that the program reaches.
 pub(super) enum Decided {
     /// It is made now, and has this number.
     Now(u64),
     Before(Choice),
-    /// The program has decided something else before, at this point or another one.
+    /// The program has made another decision before, at this point or at another one.
     Otherwise(Decision),
 }
 
@@ -60,7 +60,7 @@ impl Records {
         self.waiting.is_empty() && self.under_way.is_empty()
     }
 
-    /// Returns the facts that are to be written next, as one entry.
+    /// Returns the next facts to write, as one entry.
     pub(super) fn begin(&mut self) -> Vec<Fact> {
         debug_assert!(self.under_way.is_empty(), "entries are written one after another");
         let count = fitting(&self.waiting);
@@ -68,19 +68,19 @@ impl Records {
         self.under_way.clone()
     }
 
-    /// Takes in that the entry is written, and returns its facts.
+    /// Marks the entry as written, and returns its facts.
     pub(super) fn end(&mut self) -> Vec<Fact> {
         let written = std::mem::take(&mut self.under_way);
         self.written += written.len() as u64;
         written
     }
 
-    /// Takes in a decision of an earlier run.
+    /// Restores a decision of an earlier run.
     pub(super) fn recalls(&mut self, decision: Decision) {
         self.keep(decision);
     }
 
-    /// Keeps a decision. Later ones were made on the way to it, and are part of it.
+    /// Keeps a decision. Later ones that led to it are part of it.
     fn keep(&mut self, decision: Decision) {
         drop(self.decisions.split_off(&decision.number));
         self.decisions.insert(decision.number, decision);
@@ -96,7 +96,7 @@ impl Records {
         self.kept.values().cloned()
     }
 
-    /// Returns what is known of the next decision of the program.
+    /// Returns the record of the next decision of the program.
     pub(super) fn decided(&mut self, at: u64, what: &str) -> Decided {
         let number = self.next;
         self.next += 1;
@@ -107,7 +107,7 @@ impl Records {
         }
     }
 
-    /// Adds a decision that the program has made, and returns the number of the fact.
+    /// Adds a decision of the program, and returns the number of the fact.
     pub(super) fn decide(&mut self, decision: Decision) -> u64 {
         self.next = decision.number + 1;
         self.keep(decision.clone());
@@ -115,7 +115,7 @@ impl Records {
     }
 }
 
-/// Returns how many of these facts, which are not none, go into one entry.
+/// Returns how many facts of this non-empty list fit into one entry.
 fn fitting(facts: &[Fact]) -> usize {
     let mut bytes = 0;
     let fits = |fact: &&Fact| {
@@ -126,7 +126,7 @@ fn fitting(facts: &[Fact]) -> usize {
     count.max(1).min(facts.len())
 }
 
-/// Returns facts as entries.
+/// Splits facts into entries.
 pub(crate) fn entries(mut facts: &[Fact]) -> Vec<&[Fact]> {
     let mut entries = Vec::new();
     while !facts.is_empty() {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_no_larger_than_it_may_be_unless_it_is_one_fact() {
+    fn journal_entry_exceeds_its_maximum_only_for_a_single_fact() {
         let facts =
             [vec![large(); 5], vec![Fact::Failed { call: 0, reason: "x".repeat(2 * ENTRY_BYTES_MAX) }]];
         let sizes: Vec<_> = entries(&facts.concat()).iter().map(|entry| entry.len()).collect();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_to_the_next_run_stays_when_it_is_written() {
+    fn versions_left_to_the_next_run_stay_after_writing() {
         let version = VersionId { call: 3, slot: 0 };
         let kept = |value| Fact::Kept { version, mark: Mark::default(), value: vec![value] };
         let mut records = Records::default();
@@ -184,16 +184,16 @@ mod tests {
     }
 
     #[test]
-    fn decisions_on_the_way_to_another_one_are_part_of_it() {
+    fn inner_decisions_are_part_of_the_outer_one() {
         let mut first = Records::default();
         let facts = {
-            let Decided::Now(outer) = first.decided(0, "outer") else { panic!("it is the first") };
-            let Decided::Now(inner) = first.decided(0, "inner") else { panic!("it is the second") };
+            let Decided::Now(outer) = first.decided(0, "outer") else { panic!("the decision is new") };
+            let Decided::Now(inner) = first.decided(0, "inner") else { panic!("the decision is new") };
             assert_eq!((outer, inner), (0, 1));
             first.decide(value(inner, "inner"));
             first.decide(value(outer, "outer"));
-            let Decided::Now(next) = first.decided(0, "next") else { panic!("it was not made") };
-            assert_eq!(next, 1, "the inner one does not count when the outer one is made");
+            let Decided::Now(next) = first.decided(0, "next") else { panic!("the decision is new") };
+            assert_eq!(next, 1, "the inner decision is part of the outer one");
             first.begin()
         };
         for written in 0..=facts.len() {

@@ -1,4 +1,4 @@
-//! Many data into one.
+//! Reductions: many data merged into one.
 
 use std::{fmt, rc::Rc};
 
@@ -8,12 +8,12 @@ use super::{
 };
 use crate::value::Datum;
 
-/// Merges all data into one, by a task that merges its second argument into its first. Nothing is called before the
-/// data is asked for: `None` if there are no parts.
+/// Merges all data into one, by a task that merges its second argument into its first. No call is made before
+/// the result is requested: `None` if there are no parts.
 ///
-/// Merged are neighbours, then neighbours of what has come of that, and so on: a tree whose shape depends on nothing
-/// but the number of parts. So sums of floating-point numbers are the same in every run. See
-/// [`any_order`](Reduction::any_order) for parts that are there at very different times.
+/// Neighbours are merged, then their results, and so on: a tree whose shape depends only on the number of
+/// parts. So sums of floating-point numbers are the same in every run. See [`any_order`](Reduction::any_order)
+/// for parts that become available at very different times.
 ///
 /// # Examples
 /// ```
@@ -39,7 +39,7 @@ pub fn reduce<T: Datum, M: Fn(&mut Data<T>, &Data<T>)>(
     Reduction { parts: parts.into_iter().collect(), merge, is_in_any_order: false }
 }
 
-/// How many data become one. See [`reduce`].
+/// A reduction of many data to one. See [`reduce`].
 #[must_use = "nothing is merged before its data is asked for"]
 pub struct Reduction<T, M> {
     parts: Vec<Data<T>>,
@@ -48,17 +48,18 @@ pub struct Reduction<T, M> {
 }
 
 impl<T: Datum, M: Fn(&mut Data<T>, &Data<T>)> Reduction<T, M> {
-    /// Has parts merged as they become available: a call begins when any two of them are there, or of what has come of
-    /// them. So one part that is late holds up nothing but the last call, and what lies on one node is merged there.
+    /// Merges parts as they become available: a call starts as soon as any two parts or intermediate results
+    /// exist. So one late part delays only the last call, and data of one node is merged on that node.
     ///
-    /// The merge has to be commutative and associative. If it is so up to rounding only, as a sum of floating-point
-    /// numbers, the result may differ from that of other runs of the program in the last digits. Within one run it does
-    /// not: what is merged is recorded before, so data that is made again, also by a program that begins anew on another
-    /// node, is the same. On a cluster each call therefore begins some milliseconds later.
+    /// The merge has to be commutative and associative. If it is so only up to rounding, as a sum of
+    /// floating-point numbers, the result may differ between runs of the program in the last digits. Within one
+    /// run it does not: each pair is recorded before it is merged, so data that is recomputed is the same, even
+    /// after the program restarts on another node. On a cluster each call therefore starts some milliseconds
+    /// later.
     ///
-    /// The merge has to be one call, which updates its first argument and reads its second; nobody else may read what
-    /// it writes. Where the program runs each call itself (`--sequential`) the parts are merged one after another, as
-    /// they stand in the list. In a task, which has to be a function of what it reads, it is the tree.
+    /// The merge has to be a single call, which updates its first argument and reads its second; its output
+    /// must have no other reader. A sequential program (`--sequential`) merges the parts one after another, in
+    /// the order of the list. A task, whose output may depend only on its inputs, uses the tree.
     ///
     /// # Examples
     /// ```
@@ -87,7 +88,7 @@ impl<T: Datum, M: Fn(&mut Data<T>, &Data<T>)> Reduction<T, M> {
         self
     }
 
-    /// Makes the calls, and returns the data that comes of them; `None` if there are no parts.
+    /// Makes the calls, and returns the resulting data; `None` if there are no parts.
     #[must_use]
     pub fn data(self) -> Option<Data<T>> {
         let Self { parts, merge, is_in_any_order } = self;
@@ -102,10 +103,10 @@ impl<T: Datum, M: Fn(&mut Data<T>, &Data<T>)> Reduction<T, M> {
         }
     }
 
-    /// Makes the calls, and returns the data that comes of them.
+    /// Makes the calls, and returns the resulting data.
     ///
     /// # Panics
-    /// With this message if there are no parts.
+    /// Panics with this message if there are no parts.
     #[must_use]
     #[track_caller]
     pub fn expect(self, message: &str) -> Data<T> {
@@ -123,7 +124,7 @@ impl<T, M> fmt::Debug for Reduction<T, M> {
     }
 }
 
-/// Merges neighbours, and neighbours of that.
+/// Merges neighbours, then the results.
 fn in_tree<T>(mut parts: Vec<Data<T>>, merge: impl Fn(&mut Data<T>, &Data<T>)) -> Option<Data<T>> {
     while parts.len() > 1 {
         let mut merged = Vec::with_capacity(parts.len().div_ceil(2));
@@ -147,14 +148,14 @@ fn in_order<T>(parts: Vec<Data<T>>, merge: impl Fn(&mut Data<T>, &Data<T>)) -> O
     Some(first)
 }
 
-/// Merges what is there, by calls that are made as those of a tree.
+/// Merges available parts, by calls that are made like those of a tree.
 fn in_any_order<T: Datum>(
     flow: &Rc<Flow>,
     parts: Vec<Data<T>>,
     merge: impl Fn(&mut Data<T>, &Data<T>),
 ) -> Option<Data<T>> {
     let reduction = flow.next();
-    // What a call merges may be what another one would have, so it is kept until all are made.
+    // A call may merge other data than its own arguments, so all data is kept until all calls are made.
     let kept = std::cell::RefCell::new(Vec::with_capacity(2 * parts.len()));
     let merged = in_tree(parts, |first, second| {
         kept.borrow_mut().extend([first.clone(), second.clone()]);

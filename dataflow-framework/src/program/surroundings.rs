@@ -1,8 +1,8 @@
-//! What a program may ask of its surroundings: the time, chance, the environment.
+//! Inputs of a program from its environment: time, random numbers, variables.
 //!
-//! A program that begins anew on another node has to make the same calls, so it must not depend on anything that may be
-//! something else then. What these functions return is recorded before the program goes on, and is the same when it
-//! begins anew. Where a workflow runs on one machine only, in tasks, and outside of workflows, they just ask.
+//! A program that restarts on another node has to make the same calls, so it must not depend on values that may
+//! have changed. The results of these functions are recorded before the program continues, and are the same
+//! after a restart. In a workflow on one machine, in tasks and outside of workflows they are not recorded.
 //!
 //! ```
 //! use std::time::SystemTime;
@@ -26,10 +26,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::flow::Flow;
 use crate::encoding::{decode, encode};
 
-/// Returns the time, as the clock of the node says it on which the program first asks.
+/// Returns the clock time of the node on which the program first calls this.
 ///
 /// # Panics
-/// If the clock says a time before 1970.
+/// Panics if the clock is before 1970.
 #[must_use]
 pub fn now() -> SystemTime {
     ask("now", SystemTime::now)
@@ -41,19 +41,19 @@ pub fn random() -> u64 {
     ask("random", || RandomState::new().hash_one(()))
 }
 
-/// Returns a variable of the environment of the node on which the program first asks; `None` if it is not set, or not
-/// Unicode.
+/// Returns an environment variable of the node on which the program first calls this; `None` if it is not set,
+/// or not Unicode.
 #[must_use]
 pub fn env(name: &str) -> Option<String> {
     ask(&format!("env {name}"), || environment::var(name).ok())
 }
 
-/// Returns what the surroundings say, or have said when the program first came here.
+/// Returns the answer of the closure, or the recorded answer of an earlier run.
 ///
-/// `what` names the question: a program that asks something else when it begins anew fails.
+/// `what` names the question: a restarted program that asks another question fails.
 ///
 /// # Panics
-/// If the answer cannot be encoded.
+/// Panics if the answer cannot be encoded.
 ///
 /// # Examples
 /// ```

@@ -29,7 +29,7 @@ const CALLS_AHEAD_MAX: usize = 100_000;
 /// The maximum number of workers.
 const WORKERS_MAX: usize = 1024;
 
-/// A program to be run: its tasks, and where they run.
+/// A program to run: its tasks, and the place where they run.
 #[derive(Debug)]
 #[must_use = "it is run by `run`"]
 pub struct Workflow {
@@ -44,13 +44,13 @@ pub struct Workflow {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WorkflowError {
-    /// The table of its tasks is wrong.
+    /// The table of the program's tasks is invalid.
     #[error(transparent)]
     Tasks(#[from] DuplicateTaskName),
     /// The thread of a worker could not be started.
     #[error("no thread could be started: {0}")]
     Thread(#[source] io::Error),
-    /// The process was started to run an isolated call, and runs the program instead.
+    /// The process was started to run an isolated call, but runs the program.
     #[error(
         "this process was started for an isolated call, and runs the program again: its `main` has to begin with \
          `dataflow_framework::serve_isolated`"
@@ -65,10 +65,10 @@ pub enum WorkflowError {
 }
 
 impl Workflow {
-    /// Describes a program by its tasks ([`tasks!`](crate::tasks)), to be run by all processors of this machine.
+    /// Describes a program by its tasks ([`tasks!`](crate::tasks)). It uses all processors of this machine.
     ///
     /// # Errors
-    /// If two tasks have one name.
+    /// Fails if two tasks have the same name.
     pub fn new(tasks: impl IntoIterator<Item = &'static TaskDef>) -> Result<Self, WorkflowError> {
         let workers = thread::available_parallelism().map_or(1, NonZero::get);
         let tasks = Tasks::new(tasks)?;
@@ -78,61 +78,62 @@ impl Workflow {
     /// Sets the number of workers, from 1 to 1024.
     ///
     /// # Panics
-    /// If it is another one.
+    /// Panics if the number is out of range.
     pub fn workers(mut self, workers: usize) -> Self {
         assert!(
             (1..=WORKERS_MAX).contains(&workers),
-            "{workers} workers are not between 1 and {WORKERS_MAX}"
+            "the number of workers, {workers}, is not between 1 and {WORKERS_MAX}"
         );
         self.workers = workers;
         self
     }
 
-    /// Runs each call at once where the program makes it, as if the tasks were plain functions: for tests, and to find
-    /// errors. The results are the same.
+    /// Runs each call immediately where the program makes it, as if the tasks were plain functions: for tests,
+    /// and for debugging. The results are the same.
     pub fn sequential(mut self) -> Self {
         self.workers = 0;
         self
     }
 
-    /// Runs each task twice on the same data, and compares what it writes, and what it only reads with what that was
-    /// before. A call that shows a difference has failed: its task is not a function of what it reads.
+    /// Runs each task twice on the same data and compares the outputs, and compares its read-only inputs before
+    /// and after. A call with a difference has failed: the output of its task depends on more than its inputs.
     pub fn checked(mut self) -> Self {
         self.is_checked = true;
         self
     }
 
-    /// Sets the maximum number of unfinished calls, by default 100,000. A program that is so far ahead of its tasks
-    /// waits. Each takes some hundred bytes, and what its arguments hold.
+    /// Sets the maximum number of unfinished calls, by default 100,000. A program at this limit waits. Each
+    /// call takes a few hundred bytes plus its arguments.
     ///
     /// # Panics
-    /// If it is 0.
+    /// Panics if the number is 0.
     pub fn calls_ahead_max(mut self, calls: usize) -> Self {
-        assert!(calls > 0, "a program that may not be ahead of its tasks cannot call one");
+        assert!(calls > 0, "the maximum number of unfinished calls must be at least 1");
         self.calls_ahead_max = calls;
         self
     }
 
-    /// Sets how much memory the data of the program may take, in bytes; by default there is no limit. Beyond it data is
-    /// moved to files, and read when it is needed; see [`set_store`](crate::set_store) for what counts.
+    /// Sets the maximum memory for the data of the program, in bytes; unlimited by default. Data beyond it is
+    /// moved to files, and read when needed; [`set_store`](crate::set_store) defines the memory that counts.
     ///
     /// # Panics
-    /// If it is 0.
+    /// Panics if the number is 0.
     pub fn store(mut self, bytes: u64) -> Self {
-        assert!(bytes > 0, "a store of no bytes holds nothing");
+        assert!(bytes > 0, "the size of the store must be at least 1 byte");
         self.store_bytes = Some(bytes);
         self
     }
 
-    /// Runs the program on this thread, and its tasks on those of the workers, until the program has returned and all
-    /// calls have ended.
+    /// Runs the program on this thread and its tasks on worker threads, until the program has returned and all
+    /// calls have completed.
     ///
     /// # Errors
-    /// If the program returns an error; or a call has failed, and the program was not told, by
-    /// [`Data::get`](crate::Data::get), of that or of what depends on it; or a thread cannot be started.
+    /// Fails if the program returns an error; if a call has failed and the program has received neither its
+    /// failure nor one of data that depends on it from [`Data::get`](crate::Data::get); or if a thread cannot
+    /// be started.
     ///
     /// # Panics
-    /// If the program panics.
+    /// Panics if the program panics.
     pub fn run<R, E>(self, program: impl FnOnce() -> Result<R, E>) -> Result<R, WorkflowError>
     where
         E: Into<Box<dyn Error + Send + Sync>>,
@@ -140,13 +141,13 @@ impl Workflow {
         self.measured(program).map(|(returned, _)| returned)
     }
 
-    /// Does the same as [`run`](Self::run), and returns also what was counted.
+    /// Does the same as [`run`](Self::run), and also returns statistics.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Fails like [`run`](Self::run).
     ///
     /// # Panics
-    /// If the program panics.
+    /// Panics if the program panics.
     pub fn measured<R, E>(self, program: impl FnOnce() -> Result<R, E>) -> Result<(R, Figures), WorkflowError>
     where
         E: Into<Box<dyn Error + Send + Sync>>,
@@ -163,9 +164,9 @@ impl Workflow {
         if is_checked {
             engine.check();
         }
-        // Ends the threads also when the program panics.
+        // Stops the threads even if the program panics.
         let _crew = Crew::start(&queue, workers).map_err(WorkflowError::Thread)?;
-        // Tasks that wait for calls must not be waited for.
+        // Tasks that wait for calls must not delay the end.
         let _ended = EndsSite(&engine);
         let flow = Flow::new(Arc::clone(&engine), Some(tasks));
         let whole = AssertUnwindSafe(|| {
@@ -188,7 +189,7 @@ impl Workflow {
     }
 }
 
-/// Ends what is done for a program when it is dropped.
+/// Ends the work for a program on drop.
 struct EndsSite<'a>(&'a Engine);
 
 impl Drop for EndsSite<'_> {

@@ -52,7 +52,7 @@ pub fn main() -> ExitCode {
     taskwork_cli::main::<Tsp>()
 }
 
-/// Notes on an instance whose distances say little about its coordinates.
+/// Warns about an instance whose coordinates are so close that rounding distorts the distances.
 fn note_coarse(file: &Path, instance: &Instance) {
     if instance.is_coarse {
         note(&format!(

@@ -16,7 +16,7 @@ pub(super) struct Report<'a> {
     pub(super) figures: Figures,
 }
 
-/// What a search found.
+/// The outcome of a search.
 pub(super) struct Search {
     pub(super) length: Option<u64>,
     pub(super) tour: Option<Vec<City>>,
@@ -90,7 +90,7 @@ impl Report<'_> {
         })
     }
 
-    /// Formats the tour, what is known about it, and the figures.
+    /// Formats the tour, its status and the figures.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         match &self.search.tour {

@@ -86,8 +86,8 @@ pub(super) fn kinds(kinds: &mut Kinds) {
 /// The minimum number of cities with more than one tour.
 const CITIES_OF_CHOICE: usize = 4;
 
-/// The maximum number of cities whose directed distances one-trees are built of, since these take four times
-/// the memory; and up to which they are chosen if no bound is.
+/// The maximum number of cities for one-trees of directed distances, which take four times the memory; and the
+/// maximum for choosing them by default.
 const DOUBLED_CITIES_MAX: usize = 2_000;
 const ONE_TREE_CITIES_MAX: usize = 500;
 /// The distance from the start tour beyond which assignments are too weak, as a share of its length.
@@ -199,7 +199,7 @@ fn prepare_directed(
     asked.prepare("assignment", problem, move |best| root.root_bound(best))
 }
 
-/// The height of the chart beside the tour, in pixels.
+/// The height of the chart next to the tour, in pixels.
 const CHART_HEIGHT: f64 = 320.0;
 
 /// A request: the arguments and the instance.
@@ -208,7 +208,7 @@ struct Asked {
     instance: Instance,
     /// The heuristic tour, and its length.
     start: (u64, Vec<City>),
-    /// When the program began to read the instance.
+    /// When the program started to read the instance.
     began: Instant,
 }
 
@@ -270,7 +270,7 @@ impl Asked {
         }))
     }
 
-    /// Draws the tour, with what was seen of the search.
+    /// Draws the tour, with the observed progress of the search.
     fn plot(&self, file: &Path, search: &Search, seen: &Improvements) -> Result<(), Failure> {
         let Some(picture) = search.tour.as_ref().and_then(|tour| self.instance.picture(tour)) else {
             return Ok(());

@@ -7,8 +7,8 @@ use bnb_framework::assignment::FORBIDDEN;
 /// by row, from city to city; a [`FORBIDDEN`] entry is not an arc. Returns `None` if a city cannot be
 /// reached.
 ///
-/// Leaves what remains of the costs when the prices of all contracted sets are subtracted: any arborescence
-/// costs at least the cheapest and what its arcs have left.
+/// Subtracts the prices of all contracted sets from `costs`: any arborescence costs at least as much as the
+/// cheapest plus the remaining costs of its arcs.
 pub(super) fn cheapest(costs: &mut [i64], cities: usize, root: usize) -> Option<i64> {
     let mut group_of: Vec<usize> = (0..cities).collect();
     let mut groups = cities;
@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_cheaper(
+        fn arborescence_any_choice_of_arcs_costs_no_less(
             cities in 1_usize..6,
             costs in prop::collection::vec(prop_oneof![3 => 0_i64..20, 1 => Just(FORBIDDEN)], 25),
             root: prop::sample::Index,

@@ -110,9 +110,9 @@ impl DirectedProblem {
         costs
     }
 
-    /// Adds what it costs at least to connect the subtours, in terms of the reduced costs: the first city must
-    /// be reachable from each, and with what these costs have left, each from the first. Returns the sum, and
-    /// what is left; `None` if that is impossible.
+    /// Adds the minimum cost of connecting the subtours, in terms of the reduced costs: the first city must be
+    /// reachable from each, and in the remaining costs each from the first. Returns the sum and the costs that
+    /// remain; `None` if the subtours cannot be connected.
     fn connect(&self, assignment: &Assignment, costs: &Costs) -> Option<(i64, Costs)> {
         let cities = self.instance.len();
         let reduced = |from: City, to: City| match costs.get(from, to) {

@@ -21,17 +21,17 @@ pub struct DirectedState {
     pub(super) assignment: Assignment,
     /// A lower bound on all tours; until the state is bounded, that of its parent.
     pub(super) low: i64,
-    /// A tour that was at a leaf beside this state, and is to be passed over; or none.
+    /// A tour that is already represented by a sibling leaf and must be skipped; empty if there is none.
     pub(super) passed: Vec<City>,
     pub(super) next: Next,
 }
 
-/// What follows a state.
+/// The next step at a state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Next {
     /// Not bounded yet.
     Unknown,
-    /// Every tour lacks one of these arcs.
+    /// Every tour lacks at least one arc of this set.
     Break(Vec<(u16, u16)>),
     /// The assignment is a tour, and nothing below the state is shorter.
     Tour(Vec<City>),
@@ -110,7 +110,7 @@ impl DirectedState {
         if is_new {
             children.push_back(DirectedState { next: Next::Leaf(tour.to_vec()), ..self.clone() });
         }
-        // An arc that tells the two tours apart leaves only one to be passed over on either side.
+        // An arc in which the two tours differ leaves only one of them to skip on either side.
         let tells_apart = |arc: &(u16, u16)| !is_new || !is_possible || !passed.contains(arc);
         let mut free = arcs(tour).filter(|arc| !self.forced.contains(arc) && tells_apart(arc));
         if let Some(arc) = free.next() {

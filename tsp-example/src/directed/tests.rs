@@ -28,7 +28,7 @@ fn all_lengths(instance: &Instance) -> Vec<u64> {
 
 proptest! {
     #[test]
-    fn the_optimum_is_that_of_all_tours(
+    fn optimum_equals_shortest_of_all_tours(
         cities in 1_usize..8,
         distances in prop::collection::vec(0_u32..30, 49),
     ) {
@@ -36,7 +36,7 @@ proptest! {
         let lengths = all_lengths(&instance);
         let problem = DirectedProblem::new(instance.clone());
         prop_assert!(problem.root_bound(None) <= lengths[0]);
-        // Whatever is one longer must not be enough.
+        // A start tour that is longer by one must be improved.
         for start in [None, Some(Best::new(lengths[0] + 1, Vec::new()))] {
             let found = sequential::solve(&problem, true, start).best.map(|best| best.cost);
             prop_assert_eq!(found, Some(lengths[0]));
@@ -46,14 +46,14 @@ proptest! {
     }
 
     #[test]
-    fn check_finds_no_mistake(cities in 1_usize..8, distances in prop::collection::vec(0_u32..30, 49)) {
+    fn check_of_directed_search_finds_no_mistake(cities in 1_usize..8, distances in prop::collection::vec(0_u32..30, 49)) {
         let instance = Instance::directed("test", cities, distances[..cities * cities].to_vec());
         let found = check(&DirectedProblem::new(instance));
         prop_assert!(found.is_ok(), "{}", found.unwrap_err());
     }
 
     #[test]
-    fn the_best_tours_are_collected_none_twice_and_none_missing(
+    fn best_tours_are_each_collected_exactly_once(
         cities in 3_usize..7,
         distances in prop::collection::vec(0_u32..30, 36),
         at_most in 1_usize..30,

@@ -1,4 +1,4 @@
-//! The cities at which a tour may still be improved: those whose don't-look bits are off.
+//! The cities at which a tour may still be improved: their don't-look bits are off.
 
 use crate::instance::City;
 

@@ -28,7 +28,7 @@ const ROUND: u64 = 2_000;
 /// The number of cities that are tried between two questions whether to stop.
 const ASK_EVERY: u32 = 32;
 
-/// What local search needs to know about an instance.
+/// The data of an instance that local search needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Heuristic {
     after: Near,
@@ -87,8 +87,8 @@ impl Heuristic {
         (gain > 0).then_some(better)
     }
 
-    /// Kicks a tour as often as told, with a seed, and keeps what is no longer. Returns by how much the tour
-    /// is shorter, and the tour.
+    /// Kicks a tour a number of times, with a seed, and keeps each result that is not longer. Returns the
+    /// reduction in length, and the tour.
     pub(crate) fn kick(
         &self,
         instance: &Instance,

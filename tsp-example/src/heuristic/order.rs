@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_what_they_say_and_can_be_undone() {
+    fn changes_have_their_reported_gain_and_can_be_undone() {
         let tour: Vec<City> = vec![3, 0, 4, 1, 6, 5, 2];
         let mut order = Order::new(&tour);
         order.uncross([0, 4, 6, 5]);

@@ -1,4 +1,4 @@
-//! Local search keeps tours whole, is repeatable, and stops when it is told to.
+//! Local search keeps tours whole, is repeatable, and stops on request.
 
 use std::cell::Cell;
 
@@ -21,7 +21,7 @@ fn instances() -> Vec<Instance> {
 }
 
 #[test]
-fn tours_stay_tours_and_their_gain_is_what_it_says() {
+fn improved_tours_stay_tours_and_match_their_reported_gain() {
     for instance in instances() {
         let heuristic = Heuristic::new(&instance);
         for seed in 0..4 {
@@ -35,7 +35,7 @@ fn tours_stay_tours_and_their_gain_is_what_it_says() {
 }
 
 #[test]
-fn the_seed_determines_what_is_found() {
+fn same_seed_finds_same_tour() {
     for instance in [generate(120, 7, Kind::Euclidean), directed(90, 7)] {
         let heuristic = Heuristic::new(&instance);
         let tour = |seed| heuristic.construct(&instance, seed, &|| false);
@@ -50,7 +50,7 @@ fn the_seed_determines_what_is_found() {
 }
 
 #[test]
-fn a_search_that_is_stopped_returns_a_tour_soon() {
+fn stopped_search_returns_a_tour() {
     for instance in [generate(300, 7, Kind::Euclidean), directed(120, 7)] {
         let heuristic = Heuristic::new(&instance);
         let asked = Cell::new(0);
@@ -67,7 +67,7 @@ fn a_search_that_is_stopped_returns_a_tour_soon() {
 }
 
 #[test]
-fn small_tours_are_mostly_the_shortest() {
+fn small_tours_are_mostly_optimal() {
     use bnb_framework::sequential;
 
     use crate::path::PathProblem;

@@ -10,15 +10,15 @@ use super::{SCALE, graph::Arcs, tree::OneTree};
 /// overflows.
 const MULTIPLIER_MAX: i64 = 1 << 42;
 
-/// What is enough while no tour is known: more than any bound.
+/// The sufficient bound while no tour is known: more than any bound.
 pub(super) const UNKNOWN: i64 = i64::MAX / 4;
 
-/// How far the multipliers move in each step.
+/// The step size of the multipliers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Pace {
-    /// By a share of the mean length of an edge of a tour for each edge too many.
+    /// A share of the mean length of an edge of a tour for each edge too many.
     Mean { first: f64, last: f64 },
-    /// By a share of what is left to what is enough, if that is known.
+    /// A share of the distance to the sufficient bound, if that is known.
     Gap { first: f64, last: f64 },
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Plan {
     pub(super) pace: Pace,
 }
 
-/// How a series of steps has ended.
+/// The outcome of a series of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ascent {
     /// All steps were made, or the bound is enough, or the one-tree is a tour.

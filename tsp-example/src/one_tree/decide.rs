@@ -1,4 +1,4 @@
-//! What to decide next: about the edges of a city that has too many in the one-tree.
+//! Branching decisions: about the edges of a city that has too many in the one-tree.
 
 use super::{
     ascent::{Ascent, Pace, Plan, ascend},
@@ -16,13 +16,14 @@ pub(super) struct Decision {
     pub(super) free: Vec<City>,
 }
 
-/// The share of the distance to what is enough by which the bound must rise for a state to count as a third.
+/// The share of the distance to the sufficient bound by which the bound must rise for a state to count as a
+/// third.
 const UNIT: f64 = 0.3;
 /// The number of steps of a trial.
 const TRIAL: Plan = Plan { steps: 12, pace: Pace::Gap { first: 0.5, last: 0.2 } };
 
 impl Decision {
-    /// Returns what is decided in each child: both edges are forced; the first is forced and the second
+    /// Returns the decisions of each child: both edges are forced; the first is forced and the second
     /// forbidden; or the first is forbidden. If an edge of the city is forced already, there is only one to
     /// decide about. Children without a tour are left out.
     pub(super) fn branches(&self, edges: &Edges) -> Vec<Edges> {
@@ -83,7 +84,7 @@ pub(super) fn decisions(
     decisions
 }
 
-/// Returns how many states there are below one whose bound has risen, in proportion to one whose has not.
+/// Returns the expected number of states below one whose bound has risen, relative to one whose bound has not.
 fn states(rise: f64, room: i64) -> f64 {
     (-rise / (UNIT * room.max(1) as f64)).exp()
 }
@@ -124,7 +125,7 @@ impl Trials {
         best.map(|(_, decision)| decision)
     }
 
-    /// Returns a bound on the tours of these edges; `None` if there is none.
+    /// Returns a bound on the tours that these edges allow; `None` if there is no such tour.
     fn risen(&mut self, instance: &Instance, edges: &Edges, multipliers: &[i64], enough: i64) -> Option<i64> {
         self.graph.fill(instance, edges);
         let mut multipliers = multipliers.to_vec();

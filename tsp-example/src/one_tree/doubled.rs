@@ -1,5 +1,5 @@
 //! Distances that depend on the direction, without directions: each city becomes two, an entrance and an
-//! exit, which must be next to each other; a tour of these has a direction (R. Jonker and T. Volgenant,
+//! exit, which must be next to each other; a tour of the doubled cities has a direction (R. Jonker and T. Volgenant,
 //! *Transforming asymmetric into symmetric traveling salesman problems*, 1983).
 
 use std::convert::Infallible;

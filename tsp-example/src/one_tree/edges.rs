@@ -1,4 +1,4 @@
-//! Which edges a tour may use, and which it must use, with the consequences.
+//! The edges that a tour may use and those it must use, with the consequences.
 
 use serde::{Deserialize, Serialize};
 
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_forced_total_of_a_city_forbid_its_others() {
+    fn second_forced_edge_of_a_city_forbids_its_others() {
         let mut edges = Edges::all(6);
         edges.force(0, 1).unwrap();
         edges.force(0, 2).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_two_edges_of_a_city_are_forced() {
+    fn last_two_edges_of_a_city_are_forced() {
         let mut edges = Edges::all(6);
         for j in 1..4 {
             edges.forbid(0, j).unwrap();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_city_that_cannot_be_left_is_impossible() {
+    fn city_without_second_edge_is_impossible() {
         let mut edges = Edges::all(4);
         edges.force(0, 1).unwrap();
         assert_eq!(edges.forbid(0, 1), Err(Impossible));

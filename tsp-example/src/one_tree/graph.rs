@@ -6,7 +6,7 @@ use crate::{
     instance::{City, Instance},
 };
 
-/// What is subtracted from the length of a forced edge: more than any path costs with any multipliers, so
+/// The amount subtracted from the length of a forced edge: more than any path costs with any multipliers, so
 /// that forced edges are always taken.
 const FORCED: i64 = 1 << 50;
 
@@ -57,7 +57,7 @@ impl Arcs for Matrix<'_> {
 /// Lists of edges, which are quick if they are few.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    /// Where the edges of each city start, and where those of the last end.
+    /// The offset of the edges of each city, and the end of the last ones.
     starts: Vec<usize>,
     arcs: Vec<(u32, i64)>,
 }
@@ -75,8 +75,8 @@ impl Graph {
         self.starts.push(self.arcs.len());
     }
 
-    /// Fills the lists with the allowed edges between near neighbours, and the forced ones. What is built of
-    /// these may cost more than is possible.
+    /// Fills the lists with the allowed edges between near neighbours, and the forced ones. A one-tree of this
+    /// graph may cost more than the minimum.
     pub(super) fn fill_near(&mut self, instance: &Instance, edges: &Edges, near: &Near) {
         let cities = instance.len();
         let mut pairs: Vec<(City, City)> = Vec::new();

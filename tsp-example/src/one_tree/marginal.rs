@@ -1,4 +1,4 @@
-//! What decisions about single edges would cost: how much a one-tree grows at least if it must contain an
+//! The cost of decisions about single edges: how much a one-tree grows at least if it must contain an
 //! edge that is not in it, or must do without one that is (T. Volgenant and R. Jonker, *The symmetric
 //! traveling salesman problem and edge exchanges in minimal 1-trees*, 1983).
 
@@ -29,7 +29,7 @@ pub(super) struct Marginals {
 const NEVER: i64 = i64::MAX / 2;
 
 impl Marginals {
-    /// Computes all exchanges in a one-tree. What makes it cost more than `room` more is hopeless.
+    /// Computes all exchanges in a one-tree. An exchange that adds more than `room` to the cost is hopeless.
     pub(super) fn compute(&mut self, arcs: &impl Arcs, tree: &OneTree, multipliers: &[i64], room: i64) {
         self.climb(arcs.cities(), tree);
         self.hopeless.clear();

@@ -6,9 +6,9 @@
 //! added to all its edges, changes every tour by the same amount but not every one-tree; raising those of
 //! cities with too many edges in the tree, and lowering those with too few, raises the bound.
 //!
-//! **Exchanges** tell what each edge costs: one with which every one-tree is too long is forbidden, one without
-//! which every one-tree is too long is forced. Few edges are left after that, and one-trees are built of lists
-//! of these.
+//! **Exchanges** determine the cost of each edge: an edge is forbidden if every one-tree with it is too long,
+//! and forced if every one-tree without it is. Few edges remain after that, and one-trees are built from lists
+//! of them.
 //!
 //! **Directions** are no obstacle: a city with an entrance and an exit is two cities without directions.
 //!

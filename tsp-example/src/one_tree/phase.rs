@@ -24,9 +24,9 @@ pub(super) enum Phase {
 
 /// The number of cities of a large instance.
 const LARGE: usize = 400;
-/// How often the ascent is repeated at the root, as long as edges can be forced or forbidden.
+/// The maximum number of repeated ascents at the root, while edges can be forced or forbidden.
 const AGAIN_MAX: u32 = 12;
-/// How often it is repeated below.
+/// The same limit below the root.
 const BELOW_MAX: u32 = 1;
 
 impl Phase {

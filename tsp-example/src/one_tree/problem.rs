@@ -39,12 +39,12 @@ pub struct OneTreeState {
     pub(super) phase: Phase,
     /// The number of steps made in the phase.
     pub(super) taken: u32,
-    /// A tour that was at a leaf beside this state, and is to be passed over; or none.
+    /// A tour that is already represented by a sibling leaf and must be skipped; empty if there is none.
     passed: Vec<City>,
     pub(super) next: Next,
 }
 
-/// What follows a state.
+/// The next step at a state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Next {
     /// Not bounded yet.
@@ -135,7 +135,7 @@ impl OneTreeProblem {
         if is_new {
             children.push_back(OneTreeState { next: Next::Leaf(tour.to_vec()), ..state.clone() });
         }
-        // An edge that tells the two tours apart leaves only one to be passed over on either side.
+        // An edge in which the two tours differ leaves only one of them to skip on either side.
         let tells_apart = |i, j| !is_new || passed.as_ref().is_none_or(|passed| !passed.has(i, j));
         let mut free = links.edges().filter(|&(i, j)| !state.edges.is_forced(i, j) && tells_apart(i, j));
         if let Some((i, j)) = free.next() {

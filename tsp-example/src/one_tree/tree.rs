@@ -20,7 +20,7 @@ pub(super) struct OneTree {
     /// The edges of the spanning tree as (parent, child), in the order in which they were added, then the two
     /// of the special city.
     pub(super) edges: Vec<(City, City)>,
-    /// The costs of the edges, with multipliers and with what makes forced edges cheap.
+    /// The costs of the edges, with multipliers and the discount of forced edges.
     pub(super) costs: Vec<i64>,
     pub(super) degree: Vec<i32>,
     /// The minimum length of a tour according to these multipliers, scaled.

@@ -36,17 +36,17 @@ pub(super) struct Room {
     trials: Trials,
 }
 
-/// What a round of work on a bound has led to.
+/// The result of one round of work on a bound.
 enum Round {
     /// No tour below the state is short enough.
     Hopeless,
     /// Another round may raise the bound.
     Again,
-    /// It is known what follows.
+    /// The next step is known.
     Over,
 }
 
-/// What the bounds of an instance are computed from.
+/// The data from which the bounds of an instance are computed.
 #[derive(Clone, Copy)]
 pub(super) struct Bounder<'a> {
     pub(super) instance: &'a Instance,
@@ -57,7 +57,7 @@ pub(super) struct Bounder<'a> {
 }
 
 impl Bounder<'_> {
-    /// Raises the bound of a state as far as a limited amount of work allows, and finds out what follows.
+    /// Raises the bound of a state as far as a limited amount of work allows, and determines the next step.
     /// Returns the bound; `None` if no tour below the state is short enough.
     pub(super) fn bound(&self, state: &mut OneTreeState, room: &mut Room) -> Option<u64> {
         let mut work = WORK;
@@ -134,7 +134,7 @@ impl Bounder<'_> {
         Round::Over
     }
 
-    /// Returns what to decide next, or `None` if the one-tree is a tour.
+    /// Returns the next decision, or `None` if the one-tree is a tour.
     fn decide(
         &self,
         state: &OneTreeState,
@@ -157,9 +157,9 @@ impl Bounder<'_> {
         }
     }
 
-    /// Moves the multipliers as if there were only edges between near neighbours, which is quick. What they
-    /// give is no bound, but a good start. The first time, computes a bound without multipliers, so that
-    /// there is one.
+    /// Moves the multipliers as if there were only edges between near neighbours, which is quick. The result is
+    /// not a bound, but a good start. The first call computes a bound without multipliers, so that there is
+    /// one.
     fn approach(&self, state: &mut OneTreeState, room: &mut Room) {
         let Room { tree, trial, graph, .. } = room;
         let multipliers = &mut state.multipliers;

@@ -100,7 +100,7 @@ pub(super) fn instance(
     Ok(instance)
 }
 
-/// Returns the map of these positions; without a metric they are there to be displayed.
+/// Returns the map of these positions. Without a metric they are for display only.
 pub(super) fn map(places: &[Place], metric: Option<Metric>) -> Option<Map> {
     // TSPLIB's degrees have minutes behind the point.
     let degrees = |x: f64| x.trunc() + 5.0 * x.fract() / 3.0;

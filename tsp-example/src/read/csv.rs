@@ -1,4 +1,4 @@
-//! Plain CSV: `name,x,y`, or `name,lat,lon` with a header that says so. Fields are separated by commas, by
+//! Plain CSV: `name,x,y`, or `name,lat,lon` with a header that names these columns. Fields are separated by commas, by
 //! semicolons or by tabs; lines that begin with `#` are comments.
 
 use super::{
@@ -90,7 +90,7 @@ pub(super) fn is_likely(text: &Text) -> bool {
     true
 }
 
-/// Returns what separates the fields of a line: the separator that makes it a row, or makes three fields of it.
+/// Returns the separator of the fields of a line: the one that makes it a row, or splits it into three fields.
 fn separator(line: &str) -> char {
     let all = [',', ';', '\t'];
     let makes_three = |separator: &char| fields(line, *separator).is_some_and(|fields| fields.len() == 3);

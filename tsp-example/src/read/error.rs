@@ -3,7 +3,7 @@
 use bnb_framework::words;
 use thiserror::Error;
 
-/// Why a file could not be read. The message is complete: the file, the line, what was found, and what was
+/// The error of reading a file. The message is complete: the file, the line, the content found and the content
 /// expected.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -18,9 +18,9 @@ pub enum ReadError {
         file: String,
         /// The line, from 1.
         line: usize,
-        /// What was found.
+        /// The content found.
         found: String,
-        /// What was expected.
+        /// The content expected.
         expected: String,
     },
     /// The instance is too large for memory.
@@ -62,7 +62,7 @@ mod tests {
     use super::bytes;
 
     #[test]
-    fn bytes_are_readable() {
+    fn byte_counts_are_formatted_with_units() {
         assert_eq!(bytes(12), "12 bytes");
         assert_eq!(bytes(512 << 20), "512 MiB");
         assert_eq!(bytes(4_000_000_000_000), "4 TiB");

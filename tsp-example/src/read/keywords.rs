@@ -40,7 +40,7 @@ pub(super) enum Section {
     Foreign,
 }
 
-/// Returns the keyword that a line starts with, as a value and as written, and what follows it.
+/// Returns the keyword that a line starts with, as a value and as written, and the rest of the line.
 pub(super) fn split(line: &str) -> Option<(Keyword, &str, &str)> {
     let end = line.find(|c: char| c == ':' || c.is_whitespace()).unwrap_or(line.len());
     let (word, rest) = line.split_at(end);

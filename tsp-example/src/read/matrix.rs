@@ -70,7 +70,7 @@ pub(super) fn parse(
     let mut given = vec![None; cities * cities];
     for ((i, j), &word) in format.entries(cities).zip(words) {
         let distance = weight(text, word, i == j)?;
-        // What a full matrix gives twice must be the same both times.
+        // A full matrix gives each distance twice; both must be equal.
         if let Some(before) = given[j * cities + i].filter(|&before| i != j && before != distance) {
             let (found, other) = (format!("{distance} from city {} to city {}", i + 1, j + 1), before);
             let wanted =

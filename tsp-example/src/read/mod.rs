@@ -39,7 +39,7 @@ pub const TOUR_BYTES_MAX: u64 = 4 << 20;
 /// belongs to CSV, unless it begins with a keyword of TSPLIB; then the next line decides.
 ///
 /// # Errors
-/// Fails if the file cannot be read or is invalid; the error has the line, what was found and what was
+/// Fails if the file cannot be read or is invalid; the error names the line, the content found and the content
 /// expected.
 pub fn read_instance(file: &Path) -> Result<Instance, ReadError> {
     parse(&Text::of(file, INSTANCE_BYTES_MAX)?)

@@ -214,8 +214,8 @@ pub(super) fn parse(text: &Text) -> Result<Instance, ReadError> {
     }
 }
 
-/// Returns where cities are to be displayed whose distances are given. Nothing else depends on it, so what cannot be
-/// read is not there.
+/// Returns the display positions of cities with explicit distances. Nothing else depends on them, so unreadable
+/// ones are ignored.
 fn displayed(text: &Text, specification: &Specification<'_>, cities: usize) -> Option<Map> {
     let words = specification.section(Section::DisplayData);
     let words = words.or_else(|| specification.section(Section::NodeCoord))?;

@@ -1,11 +1,11 @@
-//! What `tsp` says of itself: completions, man pages, its version; and its colours.
+//! The output of `tsp` about itself: completions, man pages, version and colours.
 
 use std::{fs, process::Command};
 
 use crate::command::tsp;
 
 #[test]
-fn the_command_completes_itself_and_has_man_pages() {
+fn command_has_completions_and_man_pages() {
     let output = tsp(&["completions", "bash"]);
     let text = String::from_utf8(output.stdout).unwrap();
     for word in
@@ -23,7 +23,7 @@ fn the_command_completes_itself_and_has_man_pages() {
 }
 
 #[test]
-fn the_version_names_the_build() {
+fn version_names_the_build() {
     let output = tsp(&["--version"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with(&format!("tsp {}\nbuild ", env!("CARGO_PKG_VERSION"))), "{text}");
@@ -32,7 +32,7 @@ fn the_version_names_the_build() {
 }
 
 #[test]
-fn nothing_is_coloured_for_users_who_want_no_colours() {
+fn output_without_colour_support_is_plain() {
     let help = |no_color: &str| {
         let command = env!("CARGO_BIN_EXE_tsp");
         let output = Command::new(command)

@@ -1,4 +1,4 @@
-//! The command `tsp` as a user types it, rightly and wrongly.
+//! The command `tsp` with valid and invalid input.
 
 use std::{
     fs,
@@ -35,7 +35,7 @@ impl Desk {
     }
 }
 
-/// The command refuses a file with exit code 2 and one line, which has the place and these words.
+/// Asserts that the command refuses a file with exit code 2 and one line that has the place and these words.
 #[track_caller]
 fn refused(content: impl AsRef<[u8]>, place: &str, says: &[&str]) {
     let desk = Desk::new();
@@ -54,7 +54,7 @@ const EUCLIDEAN: &str = "TYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE
 const MATRIX: &str = "TYPE: TSP\nDIMENSION: 3\nEDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: FULL_MATRIX\nEDGE_WEIGHT_SECTION\n";
 
 #[test]
-fn files_that_are_no_instance_are_refused() {
+fn invalid_instance_files_are_refused() {
     refused("", ":1", &["empty", "TSPLIB"]);
     refused(b"\x7fELF\0\x01\x02", ":1", &["no text"]);
     refused("hello world\n", ":1", &["hello world", "keyword"]);
@@ -76,7 +76,7 @@ fn files_that_are_no_instance_are_refused() {
 }
 
 #[test]
-fn what_stands_there_twice_is_refused() {
+fn duplicate_entries_are_refused() {
     let rows = "1 0 0\n2 0 1\n3 1 1\n4 1 0\n";
     let (once, other) = (format!("{EUCLIDEAN}{rows}"), rows.replace('1', "7"));
     refused(
@@ -97,13 +97,13 @@ fn what_stands_there_twice_is_refused() {
 }
 
 #[test]
-fn a_section_without_end_is_not_kept() {
+fn endless_section_is_not_kept_in_memory() {
     let endless = format!("{MATRIX}{}", "0 1\n".repeat(600_000));
     refused(endless, ":524298", &["more than 1048585 words of EDGE_WEIGHT_SECTION", "DIMENSION"]);
 }
 
 #[test]
-fn coordinates_that_are_none_are_refused() {
+fn invalid_coordinates_are_refused() {
     let check = |rows: &str, place: &str, says: &[&str]| refused(format!("{EUCLIDEAN}{rows}"), place, says);
     check("1 0 0\n2 0 1\n3 1 1\nEOF\n", ":7", &["3 cities", "4"]);
     check("1 0 0\n2 0 1\n3 1 1\n4 1\n", ":8", &["1 coordinates", "2"]);
@@ -116,7 +116,7 @@ fn coordinates_that_are_none_are_refused() {
 }
 
 #[test]
-fn matrices_that_are_none_are_refused() {
+fn invalid_matrices_are_refused() {
     let check = |rows: &str, place: &str, says: &[&str]| refused(format!("{MATRIX}{rows}"), place, says);
     check("0 1 2\n1 0 3\n2 3\nEOF\n", ":8", &["8 distances", "9"]);
     check("0 1 2\n1 0 3\n2 3 0 7\nEOF\n", ":8", &["10 distances", "9"]);
@@ -127,7 +127,7 @@ fn matrices_that_are_none_are_refused() {
 }
 
 #[test]
-fn csv_files_that_are_none_are_refused() {
+fn invalid_csv_files_are_refused() {
     refused("name,lat,lon\nParis,48.86\n", ":2", &["2 fields", "three"]);
     refused("name,lat,lon\nParis,98.86,2.35\n", ":2", &["98.86", "-90 to 90"]);
     refused("name,lat,lon\nParis,north,2.35\n", ":2", &["north", "finite"]);
@@ -156,9 +156,9 @@ fn wrong_usage_has_exit_code_2() {
 }
 
 #[test]
-fn a_bound_for_few_cities_refuses_many_before_it_looks_for_a_tour() {
+fn bound_for_few_cities_refuses_many_before_local_search() {
     let desk = Desk::new();
-    // To look for one would take a minute.
+    // Local search would take a minute.
     let file = desk.write("large.tsp", tsp(&["generate", "--cities", "2000", "--seed", "1"]).stdout);
     let refused = tsp(&["solve", &file, "--bound", "mst"]);
     let said = String::from_utf8(refused.stderr).unwrap();
@@ -182,7 +182,7 @@ fn one_two_and_three_cities_have_one_tour() {
 }
 
 #[test]
-fn the_answer_as_json_has_every_figure_and_the_tour_can_be_checked() {
+fn json_result_has_every_figure_and_a_valid_tour() {
     let desk = Desk::new();
     let (file, tour) = (instance("random35.tsp"), desk.path("best.tour").display().to_string());
     let output = tsp(&["solve", &file, "--json", "--output", &tour, "--nodes", "2", "--workers", "1"]);
@@ -225,7 +225,7 @@ fn tours_that_miss_or_repeat_a_city_are_refused() {
 }
 
 #[test]
-fn a_generated_instance_has_one_optimum_by_every_way_of_searching() {
+fn generated_instance_has_the_same_optimum_by_every_search() {
     let desk = Desk::new();
     for kind in ["euclidean", "random"] {
         let generated = tsp(&["generate", "--cities", "9", "--seed", "3", "--kind", kind]);
@@ -245,7 +245,7 @@ fn a_generated_instance_has_one_optimum_by_every_way_of_searching() {
 const SQUARE: &str = "a,0,0\nb,0,30\nc,40,30\nd,40,0\ne,20,-10\n";
 
 #[test]
-fn output_that_cannot_be_written_is_reported_by_every_command() {
+fn unwritable_output_is_reported_by_every_command() {
     let desk = Desk::new();
     let file = desk.write("five.csv", SQUARE);
     let tour = desk.write("five.tour", "TYPE : TOUR\nTOUR_SECTION\n1 2 3 4 5 -1\nEOF\n");
@@ -276,7 +276,7 @@ fn output_that_cannot_be_written_is_reported_by_every_command() {
 }
 
 #[test]
-fn output_that_would_replace_the_instance_is_refused_before_the_search() {
+fn output_replacing_the_instance_is_refused_before_the_search() {
     let desk = Desk::new();
     let file = desk.write("five.csv", SQUARE);
     let (other, deep) = (desk.path("x").display().to_string(), desk.path("no/x").display().to_string());
@@ -314,7 +314,7 @@ fn catches(process: u32, signal: u32) -> bool {
 }
 
 #[test]
-fn signals_that_announce_the_end_stop_the_search_with_the_best_tour() {
+fn termination_signals_stop_the_search_with_the_best_tour() {
     let desk = Desk::new();
     let large = tsp(&["generate", "--cities", "250", "--seed", "3", "--kind", "random"]);
     let file = desk.write("large.tsp", large.stdout);
@@ -327,7 +327,7 @@ fn signals_that_announce_the_end_stop_the_search_with_the_best_tour() {
         let until = Instant::now() + Duration::from_secs(120);
         while !catches(child.id(), number) {
             if Instant::now() >= until {
-                // It would search on after the test.
+                // Otherwise it would keep searching after the test.
                 child.kill().unwrap();
                 panic!("{name} is not caught");
             }
@@ -344,7 +344,7 @@ fn signals_that_announce_the_end_stop_the_search_with_the_best_tour() {
 }
 
 #[test]
-fn signal_that_is_ignored_at_the_start_stays_ignored() {
+fn signal_ignored_at_the_start_stays_ignored() {
     let desk = Desk::new();
     let large = tsp(&["generate", "--cities", "250", "--seed", "3", "--kind", "random"]);
     let file = desk.write("large.tsp", large.stdout);
@@ -357,7 +357,7 @@ fn signal_that_is_ignored_at_the_start_stays_ignored() {
         std::thread::yield_now();
     }
     let [catches_other, catches_hup] = [10, 1].map(|signal| catches(child.id(), signal));
-    // Otherwise it would search on after a failed test.
+    // Otherwise it would keep searching after a failed test.
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(catches_other && !catches_hup, "nohup is in force");

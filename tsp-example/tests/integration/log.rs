@@ -40,7 +40,7 @@ impl Log {
 }
 
 #[test]
-fn the_log_ends_with_the_answer_and_with_all_of_the_time() {
+fn log_ends_with_the_result_and_the_total_time() {
     let output = tsp(&["solve", &instance("europe.csv"), "--log-every", "1", "--json"]);
     assert!(output.status.success());
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -65,8 +65,8 @@ fn the_log_ends_with_the_answer_and_with_all_of_the_time() {
 }
 
 #[test]
-fn what_a_search_does_not_know_is_a_dash() {
-    // Without a tour to begin with, and without time to find one.
+fn unknown_values_are_logged_as_dashes() {
+    // Without a start tour, and without time to find one.
     let file = instance("random35.tsp");
     let limits = ["--bound", "mst", "--heuristics", "0", "--start", "none", "--state-limit", "1"];
     let output = tsp(&[&["solve", file.as_str()][..], &limits].concat());
@@ -75,7 +75,7 @@ fn what_a_search_does_not_know_is_a_dash() {
 }
 
 #[test]
-fn nobody_who_wants_quiet_or_json_reads_a_log() {
+fn quiet_and_json_output_have_no_log() {
     for option in ["--quiet", "--json"] {
         let output = tsp(&["solve", &instance("capitals15.csv"), option]);
         assert!(output.status.success() && output.stderr.is_empty(), "{option}: {output:?}");
@@ -85,7 +85,7 @@ fn nobody_who_wants_quiet_or_json_reads_a_log() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_any_more_changes_nothing() {
+fn closed_log_changes_no_result() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tsp"));
     command.args(["solve", &instance("capitals15.csv"), "--log-every", "1", "--json"]);
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

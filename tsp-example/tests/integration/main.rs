@@ -1,6 +1,6 @@
 //! The travelling salesman's program and its readers.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "an error fails the test")]
 
 mod about;
 mod command;

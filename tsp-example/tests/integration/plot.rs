@@ -21,7 +21,7 @@ fn read(file: &str) -> (String, String) {
 }
 
 #[test]
-fn a_tour_is_drawn_with_its_improvements_beside_it() {
+fn tour_is_drawn_next_to_its_improvements() {
     let desk = Desk::new();
     let file = desk.path("tour.svg").display().to_string();
     let output = tsp(&["solve", &instance("europe.csv"), "--plot", &file, "--quiet"]);

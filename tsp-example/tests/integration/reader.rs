@@ -1,4 +1,4 @@
-//! The readers: every format of a matrix, freedom of form, and anything at all.
+//! The readers: every matrix format, free form, and arbitrary bytes.
 
 use proptest::prelude::*;
 use tsp_example::{
@@ -36,7 +36,7 @@ fn every_format_of_a_matrix_gives_the_same_distances() {
                 }
             }
         }
-        // Broken over lines wherever it pleases.
+        // Broken over lines at arbitrary places.
         let rows: Vec<String> = numbers.chunks(5).map(|row| row.join(" ")).collect();
         let head =
             format!("NAME: {}\nTYPE: TSP\nDIMENSION: {CITIES}\nEDGE_WEIGHT_TYPE: EXPLICIT", instance.name);
@@ -47,7 +47,7 @@ fn every_format_of_a_matrix_gives_the_same_distances() {
 }
 
 #[test]
-fn the_form_of_a_file_is_free() {
+fn layout_of_a_file_is_free() {
     let plain = "NAME: x\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n\
                  1 0 0\n2 0 10\n3 10 10\n4 10 0\nEOF\n";
     let free = "COMMENT : one\r\nCOMMENT:two\r\n\r\nname :x\r\nTYPE : TSP (made up)\r\nNODE_COORD_TYPE: TWOD_COORDS\r\n\
@@ -124,7 +124,7 @@ fn keyword_without_colon_may_have_commas_in_its_value() {
 }
 
 #[test]
-fn another_type_is_refused_before_its_sections() {
+fn foreign_type_is_refused_before_its_sections() {
     let routes = "NAME : v\nTYPE : CVRP\nDIMENSION : 2\nVEHICLES : 2\nCAPACITY : 9\nEDGE_WEIGHT_TYPE : EUC_2D\n\
                   NODE_COORD_SECTION\n1 0 0\n2 3 4\nDEMAND_SECTION\n1 0\n2 1\nDEPOT_SECTION\n1\n-1\nEOF\n";
     let refused = |text: &str| parse_instance("v", text.as_bytes()).unwrap_err().to_string();
@@ -154,7 +154,7 @@ fn unknown_headers_with_a_value_are_skipped_and_text_after_eof_is_refused() {
 }
 
 #[test]
-fn only_the_first_word_of_the_type_of_a_tour_matters() {
+fn type_of_a_tour_counts_by_its_first_word() {
     let tour =
         |kind: &str| parse_tour("t", format!("TYPE : {kind}\nTOUR_SECTION\n2\n1\n-1\nEOF\n").as_bytes(), 2);
     for kind in ["TOUR", "tour", "TOUR (five.tsp)"] {
@@ -169,7 +169,7 @@ fn only_the_first_word_of_the_type_of_a_tour_matters() {
 }
 
 #[test]
-fn distances_that_rounding_changes_much_are_noted() {
+fn distances_distorted_by_rounding_are_noted() {
     let is_coarse = |text: &str| parse_instance("c.csv", text.as_bytes()).unwrap().is_coarse;
     assert!(is_coarse("a,0.1,0.1\nb,0.9,0.1\nc,0.9,0.9\n"));
     assert!(is_coarse("name,lat,lon\na,52.0,13.0\nb,52.001,13.001\nc,52.002,13.0\n"));
@@ -180,13 +180,13 @@ fn distances_that_rounding_changes_much_are_noted() {
 }
 
 #[test]
-fn a_tour_reads_back_as_it_is_written() {
+fn written_tour_reads_back_unchanged() {
     let instance = generate(9, 2, Kind::Euclidean);
     let tour: Vec<usize> = (0..9).rev().collect();
     assert_eq!(parse_tour("t", write_tour(&instance, &tour).as_bytes(), 9).unwrap(), tour);
 }
 
-/// A file that is right, to be spoilt.
+/// A valid file to be corrupted.
 fn valid() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
         generate_file(5, 1, Kind::Euclidean),
@@ -199,13 +199,13 @@ fn valid() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_bytes_make_a_reader_panic(bytes: Vec<u8>) {
+    fn readers_do_not_panic_on_arbitrary_bytes(bytes: Vec<u8>) {
         let _ = parse_instance("f", &bytes);
         let _ = parse_tour("f", &bytes, 5);
     }
 
     #[test]
-    fn no_spoilt_file_makes_a_reader_panic(
+    fn readers_do_not_panic_on_corrupted_files(
         file in valid(),
         spoils in prop::collection::vec((any::<prop::sample::Index>(), 0..5, "[-+0-9a-zA-Z_:., \\n\"]{0,12}"), 1..6),
     ) {

@@ -1,4 +1,4 @@
-//! What the station does for the task of the program, if that is on this node.
+//! The workflow node's interface to the program task, if that is on this node.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::{
     core::Seen,
 };
 
-/// How long a program that was stopped for the sake of another run waits for that, if its task does not leave this node,
-/// in milliseconds.
+/// The time for which a program that was stopped for another run waits for that run if its task stays on this
+/// node, in milliseconds.
 const DEPOSED_MS: u64 = 1_000;
 
 impl WorkflowNode {
-    /// Tells the task of the program how far that is. `waker` is used when there is more to tell.
+    /// Reports the state of the program to its task. `waker` is used when the state changes.
     pub(in crate::cluster) fn tell(&self, waker: impl FnOnce() -> Waker) -> Told {
         let mut state = self.lock();
         match std::mem::replace(&mut state.program, Progress::NotBegun) {
@@ -29,7 +29,8 @@ impl WorkflowNode {
                 Told::Waits
             }
             Progress::Returned(result) => {
-                // The task may be here twice for a while, and of the two only one counts. What has failed is tried again.
+                // The task may be here twice for a while, and only one of the two counts. A failed program is
+                // tried again.
                 if result.is_ok() {
                     state.program = Progress::Returned(result.clone());
                 }
@@ -38,10 +39,10 @@ impl WorkflowNode {
         }
     }
 
-    /// Has a program begin anew that was stopped for the sake of another run, if its task is here still.
+    /// Restarts a program that was stopped for another run, if its task is still here.
     pub(super) fn begin_anew_if_deposed(&self, now_ms: u64) {
         let mut state = self.lock();
-        // Its journal may have been taken by a run of which this node has not heard, or that is not later.
+        // A run that this node has not heard of, or that is not later, may have taken the journal.
         if let (Role::Leads(leading), Progress::Runs(waker)) = (&state.role, &state.program)
             && leading.is_replaced()
         {
@@ -51,17 +52,17 @@ impl WorkflowNode {
             && now_ms >= since_ms + DEPOSED_MS
             && !state.is_leaving
         {
-            // If the task has gone, nothing comes of that.
+            // If the task has moved, waking it has no effect.
             waker.wake();
             state.program = Progress::NotBegun;
         }
     }
 
-    /// Makes this node the head of a new run, and returns its engine. `None` if the companion does not run yet, or any
-    /// more, or the node was let go: the task goes elsewhere, and nobody would wait for calls that began here. The run
-    /// is later than any of which this node has heard, as well.
+    /// Makes this node the coordinator of a new run, and returns its engine. Returns `None` if the companion
+    /// does not run yet, has ended, or the node was allowed to leave: then the task moves to another node, and
+    /// calls started here would be lost. The run is later than all runs that this node has heard of.
     ///
-    /// A node that is to leave and was not let go leads only so far that all that leave with it can.
+    /// A leaving node that was not allowed to exit yet coordinates only until all leaving nodes can exit.
     pub(in crate::cluster) fn lead(&self, generation: u64, waker: Waker) -> Option<Arc<Leading>> {
         let mut state = self.lock();
         let was_let_go = state.is_leaving && state.rescue.is_none();
@@ -93,7 +94,7 @@ impl WorkflowNode {
         Some(leading)
     }
 
-    /// Records the end of the program of a run.
+    /// Receives the output of the program of a run.
     pub(in crate::cluster) fn returned(&self, run: Run, result: Result<ProgramOutput, String>) {
         let last = self.last_sight();
         let mut state = self.lock();

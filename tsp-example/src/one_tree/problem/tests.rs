@@ -40,7 +40,7 @@ fn kinds() -> impl Iterator<Item = (Kind, u64)> {
 }
 
 #[test]
-fn the_optimum_is_that_of_all_tours_with_and_without_a_tour_to_begin_with() {
+fn optimum_with_and_without_start_tour_equals_shortest_of_all_tours() {
     for (kind, seed) in kinds() {
         for cities in [4, 5, 6, 8] {
             let instance = generate(cities, seed, kind);
@@ -48,7 +48,7 @@ fn the_optimum_is_that_of_all_tours_with_and_without_a_tour_to_begin_with() {
             let problem = OneTreeProblem::new(instance.clone());
             let found = sequential::solve(&problem, true, None).best.map(|best| best.cost);
             assert_eq!(found, Some(lengths[0]), "{}", instance.name);
-            // Whatever is one longer must not be enough.
+            // A start tour that is longer by one must be improved.
             let longer = Best::new(lengths[0] + 1, Vec::new());
             let found = sequential::solve(&problem, true, Some(longer)).best.map(|best| best.cost);
             assert_eq!(found, Some(lengths[0]), "{}", instance.name);
@@ -57,7 +57,7 @@ fn the_optimum_is_that_of_all_tours_with_and_without_a_tour_to_begin_with() {
 }
 
 #[test]
-fn check_finds_no_mistake_in_any_search() {
+fn check_of_any_search_finds_no_mistake() {
     for (kind, seed) in kinds() {
         let instance = generate(8, seed, kind);
         check(&OneTreeProblem::new(instance.clone())).unwrap();
@@ -66,7 +66,7 @@ fn check_finds_no_mistake_in_any_search() {
 }
 
 #[test]
-fn larger_instances_have_the_optimum_of_the_search_by_paths() {
+fn larger_instances_have_optimum_of_path_search() {
     for (kind, seed) in kinds() {
         let instance = generate(13, seed, kind);
         let paths = PathProblem::<16, 1>::new(instance.clone());
@@ -78,7 +78,7 @@ fn larger_instances_have_the_optimum_of_the_search_by_paths() {
 }
 
 #[test]
-fn the_best_tours_are_collected_none_twice_and_none_missing() {
+fn best_tours_are_each_collected_exactly_once() {
     for (kind, seed) in kinds().take(12) {
         let instance = generate(7, seed, kind);
         let lengths = all_lengths(&instance);
@@ -117,7 +117,7 @@ fn keeps(instance: &Instance, tour: &[City], name: &str) {
 }
 
 #[test]
-fn no_conclusion_cuts_off_the_optimal_tour() {
+fn conclusions_keep_the_optimal_tour() {
     for (kind, seed) in kinds() {
         let instance = generate(12, seed, kind);
         let paths = PathProblem::<16, 1>::new(instance.clone());
@@ -133,7 +133,7 @@ fn no_conclusion_cuts_off_the_optimal_tour() {
 }
 
 #[test]
-fn a_bound_that_is_raised_in_parts_is_one() {
+fn bound_raised_in_parts_stays_a_lower_bound() {
     let instance = generate(450, 1, Kind::Euclidean);
     let (length, _) = start::tour(&instance);
     let problem = OneTreeProblem::new(instance);
@@ -148,7 +148,7 @@ fn a_bound_that_is_raised_in_parts_is_one() {
 }
 
 #[test]
-fn directed_instances_have_the_optimum_of_the_search_by_paths() {
+fn directed_instances_have_optimum_of_path_search() {
     use rand::{Rng, SeedableRng, rngs::StdRng};
     let mut random = StdRng::seed_from_u64(4);
     for cities in [4, 5, 6, 7, 8, 9, 9, 9, 9, 9] {
