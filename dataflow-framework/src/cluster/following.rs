@@ -240,7 +240,7 @@ impl Report for Following {
     fn tell(&self, news: News) {
         match news {
             News::Ended { call, outcome, .. } => {
-        // The coordinator may fail before it has informed other nodes. Only it knows the calls that tasks make.
+                // The coordinator may fail before it has informed other nodes. Only it knows the calls that tasks make.
                 let has_calls = self.nesting().remove(&call);
                 if call < NESTED && !has_calls && matches!(outcome, Outcome::Written { .. }) {
                     lock(&self.memory).ends(call);
