@@ -98,7 +98,7 @@ struct Run {
     brought: BTreeSet<(Member, VersionId)>,
     /// The calls whose output differs in each execution.
     durable: BTreeSet<CallId>,
-    /// The outputs of these calls that were seen.
+    /// The outputs of durable calls that were seen.
     seen: BTreeMap<VersionId, u64>,
     /// The number of executions of calls.
     executions: u64,
