@@ -65,12 +65,12 @@ fn member_is_reserved_for_call_that_needs_all_its_workers() {
     for id in 0..20 {
         call(&mut graph, id, &[], Options::DEFAULT);
     }
-    let begun = assigned(&mut graph);
+    let started = assigned(&mut graph);
     call(&mut graph, 20, &[], Options { priority: 1, ..TWO });
     assert_eq!(assigned(&mut graph), []);
     // The running calls complete; the reserved member gets no other call.
     let mut at = None;
-    for (id, member) in begun {
+    for (id, member) in started {
         written(&mut graph, id, member);
         at = assigned(&mut graph).into_iter().find(|(call, _)| *call == 20).or(at);
     }

@@ -177,7 +177,7 @@ fn nested_calls_are_listed_in_creation_order() {
     let states: Vec<_> = recorded.calls.iter().map(|call| call.state).collect();
     assert_eq!(states, [State::Running, State::Running, State::Waiting, State::Waiting]);
     let summary = graph.summary();
-    let [task] = &summary.tasks[..] else { panic!("waiting tasks are of one kind: {summary:?}") };
+    let [task] = &summary.tasks[..] else { panic!("the waiting `get` is not listed as a task: {summary:?}") };
     assert_eq!((task.running, task.waiting), (2, 2));
 }
 
