@@ -117,7 +117,7 @@ fn failed_call_with_on_failure_fail_ends_program() {
         let ended = workflow(workers).run(|| {
             must_halve(7);
             loop {
-                // One of these calls ends the program.
+                // The program fails at a later iteration.
                 halve(8);
                 calls.set(calls.get() + 1);
                 barrier()?;

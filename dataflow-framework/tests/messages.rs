@@ -52,7 +52,7 @@ fn library() -> &'static Path {
     })
 }
 
-/// Checks that the compiler rejects a program, with all of these texts in its messages.
+/// Checks that the compiler rejects a program with the expected messages.
 fn refused(program: &str, expected: &[&str]) {
     let output = compile(library(), program).expect("the compiler can be started");
     let messages = String::from_utf8_lossy(&output.stderr);

@@ -116,7 +116,7 @@ fn nodes_with_small_stores_hold_data_together() -> Result<()> {
         let report = Main::<Sum>::job((100, 8 << 10)).nodes(nodes).run()?;
         assert_eq!(Main::<Sum>::returned(&report)?, expected, "on {nodes} nodes");
     }
-    // A call whose inputs exceed the store fails with a message.
+    // A call fails if its inputs exceed the store.
     let report = Main::<Together>::job(32).nodes(2).run()?;
     let error = Main::<Together>::returned(&report).expect_err("it reads 2 MiB").to_string();
     assert!(

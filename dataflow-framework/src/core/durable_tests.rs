@@ -427,7 +427,7 @@ fn all_members_leave_completed_calls_are_recorded_while_one_runs() {
     assert_eq!(to_do(&mut graph), ToDo::default(), "nothing is written twice");
 }
 
-/// Makes a call whose output the program and a second call read. The program keeps the handle of the second one.
+/// Makes a call that the program and a second call read. The program keeps the handle of the second one.
 fn read_by_the_program(graph: &mut Graph) {
     call(graph, 0, &[], Options::DEFAULT);
     let [(member, 0)] = to_do(graph).assigned[..] else { panic!("it can begin") };

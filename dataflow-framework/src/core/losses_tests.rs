@@ -11,7 +11,7 @@ use crate::options::Options;
 const THERE: Member = Member(1);
 const THIRD: Member = Member(2);
 
-/// Creates a graph whose calls run on the one worker of `THERE`.
+/// Creates a graph with one worker, on `THERE`.
 fn graph() -> Graph {
     let mut graph = Graph::new(true);
     graph.joined(Member::HERE, Capacity::of_workers(0));

@@ -67,7 +67,7 @@ struct Run {
     next: CallId,
     /// The calls of the program: their kinds, and the earlier calls that they read.
     calls: Vec<(usize, Vec<usize>)>,
-    /// The expected outputs of these calls, as far as they are known.
+    /// The expected outputs of the calls of the program, as far as they are known.
     values: Vec<Result<u64, Lacking>>,
     handles: Vec<VersionId>,
     stores: BTreeMap<Member, BTreeMap<VersionId, (u64, Mark)>>,

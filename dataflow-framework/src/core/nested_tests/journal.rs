@@ -22,7 +22,7 @@ pub(super) struct Book {
     unseen: Vec<End>,
     /// Copies on members that have another execution of the same call, running or unrecorded.
     brought: BTreeSet<(Member, VersionId)>,
-    /// The calls whose output differs in each execution.
+    /// The calls with a different output in each execution.
     once: BTreeSet<CallId>,
     /// The outputs of run-once calls that were seen or recorded.
     seen: BTreeMap<CallId, u64>,
@@ -96,7 +96,7 @@ impl Book {
         self.unseen.push((member, call, mark, outcome));
     }
 
-    /// Removes the unrecorded outcome of a call whose output a member has forgotten.
+    /// Removes the unrecorded outcome of a call from a member that has forgotten the output.
     pub(super) fn on_forgotten(&mut self, member: Member, version: VersionId) {
         self.unseen.retain(|(of, call, ..)| (*of, *call) != (member, version.call));
         self.brought.remove(&(member, version));

@@ -35,7 +35,7 @@ pub(super) fn options(kind: usize, has_journal: bool) -> Options {
 #[derive(Debug, Clone)]
 pub(super) struct Script {
     pub(super) acts: Vec<Act>,
-    /// Which of its handles the task forwards, if it has any, instead of a result of its own.
+    /// The handle that the task forwards instead of a result of its own, if it has handles.
     pub(super) hands_on: Option<Index>,
     pub(super) fails: bool,
 }
@@ -76,7 +76,7 @@ pub(super) fn hash(what: impl Hash) -> u64 {
 pub(super) enum Lacking {
     /// The call fails.
     Failed,
-    /// The output depends on a run-once call whose output was not seen.
+    /// The output depends on an unseen output of a run-once call.
     Unseen,
 }
 

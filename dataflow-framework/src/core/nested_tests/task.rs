@@ -168,7 +168,7 @@ impl Run {
         self.graph.ended(call, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
     }
 
-    /// Completes a run-once call, whose output differs in each execution.
+    /// Completes a run-once call, with a different output in each execution.
     fn complete_once(&mut self, task: &Running) {
         let Assignment { call, mark, .. } = task.assignment;
         let value = hash(("once", task.execution.number));
