@@ -25,10 +25,10 @@ fn call(graph: &mut Graph, id: CallId, reads: &[VersionId]) {
 
 fn assigned(graph: &mut Graph) -> Vec<CallId> {
     let actions = graph.actions().into_iter();
-    actions.filter_map(|action| matches_assign(&action)).collect()
+    actions.filter_map(|action| assigned_call(&action)).collect()
 }
 
-fn matches_assign(action: &Action) -> Option<CallId> {
+fn assigned_call(action: &Action) -> Option<CallId> {
     match action {
         Action::Assign(_, assignment) => Some(assignment.call),
         _ => None,
@@ -49,7 +49,7 @@ fn chain(graph: &mut Graph, calls: CallId) -> Vec<Mark> {
 }
 
 /// Completes all calls, on every member.
-fn end_all(graph: &mut Graph) {
+fn complete_all(graph: &mut Graph) {
     loop {
         let actions = graph.actions();
         let running = actions.iter().filter_map(|action| match action {
@@ -70,7 +70,7 @@ fn end_all(graph: &mut Graph) {
 fn completed_calls_are_not_repeated_after_restart() {
     let mut first = graph();
     let marks = chain(&mut first, 10);
-    end_all(&mut first);
+    complete_all(&mut first);
     let mut again = graph();
     again.remembers(first.history().clone());
     again.holds(THERE, Held { version: version(9, 0), mark: marks[9], bytes: 8 });
@@ -88,13 +88,13 @@ fn completed_calls_are_not_repeated_after_restart() {
 fn missing_data_is_recomputed_on_demand_after_restart() {
     let mut first = graph();
     let marks = chain(&mut first, 10);
-    end_all(&mut first);
+    complete_all(&mut first);
     let mut again = graph();
     again.remembers(first.history().clone());
     again.holds(THERE, Held { version: version(4, 0), mark: marks[4], bytes: 8 });
     chain(&mut again, 10);
     again.want(version(9, 0));
-    end_all(&mut again);
+    complete_all(&mut again);
     // Calls 5 to 9.
     assert_eq!(again.figures().repeated, 5);
     assert!(again.versions[&version(9, 0)].is_present());

@@ -49,7 +49,7 @@ fn forgotten(graph: &mut Graph) -> Vec<VersionId> {
         .collect()
 }
 
-fn fails(graph: &mut Graph, id: CallId) {
+fn fail(graph: &mut Graph, id: CallId) {
     graph.ended(id, Member::HERE, Outcome::Failed(Failure::new("task", id, "failed as requested")));
 }
 
@@ -156,7 +156,7 @@ fn failure_fails_each_dependent_once() {
     call(&mut graph, 2, vec![Argument::Read(version(1, 0))], 1);
     call(&mut graph, 3, vec![], 1);
     assert_eq!(assigned(&mut graph), [0, 3]);
-    fails(&mut graph, 0);
+    fail(&mut graph, 0);
     assert_eq!(graph.unfinished(), 1);
     assert_eq!(graph.failures().len(), 1);
     // A dependent call that is made later fails, too, without a failure of its own.
@@ -177,7 +177,7 @@ fn call_with_retries_left_updates_no_data_in_place() {
     for in_place in [false, true] {
         let Some(Action::Assign(_, assignment)) = graph.actions().pop() else { panic!("it is tried again") };
         assert_eq!(assignment.in_place, [in_place]);
-        fails(&mut graph, 1);
+        fail(&mut graph, 1);
     }
     assert_eq!(graph.unfinished(), 0);
 }

@@ -174,7 +174,7 @@ fn in_place_input_reported_unchanged_is_kept() {
 fn leftovers_of_repeated_task_are_forgotten() {
     let (mut first, mut again) = (graph(), graph());
     let (execution, child) = (Execution { call: 0, number: 1 }, number_within(0, 0, 0));
-    let child_is_called = |graph: &mut Graph| {
+    let call_child = |graph: &mut Graph| {
         let call = TaskCall {
             position: 0,
             number: 0,
@@ -189,7 +189,7 @@ fn leftovers_of_repeated_task_are_forgotten() {
     };
     call(&mut first, 0, &[]);
     assert_eq!(assigned(&mut first), [(0, THERE)]);
-    child_is_called(&mut first);
+    call_child(&mut first);
     let mark = first.calls[&child].mark;
     // The child had completed before its task was repeated, and the task was running when the coordinator was lost.
     let mut history = History::default();
@@ -208,7 +208,7 @@ fn leftovers_of_repeated_task_are_forgotten() {
     // The child runs once its task makes the call again.
     assert!(matches!(again.want(version(0, 0)), Input::Awaited));
     assert_eq!(assigned(&mut again), [(0, THERE)]);
-    child_is_called(&mut again);
+    call_child(&mut again);
     again.step(THERE, execution, Step::Get(held.version), None);
     assert_eq!(assigned(&mut again), [(child, THERE)]);
 }
