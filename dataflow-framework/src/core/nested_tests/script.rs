@@ -36,7 +36,7 @@ pub(super) fn options(kind: usize, has_journal: bool) -> Options {
 pub(super) struct Script {
     pub(super) acts: Vec<Act>,
     /// The handle that the task forwards instead of a result of its own, if it has handles.
-    pub(super) hands_on: Option<Index>,
+    pub(super) forwards: Option<Index>,
     pub(super) fails: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn scripts() -> impl Strategy<Value = Vec<Script>> {
         1 => Just(Act::CancelNone),
     ];
     let script = (vec(act, 0..6), prop::option::of(index()), 0..40)
-        .prop_map(|(acts, hands_on, fails)| Script { acts, hands_on, fails: fails == 0 });
+        .prop_map(|(acts, forwards, fails)| Script { acts, forwards, fails: fails == 0 });
     vec(script, KINDS)
 }
 
@@ -115,7 +115,7 @@ pub(super) fn sequential(
         return Err(Lacking::Failed);
     }
     let own = hash((kind, inputs, got));
-    Ok(script.hands_on.and_then(|which| pick(&handles, which)).unwrap_or(own))
+    Ok(script.forwards.and_then(|which| pick(&handles, which)).unwrap_or(own))
 }
 
 pub(super) fn pick<T: Copy>(from: &[T], which: Index) -> Option<T> {

@@ -135,17 +135,17 @@ impl Run {
         let task = &self.running[at];
         let (member, has_begun) = (task.member, task.has_begun);
         let Assignment { call, mark, .. } = task.assignment;
-        let mut handed_on = script.hands_on.and_then(|which| pick(&task.handles, which));
+        let mut forwarded = script.forwards.and_then(|which| pick(&task.handles, which));
         let succeeds = !script.fails && task.now != Now::Fails;
-        if has_begun && succeeds && handed_on.is_none() {
+        if has_begun && succeeds && forwarded.is_none() {
             // The result must be invisible until the calls of the task have completed, so it is forwarded.
             let own = hash((task.kind, &task.inputs[..], &task.got));
             self.run_act(at, Act::Bring(own));
-            handed_on = self.running[at].handles.last().copied();
+            forwarded = self.running[at].handles.last().copied();
         }
         if has_begun
             && succeeds
-            && let Some(version) = handed_on
+            && let Some(version) = forwarded
         {
             self.step(at, Step::HandOn(vec![(0, version)]));
         }
@@ -157,14 +157,14 @@ impl Run {
         if task.assignment.manner.once_token.is_some() {
             return self.complete_once(&task);
         }
-        if handed_on.is_none() {
+        if forwarded.is_none() {
             let value = hash((task.kind, &task.inputs[..], &task.got));
             self.put(member, version(call, 0), (value, mark));
             if task.is_earlier {
                 self.graph.holds(member, Held { version: version(call, 0), mark, bytes: 8 });
             }
         }
-        assert!(handed_on.is_none() || has_begun);
+        assert!(forwarded.is_none() || has_begun);
         self.graph.ended(call, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
     }
 
