@@ -1,4 +1,4 @@
-//! Reductions in any order, run in each way.
+//! Reductions in any order, in every mode of execution.
 
 use std::{
     sync::{Condvar, Mutex, PoisonError},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Data, Failure, Main, Program, TaskDef, Workflow, reduce, task, tasks};
 
-/// Longer than any test may take.
+/// The limit of a wait, longer than any test takes.
 const LONG: Duration = Duration::from_secs(120);
 
 fn table() -> Vec<&'static TaskDef> {
@@ -28,7 +28,7 @@ fn part(number: u64) -> u64 {
     number
 }
 
-/// Makes a part when so many have been added.
+/// Returns a part once this number of additions has run.
 #[task]
 fn late(number: u64, additions: u64) -> Result<u64, String> {
     let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ fn any_order_reduction_merges_each_part_once() {
 #[test]
 fn any_order_late_part_delays_only_last_merge() {
     let sum = workflow(2).run(|| {
-        // All others are added before, which in a tree they are not.
+        // In a fixed tree, the late part would delay other additions.
         let parts = [late(1000, 14)].into_iter().chain((0..15).map(part));
         let sum = reduce(parts.collect::<Vec<_>>(), add_and_count).any_order().expect("there are some");
         sum.get().map(|sum| *sum)
@@ -111,7 +111,7 @@ fn any_order_sequential_run_merges_in_list_order() {
         text.get().map(|text| text.clone())
     });
     assert_eq!(text.expect("it succeeds"), "abcdefg");
-    // In any other way each letter is there once.
+    // With threads, the order may differ, but each letter occurs once.
     let text = workflow(3).run(|| {
         let text = reduce(texts(), join).any_order().expect("there are some");
         text.get().map(|text| text.clone())
@@ -139,7 +139,7 @@ fn any_order_failed_merge_fails_result() {
             let sum = reduce(parts, merge).any_order().expect("there are some");
             Ok::<_, Failure>(sum.get().expect_err("the last one fails").reason().to_owned())
         });
-        assert_eq!(ended.expect("the program was told"), "55 is too much");
+        assert_eq!(ended.expect("the program handles the failure"), "55 is too much");
     }
 }
 
@@ -171,11 +171,11 @@ fn any_order_merge_waiting_for_its_sum_completes() {
             let parts: Vec<_> = (1..=20).map(part).collect();
             reduce(parts, merge).any_order().expect("there are some").get().map(|sum| *sum)
         });
-        assert_eq!(sum.expect("it ends"), 210);
+        assert_eq!(sum.expect("the program completes"), 210);
     }
 }
 
-/// A program with a reduction in itself and one in a task.
+/// A program with one reduction of its own and one in a task.
 struct Sums;
 
 impl Program for Sums {

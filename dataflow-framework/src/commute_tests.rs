@@ -1,4 +1,4 @@
-//! Updates in any order, run in each way.
+//! Commuting updates, in every mode of execution.
 
 use std::{
     sync::{Condvar, Mutex, PoisonError},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Data, Failure, Main, Program, TaskDef, Workflow, commute, task, tasks};
 
-/// Longer than any test may take.
+/// The limit of a wait, longer than any test takes.
 const LONG: Duration = Duration::from_secs(120);
 
 fn table() -> Vec<&'static TaskDef> {
@@ -28,7 +28,7 @@ fn part(number: u64) -> u64 {
     number
 }
 
-/// Makes a part when so many have been added.
+/// Returns a part once this number of additions has run.
 #[task]
 fn late(number: u64, additions: u64) -> Result<u64, String> {
     let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +43,7 @@ fn add(sum: &mut u64, other: &u64) {
     *sum += other;
 }
 
-/// Adds another way, with its arguments in another order.
+/// Adds a multiple, with the updated argument last.
 #[task]
 fn count(other: &u64, times: u64, sum: &mut u64) {
     *sum += other * times;
@@ -97,7 +97,7 @@ fn commuting_updates_run_once_and_reads_see_earlier_ones() {
                     seen.push(sum.clone());
                 }
                 if number == 50 {
-                    // An ordinary one comes after all of those and before all others.
+                    // An ordinary update runs after all earlier ones and before all later ones.
                     add(&mut sum, &part(1000));
                 }
             }
@@ -147,7 +147,7 @@ fn commuting_failed_update_fails_later_versions() {
             }
             Ok::<_, Failure>(sum.get().expect_err("7 is odd").to_string())
         });
-        let failure = ended.expect("the program was told");
+        let failure = ended.expect("the program handles the failure");
         assert!(failure.contains("`add_even`") && failure.ends_with("7 is odd"), "{failure}");
     }
 }
@@ -172,7 +172,7 @@ fn commuting_order_dependent_update_is_refused() {
     }
 }
 
-/// A program with updates in any order, in itself and in a task.
+/// A program with commuting updates of its own and in a task.
 struct Sums;
 
 impl Program for Sums {

@@ -1,4 +1,4 @@
-//! What tasks demand of the node, on one machine.
+//! Demands of tasks on one machine.
 
 use std::sync::{
     Mutex,
@@ -10,7 +10,7 @@ use crate::{Failure, Main, Options, Program, TaskDef, Workflow, WorkflowError, t
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 static MOST: Mutex<u32> = Mutex::new(0);
 
-fn takes(workers: u32, work: impl FnOnce()) {
+fn use_workers(workers: u32, work: impl FnOnce()) {
     let taken = TAKEN.fetch_add(workers, SeqCst) + workers;
     let mut most = MOST.lock().unwrap();
     *most = taken.max(*most);
@@ -21,13 +21,13 @@ fn takes(workers: u32, work: impl FnOnce()) {
 
 #[task(cores = 2)]
 fn wide(number: u64) -> u64 {
-    takes(2, std::thread::yield_now);
+    use_workers(2, std::thread::yield_now);
     number
 }
 
 #[task]
 fn narrow(number: u64) -> u64 {
-    takes(1, std::thread::yield_now);
+    use_workers(1, std::thread::yield_now);
     number
 }
 
@@ -83,7 +83,7 @@ fn call_with_unmet_demand_fails_at_once() -> Result<(), WorkflowError> {
 #[test]
 fn sequential_run_ignores_demands() -> Result<(), WorkflowError> {
     assert_eq!(workflow()?.sequential().run(|| Ok::<_, Failure>(*demanding().get()?))?, 7);
-    assert_eq!(*demanding().get()?, 7, "nor outside of a workflow");
+    assert_eq!(*demanding().get()?, 7, "a call outside of a workflow ignores its demands");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Tasks that are methods, and those that are functions of others.
+//! Tasks made from methods and from external functions.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,13 +17,13 @@ impl Account {
         Self { cents }
     }
 
-    /// Pays something in.
+    /// Deposits an amount.
     #[task]
     fn pay_in(&mut self, cents: u64) {
         self.cents += cents;
     }
 
-    /// Takes everything over from another account.
+    /// Adds the balance of another account.
     #[task(retry = 2, priority = 3)]
     fn take_over(&mut self, other: &Self) -> Result<u64, String> {
         self.cents = self.sum(other.cents)?;
@@ -35,13 +35,13 @@ impl Account {
         self.cents
     }
 
-    /// No task.
+    /// Not a task.
     fn sum(&self, cents: u64) -> Result<u64, String> {
         self.cents.checked_add(cents).ok_or_else(|| "it is too much".to_owned())
     }
 }
 
-/// What a library may have that knows nothing of tasks.
+/// A library without tasks.
 mod linear {
     pub(super) fn scale(vector: &mut [f64], by: f64) {
         for x in vector {
@@ -77,7 +77,7 @@ fn methods_as_tasks_are_called_on_handles() -> Result<(), Box<dyn std::error::Er
     assert_eq!((options.retry, options.priority), (2, 3));
     let mut plain = Account::open(1);
     plain.pay_in(1);
-    assert_eq!(plain.balance(), 2, "the methods stay what they were");
+    assert_eq!(plain.balance(), 2, "the plain methods are unchanged");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What follows when tasks fail, take too long, or are no functions; and waits for many calls.
+//! Failures, timeouts and impure tasks; groups and barriers.
 
 use std::{
     cell::Cell,
@@ -17,7 +17,7 @@ use crate::{
     time_left,
 };
 
-/// Longer than any test may take.
+/// A duration longer than any test takes.
 const FOREVER: Duration = Duration::from_secs(3600);
 
 fn table() -> Vec<&'static TaskDef> {
@@ -91,22 +91,22 @@ fn count() -> u64 {
     COUNTER.fetch_add(1, Relaxed)
 }
 
-/// A value that can be changed by those who only read it.
+/// A value that its readers can change.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Touchy(Mutex<u64>);
 
 #[task]
 fn touch(touchy: &Touchy) -> u64 {
-    let mut number = touchy.0.lock().expect("nobody panics");
+    let mut number = touchy.0.lock().expect("no holder panics");
     *number += 1;
     0
 }
 
-/// Returns the failure with which a program ends.
+/// Returns the failure of a program.
 fn failure<R: std::fmt::Debug>(ended: Result<R, WorkflowError>) -> Failure {
     match ended {
         Err(WorkflowError::Call(failure)) => failure,
-        ended => panic!("the program has ended otherwise: {ended:?}"),
+        ended => panic!("the program has not failed by a call: {ended:?}"),
     }
 }
 
@@ -117,17 +117,17 @@ fn failed_call_with_on_failure_fail_ends_program() {
         let ended = workflow(workers).run(|| {
             must_halve(7);
             loop {
-                // The program ends at one of them.
+                // The program fails at a later iteration.
                 halve(8);
                 calls.set(calls.get() + 1);
                 barrier()?;
             }
-            #[allow(unreachable_code, reason = "it says of which type the error is")]
+            #[allow(unreachable_code, reason = "it fixes the type of the error")]
             Ok::<(), Failure>(())
         });
         let failure = failure(ended);
         assert_eq!((failure.task(), failure.call(), failure.reason()), ("must_halve", 0, "7 is odd"));
-        assert!(workers > 0 || calls.get() == 0, "it goes on for {} calls", calls.get());
+        assert!(workers > 0 || calls.get() == 0, "the program continues for {} calls", calls.get());
     }
 }
 
@@ -136,7 +136,7 @@ fn ignored_failure_keeps_old_values_and_returns_defaults() {
     for workers in [0, 1, 3] {
         let values = workflow(workers).measured(|| {
             let (mut number, mut log) = (Data::new(6), Data::new(String::new()));
-            // The second one fails after it has changed something.
+            // The second call fails after it has changed its arguments.
             let first = try_to_halve(&mut number, &mut log);
             let second = try_to_halve(&mut number, &mut log);
             add(&mut number, &halve(4));
@@ -144,7 +144,7 @@ fn ignored_failure_keeps_old_values_and_returns_defaults() {
             let numbers = [first.1.get()?.clone(), second.1.get()?.clone()];
             Ok::<_, Failure>((halved, numbers, *number.get()?, log.get()?.clone()))
         });
-        let (values, figures) = values.expect("what has failed is ignored");
+        let (values, figures) = values.expect("the failure is ignored");
         assert_eq!(values, ([true, false], [vec![3], vec![]], 5, "tried".to_owned()));
         assert_eq!((figures.ignored, figures.retries), (1, 0));
     }
@@ -171,7 +171,7 @@ fn ignoring_failure_requires_defaults() {
 fn timed_out_call_fails_and_others_continue() {
     let ended = workflow(1).measured(|| {
         let long = group(|| sleep(FOREVER)).0;
-        // It would wait behind the other one for ever.
+        // Without the timeout, this call would never get the only worker.
         let half = *halve(8).get()?;
         let failure = long.wait().expect_err("it takes too long");
         assert_eq!(failure.reason(), "it has taken longer than 50ms, the timeout of the call");
@@ -180,7 +180,7 @@ fn timed_out_call_fails_and_others_continue() {
         assert_eq!(barrier().expect_err("it takes too long").call(), 3);
         Ok::<_, Failure>(half)
     });
-    let (half, figures) = ended.expect("the program was told of the failures");
+    let (half, figures) = ended.expect("the program handles the failures");
     assert_eq!((half, figures.retries), (4, 2));
 }
 
@@ -203,18 +203,18 @@ fn time_left_counts_down_to_timeout() {
             assert!(!*poll().get()?);
             let begun = Instant::now();
             let polled = poll::with().timeout(Duration::from_millis(20)).call();
-            let failure = polled.get().expect_err("it ends after its time");
+            let failure = polled.get().expect_err("it runs longer than its timeout");
             assert!(failure.reason().contains("longer than 20ms") && begun.elapsed() < FOREVER);
             Ok::<_, Failure>(time_left())
         });
-        assert_eq!(ended.expect("the program was told of the failure"), None);
+        assert_eq!(ended.expect("the program handles the failure"), None);
     }
 }
 
 #[test]
 fn group_wait_covers_only_its_calls() {
     let ended = workflow(2).run(|| {
-        let closed = GATE.lock().expect("nobody panics");
+        let closed = GATE.lock().expect("no holder panics");
         let waits = wait_for(5);
         let (first, halves) = group(|| {
             let (inner, half) = group(|| halve(8));
@@ -228,14 +228,14 @@ fn group_wait_covers_only_its_calls() {
         group(|| ()).0.wait()?;
         waits.get().map(|number| *number)
     });
-    // The program counts as told of all failures of the group.
-    assert_eq!(ended.expect("it was told of all failures"), 5);
+    // Waiting for the group handles all of its failures.
+    assert_eq!(ended.expect("all failures are handled"), 5);
 }
 
 #[test]
 fn cancelled_calls_do_not_run() {
     let ended = workflow(1).run(|| {
-        let closed = GATE.lock().expect("nobody panics");
+        let closed = GATE.lock().expect("no holder panics");
         let (waiting, numbers) = group(|| (0..2_000).map(wait_for).collect::<Vec<_>>());
         let mut sum = numbers[1_999].clone();
         add(&mut sum, &numbers[0]);
@@ -249,7 +249,7 @@ fn cancelled_calls_do_not_run() {
         waiting.cancel();
         barrier()
     });
-    ended.expect("what the program has cancelled has not failed");
+    ended.expect("a cancellation is no failure");
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn failures_on_several_nodes_match_local_run() {
 fn cancelled_program_reports_the_cancellation_and_its_reason() {
     let job = Main::<Failing>::job(8).nodes(2);
     job.stopper().stop();
-    let report = job.run().expect("it is cancelled in good order");
+    let report = job.run().expect("the job is cancelled cleanly");
     let reason = report.cancelled.clone().expect("it was cancelled");
     let error = Main::<Failing>::returned(&report).expect_err("it has no result").to_string();
     assert!(error.contains("was cancelled") && error.ends_with(&reason), "{error}");

@@ -1,4 +1,4 @@
-//! Groups that are given up when one of their calls fails.
+//! Groups that are cancelled when one of their calls fails.
 
 use std::sync::{
     Mutex,
@@ -46,7 +46,7 @@ fn count(after: &u64) -> u64 {
     *after
 }
 
-/// Makes a group that is given up, and returns of which failure it was told, and whether a call of it was cancelled.
+/// Makes a group that is cancelled. Returns the failure of the group, and whether the last call was cancelled.
 #[task]
 fn checks() -> (String, bool) {
     let (calls, last) = group(|| {
@@ -63,7 +63,7 @@ fn checks() -> (String, bool) {
 fn group_failure_cancels_other_calls_and_wait_returns_it() {
     for workers in [1, 3] {
         let ended = workflow(workers).run(|| {
-            let closed = GATE.lock().expect("nobody panics");
+            let closed = GATE.lock().expect("no holder panics");
             let (calls, (failed, raised, others)) = group(|| {
                 let failed = plain::with().priority(2).call(200);
                 let raised = check::with().priority(1).call(100);
@@ -72,7 +72,7 @@ fn group_failure_cancels_other_calls_and_wait_returns_it() {
             });
             let other = wait_for(1);
             raised.get().expect_err("it has failed");
-            // By now the others cannot begin any more.
+            // The group is cancelled: its other calls cannot start.
             drop(closed);
             let failure = calls.wait().expect_err("two have failed");
             assert_eq!((failure.task(), failure.reason()), ("check", "100 is round"));
@@ -80,10 +80,10 @@ fn group_failure_cancels_other_calls_and_wait_returns_it() {
             for other in others {
                 assert_eq!(other.get().expect_err("it is cancelled").reason(), "it was cancelled");
             }
-            // What is not of the group is run.
+            // A call outside of the group runs.
             other.get().map(|number| *number)
         });
-        assert_eq!(ended.expect("the program was told of all failures"), 1);
+        assert_eq!(ended.expect("all failures are handled"), 1);
     }
 }
 
@@ -97,17 +97,17 @@ fn calls_made_after_group_failure_do_not_run() {
                 check(200);
                 count(&before)
             });
-            // That is of the outer group, which goes on.
+            // This call belongs to the outer group, which continues.
             (inner.0, (count(&before), inner.1))
         });
         assert_eq!(outer.wait().expect_err("one has failed").reason(), "200 is round");
         assert_eq!(inner.wait().expect_err("one has failed").reason(), "200 is round");
         assert_eq!(*last.0.get()?, 1);
         assert_eq!(last.1.get().expect_err("it was not run").reason(), "it was cancelled");
-        // After the groups nothing is given up.
+        // Calls after the groups run.
         count(&last.0).get().map(|number| *number)
     });
-    assert_eq!(ended.expect("it was told of the failure"), 1);
+    assert_eq!(ended.expect("the failure is handled"), 1);
     assert_eq!(COUNTED.load(Relaxed), 3);
 }
 
@@ -121,11 +121,11 @@ fn cancel_group_without_group_is_ordinary_failure() {
             assert!(failed.get().is_err());
             other.get().map(|number| *number)
         });
-        assert_eq!(ended.expect("it was told of the failure"), 1);
+        assert_eq!(ended.expect("the failure is handled"), 1);
     }
 }
 
-/// A program with groups that are given up, in itself and in a task.
+/// A program with cancelled groups of its own and in a task.
 struct Checks;
 
 impl Program for Checks {
@@ -143,10 +143,10 @@ impl Program for Checks {
             check(100);
             first
         });
-        let told = checks();
+        let checked = checks();
         let first = *after.get()?;
         let failure = barrier().expect_err("one has failed").reason().to_owned();
-        Ok((failure, told.0.get()?.clone(), first))
+        Ok((failure, checked.0.get()?.clone(), first))
     }
 }
 
@@ -154,5 +154,5 @@ impl Program for Checks {
 fn group_failure_cancels_across_nodes_and_in_tasks() {
     let report = Main::<Checks>::job(()).nodes(3).run().expect("it runs");
     let expected = ("100 is round".to_owned(), "100 is round".to_owned(), 1);
-    assert_eq!(Main::<Checks>::returned(&report).expect("it was told of the failures"), expected);
+    assert_eq!(Main::<Checks>::returned(&report).expect("the failures are handled"), expected);
 }

@@ -1,4 +1,4 @@
-//! Tasks that call tasks, run in each way.
+//! Tasks that call tasks, in every mode of execution.
 
 use std::{
     cell::RefCell,
@@ -15,7 +15,7 @@ fn table() -> Vec<&'static TaskDef> {
     [&plain[..], &calling, &others].concat()
 }
 
-/// Runs a program without threads, and on one, two and five workers, and compares the results.
+/// Runs a program sequentially, on one, two and five workers, and checked. Compares the results.
 fn everywhere<R: PartialEq + std::fmt::Debug>(program: fn() -> Result<R, Failure>) -> R {
     let workflow = || Workflow::new(table()).expect("no two tasks have one name");
     let result = workflow().sequential().run(program).expect("it succeeds");
@@ -33,7 +33,7 @@ fn add(a: &u64, b: &u64) -> u64 {
     a + b
 }
 
-/// Hands on what it calls.
+/// Forwards the result of its calls.
 #[task]
 fn fibonacci(number: u64) -> Data<u64> {
     if number < 2 {
@@ -42,7 +42,7 @@ fn fibonacci(number: u64) -> Data<u64> {
     add(&fibonacci(number - 1), &fibonacci(number - 2))
 }
 
-/// Waits for what it calls.
+/// Waits for the results of its calls.
 #[task]
 fn waiting(number: u64) -> Result<u64, Failure> {
     if number < 2 {
@@ -62,13 +62,13 @@ fn odd(number: u64) -> Result<u64, String> {
     if number % 2 == 1 { Ok(number) } else { Err(format!("{number} is even")) }
 }
 
-/// Returns a value, and hands one on.
+/// Returns one value, and forwards another one.
 #[task]
 fn both(number: u64) -> (u64, Data<u64>) {
     (number, odd(number))
 }
 
-/// Is told of a failure, and goes on.
+/// Handles the failure of a call, and succeeds.
 #[task]
 fn tries_it(number: u64) -> String {
     match odd(number).get() {
@@ -77,7 +77,7 @@ fn tries_it(number: u64) -> String {
     }
 }
 
-/// Is not told of a failure.
+/// Does not look at the failure of a call.
 #[task]
 fn silent(number: u64) -> u64 {
     odd(number);
@@ -197,15 +197,15 @@ fn task_waits_for_groups_and_updates_arguments() {
 #[test]
 fn nested_failure_names_path_to_call() {
     let text = everywhere(|| {
-        let told = tries_it(4);
-        let silent = passes_on(8).get().expect_err("it was not told of a failure");
+        let handled = tries_it(4);
+        let silent = passes_on(8).get().expect_err("the failure was not handled");
         let (value, handed_on) = both(6);
-        let not_there = handed_on.get().expect_err("it is not there");
+        let not_there = handed_on.get().expect_err("the forwarded value does not exist");
         let value = value.get().expect_err("its call has failed");
         assert_eq!(value.to_string(), not_there.to_string());
         let odd = both(7);
         assert_eq!((*odd.0.get()?, *odd.1.get()?), (7, 7));
-        Ok([told.get()?.clone(), silent.to_string(), not_there.to_string()])
+        Ok([handled.get()?.clone(), silent.to_string(), not_there.to_string()])
     });
     assert_eq!(text[0], "task `odd` (call 0.0) has failed: 4 is even");
     assert_eq!(
@@ -218,10 +218,10 @@ fn nested_failure_names_path_to_call() {
 
 static TRIES: AtomicU64 = AtomicU64::new(0);
 
-/// Fails the first time.
+/// Fails in the first execution.
 #[task]
 fn flaky(number: u64) -> Result<u64, String> {
-    if TRIES.fetch_add(1, SeqCst) == 0 { Err("it is the first time".to_owned()) } else { Ok(number) }
+    if TRIES.fetch_add(1, SeqCst) == 0 { Err("it is the first execution".to_owned()) } else { Ok(number) }
 }
 
 #[task(retry = 1)]
@@ -243,7 +243,7 @@ thread_local! {
     static KEPT: RefCell<Option<Data<u64>>> = const { RefCell::new(None) };
 }
 
-/// Keeps a handle beyond its end.
+/// Keeps a handle after its completion.
 #[task]
 fn keeps() -> u64 {
     KEPT.set(Some(Data::new(1)));
@@ -263,14 +263,14 @@ fn waits_for_kept(after: &u64) -> Result<u64, Failure> {
     Ok(*KEPT.take().expect("it is the same thread").get()?)
 }
 
-/// A task has only handles of its own, so that it cannot wait for what its caller will write.
+/// A task can use only its own handles, so it cannot wait for later outputs of its caller.
 #[test]
 fn handle_of_another_task_is_refused() -> Result<(), WorkflowError> {
     for workflow in [Workflow::new(table())?.sequential(), Workflow::new(table())?.workers(1)] {
         let (used, waited) = workflow.run(|| {
             let kept = keeps();
-            let used = uses(&kept).get().expect_err("it is another one's");
-            let waited = waits_for_kept(&keeps()).get().expect_err("it is another one's");
+            let used = uses(&kept).get().expect_err("the handle belongs to another task");
+            let waited = waits_for_kept(&keeps()).get().expect_err("the handle belongs to another task");
             Ok::<_, Failure>((used.to_string(), waited.to_string()))
         })?;
         assert!(used.contains("data of another workflow"), "{used}");
@@ -279,7 +279,7 @@ fn handle_of_another_task_is_refused() -> Result<(), WorkflowError> {
     Ok(())
 }
 
-/// Cancels calls that never begin, since they read what is never there.
+/// Cancels calls that never start, since their input has failed.
 #[task]
 fn cancels() -> bool {
     let (calls, sum) = group(|| {
@@ -288,9 +288,9 @@ fn cancels() -> bool {
     });
     calls.cancel();
     let is_there = sum.get().is_ok();
-    // The first one may have failed before, or was cancelled, too.
-    let told = calls.wait();
-    is_there || told.is_err_and(|failure| failure.task() != "odd")
+    // The first call may have failed before it was cancelled.
+    let waited = calls.wait();
+    is_there || waited.is_err_and(|failure| failure.task() != "odd")
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn task_cancels_its_calls() {
 
 static DIFFERENCE: AtomicU64 = AtomicU64::new(0);
 
-/// Makes other calls each time.
+/// Makes a different call in each execution.
 #[task]
 fn differs() -> Result<u64, Failure> {
     Ok(*odd(1 + 2 * DIFFERENCE.fetch_add(1, SeqCst)).get()?)
@@ -325,7 +325,7 @@ fn failed_program_does_not_wait_for_waiting_tasks() -> Result<(), WorkflowError>
     Ok(())
 }
 
-/// Runs everything that is above on nodes.
+/// Runs the tasks above in one program, for a run on nodes.
 struct Everything;
 
 impl Program for Everything {
@@ -341,7 +341,7 @@ impl Program for Everything {
         let spread = spread_out(4);
         let mut list = Data::new(vec![1, 2, 3]);
         updates(&mut list);
-        let failure = passes_on(8).get().expect_err("it was not told of a failure");
+        let failure = passes_on(8).get().expect_err("the failure was not handled");
         let numbers = [*handed_on.get()?, *waited.get()?, *deep.get()?, *spread.get()?];
         Ok((numbers, list.get()?.clone(), failure.to_string()))
     }

@@ -1,4 +1,4 @@
-//! Effects, decisions, and what is asked of the surroundings, on several nodes within this process, and on one.
+//! Effects, decisions and queries of the environment, on several nodes within this process and without nodes.
 
 use std::{
     error::Error,
@@ -13,7 +13,7 @@ use crate::{
     Data, Failure, File, Main, Program, TaskDef, Workflow, flow, group, once_token, task, tasks, wait_any,
 };
 
-/// Adds a line to a file that is no data of the program.
+/// Appends a line to a file outside of the program's data.
 #[task(effect)]
 fn note(book: PathBuf, line: u64) -> io::Result<u64> {
     use io::Write as _;
@@ -28,7 +28,7 @@ fn chance(number: u64) -> u64 {
     flow::random() ^ number
 }
 
-/// Writes more than fits into the journal.
+/// Returns more data than fits into the journal.
 #[task(nondeterministic)]
 fn much_chance(numbers: u64) -> Vec<u64> {
     (0..numbers).map(|_| flow::random()).collect()
@@ -50,7 +50,7 @@ struct Places {
     report: PathBuf,
 }
 
-/// Does everything that must happen once.
+/// A program with all kinds of operations that must happen once.
 struct Once;
 
 impl Program for Once {
@@ -80,7 +80,7 @@ impl Program for Once {
         let other = chance(2);
         while other.try_get()?.is_none() {}
         Data::new(File::new("report", "all is noted")?).publish(report)?;
-        assert!(flow::env("a variable that nobody sets").is_none());
+        assert!(flow::env("a variable that is never set").is_none());
         Ok((sum, flow::now()))
     }
 }
@@ -93,7 +93,7 @@ fn check(book: &Path, report: &Path, (sum, _): (u64, SystemTime)) {
         .map(|line| line.split(' ').next().expect("it is a number").parse().expect("it is"))
         .collect();
     lines.sort_unstable();
-    assert_eq!(lines, (0..100).collect::<Vec<_>>(), "each is there once");
+    assert_eq!(lines, (0..100).collect::<Vec<_>>(), "each line was written once");
     let mut tokens: Vec<&str> = book.lines().filter_map(|line| line.split(' ').nth(1)).collect();
     tokens.sort_unstable();
     tokens.dedup();
@@ -110,15 +110,15 @@ fn effects_and_decisions_match_in_every_mode() {
     for nodes in [1, 3] {
         let folder = tempfile::tempdir().expect("there is a place for files");
         let Places { book, report } = places(&folder);
-        let done = Main::<Once>::job(places(&folder)).nodes(nodes).run().expect("the job ends");
-        check(&book, &report, Main::<Once>::returned(&done).expect("the program ends"));
+        let done = Main::<Once>::job(places(&folder)).nodes(nodes).run().expect("the job completes");
+        check(&book, &report, Main::<Once>::returned(&done).expect("the program completes"));
     }
     for workers in [0, 3] {
         let folder = tempfile::tempdir().expect("there is a place for files");
         let Places { book, report } = places(&folder);
         let workflow = Workflow::new(Once::tasks()).expect("their names differ");
         let workflow = if workers == 0 { workflow.sequential() } else { workflow.workers(workers) };
-        check(&book, &report, workflow.run(|| Once::run(&places(&folder))).expect("the program ends"));
+        check(&book, &report, workflow.run(|| Once::run(&places(&folder))).expect("the program completes"));
     }
 }
 
@@ -130,7 +130,7 @@ fn task_without_effect_has_no_token() {
     }
     let has_token =
         Workflow::new(tasks![token]).expect("there is one").run(|| Ok::<_, Failure>(*token().get()?));
-    assert!(!has_token.expect("it ends"));
+    assert!(!has_token.expect("the program completes"));
 }
 
 #[test]

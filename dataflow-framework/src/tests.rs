@@ -1,8 +1,8 @@
-//! Programs, run in each way.
+//! Programs in every mode of execution.
 
 use crate::{Data, Failure, Workflow, WorkflowError, reduce, task, tasks};
 
-/// Runs a program without threads, and on one, two and five workers, and compares the results.
+/// Runs a program sequentially and on one, two and five workers, and compares the results.
 fn everywhere<R: PartialEq + std::fmt::Debug>(program: fn() -> Result<R, Failure>) -> R {
     let workflow = || Workflow::new(table()).expect("no two tasks have one name");
     let result = workflow().sequential().run(program).expect("it succeeds");
@@ -187,11 +187,11 @@ fn retried_call_sees_original_input() {
 fn panic_in_task_is_failure() {
     #[task]
     fn panics() -> u64 {
-        panic!("as it was told")
+        panic!("failed as requested")
     }
     let workflow = Workflow::new(tasks![panics]).unwrap().workers(1);
     let error = workflow.run(|| Ok::<_, Failure>(*panics().get()?)).expect_err("it panics");
-    assert_eq!(error.to_string(), "task `panics` (call 0) has failed: it panicked: as it was told");
+    assert_eq!(error.to_string(), "task `panics` (call 0) has failed: it panicked: failed as requested");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn duplicate_task_name_is_refused() {
         error.to_string().contains("there are two tasks dataflow_framework::tests::increment"),
         "{error}"
     );
-    // The same one twice is no error.
+    // The same task may be listed twice.
     assert!(Workflow::new([&increment::TASK, &increment::TASK]).is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! `docs/workflows-coverage.md`: each row has tests that exist, or says why there is none.
+//! `docs/workflows-coverage.md`: each row names existing tests, or gives the reason why there is none.
 
 use std::{
     collections::BTreeSet,
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folders whose tests may be named.
+/// The folders that are searched for tests.
 const FOLDERS: [&str; 10] = [
     "dataflow-examples",
     "dataflow-framework",
@@ -20,7 +20,7 @@ const FOLDERS: [&str; 10] = [
     "zk/src",
 ];
 
-/// The number of rows of the first table.
+/// The number of rows in the first table.
 const ROWS: usize = 48;
 
 fn root() -> PathBuf {
@@ -39,7 +39,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the names of all tests: functions after an attribute that makes them one.
+/// Returns the names of all functions with a test attribute.
 fn tests() -> io::Result<BTreeSet<String>> {
     let mut files = Vec::new();
     for folder in FOLDERS {
@@ -81,10 +81,10 @@ fn coverage_row_names_existing_tests_or_reason() -> io::Result<()> {
         let (named, here) = (&row[row.len() - 1], &row[row.len() - 2]);
         let names: Vec<_> = named.split('`').skip(1).step_by(2).collect();
         for name in &names {
-            assert!(tests.contains(*name), "there is no test {name}, which is named for {row:?}");
+            assert!(tests.contains(*name), "there is no test {name}, named in {row:?}");
         }
         let is_explained = ["ot yet", "not ours"].iter().any(|why| here.contains(why));
-        assert!(!names.is_empty() || is_explained, "neither a test nor a reason: {row:?}");
+        assert!(!names.is_empty() || is_explained, "the row has neither a test nor a reason: {row:?}");
     }
     Ok(())
 }

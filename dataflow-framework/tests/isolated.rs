@@ -1,5 +1,4 @@
-//! Calls that run in processes of their own. Such a process is one of the same program, so this one has a `main` of its
-//! own that serves them.
+//! Isolated calls. They run in child processes of the same program, so this test has its own `main` that serves them.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +16,7 @@ use dataflow_framework::{
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Test = fn() -> Result<(), Error>;
 
-/// Set for a process that does not serve isolated calls.
+/// The environment variable of a process that does not serve isolated calls.
 const DOES_NOT_SERVE: &str = "DATAFLOW_TEST_DOES_NOT_SERVE";
 
 #[task(isolated)]
@@ -27,7 +26,7 @@ fn process() -> u32 {
 
 #[task(isolated)]
 fn update(numbers: &mut Vec<u64>, by: &BTreeMap<String, u64>, name: String) -> Result<(u64, File), Error> {
-    println!("what a task prints is not taken for its answer");
+    println!("the output of a task is not its answer");
     let by = by.get(&name).ok_or_else(|| format!("there is no {name}"))?;
     for number in numbers.iter_mut() {
         *number += by;
@@ -45,27 +44,27 @@ fn double(numbers: &Vec<u64>) -> Vec<u64> {
     numbers.iter().map(|number| number * 2).collect()
 }
 
-/// What a task does that must not harm its node.
+/// Crashes, hangs or allocates 1 GiB, which must not harm its node.
 #[task(isolated)]
 fn harm(how: String, number: &u64) -> u64 {
     match &how[..] {
-        "panic" => panic!("as it was told"),
+        "panic" => panic!("failed as requested"),
         "abort" => abort(),
         "kill" => drop(Command::new("kill").args(["-s", "KILL", &std::process::id().to_string()]).status()),
         "exit" => std::process::exit(0),
         "memory" => return vec![1_u8; 1 << 30].iter().map(|byte| u64::from(*byte)).sum(),
         _ => {}
     }
-    // Until it is killed.
     if how == "nothing" {
         return *number;
     }
+    // Hang until killed.
     loop {
         thread::sleep(Duration::from_secs(3600));
     }
 }
 
-/// Fails as long as a file is not there, which it makes.
+/// Aborts in the first execution, which leaves a file.
 #[task(isolated, retry = 1)]
 fn abort_once(at: String) -> u64 {
     if fs::File::create_new(at).is_ok() {
@@ -80,21 +79,21 @@ fn abort_or_not(kept: &mut u64) -> u64 {
     abort()
 }
 
-/// Calls others, and hands on what they write.
+/// Makes calls, and forwards their results.
 #[task(isolated)]
 fn calls(number: u64) -> (u32, Data<u32>, Data<Vec<u64>>) {
     (std::process::id(), process(), double(&double(&Data::new(vec![number]))))
 }
 
-/// Is not told of a failure of what it calls.
+/// Does not look at the failure of a call.
 #[task(isolated)]
-fn is_not_told(number: u64) -> u64 {
+fn ignores_result(number: u64) -> u64 {
     harm("panic".to_owned(), &Data::new(number));
     number
 }
 
 fn table() -> Vec<&'static TaskDef> {
-    let others = tasks![abort_once, abort_or_not, calls, is_not_told];
+    let others = tasks![abort_once, abort_or_not, calls, ignores_result];
     [&tasks![process, update, read, double, harm][..], &others].concat()
 }
 
@@ -130,7 +129,7 @@ fn isolated_task_runs_nested_calls_in_its_process() -> Result<(), Error> {
         assert_eq!(parent.get()?.clone(), child.get()?.clone());
         assert_ne!(*parent.get()?, std::process::id());
         assert_eq!(*doubled.get()?, [12]);
-        let failure = is_not_told(1).get().expect_err("what it calls has failed");
+        let failure = ignores_result(1).get().expect_err("its call has failed");
         assert!(failure.reason().starts_with("task `harm` (call 1) has failed: "), "{failure}");
         Ok::<_, Error>(())
     };
@@ -192,7 +191,7 @@ fn isolated_crash_fails_only_its_call() -> Result<(), Error> {
         assert_eq!(*harm("nothing".to_owned(), &number).get()?, 3);
         Ok::<_, Error>(())
     })?;
-    // Nothing is left of those that were killed.
+    // Killed processes leave no files.
     let left: Vec<_> = fs::read_dir(place.path())?.flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left, ["once"]);
     Ok(())
@@ -222,19 +221,19 @@ fn isolated_crash_leaves_nodes_running() -> Result<(), Error> {
 
 fn isolated_call_without_server_fails() -> Result<(), Error> {
     let output = Command::new(env::current_exe()?).env(DOES_NOT_SERVE, "1").output()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        said.contains("it was not run: it is isolated, but the process that was started for it"),
-        "{said}"
+        printed.contains("it was not run: it is isolated, but the process that was started for it"),
+        "{printed}"
     );
-    assert!(said.contains("or with `dataflow_framework::serve_isolated`"), "{said}");
+    assert!(printed.contains("or with `dataflow_framework::serve_isolated`"), "{printed}");
     Ok(())
 }
 
-/// What a program does whose `main` does not begin as it should.
+/// The program of a process whose `main` does not serve isolated calls.
 fn not_served() {
     match workflow().run(|| Ok::<_, Failure>(*process().get()?)) {
-        Err(WorkflowError::Isolated) => println!("this is not what is waited for"),
+        Err(WorkflowError::Isolated) => println!("another error was expected"),
         ended => println!(
             "it was not run: {}",
             ended.expect_err("it cannot be").to_string().replace("task `process` (call 0) has failed: ", "")

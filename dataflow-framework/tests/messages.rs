@@ -1,7 +1,7 @@
-//! What the compiler says of tasks that cannot be: each message names what is wrong and what to do.
+//! Compiler errors for invalid tasks: each message names the fault and the remedy.
 //!
-//! The programs are compiled by `rustc` itself against the library that this test was built with, so that nothing is built
-//! again. Only parts of the messages are compared: the rest is the compiler's, and changes with it.
+//! `rustc` compiles the programs against the library that this test was built with, so that nothing is rebuilt. Only
+//! parts of the messages are compared, since the rest changes with the compiler.
 
 use std::{
     env, fs, io,
@@ -10,13 +10,13 @@ use std::{
     sync::OnceLock,
 };
 
-/// What every program begins with.
+/// The first lines of each program.
 const PRELUDE: &str = "#![allow(dead_code)]\nuse dataflow_framework::{Data, task, tasks};\n";
 
 /// A program without faults.
 const SOUND: &str = "#[task(retry = 2, timeout = \"1 min\")]\nfn double(of: &u64) -> u64 { of * 2 }\n";
 
-/// Compiles a program against a library, without code.
+/// Checks a program against a library, without code generation.
 fn compile(library: &Path, program: &str) -> io::Result<Output> {
     let folder = tempfile::tempdir()?;
     let source = folder.path().join("program.rs");
@@ -31,7 +31,7 @@ fn compile(library: &Path, program: &str) -> io::Result<Output> {
     command.arg(source).output()
 }
 
-/// Returns the library that this test was built with: of those beside it the latest that the compiler takes.
+/// Returns the library that this test was built with: the latest one in its folder that the compiler accepts.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -46,18 +46,22 @@ fn library() -> &'static Path {
             .collect();
         libraries.sort();
         let latest_first = libraries.into_iter().rev().map(|(_, path)| path);
-        let mut takes = latest_first.filter(|path| compile(path, SOUND).is_ok_and(|it| it.status.success()));
-        takes.next().expect("a program without faults can be compiled against one of them")
+        let mut accepted =
+            latest_first.filter(|path| compile(path, SOUND).is_ok_and(|it| it.status.success()));
+        accepted.next().expect("a program without faults can be compiled against one of them")
     })
 }
 
-/// Checks that a program is refused with all of these texts.
+/// Checks that the compiler rejects a program with the expected messages.
 fn refused(program: &str, expected: &[&str]) {
     let output = compile(library(), program).expect("the compiler can be started");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let messages = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "it was compiled: {program}");
     for expected in expected {
-        assert!(said.contains(expected), "{expected:?} is not said of {program}:\n{said}");
+        assert!(
+            messages.contains(expected),
+            "{expected:?} is missing from the messages for {program}:\n{messages}"
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! Programs with more data than their nodes may keep in memory. What that is holds for a process, so this is one of its
-//! own.
+//! Programs with more data than their nodes may keep in memory. The limit applies to a whole process, so these tests
+//! need their own.
 
 use std::{error::Error, fs, sync::Mutex};
 
@@ -12,10 +12,10 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const MIB: u64 = 1 << 20;
 
-/// Held by each test, since what they set holds for all.
+/// Held by each test, since their settings apply to the whole process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Makes a part of so many numbers of eight bytes.
+/// Returns a part of `length` numbers of eight bytes.
 #[task]
 fn part(number: u64, length: usize) -> Array<u64> {
     Array::from_elements([length], (0..length as u64).map(|place| place * number).collect())
@@ -40,7 +40,7 @@ fn table() -> Vec<&'static TaskDef> {
     tasks![part, add, raise, length].to_vec()
 }
 
-/// Makes parts, changes them, and adds them up twice.
+/// Creates parts, sums them up, changes them, and sums them up again.
 fn sum(parts: u64, length: usize) -> std::result::Result<u64, Failure> {
     let mut parts: Vec<_> = (0..parts).map(|number| part(number, length)).collect();
     let mut total = Data::new(0);
@@ -100,7 +100,7 @@ fn store_of_1_mib_handles_100_mib() -> Result<()> {
     let small = || Workflow::new(table()).map(|workflow| workflow.store(MIB));
     assert_eq!(small()?.workers(2).run(|| sum(400, 32 << 10))?, expected);
     assert_eq!(small()?.sequential().run(|| sum(400, 32 << 10))?, expected);
-    // Nothing is left of it.
+    // No files are left.
     assert_eq!(fs::read_dir(place.path())?.count(), 0);
     Ok(())
 }
@@ -116,7 +116,7 @@ fn nodes_with_small_stores_hold_data_together() -> Result<()> {
         let report = Main::<Sum>::job((100, 8 << 10)).nodes(nodes).run()?;
         assert_eq!(Main::<Sum>::returned(&report)?, expected, "on {nodes} nodes");
     }
-    // What is large beyond all of that is told.
+    // A call fails if its inputs exceed the store.
     let report = Main::<Together>::job(32).nodes(2).run()?;
     let error = Main::<Together>::returned(&report).expect_err("it reads 2 MiB").to_string();
     assert!(
@@ -137,14 +137,14 @@ fn large_data_moves_between_nodes_as_files() -> Result<()> {
     let place = tempfile::tempdir()?;
     set_work_dir(place.path());
     set_store(1 << 30);
-    // Four parts of 24 MiB, by three nodes.
+    // Four parts of 24 MiB on three nodes.
     let expected = expected(4, 3 << 20)?;
     let report = Main::<Sum>::job((4, 3 << 20)).nodes(3).run()?;
     assert_eq!(Main::<Sum>::returned(&report)?, expected);
     Ok(())
 }
 
-/// By default no memory is counted in a process that runs its calls itself.
+/// A process that runs its calls itself has no limit by default.
 #[test]
 fn single_process_call_reading_over_store_fails() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock();
@@ -158,7 +158,7 @@ fn single_process_call_reading_over_store_fails() -> Result<()> {
     Ok(())
 }
 
-/// Where nothing can be written there is no room for more than the store takes.
+/// Without a writable directory, data beyond the store cannot be spilled.
 #[test]
 fn unwritable_spill_directory_fails_program() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock();

@@ -1,4 +1,4 @@
-//! Where a process keeps its files. It has one such place at a time, so this is a process of its own.
+//! The directory for the files of a process. A process has one at a time, so this test needs its own process.
 
 use std::{error::Error, fs};
 
@@ -16,7 +16,7 @@ fn files_are_stored_in_configured_work_dir() -> Result<(), Box<dyn Error>> {
     assert_eq!((old.read_to_string()?, new.get()?.read_to_string()?), ("old".into(), "new".into()));
     drop((old, new));
     assert_eq!(fs::read_dir(&first)?.count() + fs::read_dir(&second)?.count(), 0);
-    // A file is no place for files.
+    // A file cannot serve as the directory.
     let wrong = place.path().join("file");
     fs::write(&wrong, "")?;
     set_work_dir(&wrong);

@@ -1,4 +1,4 @@
-//! In which order calls update data that commute.
+//! The order of commuting updates.
 
 use super::{
     Action, Capacity, Commute, Fact, Graph, Held, Input, Member, NewCall, Outcome,
@@ -11,8 +11,9 @@ use crate::{
     options::Options,
 };
 
-/// The number of the data that is updated, and of the first call that does so.
+/// The id of the updated data.
 const DATA: CallId = 9;
+/// The id of the first update.
 const FIRST: CallId = 10;
 
 fn graph(is_recorded: bool) -> Graph {
@@ -24,19 +25,19 @@ fn graph(is_recorded: bool) -> Graph {
     graph
 }
 
-/// Makes calls 0 to 2, and 10 to 12, which add what these have written to data.
-fn makes_calls(graph: &mut Graph) {
+/// Makes calls 0 to 2, and updates 10 to 12 that add their outputs to the data.
+fn make_calls(graph: &mut Graph) {
     for part in 0..3 {
         graph.call(part, new_call(vec![], 1, Options::DEFAULT));
     }
     graph.data(DATA, 1, 0);
     for part in 0..3 {
-        adds(graph, FIRST, FIRST + part, part);
+        add(graph, FIRST, FIRST + part, part);
         graph.release(version(part, 0));
     }
 }
 
-fn adds(graph: &mut Graph, chain: CallId, id: CallId, part: CallId) {
+fn add(graph: &mut Graph, chain: CallId, id: CallId, part: CallId) {
     let before = version(id - 1, 0);
     let arguments = vec![Argument::Read(version(part, 0)), Argument::Update(before)];
     let commute = Some(Commute { chain, at: 1 });
@@ -44,56 +45,56 @@ fn adds(graph: &mut Graph, chain: CallId, id: CallId, part: CallId) {
     graph.release(before);
 }
 
-fn is_written(graph: &mut Graph, id: CallId) {
+fn complete(graph: &mut Graph, id: CallId) {
     graph.ended(id, Member::HERE, Outcome::Written { bytes: vec![1], ns: 1_000 });
 }
 
-/// Returns the updates that are assigned now, with what each adds, and what is to be recorded.
-fn begun(graph: &mut Graph) -> (Vec<(CallId, CallId)>, Vec<Fact>) {
-    let (mut begun, mut facts) = (Vec::new(), Vec::new());
+/// Returns the newly assigned updates with their inputs, and the facts to be recorded.
+fn started(graph: &mut Graph) -> (Vec<(CallId, CallId)>, Vec<Fact>) {
+    let (mut started, mut facts) = (Vec::new(), Vec::new());
     for action in graph.actions() {
         match action {
             Action::Assign(_, assignment) if !assignment.arguments.is_empty() => {
                 let [Argument::Read(read), Argument::Update(updated)] = assignment.arguments[..] else {
                     panic!("it reads and updates: {assignment:?}")
                 };
-                assert_eq!(updated.call, assignment.call - 1, "they are one after another");
-                begun.push((assignment.call, read.call));
+                assert_eq!(updated.call, assignment.call - 1, "each update reads the previous version");
+                started.push((assignment.call, read.call));
             }
             Action::Record(fact) => facts.push(fact),
             _ => {}
         }
     }
-    (begun, facts)
+    (started, facts)
 }
 
 #[test]
 fn commuting_updates_run_singly_in_order_of_arrival() {
     let mut graph = graph(false);
-    makes_calls(&mut graph);
-    assert_eq!(begun(&mut graph).0, []);
-    is_written(&mut graph, 2);
-    assert_eq!(begun(&mut graph).0, [(10, 2)]);
-    is_written(&mut graph, 1);
-    is_written(&mut graph, 0);
-    assert_eq!(begun(&mut graph).0, [], "another one updates it");
-    is_written(&mut graph, 10);
-    assert_eq!(begun(&mut graph).0, [(11, 1)]);
-    is_written(&mut graph, 11);
-    assert_eq!(begun(&mut graph).0, [(12, 0)]);
-    is_written(&mut graph, 12);
+    make_calls(&mut graph);
+    assert_eq!(started(&mut graph).0, []);
+    complete(&mut graph, 2);
+    assert_eq!(started(&mut graph).0, [(10, 2)]);
+    complete(&mut graph, 1);
+    complete(&mut graph, 0);
+    assert_eq!(started(&mut graph).0, [], "another update is running");
+    complete(&mut graph, 10);
+    assert_eq!(started(&mut graph).0, [(11, 1)]);
+    complete(&mut graph, 11);
+    assert_eq!(started(&mut graph).0, [(12, 0)]);
+    complete(&mut graph, 12);
     graph.release(version(12, 0));
-    begun(&mut graph);
+    started(&mut graph);
     assert!(graph.is_empty());
 }
 
 #[test]
 fn commuting_snapshot_sees_only_earlier_updates() {
     let mut graph = graph(false);
-    makes_calls(&mut graph);
+    make_calls(&mut graph);
     graph.retain(version(12, 0));
     graph.call(13, new_call(vec![], 1, Options::DEFAULT));
-    // It belongs to another chain, which begins here.
+    // This update starts another chain.
     graph.call(
         14,
         NewCall {
@@ -105,13 +106,13 @@ fn commuting_snapshot_sees_only_earlier_updates() {
             )
         },
     );
-    begun(&mut graph);
-    is_written(&mut graph, 13);
-    assert_eq!(graph.actions().len(), 0, "what it updates is not there");
+    started(&mut graph);
+    complete(&mut graph, 13);
+    assert_eq!(graph.actions().len(), 0, "the data that it updates does not exist yet");
     for (turn, part) in [(10, 1), (11, 2), (12, 0)] {
-        is_written(&mut graph, part);
-        assert_eq!(begun(&mut graph).0, [(turn, part)]);
-        is_written(&mut graph, turn);
+        complete(&mut graph, part);
+        assert_eq!(started(&mut graph).0, [(turn, part)]);
+        complete(&mut graph, turn);
     }
     assert!(graph.actions().iter().any(|action| matches!(action, Action::Assign(_, one) if one.call == 14)));
 }
@@ -119,68 +120,68 @@ fn commuting_snapshot_sees_only_earlier_updates() {
 #[test]
 fn commuting_failed_input_fails_sum() {
     let mut graph = graph(false);
-    makes_calls(&mut graph);
-    begun(&mut graph);
-    is_written(&mut graph, 2);
-    assert_eq!(begun(&mut graph).0, [(10, 2)]);
-    graph.ended(0, Member::HERE, Outcome::Failed(Failure::new("task", 0, "as it was told")));
-    is_written(&mut graph, 1);
-    is_written(&mut graph, 10);
-    assert_eq!(begun(&mut graph).0, [(11, 1)], "nobody will see it");
-    is_written(&mut graph, 11);
+    make_calls(&mut graph);
+    started(&mut graph);
+    complete(&mut graph, 2);
+    assert_eq!(started(&mut graph).0, [(10, 2)]);
+    graph.ended(0, Member::HERE, Outcome::Failed(Failure::new("task", 0, "failed as requested")));
+    complete(&mut graph, 1);
+    complete(&mut graph, 10);
+    assert_eq!(started(&mut graph).0, [(11, 1)], "the other updates still run");
+    complete(&mut graph, 11);
     assert!(matches!(graph.want(version(12, 0)), Input::Failed(_)));
     graph.unwant(version(12, 0));
     graph.release(version(12, 0));
     assert_eq!(graph.unfinished(), 0);
-    begun(&mut graph);
+    started(&mut graph);
     assert!(graph.is_empty());
 }
 
 #[test]
 fn commuting_restart_keeps_recorded_order() {
     let mut first = graph(true);
-    makes_calls(&mut first);
-    begun(&mut first);
-    is_written(&mut first, 2);
-    let (none, facts) = begun(&mut first);
+    make_calls(&mut first);
+    started(&mut first);
+    complete(&mut first, 2);
+    let (none, facts) = started(&mut first);
     assert_eq!((none, &facts[..]), (vec![], &[Fact::Commuted { call: 10, with: 12 }][..]));
     assert!(first.waits_for_record());
     first.journalled(facts[0].clone());
-    assert_eq!(begun(&mut first).0, [(10, 2)]);
-    is_written(&mut first, 10);
+    assert_eq!(started(&mut first).0, [(10, 2)]);
+    complete(&mut first, 10);
     assert!(first.recorded_so_far().contains(&facts[0]));
     let mark = first.versions[&version(10, 0)].mark;
     let mut again = graph(true);
     again.recalls(facts[0].clone());
     again.remembers(first.history().clone());
     again.holds(Member::HERE, Held { version: version(10, 0), mark, bytes: 1 });
-    makes_calls(&mut again);
-    // 2 is in what 10 has written, so it is of no use; 0 and 1 were not added.
+    make_calls(&mut again);
+    // The output of 10 contains that of 2, so 2 is not repeated; 0 and 1 were not added.
     let unfinished = again.calls.iter().filter(|(_, call)| call.state != CallState::Done);
     assert_eq!(unfinished.map(|(id, _)| id).collect::<Vec<_>>(), [0, 1, 11, 12]);
-    begun(&mut again);
-    is_written(&mut again, 0);
-    let facts = begun(&mut again).1;
+    started(&mut again);
+    complete(&mut again, 0);
+    let facts = started(&mut again).1;
     assert_eq!(facts, [Fact::Commuted { call: 11, with: 12 }], "0 was exchanged for 2");
     again.journalled(facts[0].clone());
-    assert_eq!(begun(&mut again).0, [(11, 0)]);
+    assert_eq!(started(&mut again).0, [(11, 0)]);
 }
 
 #[test]
 fn commuting_restart_repeats_no_added_input() {
     let mut first = graph(true);
-    makes_calls(&mut first);
-    begun(&mut first);
-    // 10 exchanges with 12, and then 11 does.
+    make_calls(&mut first);
+    started(&mut first);
+    // Update 10 exchanges its input with 12, and then 11 does.
     let mut recorded = Vec::new();
     for (part, turn) in [(2, 10), (0, 11)] {
-        is_written(&mut first, part);
-        for fact in begun(&mut first).1 {
+        complete(&mut first, part);
+        for fact in started(&mut first).1 {
             recorded.push(fact.clone());
             first.journalled(fact);
         }
-        assert_eq!(begun(&mut first).0, [(turn, part)]);
-        is_written(&mut first, turn);
+        assert_eq!(started(&mut first).0, [(turn, part)]);
+        complete(&mut first, turn);
     }
     let mark = first.versions[&version(11, 0)].mark;
     let mut again = graph(true);
@@ -189,7 +190,7 @@ fn commuting_restart_repeats_no_added_input() {
     }
     again.remembers(first.history().clone());
     again.holds(Member::HERE, Held { version: version(11, 0), mark, bytes: 1 });
-    makes_calls(&mut again);
+    make_calls(&mut again);
     let unfinished = again.calls.iter().filter(|(_, call)| call.state != CallState::Done);
     assert_eq!(unfinished.map(|(id, _)| id).collect::<Vec<_>>(), [1, 12]);
     assert_eq!(again.figures().repeated, 0);

@@ -1,4 +1,4 @@
-//! What is recorded before anybody sees it, and what follows when it is lost afterwards.
+//! Outcomes that become visible once they are recorded, and losses of their data afterwards.
 
 use super::{
     Action, Capacity, Choice, Decision, Divergence, Fact, Graph, Held, Input, Mark, Member, Outcome,
@@ -25,13 +25,13 @@ fn graph() -> Graph {
     graph
 }
 
-/// Makes a call that reads what these have written.
+/// Makes a call that reads the outputs of other calls.
 fn call(graph: &mut Graph, id: CallId, reads: &[CallId], options: Options) {
     let reads = reads.iter().map(|read| version(*read, 0)).collect();
     graph.call(id, new_call(vec![Argument::ReadAll(reads)], 1, options));
 }
 
-/// What is to be done, by kinds.
+/// The actions of a graph, by kind.
 #[derive(Debug, Default, PartialEq)]
 struct ToDo {
     assigned: Vec<(Member, CallId)>,
@@ -65,7 +65,7 @@ fn ended(graph: &mut Graph, id: CallId, member: Member, values: Option<Vec<Vec<u
     ended_by(graph, id, member, 0, values);
 }
 
-/// The same for one of several executions.
+/// Reports the completion of one of several executions of a call.
 fn ended_by(graph: &mut Graph, id: CallId, member: Member, by: u64, values: Option<Vec<Vec<u8>>>) {
     graph.ended(id, member, Outcome::Durable { bytes: vec![3], ns: 1_000_000, by, values });
 }
@@ -91,7 +91,7 @@ fn effect_dependents_start_once_completion_is_recorded() {
     assert_eq!((assigned, recorded.len()), (vec![], 1));
     assert!(matches!(graph.want(version(0, 0)), Input::Awaited) && graph.is_unfinished(0));
     graph.journalled(recorded.remove(0));
-    assert_eq!(to_do(&mut graph).assigned, [(member, 1)], "it goes where its data is");
+    assert_eq!(to_do(&mut graph).assigned, [(member, 1)], "the call goes to its data");
     assert!(!graph.is_unfinished(0));
 }
 
@@ -111,7 +111,8 @@ fn effect_lost_while_completion_is_written_is_not_repeated() {
     assert!(now.assigned.iter().any(|(_, id)| *id == 2) && graph.fatal().is_none(), "{now:?}");
 }
 
-/// The same with other numbers, on another member than that of the program.
+/// Makes an effect and a call that reads it, with other ids, and returns the member that runs the effect. It is not
+/// that of the program.
 fn effect_and_reader_from(graph: &mut Graph, first: CallId) -> Member {
     call(graph, first, &[], EFFECT);
     call(graph, first + 1, &[first], Options::DEFAULT);
@@ -137,12 +138,12 @@ fn large_output_visible_after_second_copy_and_loss_of_both_is_fatal() {
     to_do(&mut graph);
     graph.lost(member);
     to_do(&mut graph);
-    assert!(graph.fatal().is_none(), "the other one has it");
+    assert!(graph.fatal().is_none(), "the second member has a copy");
     if second == Member::HERE {
         return;
     }
     graph.lost(second);
-    let failure = graph.fatal().expect("it must not run again");
+    let failure = graph.fatal().expect("the effect cannot run again");
     assert!(failure.reason().contains("must not run again"), "{failure}");
 }
 
@@ -156,7 +157,7 @@ fn large_output_is_recorded_with_one_copy_if_second_fails() {
     let [(second, large)] = to_do(&mut graph).copied[..] else { panic!("a second copy is made") };
     graph.not_copied(large, second, &[member]);
     let mut recorded = to_do(&mut graph).recorded;
-    assert_eq!(recorded.len(), 1, "one copy has to do");
+    assert_eq!(recorded.len(), 1, "one copy suffices");
     graph.journalled(recorded.remove(0));
     assert!(!graph.is_unfinished(1));
 }
@@ -186,10 +187,10 @@ fn second_copy_is_forgotten_when_executing_member_is_lost() {
     graph.copied(first, second);
     graph.lost(member);
     let now = to_do(&mut graph);
-    // The call may write something else now, and it would be taken for a copy of that.
+    // The call may have another output now, of which this would be taken for a copy.
     assert_eq!((now.forgotten, now.recorded), (vec![(second, first)], vec![]));
     graph.copied(other, second);
-    assert_eq!(to_do(&mut graph).forgotten, [(second, other)], "it was under way");
+    assert_eq!(to_do(&mut graph).forgotten, [(second, other)], "the copy was under way");
 }
 
 #[test]
@@ -200,17 +201,17 @@ fn copy_from_earlier_run_is_ignored_after_repeated_call() {
     let late = Member(3);
     graph.joined(late, Capacity::of_workers(1));
     graph.holds(late, Held { version: written, mark, bytes: 3 });
-    assert_eq!(to_do(&mut graph).forgotten, [(late, written)], "nobody has seen it");
+    assert_eq!(to_do(&mut graph).forgotten, [(late, written)], "its outcome was not recorded");
     ended(&mut graph, 0, member, None);
     let [(second, _)] = to_do(&mut graph).copied[..] else { panic!("a second copy is made") };
     graph.holds(second, Held { version: written, mark, bytes: 3 });
-    assert_eq!(to_do(&mut graph).forgotten, [], "it may have that one by now");
+    assert_eq!(to_do(&mut graph).forgotten, [], "the copy under way may have arrived");
     graph.copied(written, second);
     let mut recorded = to_do(&mut graph).recorded;
     graph.journalled(recorded.remove(0));
     to_do(&mut graph);
-    for (teller, forgotten) in [(late, vec![(late, written)]), (second, vec![]), (member, vec![])] {
-        graph.holds(teller, Held { version: written, mark, bytes: 3 });
+    for (member, forgotten) in [(late, vec![(late, written)]), (second, vec![]), (member, vec![])] {
+        graph.holds(member, Held { version: written, mark, bytes: 3 });
         assert_eq!(to_do(&mut graph).forgotten, forgotten);
     }
     assert!(!graph.versions[&written].is_with(late));
@@ -268,9 +269,9 @@ fn failure_is_invisible_until_recorded() {
     let mut graph = graph();
     call(&mut graph, 0, &[], Options::DEFAULT);
     let [(member, 0)] = to_do(&mut graph).assigned[..] else { panic!("it can begin") };
-    graph.ended(0, member, Outcome::Failed(Failure::new("task", 0, "as it was told")));
+    graph.ended(0, member, Outcome::Failed(Failure::new("task", 0, "failed as requested")));
     let mut recorded = to_do(&mut graph).recorded;
-    assert_eq!(recorded, [Fact::Failed { call: 0, reason: "as it was told".to_owned() }]);
+    assert_eq!(recorded, [Fact::Failed { call: 0, reason: "failed as requested".to_owned() }]);
     assert!(graph.failures().is_empty() && matches!(graph.want(version(0, 0)), Input::Awaited));
     graph.journalled(recorded.remove(0));
     assert!(matches!(graph.want(version(0, 0)), Input::Failed(_)) && graph.failures().len() == 1);
@@ -298,8 +299,8 @@ fn recorded_facts_hold_in_next_run() {
         call(&mut again, 1, &[0], Options::DEFAULT);
         let now = to_do(&mut again);
         assert_eq!((now.assigned, again.unfinished()), (vec![], 0), "nothing runs");
-        assert!(again.failures().is_empty(), "who has cancelled it knows that");
-        assert!(matches!(again.want(version(0, 0)), Input::Here), "nothing else would tell that it is there");
+        assert!(again.failures().is_empty(), "a cancellation is no failure");
+        assert!(matches!(again.want(version(0, 0)), Input::Here), "the record implies that the data exists");
         assert_eq!(to_do(&mut again).restored, [version(0, 0)]);
         assert!(matches!(again.want(version(1, 0)), Input::Failed(_)));
     }
@@ -346,8 +347,8 @@ fn marks_of_long_program_are_sampled_over_all_calls() {
     assert!(early >= 8, "{marks:?}");
 }
 
-/// Writes versions to the journal.
-fn is_preserved(graph: &mut Graph, versions: &[VersionId]) {
+/// Confirms that versions were written to the journal.
+fn confirm_preserved(graph: &mut Graph, versions: &[VersionId]) {
     for version in versions {
         graph.journalled(Fact::Kept { version: *version, mark: Mark::default(), value: vec![0; 8] });
     }
@@ -369,14 +370,12 @@ fn all_members_leave_needed_data_goes_to_journal() {
     graph.leaves(Member::HERE);
     let now = to_do(&mut graph);
     assert_eq!((&now.preserved, &now.may_go), (&vec![version(0, 0)], &vec![]));
-    let [Fact::History(history)] = &now.recorded[..] else {
-        panic!("nobody is left to remember it: {now:?}")
-    };
+    let [Fact::History(history)] = &now.recorded[..] else { panic!("the history is recorded: {now:?}") };
     assert!(history.has_ended(0));
-    // Only when all that is written, since nobody else has it.
+    // The member stays until everything is written, since no other member has it.
     graph.journalled(now.recorded[0].clone());
     assert_eq!(to_do(&mut graph).may_go, []);
-    is_preserved(&mut graph, &now.preserved);
+    confirm_preserved(&mut graph, &now.preserved);
     assert_eq!(to_do(&mut graph).may_go, [Member::HERE]);
 }
 
@@ -390,10 +389,10 @@ fn all_members_leave_program_stays_until_last_call_completes() {
     for leaving in [Member::HERE, THERE, ELSEWHERE] {
         graph.leaves(leaving);
     }
-    // Its own ends first.
+    // The call on the member of the program completes first.
     let (mut recorded, mut may_go) = (Vec::new(), Vec::new());
     for (member, id) in running {
-        assert!(!may_go.contains(&Member::HERE), "it has gone");
+        assert!(!may_go.contains(&Member::HERE), "the member of the program has left");
         graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
         loop {
             let now = to_do(&mut graph);
@@ -401,7 +400,7 @@ fn all_members_leave_program_stays_until_last_call_completes() {
                 break;
             }
             may_go.extend(now.may_go);
-            is_preserved(&mut graph, &now.preserved);
+            confirm_preserved(&mut graph, &now.preserved);
             now.recorded.iter().for_each(|fact| graph.journalled(fact.clone()));
             recorded.extend(now.recorded);
             now.copied.into_iter().for_each(|(to, copied)| graph.copied(copied, to));
@@ -424,14 +423,14 @@ fn all_members_leave_completed_calls_are_recorded_while_one_runs() {
     assert_eq!(to_do(&mut graph).assigned, [(Member::HERE, 1)]);
     graph.leaves(Member::HERE);
     let now = to_do(&mut graph);
-    assert!(now.may_go.is_empty(), "a call runs: {now:?}");
+    assert!(now.may_go.is_empty(), "a call is running: {now:?}");
     let [Fact::History(history)] = &now.recorded[..] else { panic!("{now:?}") };
     assert!(history.has_ended(0) && !history.has_ended(1), "{history:?}");
     assert_eq!(now.preserved, [version(0, 0)]);
-    assert_eq!(to_do(&mut graph), ToDo::default(), "once");
+    assert_eq!(to_do(&mut graph), ToDo::default(), "nothing is written twice");
 }
 
-/// Makes a call that the program reads, and another one that reads the same, whose result it keeps.
+/// Makes a call that the program and a second call read. The program keeps the handle of the second one.
 fn read_by_the_program(graph: &mut Graph) {
     call(graph, 0, &[], Options::DEFAULT);
     let [(member, 0)] = to_do(graph).assigned[..] else { panic!("it can begin") };
@@ -446,7 +445,7 @@ fn read_by_the_program(graph: &mut Graph) {
     graph.ended(1, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
 }
 
-/// Makes the copies that are to be made, and returns what else was to be done.
+/// Makes all requested copies, and returns the other actions.
 fn copy_all(graph: &mut Graph) -> ToDo {
     let mut all = ToDo::default();
     loop {
@@ -495,5 +494,5 @@ fn data_read_by_program_stays_local_until_member_joins() {
     assert_eq!(copy_all(&mut graph).forgotten, [(Member::HERE, version(0, 0))]);
     graph.lost(THERE);
     copy_all(&mut graph);
-    assert_eq!(graph.figures().repeated, 0, "the program does not need it any more");
+    assert_eq!(graph.figures().repeated, 0, "the program does not need the data");
 }

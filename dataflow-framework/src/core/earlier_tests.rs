@@ -1,4 +1,4 @@
-//! What follows when a program begins anew, or a member leaves.
+//! Restarts of a program, and members that leave.
 
 use super::{
     Action, Capacity, Divergence, Graph, Held, History, Input, Mark, Member, Outcome,
@@ -12,7 +12,7 @@ use crate::{
 
 const THERE: Member = Member(1);
 
-/// Creates the graph of a program with one worker here and one there.
+/// Creates a graph of two members with one worker each.
 fn graph() -> Graph {
     let mut graph = Graph::new(true);
     graph.joined(Member::HERE, Capacity::of_workers(1));
@@ -20,7 +20,7 @@ fn graph() -> Graph {
     graph
 }
 
-/// Makes a call that reads what the one before has written, and writes one version.
+/// Makes a call that reads these versions and writes one.
 fn call(graph: &mut Graph, id: CallId, reads: &[VersionId]) {
     let arguments = vec![Argument::ReadAll(reads.to_vec())];
     graph.call(id, new_call(arguments, 1, Options::DEFAULT));
@@ -28,10 +28,10 @@ fn call(graph: &mut Graph, id: CallId, reads: &[VersionId]) {
 
 fn assigned(graph: &mut Graph) -> Vec<CallId> {
     let actions = graph.actions().into_iter();
-    actions.filter_map(|action| matches_assign(&action)).collect()
+    actions.filter_map(|action| assigned_call(&action)).collect()
 }
 
-fn matches_assign(action: &Action) -> Option<CallId> {
+fn assigned_call(action: &Action) -> Option<CallId> {
     match action {
         Action::Assign(_, assignment) => Some(assignment.call),
         _ => None,
@@ -42,7 +42,7 @@ fn written(graph: &mut Graph, id: CallId, member: Member) {
     graph.ended(id, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
 }
 
-/// Runs a chain of so many calls, and returns the marks of what they write.
+/// Makes a chain of calls, and returns the marks of their outputs.
 fn chain(graph: &mut Graph, calls: CallId) -> Vec<Mark> {
     for id in 0..calls {
         let reads = id.checked_sub(1).map(|before| version(before, 0));
@@ -51,8 +51,8 @@ fn chain(graph: &mut Graph, calls: CallId) -> Vec<Mark> {
     (0..calls).map(|id| graph.versions[&version(id, 0)].mark).collect()
 }
 
-/// Ends all calls of a chain, wherever they run.
-fn end_all(graph: &mut Graph) {
+/// Completes all calls, on every member.
+fn complete_all(graph: &mut Graph) {
     loop {
         let actions = graph.actions();
         let running = actions.iter().filter_map(|action| match action {
@@ -73,13 +73,13 @@ fn end_all(graph: &mut Graph) {
 fn completed_calls_are_not_repeated_after_restart() {
     let mut first = graph();
     let marks = chain(&mut first, 10);
-    end_all(&mut first);
+    complete_all(&mut first);
     let mut again = graph();
     again.remembers(first.history().clone());
     again.holds(THERE, Held { version: version(9, 0), mark: marks[9], bytes: 8 });
     chain(&mut again, 10);
     assert_eq!((again.unfinished(), assigned(&mut again)), (0, vec![]));
-    // Only the last one is there, and it is brought when the program wants it.
+    // Only the last output exists, and it is brought when the program wants it.
     assert!(matches!(again.want(version(9, 0)), Input::Awaited));
     let actions = again.actions();
     assert!(
@@ -91,14 +91,14 @@ fn completed_calls_are_not_repeated_after_restart() {
 fn missing_data_is_recomputed_on_demand_after_restart() {
     let mut first = graph();
     let marks = chain(&mut first, 10);
-    end_all(&mut first);
+    complete_all(&mut first);
     let mut again = graph();
     again.remembers(first.history().clone());
     again.holds(THERE, Held { version: version(4, 0), mark: marks[4], bytes: 8 });
     chain(&mut again, 10);
     again.want(version(9, 0));
-    end_all(&mut again);
-    // The calls 5 to 9.
+    complete_all(&mut again);
+    // Calls 5 to 9.
     assert_eq!(again.figures().repeated, 5);
     assert!(again.versions[&version(9, 0)].is_present());
 }
@@ -111,7 +111,7 @@ fn running_call_continues_after_restart() {
     again.runs(THERE, 0, marks[0]);
     chain(&mut again, 2);
     assert_eq!(assigned(&mut again), [] as [CallId; 0]);
-    // It is told in the order in which a member tells it.
+    // A member reports data before the completion of its call.
     again.holds(THERE, Held { version: version(0, 0), mark: marks[0], bytes: 8 });
     written(&mut again, 0, THERE);
     assert_eq!(assigned(&mut again), [1]);
@@ -128,7 +128,7 @@ fn call_completed_before_program_makes_it_is_not_repeated() {
             again.holds(THERE, Held { version: version(0, 0), mark: marks[0], bytes: 8 });
             written(&mut again, 0, THERE);
         } else {
-            again.ended(0, THERE, Outcome::Failed(Failure::new("task", 0, "as it was told")));
+            again.ended(0, THERE, Outcome::Failed(Failure::new("task", 0, "failed as requested")));
         }
         chain(&mut again, 2);
         let now: &[CallId] = if has_written { &[1] } else { &[] };
@@ -142,12 +142,12 @@ fn failure_reported_to_program_holds_after_restart() {
     let mut first = graph();
     chain(&mut first, 1);
     let Some(Action::Assign(member, _)) = first.actions().pop() else { panic!("it is ready") };
-    first.ended(0, member, Outcome::Failed(Failure::new("task", 0, "as it was told")));
+    first.ended(0, member, Outcome::Failed(Failure::new("task", 0, "failed as requested")));
     let mut again = graph();
     again.remembers(first.history().clone());
     chain(&mut again, 1);
     assert!(
-        matches!(again.want(version(0, 0)), Input::Failed(failure) if failure.reason() == "as it was told")
+        matches!(again.want(version(0, 0)), Input::Failed(failure) if failure.reason() == "failed as requested")
     );
 }
 
@@ -198,7 +198,7 @@ fn kept_data_of_leaving_member_is_copied_after_calls_read_it() {
     written(&mut graph, 0, Member::HERE);
     graph.want(version(0, 0));
     graph.unwant(version(0, 0));
-    // It may be needed to make again what that writes.
+    // The data may be needed to recompute the output of this call.
     call(&mut graph, 1, &[version(0, 0)]);
     graph.release(version(0, 0));
     assert_eq!(assigned(&mut graph), [1]);
@@ -207,7 +207,7 @@ fn kept_data_of_leaving_member_is_copied_after_calls_read_it() {
         Action::Copy(to, source) if source.version == version(0, 0) => Some(to),
         _ => None,
     });
-    let keeper = copied.expect("another member is to keep it");
+    let keeper = copied.expect("another member gets a copy to keep");
     graph.copied(version(0, 0), keeper);
     assert!(graph.kept.has(version(0, 0), keeper));
     graph.actions();
@@ -239,7 +239,7 @@ fn kept_data_late_report_of_keeper_changes_nothing() {
     written(&mut graph, 0, THERE);
     let actions = graph.actions();
     assert!(actions.is_empty() && graph.kept.has(kept, THERE), "{actions:?}");
-    // What it has written for a call that has one outcome for ever does not count, so nobody keeps it.
+    // The output of a second execution of a durable call does not count, so the member does not keep it.
     graph.ended(0, THERE, Outcome::Durable { bytes: vec![8], ns: 1_000_000, by: 0, values: None });
     let actions = graph.actions();
     assert!(matches!(actions[..], [Action::Forget(THERE, forgotten)] if forgotten == kept), "{actions:?}");
@@ -273,7 +273,7 @@ fn leaving_member_completes_running_call_and_returns_others() {
         assigned(&mut graph);
         (0..4).filter(|id| graph.runs_on(*id, THERE)).collect()
     };
-    let [runs, waits] = on_there[..] else { panic!("{on_there:?} are two") };
+    let [runs, waits] = on_there[..] else { panic!("two calls are assigned there: {on_there:?}") };
     graph.leaves(THERE);
     graph.returned(waits, THERE, &[]);
     let actions = graph.actions();

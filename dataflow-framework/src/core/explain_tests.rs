@@ -1,4 +1,4 @@
-//! What the graph says of its calls.
+//! Explanations and summaries of the calls of a graph.
 
 use dataflow_view::{Explanation, Place, State};
 
@@ -14,7 +14,7 @@ use crate::{
 
 const OTHER: Member = Member(1);
 
-/// Creates a graph of two members with a worker each, one of which may be lost.
+/// Creates a graph of two members with one worker each.
 fn graph() -> Graph {
     let mut graph = Graph::new(true);
     graph.joined(Member::HERE, Capacity::of_workers(1));
@@ -31,8 +31,8 @@ fn explain(graph: &Graph, id: CallId) -> Explanation {
     graph.explain(id, |member| format!("member {}", member.0))
 }
 
-/// Ends a call where it runs.
-fn ends(graph: &mut Graph, id: CallId, ns: u64) {
+/// Completes a call on the member that runs it.
+fn complete(graph: &mut Graph, id: CallId, ns: u64) {
     let member = if explain(graph, id).place == (Place::Runs { node: "member 0".to_owned() }) {
         Member::HERE
     } else {
@@ -48,10 +48,10 @@ fn explain_waiting_call_names_missing_inputs_and_writers() {
     call(&mut graph, 1, &[0, 0]);
     drop(graph.actions());
     let Place::Waits { missing, more } = explain(&graph, 1).place else { panic!("it waits") };
-    assert_eq!((missing.len(), more), (1, 0), "however often it is read");
+    assert_eq!((missing.len(), more), (1, 0), "an input that is read twice is listed once");
     assert_eq!((missing[0].call, missing[0].state), (0, State::Running));
     assert_eq!(missing[0].task.as_deref(), Some("task"));
-    ends(&mut graph, 0, 5);
+    complete(&mut graph, 0, 5);
     drop(graph.actions());
     assert!(matches!(explain(&graph, 1).place, Place::Runs { .. }));
     assert_eq!(explain(&graph, 0).place, Place::Ended);
@@ -85,8 +85,8 @@ fn explain_lost_input_is_marked_as_recomputed() {
     let on_other =
         (0..2).find(|id| explain(&graph, *id).place == (Place::Runs { node: "member 1".to_owned() }));
     let lost = on_other.expect("both have room");
-    ends(&mut graph, 0, 1);
-    ends(&mut graph, 1, 1);
+    complete(&mut graph, 0, 1);
+    complete(&mut graph, 1, 1);
     graph.lost(OTHER);
     call(&mut graph, 2, &[lost]);
     drop(graph.actions());
@@ -104,7 +104,7 @@ fn explain_failed_call_gives_reason_to_dependents_too() {
     let failed = Outcome::Failed(Failure::new("task", 0, "no space is left"));
     graph.ended(0, Member::HERE, failed);
     assert_eq!(explain(&graph, 0).place, Place::Failed { reason: "no space is left".to_owned() });
-    let Place::Failed { reason } = explain(&graph, 1).place else { panic!("it depends on that") };
+    let Place::Failed { reason } = explain(&graph, 1).place else { panic!("its input has failed") };
     assert!(reason.contains("call 0") && reason.contains("no space is left"), "{reason}");
     let total = graph.summary().total();
     assert_eq!((total.failed, total.cancelled, total.unfinished(), total.ended), (1, 1, 0, 0));
@@ -119,8 +119,8 @@ fn summary_counts_calls_by_state() {
     }
     call(&mut graph, 10, &[0, 9]);
     drop(graph.actions());
-    ends(&mut graph, 0, 30);
-    ends(&mut graph, 1, 10);
+    complete(&mut graph, 0, 30);
+    complete(&mut graph, 1, 10);
     let summary = graph.summary();
     let total = summary.total();
     assert_eq!((summary.nodes, summary.workers, total.calls()), (2, 2, 11));

@@ -1,4 +1,4 @@
-//! What follows from single events.
+//! Responses of the graph to single events.
 
 use super::{Action, Capacity, Graph, Member, NewCall, Outcome};
 pub(super) use crate::task::NOT_RUN as TASK;
@@ -16,14 +16,14 @@ pub(super) fn new_call(arguments: Vec<Argument>, writes: u32, options: Options) 
     NewCall { task: &TASK, number: 0, options, arguments, writes, refused: None, merge: None, commute: None }
 }
 
-/// Creates a graph with so many workers, all of one member that is never lost.
+/// Creates a graph of one member with this number of workers, which is never lost.
 fn graph(workers: u32) -> Graph {
     let mut graph = Graph::new(false);
     graph.joined(Member::HERE, Capacity::of_workers(workers));
     graph
 }
 
-/// Ends a call that has taken a second.
+/// Completes a call that has taken one second.
 fn written(graph: &mut Graph, id: CallId) {
     graph.ended(id, Member::HERE, Outcome::Written { bytes: vec![0], ns: 1_000_000_000 });
 }
@@ -32,7 +32,7 @@ fn call(graph: &mut Graph, id: CallId, arguments: Vec<Argument>, writes: u32) {
     graph.call(id, new_call(arguments, writes, Options::DEFAULT));
 }
 
-/// Returns the calls that are assigned now.
+/// Returns the newly assigned calls.
 fn assigned(graph: &mut Graph) -> Vec<CallId> {
     let actions = graph.actions().into_iter();
     actions
@@ -53,8 +53,8 @@ fn forgotten(graph: &mut Graph) -> Vec<VersionId> {
         .collect()
 }
 
-fn fails(graph: &mut Graph, id: CallId) {
-    graph.ended(id, Member::HERE, Outcome::Failed(Failure::new("task", id, "as it was told")));
+fn fail(graph: &mut Graph, id: CallId) {
+    graph.ended(id, Member::HERE, Outcome::Failed(Failure::new("task", id, "failed as requested")));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn version_without_readers_is_forgotten() {
     call(&mut graph, 1, vec![Argument::Read(version(0, 0))], 1);
     graph.release(version(0, 0));
     assert_eq!(forgotten(&mut graph), []);
-    // Nobody will want what it writes.
+    // The output has no handle.
     graph.release(version(1, 0));
     written(&mut graph, 1);
     assert_eq!(forgotten(&mut graph), [version(0, 0), version(1, 0)]);
@@ -139,7 +139,7 @@ fn equal_priority_longest_chain_starts_first() {
     let mut graph = graph(1);
     call(&mut graph, 0, vec![], 1);
     assert_eq!(assigned(&mut graph), [0]);
-    // Fifty calls on which nothing depends, and then a chain.
+    // 50 calls without dependents, then a chain.
     for id in 1..=50 {
         call(&mut graph, id, vec![], 1);
     }
@@ -155,15 +155,15 @@ fn equal_priority_longest_chain_starts_first() {
 fn failure_fails_each_dependent_once() {
     let mut graph = graph(8);
     call(&mut graph, 0, vec![], 2);
-    // It reads two versions that will never be there.
+    // Both of its inputs will never exist.
     call(&mut graph, 1, vec![Argument::Read(version(0, 0)), Argument::Read(version(0, 1))], 1);
     call(&mut graph, 2, vec![Argument::Read(version(1, 0))], 1);
     call(&mut graph, 3, vec![], 1);
     assert_eq!(assigned(&mut graph), [0, 3]);
-    fails(&mut graph, 0);
+    fail(&mut graph, 0);
     assert_eq!(graph.unfinished(), 1);
     assert_eq!(graph.failures().len(), 1);
-    // A call that is made later fails, too, and is not a failure of its own.
+    // A dependent call that is made later fails, too, without a failure of its own.
     call(&mut graph, 4, vec![Argument::Read(version(2, 0))], 1);
     assert!(matches!(graph.want(version(4, 0)), super::Input::Failed(failure) if failure.call() == 0));
     assert_eq!(graph.failures().len(), 1);
@@ -181,7 +181,7 @@ fn call_with_retries_left_updates_no_data_in_place() {
     for in_place in [false, true] {
         let Some(Action::Assign(_, assignment)) = graph.actions().pop() else { panic!("it is tried again") };
         assert_eq!(assignment.in_place, [in_place]);
-        fails(&mut graph, 1);
+        fail(&mut graph, 1);
     }
     assert_eq!(graph.unfinished(), 0);
 }
@@ -193,14 +193,14 @@ fn assignments_ahead_depend_on_call_duration() {
         for id in 0..3_000 {
             call(&mut graph, id, vec![], 1);
         }
-        // Nothing is known of them: one ahead for each worker.
+        // No duration is known: one call ahead for each worker.
         assert_eq!(assigned(&mut graph), [0, 1, 2, 3]);
         graph.ended(0, Member::HERE, Outcome::Written { bytes: vec![0], ns });
         assert_eq!(assigned(&mut graph).len() + 3, 2 + ahead);
     }
 }
 
-/// A graph of two members of one worker each, of which the second one may be lost.
+/// Creates a graph of two members with one worker each, of which the second one may be lost.
 fn graph_of_two() -> Graph {
     let mut graph = Graph::new(true);
     graph.joined(Member::HERE, Capacity::of_workers(1));
@@ -210,7 +210,7 @@ fn graph_of_two() -> Graph {
 
 const THERE: Member = Member(1);
 
-/// Returns the calls that are assigned now, and to whom.
+/// Returns the newly assigned calls with their members.
 fn assigned_to(graph: &mut Graph) -> Vec<(CallId, Member)> {
     let actions = graph.actions().into_iter();
     let assigned = actions.filter_map(|action| match action {
@@ -242,7 +242,7 @@ fn call_goes_to_member_with_most_input_bytes() {
 #[test]
 fn loss_recomputes_only_needed_data() {
     let mut graph = graph_of_two();
-    // Two chains of two calls each, of which one is there and one here.
+    // Two chains of two calls each, on different members.
     for id in [0, 1] {
         call(&mut graph, id, vec![], 1);
     }
@@ -257,7 +257,7 @@ fn loss_recomputes_only_needed_data() {
     written_by(&mut graph, 2, Member::HERE, 1 << 30);
     written_by(&mut graph, 3, THERE, 1 << 30);
     graph.lost(THERE);
-    // Nobody reads it yet.
+    // The lost data has no reader yet.
     assert_eq!(assigned_to(&mut graph), []);
     call(&mut graph, 4, vec![Argument::Read(version(2, 0)), Argument::Read(version(3, 0))], 1);
     for id in [1, 3, 4] {
@@ -276,7 +276,7 @@ fn call_on_lost_member_runs_elsewhere() {
     assert_eq!(assigned_to(&mut graph), [(0, Member::HERE), (1, THERE)]);
     graph.lost(THERE);
     assert_eq!(assigned_to(&mut graph), [(1, Member::HERE)]);
-    // What the lost one says, if it says something, is passed over.
+    // A late report of the lost member is ignored.
     written_by(&mut graph, 1, THERE, 8);
     assert_eq!(graph.unfinished(), 2);
 }

@@ -1,4 +1,4 @@
-//! What follows when members are lost, or their data is damaged, while something else is under way.
+//! Losses of members and data while other operations are under way.
 
 use super::{
     Action, Capacity, Graph, Held, History, Input, Member, Outcome, Step, TaskCall,
@@ -12,7 +12,7 @@ use crate::{
 const THERE: Member = Member(1);
 const THIRD: Member = Member(2);
 
-/// Creates the graph of a program whose calls run there, on one worker.
+/// Creates a graph with one worker, on `THERE`.
 fn graph() -> Graph {
     let mut graph = Graph::new(true);
     graph.joined(Member::HERE, Capacity::of_workers(0));
@@ -20,13 +20,13 @@ fn graph() -> Graph {
     graph
 }
 
-/// Makes a call of one version, which reads what these calls have written.
+/// Makes a call that reads the outputs of other calls and writes one version.
 fn call(graph: &mut Graph, id: CallId, reads: &[CallId]) {
     let reads = reads.iter().map(|read| version(*read, 0)).collect();
     graph.call(id, new_call(vec![Argument::ReadAll(reads)], 1, Options::DEFAULT));
 }
 
-/// Returns where calls are assigned now.
+/// Returns the newly assigned calls with their members.
 fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
     let actions = graph.actions().into_iter();
     actions
@@ -52,7 +52,7 @@ fn sole_copy_lost_before_move_is_forgotten() {
     graph.unwant(version(0, 0));
     graph.joined(THIRD, Capacity::of_workers(1));
     graph.leaves(THERE);
-    // It was read, so another one is to keep it. That gets it from the program, which loses it, and so does the other.
+    // The data was read, so a third member gets a copy from that of the program. Both sources lose it first.
     graph.release(version(0, 0));
     let actions = graph.actions();
     assert!(matches!(actions[..], [Action::Bring(_), Action::Copy(THIRD, _)]), "{actions:?}");
@@ -63,8 +63,8 @@ fn sole_copy_lost_before_move_is_forgotten() {
     assert!(graph.actions().is_empty());
 }
 
-/// Begins a program anew whose call 2 reads what the calls 0 and 1 have written, and is there since an earlier run. In
-/// this one, the first is cancelled.
+/// Restarts a program in which call 2 reads the outputs of calls 0 and 1. The output of call 2 exists from an earlier
+/// run; in the new run, call 0 is cancelled.
 fn with_a_cancelled_input() -> Graph {
     let (mut first, mut again) = (graph(), graph());
     for graph in [&mut first, &mut again] {
@@ -116,7 +116,7 @@ fn inputs_fetched_for_unable_call_stay() {
     let arguments = vec![Argument::Read(version(0, 0)), Argument::Update(version(1, 0))];
     graph.call(2, new_call(arguments, 1, Options::DEFAULT));
     assert_eq!(assigned(&mut graph), [(2, THERE)]);
-    // It gets one of them while it tells that it cannot get the other.
+    // The member receives one input while it reports that it cannot fetch the other one.
     graph.unable(2, THERE, version(0, 0), &[Member::HERE], &[]);
     graph.copied(version(1, 0), THERE);
     let actions = graph.actions();
@@ -140,8 +140,8 @@ fn fetch_failure_of_one_source_keeps_other_copies() {
     assert!(matches!(again[..], [(1, _)]), "{again:?}");
 }
 
-/// Creates a graph in which call 2 was assigned there, which reads data of the program and changes in place what call 1
-/// has written there.
+/// Creates a graph with call 2 assigned to `THERE`. It reads data of the program, and updates in place the output of
+/// call 1 on the same member.
 fn with_a_call_that_changes_in_place() -> Graph {
     let mut graph = graph();
     graph.data(0, 8, 0);
@@ -168,14 +168,14 @@ fn in_place_input_of_unable_call_is_forgotten() {
 fn in_place_input_reported_unchanged_is_kept() {
     let mut graph = with_a_call_that_changes_in_place();
     graph.unable(2, THERE, version(0, 0), &[], &[(version(1, 0), 8)]);
-    assert_eq!(assigned(&mut graph), [(2, THERE)], "and nothing is made again");
+    assert_eq!(assigned(&mut graph), [(2, THERE)], "nothing is recomputed");
 }
 
 #[test]
 fn leftovers_of_repeated_task_are_forgotten() {
     let (mut first, mut again) = (graph(), graph());
     let (execution, child) = (Execution { call: 0, number: 1 }, number_within(0, 0, 0));
-    let child_is_called = |graph: &mut Graph| {
+    let call_child = |graph: &mut Graph| {
         let call = TaskCall {
             position: 0,
             number: 0,
@@ -190,9 +190,9 @@ fn leftovers_of_repeated_task_are_forgotten() {
     };
     call(&mut first, 0, &[]);
     assert_eq!(assigned(&mut first), [(0, THERE)]);
-    child_is_called(&mut first);
+    call_child(&mut first);
     let mark = first.calls[&child].mark;
-    // It had ended before its task was run again, and its task ran when the head was lost.
+    // The child had completed before its task was repeated, and the task was running when the coordinator was lost.
     let mut history = History::default();
     history.ends(0);
     again.remembers(history);
@@ -202,14 +202,14 @@ fn leftovers_of_repeated_task_are_forgotten() {
     call(&mut again, 0, &[]);
     let actions = again.actions();
     assert!(matches!(&actions[..], [Action::Forget(THERE, id)] if *id == held.version), "{actions:?}");
-    // The same goes for what is written afterwards.
+    // Data that is written afterwards is forgotten, too.
     again.holds(THERE, held);
     written(&mut again, child, THERE);
     assert!(again.actions().iter().all(|action| matches!(action, Action::Forget(THERE, _))));
-    // So its call is run when its task makes it again.
+    // The child runs once its task makes the call again.
     assert!(matches!(again.want(version(0, 0)), Input::Awaited));
     assert_eq!(assigned(&mut again), [(0, THERE)]);
-    child_is_called(&mut again);
+    call_child(&mut again);
     again.step(THERE, execution, Step::Get(held.version), None);
     assert_eq!(assigned(&mut again), [(child, THERE)]);
 }
@@ -220,13 +220,13 @@ fn reassigned_call_survives_return_of_earlier_execution() {
     call(&mut first, 0, &[]);
     let mark = first.versions[&version(0, 0)].mark;
     let mut graph = graph();
-    // It was told late that it runs there.
+    // The report that the call is running arrives after its assignment.
     call(&mut graph, 0, &[]);
     assert_eq!(assigned(&mut graph), [(0, THERE)]);
     graph.runs(THERE, 0, mark);
     graph.returned(0, THERE, &[]);
-    assert_eq!(assigned(&mut graph), [], "it is still to run there");
-    // Another one was told before it was made.
+    assert_eq!(assigned(&mut graph), [], "the new assignment still holds");
+    // Here the report arrives before the program makes the call.
     let mut in_time = self::graph();
     in_time.runs(THERE, 0, mark);
     call(&mut in_time, 0, &[]);
@@ -248,7 +248,7 @@ fn in_place_input_of_lost_member_is_copied_from_leaving_one() {
     graph.copied(version(1, 0), Member::HERE);
     graph.joined(THIRD, Capacity::of_workers(0));
     graph.leaves(Member::HERE);
-    assert!(graph.actions().is_empty(), "the one that stays has it");
+    assert!(graph.actions().is_empty(), "the remaining member has it");
     graph.call(2, new_call(vec![Argument::Update(version(1, 0))], 1, Options::DEFAULT));
     graph.release(version(1, 0));
     assert_eq!(assigned(&mut graph), [(2, THERE)]);

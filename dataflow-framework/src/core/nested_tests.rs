@@ -1,5 +1,5 @@
-//! Tasks that call tasks, made by chance: on members that join and are lost, of a program that begins anew in the
-//! middle, against their sequential run.
+//! Random programs with nested calls, compared with their sequential runs. Members join and are lost, and the program
+//! is restarted in the middle.
 
 mod journal;
 mod script;
@@ -23,26 +23,26 @@ use super::{
 };
 use crate::ids::{Argument, CallId, Execution, VersionId};
 
-/// What happens.
+/// A step of a test.
 #[derive(Debug, Clone)]
 enum Event {
-    /// The program calls a task, which reads what others have written.
+    /// The program makes a call that reads outputs of earlier calls.
     Call {
         kind: Index,
         reads: Vec<Index>,
     },
-    /// The program waits for what a call has written.
+    /// The program waits for the output of a call.
     Get(Index),
-    /// Something that is under way goes on.
+    /// A running task executes its next act.
     Run(Index),
     Join,
-    /// A member cannot run a call.
+    /// A member is unfit to run a call.
     Trouble(Index),
     Lose(Index),
     Remember,
-    /// What is to be written to the journal is.
+    /// The pending records are written to the journal.
     Write,
-    /// The member of the program is lost, and the program begins anew on another one.
+    /// The member of the program is lost, and the program restarts on another one.
     Restart(Index),
 }
 
@@ -66,9 +66,9 @@ struct Run {
     scripts: Vec<Script>,
     graph: Graph,
     next: CallId,
-    /// The calls of the program: their kinds, and which of those before they read.
+    /// The calls of the program: their kinds, and the earlier calls that they read.
     calls: Vec<(usize, Vec<usize>)>,
-    /// What they write, as far as that is known.
+    /// The expected outputs of the calls of the program, as far as they are known.
     values: Vec<Result<u64, Lacking>>,
     handles: Vec<VersionId>,
     stores: BTreeMap<Member, BTreeMap<VersionId, (u64, Mark)>>,
@@ -77,7 +77,7 @@ struct Run {
     memory: History,
     members: u32,
     executions: u64,
-    /// The calls that could not run on a member.
+    /// The calls that a member was unfit to run.
     troubled: BTreeSet<CallId>,
     book: Book,
 }
@@ -85,7 +85,7 @@ struct Run {
 impl Run {
     fn new(mut scripts: Vec<Script>, has_losses: bool, has_journal: bool) -> Self {
         if has_journal {
-            // What is not run a second time calls no tasks.
+            // Run-once tasks make no calls.
             scripts[ONCE].acts.clear();
         }
         let mut run = Self {
@@ -104,7 +104,7 @@ impl Run {
             troubled: BTreeSet::new(),
             book: Book::new(has_journal),
         };
-        run.book.begins(&mut run.graph);
+        run.book.recall(&mut run.graph);
         run.join();
         run
     }
@@ -120,14 +120,14 @@ impl Run {
         self.stores.get_mut(&member).expect("it is there").insert(version, value);
     }
 
-    fn happens(&mut self, event: &Event, has_losses: bool) {
+    fn apply(&mut self, event: &Event, has_losses: bool) {
         if self.graph.fatal().is_some() {
             return;
         }
         match event {
             Event::Call { kind, reads } => {
                 self.log.push(event.clone());
-                self.program_calls(*kind, reads);
+                self.make_call(*kind, reads);
             }
             Event::Get(which) => {
                 self.log.push(event.clone());
@@ -139,22 +139,22 @@ impl Run {
                 let can: Vec<_> =
                     (0..self.running.len()).filter(|at| self.running[*at].now != Now::Waits).collect();
                 if let Some(at) = pick(&can, *which) {
-                    self.goes_on(at);
+                    self.run_next_act(at);
                 }
             }
             Event::Join => self.join(),
-            Event::Trouble(which) => self.is_in_trouble(*which),
+            Event::Trouble(which) => self.report_unfit(*which),
             Event::Lose(which) if has_losses => {
                 let others: Vec<_> = self.stores.keys().copied().filter(|on| *on != Member::HERE).collect();
                 if let Some(member) = pick(&others, *which).filter(|member| self.may_be_lost(*member)) {
                     self.stores.remove(&member);
                     self.running.retain(|running| running.member != member);
-                    self.book.is_lost(member);
+                    self.book.on_lost(member);
                     self.graph.lost(member);
                 }
             }
             Event::Remember => self.memory.add(self.graph.take_news()),
-            Event::Write => self.book.writes(&mut self.graph),
+            Event::Write => self.book.write(&mut self.graph),
             Event::Restart(here) if has_losses => self.restart(*here),
             Event::Lose(_) | Event::Restart(_) => {}
         }
@@ -162,14 +162,14 @@ impl Run {
         self.check();
     }
 
-    /// Returns whether no call is with a member that would be the last one with which it may be lost.
+    /// Returns whether the loss of a member leaves each of its calls below the limit of lost members.
     fn may_be_lost(&self, member: Member) -> bool {
         let mut calls = self.graph.calls.iter();
         calls.all(|(_, call)| call.state != CallState::Runs(member) || call.deaths < DEATHS_MAX)
     }
 
-    /// Has a call not run to its end on its member, if it may run on another one; once for each.
-    fn is_in_trouble(&mut self, which: Index) {
+    /// Reports the member of a call as unfit, at most once for each call, if another member can run it.
+    fn report_unfit(&mut self, which: Index) {
         let may = |task: &Running| {
             let has_demands = Demand::of(&options(task.kind, self.book.is_kept)) != Demand::NONE;
             let is_new = !self.troubled.contains(&task.assignment.call);
@@ -185,7 +185,7 @@ impl Run {
         }
     }
 
-    fn program_calls(&mut self, kind: Index, reads: &[Index]) {
+    fn make_call(&mut self, kind: Index, reads: &[Index]) {
         let kind = kind.index(KINDS);
         let reads: Vec<usize> = reads
             .iter()
@@ -215,13 +215,13 @@ impl Run {
                 break input;
             }
             if matches!(self.graph.want(handle), Input::Awaited) {
-                self.goes_on_anywhere();
+                self.progress();
             }
         };
         self.graph.unwant(handle);
         let value = matches!(input, Input::Here).then(|| self.stores[&Member::HERE][&handle].0);
         if let Some(value) = value {
-            self.book.sees(handle, value);
+            self.book.record_seen(handle, value);
         }
         match (input, self.expected(which)) {
             (Input::Here, Ok(expected)) => assert_eq!(value, Some(expected)),
@@ -230,7 +230,7 @@ impl Run {
         }
     }
 
-    /// Returns what a call of the program writes.
+    /// Returns the expected output of a call of the program.
     fn expected(&mut self, which: usize) -> Result<u64, Lacking> {
         for at in 0..=which {
             if self.values[at] != Err(Lacking::Unseen) {
@@ -245,25 +245,25 @@ impl Run {
         self.values[which]
     }
 
-    fn goes_on_anywhere(&mut self) {
+    fn progress(&mut self) {
         if self.graph.fatal().is_some() {
             return;
         }
         if let Some(at) = self.running.iter().position(|running| running.now != Now::Waits) {
-            self.goes_on(at);
+            self.run_next_act(at);
         } else {
-            assert!(!self.book.waiting.is_empty(), "nothing goes on any more");
-            self.book.writes(&mut self.graph);
+            assert!(!self.book.waiting.is_empty(), "the program is stuck");
+            self.book.write(&mut self.graph);
         }
         self.perform();
         self.check();
     }
 
-    /// Begins the program anew on one of the members that are left, or on a new one.
+    /// Restarts the program on a surviving member, or on a new one.
     fn restart(&mut self, here: Index) {
         self.stores.remove(&Member::HERE);
-        self.book.is_interrupted(here.index(self.book.waiting.len() + 1));
-        // Tasks that have made calls end; what has not begun is dropped, in this case every third call.
+        self.book.interrupt(here.index(self.book.waiting.len() + 1));
+        // Tasks that have made calls are ended. Tasks that have not started are dropped; here every third one is.
         let running = std::mem::take(&mut self.running).into_iter().enumerate();
         let (running, dropped): (Vec<_>, Vec<_>) =
             running.partition(|(at, task)| task.member != Member::HERE && !task.has_begun && at % 3 > 0);
@@ -275,7 +275,7 @@ impl Run {
             survivors.rotate_left(here.index(count));
         }
         self.graph = Graph::new(true);
-        self.book.begins(&mut self.graph);
+        self.book.recall(&mut self.graph);
         self.graph.remembers(self.memory.clone());
         (self.members, self.next) = (0, 0);
         self.handles.clear();
@@ -292,14 +292,14 @@ impl Run {
             let store = before.remove(&survivor).expect("it is there");
             let is_brought = |version: &VersionId| brought.contains(&(survivor, *version));
             for (version, (_, mark)) in &store {
-                // What a call has written whose end nobody may have seen is told with that.
+                // The outputs of an unrecorded outcome are reported with that outcome.
                 let is_unseen = unseen.iter().any(|(of, call, ..)| (*of, *call) == (survivor, version.call));
                 if is_unseen && !is_brought(version) {
                     continue;
                 }
                 self.graph.holds(member, Held { version: *version, mark: *mark, bytes: 8 });
             }
-            self.book.has_brought(member, store.keys().copied().filter(is_brought));
+            self.book.restore_brought(member, store.keys().copied().filter(is_brought));
             self.stores.insert(member, store);
             for task in running.extract_if(.., |task| task.member == survivor) {
                 self.graph.runs(member, task.assignment.call, task.assignment.mark);
@@ -308,16 +308,16 @@ impl Run {
             for (_, call, mark, outcome) in unseen.extract_if(.., |(of, ..)| *of == survivor) {
                 self.graph.runs(member, call, mark);
                 self.graph.ended(call, member, outcome.clone());
-                self.book.ends(member, call, mark, outcome);
+                self.book.add_unseen(member, call, mark, outcome);
             }
         }
         for event in std::mem::take(&mut self.log) {
-            self.happens(&event, true);
+            self.apply(&event, true);
         }
         assert_eq!(self.graph.divergence(), None);
     }
 
-    /// Does what is to be done, and checks that it can be.
+    /// Carries out all actions of the graph, and checks that they are possible.
     fn perform(&mut self) {
         loop {
             let actions = self.graph.actions();
@@ -336,11 +336,11 @@ impl Run {
                 if let Some(store) = self.stores.get_mut(&member) {
                     store.remove(&version);
                 }
-                self.book.is_forgotten(member, version);
+                self.book.on_forgotten(member, version);
             }
             Action::Bring(source) | Action::Copy(Member::HERE, source) => self.copy(Member::HERE, &source),
             Action::Copy(member, source) => self.copy(member, &source),
-            Action::LetGo(_) | Action::Preserve { .. } => unreachable!("none leaves"),
+            Action::LetGo(_) | Action::Preserve { .. } => unreachable!("no member leaves in this test"),
             Action::Record(fact) => self.book.waiting.push(fact),
             Action::Restore { version, mark, value } => {
                 let value = u64::from_le_bytes((*value).try_into().expect("it is a number"));
@@ -361,7 +361,7 @@ impl Run {
                     return;
                 };
                 let task = &mut self.running[at];
-                task.now = Now::GoesOn;
+                task.now = Now::Runs;
                 match answer {
                     Answer::Failed(_) | Answer::Ended(Some(_)) => task.now = Now::Fails,
                     Answer::Ended(None) => {}
@@ -381,7 +381,7 @@ impl Run {
         }
     }
 
-    /// Brings a version to a member, unless that has it. Returns whether it does then.
+    /// Copies a version to a member, unless it has one. Returns whether the member has the version now.
     fn bring_to(&mut self, member: Member, source: &Source) -> bool {
         let version = source.version;
         let is_seen = self.book.is_seen(member, version);
@@ -394,11 +394,11 @@ impl Run {
         value.map(|value| self.put_brought(member, version, value)).is_some()
     }
 
-    /// Puts a version where another execution of its call may run, or have ended.
+    /// Stores a copy on a member that may have another execution of the same call, running or unrecorded.
     fn put_brought(&mut self, member: Member, version: VersionId, value: (u64, Mark)) {
         let is_it = |task: &Running| (task.member, task.assignment.call) == (member, version.call);
         let is_running = self.running.iter().any(is_it);
-        self.book.is_brought(member, version, is_running);
+        self.book.on_brought(member, version, is_running);
         self.put(member, version, value);
     }
 
@@ -425,21 +425,23 @@ impl Run {
             .map(|read| store.get(read).unwrap_or_else(|| panic!("{read:?} is not with {member:?}")).0)
             .collect();
         for (read, input) in assignment.arguments.iter().flat_map(Argument::versions).zip(&inputs) {
-            self.book.sees(*read, *input);
+            self.book.record_seen(*read, *input);
         }
         if let Some(execution) = assignment.reader {
             let task = self.running.iter_mut().find(|task| task.execution == execution);
             if let Some(task) = task {
-                task.now = Now::GoesOn;
+                task.now = Now::Runs;
                 task.got.push(inputs[0]);
                 self.graph.step(member, execution, Step::Got, None);
             }
             return;
         }
-        let Argument::Copied(kind) = &assignment.arguments[0] else { panic!("the first one is its kind") };
+        let Argument::Copied(kind) = &assignment.arguments[0] else {
+            panic!("the first argument is the kind")
+        };
         let kind = usize::from(kind[0]);
         assert!(self.graph.is_unfinished(assignment.call));
-        self.book.is_assigned(assignment.call, assignment.manner.once_token.is_some());
+        self.book.on_assigned(assignment.call, assignment.manner.once_token.is_some());
         self.executions += 1;
         let execution = Execution { call: assignment.call, number: self.executions };
         self.running.push(Running {
@@ -453,13 +455,13 @@ impl Run {
             handles: Vec::new(),
             got: Vec::new(),
             has_begun: false,
-            now: Now::GoesOn,
+            now: Now::Runs,
             is_earlier: false,
             assignment,
         });
     }
 
-    /// Checks that everything is where the graph says it is.
+    /// Checks that each member stores the data that the graph assumes there.
     fn check(&self) {
         for nest in self.graph.nests.by_call.values() {
             let is_known = |version| self.graph.versions.contains_key(version);
@@ -477,29 +479,29 @@ impl Run {
 fn run(scripts: Vec<Script>, events: &[Event], has_losses: bool, has_journal: bool) {
     let mut run = Run::new(scripts, has_losses, has_journal);
     for event in events {
-        run.happens(event, has_losses);
+        run.apply(event, has_losses);
     }
     for which in 0..run.handles.len() {
         run.get(which);
     }
     while run.graph.unfinished() > 0 && run.graph.fatal().is_none() {
-        run.goes_on_anywhere();
+        run.progress();
     }
-    if run.book.has_lost(&run.graph) {
+    if run.book.has_failed_by_loss(&run.graph) {
         return;
     }
     for handle in run.handles.clone() {
         run.graph.release(handle);
     }
     run.perform();
-    // But for what can neither be made again nor restored.
+    // Data that can be neither recomputed nor restored is exempt.
     let graph = &run.graph;
     let is_left = |call: CallId| !graph.is_precious(version(call, 0));
     let is_any_left = graph.versions.keys().any(|version| is_left(version.call))
         || graph.calls.iter().any(|(call, _)| is_left(call));
     assert!(graph.is_empty() || !is_any_left, "{:?} {:?}", graph.calls, graph.versions);
     for (member, store) in &mut run.stores {
-        // What the program has read is kept for the case that it begins anew.
+        // Data that the program has read is kept for a restart.
         store.retain(|version, _| !run.graph.kept.has(*version, *member) && !run.graph.is_precious(*version));
         assert!(store.is_empty(), "{member:?} keeps {store:?}");
     }

@@ -1,4 +1,4 @@
-//! Where calls run that may not run anywhere.
+//! Placement of calls with demands.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::{
 
 const GIB: u64 = 1 << 30;
 
-fn has(workers: u32, memory: u64, labels: &str) -> Capacity {
+fn capacity(workers: u32, memory: u64, labels: &str) -> Capacity {
     Capacity { workers, memory, labels: labels.parse().expect("they are labels") }
 }
 
-/// Creates a graph of members with these.
+/// Creates a graph of members with these capacities.
 fn graph(capacities: impl IntoIterator<Item = Capacity>) -> Graph {
     let mut graph = Graph::new(true);
     for (member, capacity) in (0..).map(Member).zip(capacities) {
@@ -32,7 +32,7 @@ fn call(graph: &mut Graph, id: CallId, reads: &[VersionId], options: Options) ->
     version(id, 0)
 }
 
-/// Returns the calls that are assigned now, and where.
+/// Returns the newly assigned calls with their members.
 fn assigned(graph: &mut Graph) -> Vec<(CallId, u32)> {
     let assigned = graph.actions().into_iter().filter_map(|action| match action {
         Action::Assign(member, assignment) => Some((assignment.call, member.0)),
@@ -55,7 +55,7 @@ fn multi_core_call_waits_for_free_workers() {
     }
     assert_eq!(assigned(&mut graph), [(0, 0), (1, 0)]);
     call(&mut graph, 3, &[], Options::DEFAULT);
-    assert_eq!(assigned(&mut graph), [], "one that takes one worker would share it");
+    assert_eq!(assigned(&mut graph), [], "a small call must not share the member of a larger one");
     written(&mut graph, 0, 0);
     assert_eq!(assigned(&mut graph), [(2, 0)]);
     written(&mut graph, 1, 0);
@@ -68,35 +68,35 @@ fn member_is_reserved_for_call_that_needs_all_its_workers() {
     for id in 0..20 {
         call(&mut graph, id, &[], Options::DEFAULT);
     }
-    let begun = assigned(&mut graph);
+    let started = assigned(&mut graph);
     call(&mut graph, 20, &[], Options { priority: 1, ..TWO });
     assert_eq!(assigned(&mut graph), []);
-    // As many as each has been given end; nothing else goes to the one that is kept free.
+    // The running calls complete; the reserved member gets no other call.
     let mut at = None;
-    for (id, member) in begun {
+    for (id, member) in started {
         written(&mut graph, id, member);
         at = assigned(&mut graph).into_iter().find(|(call, _)| *call == 20).or(at);
     }
-    assert!(at.is_some(), "others went before it for ever");
+    assert!(at.is_some(), "other calls always went first");
 }
 
 #[test]
 fn member_memory_is_divided_among_calls() {
-    let mut graph = graph([has(8, 8 * GIB, "a=b")]);
+    let mut graph = graph([capacity(8, 8 * GIB, "a=b")]);
     for id in 0..3 {
         call(&mut graph, id, &[], Options { memory: 3 * GIB, ..Options::DEFAULT });
     }
     call(&mut graph, 3, &[], Options::DEFAULT);
-    assert_eq!(assigned(&mut graph), [(0, 0), (1, 0), (3, 0)], "one that takes none goes on");
+    assert_eq!(assigned(&mut graph), [(0, 0), (1, 0), (3, 0)], "a call without a memory demand still starts");
     call(&mut graph, 4, &[], Options { memory: GIB, ..Options::DEFAULT });
-    assert_eq!(assigned(&mut graph), [], "what is left is kept for the one before");
+    assert_eq!(assigned(&mut graph), [], "the remaining memory is reserved for the earlier call");
     written(&mut graph, 0, 0);
     assert_eq!(assigned(&mut graph), [(2, 0), (4, 0)]);
 }
 
 #[test]
 fn unplaceable_call_blocks_no_other_and_starts_on_suitable_join() {
-    let mut graph = graph([has(2, 4 * GIB, "zone=a")]);
+    let mut graph = graph([capacity(2, 4 * GIB, "zone=a")]);
     call(&mut graph, 0, &[], Options { needs: &["gpu"], priority: 9, ..Options::DEFAULT });
     call(&mut graph, 1, &[], Options { cores: 3, ..Options::DEFAULT });
     call(&mut graph, 2, &[], Options::DEFAULT);
@@ -104,7 +104,7 @@ fn unplaceable_call_blocks_no_other_and_starts_on_suitable_join() {
     assert_eq!(graph.lacks(0), Some(Lack::Label("gpu")));
     assert_eq!(graph.lacks(1), Some(Lack::Cores { demanded: 3, most: 2 }));
     assert_eq!(graph.lacks(2), None);
-    graph.joined(Member(1), has(4, 4 * GIB, "gpu=yes"));
+    graph.joined(Member(1), capacity(4, 4 * GIB, "gpu=yes"));
     assert_eq!(assigned(&mut graph), [(0, 1), (1, 1)]);
     assert_eq!(graph.lacks(0), None);
 }
@@ -125,12 +125,12 @@ fn reserved_member_takes_calls_once_its_call_is_cancelled() {
     assert_eq!(assigned(&mut graph), [(0, 0)]);
     call(&mut graph, 1, &[], TWO);
     call(&mut graph, 2, &[], Options::DEFAULT);
-    assert_eq!(assigned(&mut graph), [], "it is kept free");
+    assert_eq!(assigned(&mut graph), [], "the member is reserved");
     graph.cancel_all(1..2);
     assert_eq!(assigned(&mut graph), [(2, 0)]);
 }
 
-/// Tejedor 2013, figure 3.4: three resources of four slots, and 36 blocks that are made by tasks of initialisation.
+/// Tejedor 2013, figure 3.4: three resources of four slots, and 36 blocks that initialisation tasks create.
 #[test]
 fn spread_calls_are_balanced_over_members() {
     let mut graph = graph((0..3).map(|_| Capacity::of_workers(4)));
@@ -147,7 +147,7 @@ fn spread_calls_are_balanced_over_members() {
         }
     }
     assert_eq!(blocks, BTreeMap::from([(0, 12), (1, 12), (2, 12)]));
-    assert_eq!(first[..6], [0, 1, 2, 0, 1, 2], "they are in turn");
+    assert_eq!(first[..6], [0, 1, 2, 0, 1, 2], "the members take turns");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn everywhere_output_is_copied_to_present_and_joining_members() {
     assert_eq!(copies(&mut graph), others.collect::<Vec<_>>());
     graph.joined(Member(3), Capacity::of_workers(1));
     assert_eq!(copies(&mut graph), [(3, version(0, 0))]);
-    // Its last reader would change it in place otherwise.
+    // Its last reader must not update it in place.
     graph.call(1, new_call(vec![Argument::Update(version(0, 0))], 1, Options::DEFAULT));
     graph.release(version(0, 0));
     let in_place = graph.actions().into_iter().find_map(|action| match action {
@@ -178,15 +178,15 @@ fn everywhere_output_is_copied_to_present_and_joining_members() {
     assert_eq!(in_place, Some(vec![false]));
 }
 
-/// Tejedor 2013, figures 4.11 and 4.12: the kinds of calls of a Discrete of two proteins with four configurations each,
-/// and the three grids that have what they demand.
+/// Tejedor 2013, figures 4.11 and 4.12: the kinds of calls of Discrete, for two proteins with four configurations each,
+/// and the three grids that meet their demands.
 #[test]
 fn discrete_calls_run_on_grid_that_meets_demands() {
     let (ibergrid, osg, bsc) = (0, 1, 2);
     let mut graph = graph([
-        has(4, 2 * GIB, "os=scientific-linux"),
-        has(8, 2 * GIB, "discrete=1.0"),
-        has(2, 4 * GIB, "os=suse"),
+        capacity(4, 2 * GIB, "os=scientific-linux"),
+        capacity(8, 2 * GIB, "discrete=1.0"),
+        capacity(2, 4 * GIB, "os=suse"),
     ]);
     let linux = Options { needs: &["os=scientific-linux"], ..Options::DEFAULT };
     let discrete = Options { needs: &["discrete"], ..Options::DEFAULT };
@@ -215,9 +215,9 @@ fn discrete_calls_run_on_grid_that_meets_demands() {
     add(&mut graph, &[first, second], memory, bsc);
     let mut ran = BTreeMap::new();
     while graph.unfinished() > 0 {
-        let begun = assigned(&mut graph);
-        assert!(!begun.is_empty(), "nothing begins any more");
-        for (id, member) in begun {
+        let started = assigned(&mut graph);
+        assert!(!started.is_empty(), "no call starts");
+        for (id, member) in started {
             ran.insert(id, member);
             written(&mut graph, id, member);
         }

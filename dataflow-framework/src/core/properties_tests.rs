@@ -37,7 +37,7 @@ fn written(id: CallId, slot: u32, inputs: &[u64]) -> u64 {
     hasher.finish()
 }
 
-/// Returns the output in one slot of a call whose failure is ignored: its updated inputs, then defaults.
+/// Returns the output in one slot of a call with an ignored failure: its updated inputs, then defaults.
 fn default_of(slot: u32, updated: &[u64]) -> u64 {
     updated.get(slot as usize).copied().unwrap_or_default()
 }
@@ -80,7 +80,7 @@ struct Run {
     copies: Vec<(Member, Source)>,
     /// The members that were asked to leave.
     leaving: BTreeSet<Member>,
-    /// The members whose loss the graph does not know yet.
+    /// The lost members that the graph still assumes to be there.
     vanished: BTreeSet<Member>,
     /// The statements that the program has executed so far.
     log: Vec<Statement>,
@@ -95,9 +95,9 @@ struct Run {
     unseen: Vec<End>,
     /// Copies on members that have another execution of the same call, running or unrecorded.
     brought: BTreeSet<(Member, VersionId)>,
-    /// The calls whose output differs in each execution.
+    /// The calls with a different output in each execution.
     durable: BTreeSet<CallId>,
-    /// The outputs of these calls that were seen.
+    /// The outputs of durable calls that were seen.
     seen: BTreeMap<VersionId, u64>,
     /// The number of executions of calls.
     executions: u64,

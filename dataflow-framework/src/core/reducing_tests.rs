@@ -1,4 +1,4 @@
-//! What calls of reductions in any order merge.
+//! Reductions in any order: the parts that each call merges.
 
 use super::{
     Action, Capacity, Fact, Graph, Held, Mark, Member, Merge, NewCall, Outcome,
@@ -12,7 +12,7 @@ use crate::{
 
 const FIRST: CallId = 100;
 
-/// A graph of one member, in which calls 0 to 3 make the parts of a reduction: 100 ← 0, 1; 101 ← 2, 3; 102 ← 100, 101.
+/// Creates a graph of one member with eight workers.
 fn graph(is_recorded: bool) -> Graph {
     let mut graph = Graph::new(is_recorded);
     graph.joined(Member::HERE, Capacity::of_workers(8));
@@ -22,15 +22,16 @@ fn graph(is_recorded: bool) -> Graph {
     graph
 }
 
-fn makes_calls(graph: &mut Graph) {
+/// Makes calls 0 to 3, the parts of a reduction: 100 ← 0, 1; 101 ← 2, 3; 102 ← 100, 101.
+fn make_calls(graph: &mut Graph) {
     for part in 0..4 {
         graph.call(part, new_call(vec![], 1, Options::DEFAULT));
     }
-    merges(graph, [[0, 1], [2, 3], [100, 101]]);
+    merge(graph, [[0, 1], [2, 3], [100, 101]]);
     (0..4).for_each(|part| graph.release(version(part, 0)));
 }
 
-fn merges(graph: &mut Graph, all: [[CallId; 2]; 3]) {
+fn merge(graph: &mut Graph, all: [[CallId; 2]; 3]) {
     for (id, parts) in (FIRST..).zip(all) {
         let [into, from] = parts.map(|part| version(part, 0));
         let merge = Some(Merge { reduction: FIRST, into: 0, from: 2 });
@@ -41,45 +42,45 @@ fn merges(graph: &mut Graph, all: [[CallId; 2]; 3]) {
     (FIRST..FIRST + 2).for_each(|id| graph.release(version(id, 0)));
 }
 
-fn is_written(graph: &mut Graph, id: CallId) {
+fn complete(graph: &mut Graph, id: CallId) {
     graph.ended(id, Member::HERE, Outcome::Written { bytes: vec![1], ns: 1_000 });
 }
 
-/// Returns the merges that are assigned now, with what each reads, and what is to be recorded.
-fn begun(graph: &mut Graph) -> (Vec<(CallId, Vec<CallId>)>, Vec<Fact>) {
-    let (mut begun, mut facts) = (Vec::new(), Vec::new());
+/// Returns the newly assigned merges with their inputs, and the facts to be recorded.
+fn started(graph: &mut Graph) -> (Vec<(CallId, Vec<CallId>)>, Vec<Fact>) {
+    let (mut started, mut facts) = (Vec::new(), Vec::new());
     for action in graph.actions() {
         match action {
             Action::Assign(_, assignment) if assignment.call >= FIRST => {
                 let read = assignment.arguments.iter().flat_map(Argument::versions);
-                begun.push((assignment.call, read.map(|read| read.call).collect()));
+                started.push((assignment.call, read.map(|read| read.call).collect()));
             }
             Action::Record(fact) => facts.push(fact),
             _ => {}
         }
     }
-    (begun, facts)
+    (started, facts)
 }
 
 #[test]
 fn parts_are_merged_in_order_of_arrival() {
     let mut graph = graph(false);
-    makes_calls(&mut graph);
-    assert_eq!(begun(&mut graph).0, []);
-    is_written(&mut graph, 3);
-    assert_eq!(begun(&mut graph).0, []);
-    is_written(&mut graph, 1);
-    assert_eq!(begun(&mut graph).0, [(100, vec![1, 3])]);
-    is_written(&mut graph, 0);
-    is_written(&mut graph, 100);
-    assert_eq!(begun(&mut graph).0, [(101, vec![0, 100])]);
-    is_written(&mut graph, 101);
-    is_written(&mut graph, 2);
-    // In the order of what was merged first.
-    assert_eq!(begun(&mut graph).0, [(102, vec![101, 2])]);
-    is_written(&mut graph, 102);
+    make_calls(&mut graph);
+    assert_eq!(started(&mut graph).0, []);
+    complete(&mut graph, 3);
+    assert_eq!(started(&mut graph).0, []);
+    complete(&mut graph, 1);
+    assert_eq!(started(&mut graph).0, [(100, vec![1, 3])]);
+    complete(&mut graph, 0);
+    complete(&mut graph, 100);
+    assert_eq!(started(&mut graph).0, [(101, vec![0, 100])]);
+    complete(&mut graph, 101);
+    complete(&mut graph, 2);
+    // Inputs keep the order of their first parts.
+    assert_eq!(started(&mut graph).0, [(102, vec![101, 2])]);
+    complete(&mut graph, 102);
     graph.release(version(102, 0));
-    begun(&mut graph);
+    started(&mut graph);
     assert!(graph.is_empty());
 }
 
@@ -89,43 +90,43 @@ fn reduction_of_repeated_data_merges_each_occurrence() {
     for part in 0..3 {
         graph.call(part, new_call(vec![], 1, Options::DEFAULT));
     }
-    merges(&mut graph, [[0, 1], [2, 1], [100, 101]]);
+    merge(&mut graph, [[0, 1], [2, 1], [100, 101]]);
     (0..3).for_each(|part| graph.release(version(part, 0)));
-    is_written(&mut graph, 1);
-    assert_eq!(begun(&mut graph).0, [(100, vec![1, 1])]);
-    is_written(&mut graph, 0);
-    is_written(&mut graph, 2);
-    assert_eq!(begun(&mut graph).0, [(101, vec![0, 2])]);
-    is_written(&mut graph, 100);
-    is_written(&mut graph, 101);
-    assert_eq!(begun(&mut graph).0.len(), 1);
+    complete(&mut graph, 1);
+    assert_eq!(started(&mut graph).0, [(100, vec![1, 1])]);
+    complete(&mut graph, 0);
+    complete(&mut graph, 2);
+    assert_eq!(started(&mut graph).0, [(101, vec![0, 2])]);
+    complete(&mut graph, 100);
+    complete(&mut graph, 101);
+    assert_eq!(started(&mut graph).0.len(), 1);
 }
 
 #[test]
 fn reduction_failed_part_fails_result() {
     let mut graph = graph(false);
-    makes_calls(&mut graph);
-    begun(&mut graph);
-    graph.ended(1, Member::HERE, Outcome::Failed(Failure::new("task", 1, "as it was told")));
+    make_calls(&mut graph);
+    started(&mut graph);
+    graph.ended(1, Member::HERE, Outcome::Failed(Failure::new("task", 1, "failed as requested")));
     for part in [2, 3, 0] {
-        is_written(&mut graph, part);
+        complete(&mut graph, part);
     }
-    assert_eq!(begun(&mut graph).0, [(101, vec![2, 3])]);
-    is_written(&mut graph, 101);
+    assert_eq!(started(&mut graph).0, [(101, vec![2, 3])]);
+    complete(&mut graph, 101);
     assert!(matches!(graph.want(version(102, 0)), super::Input::Failed(_)));
     graph.unwant(version(102, 0));
     graph.release(version(102, 0));
-    begun(&mut graph);
+    started(&mut graph);
     assert!(graph.is_empty());
 }
 
-/// What is merged by a graph that records it, after parts 3 and 1 were there first.
-fn first_is_decided(graph: &mut Graph) -> Fact {
-    makes_calls(graph);
-    begun(graph);
-    is_written(graph, 3);
-    is_written(graph, 1);
-    let (none, facts) = begun(graph);
+/// Returns the first decision of a graph that records merges, after parts 3 and 1 have arrived first.
+fn decide_first(graph: &mut Graph) -> Fact {
+    make_calls(graph);
+    started(graph);
+    complete(graph, 3);
+    complete(graph, 1);
+    let (none, facts) = started(graph);
     let fact = Fact::Merged { call: 100, parts: [1, 3] };
     assert_eq!((none, facts), (vec![], vec![fact.clone()]));
     fact
@@ -134,13 +135,13 @@ fn first_is_decided(graph: &mut Graph) -> Fact {
 #[test]
 fn reduction_merge_starts_once_its_parts_are_recorded() {
     let mut graph = graph(true);
-    let fact = first_is_decided(&mut graph);
+    let fact = decide_first(&mut graph);
     assert!(graph.waits_for_record());
-    // Nothing else is decided of what it merges meanwhile.
-    is_written(&mut graph, 0);
-    assert_eq!(begun(&mut graph), (vec![], vec![]));
+    // No other decision is made until this one is recorded.
+    complete(&mut graph, 0);
+    assert_eq!(started(&mut graph), (vec![], vec![]));
     graph.journalled(fact.clone());
-    assert_eq!(begun(&mut graph).0, [(100, vec![1, 3])]);
+    assert_eq!(started(&mut graph).0, [(100, vec![1, 3])]);
     assert!(!graph.waits_for_record());
     assert!(graph.recorded_so_far().contains(&fact));
 }
@@ -150,45 +151,45 @@ fn lost_merge_is_repeated_with_same_parts() {
     let mut graph = graph(true);
     let other = Member(1);
     graph.joined(other, Capacity::of_workers(8));
-    let fact = first_is_decided(&mut graph);
+    let fact = decide_first(&mut graph);
     graph.journalled(fact);
-    let (first, _) = begun(&mut graph);
+    let (first, _) = started(&mut graph);
     assert_eq!(first, [(100, vec![1, 3])]);
     let on = if graph.runs_on(100, other) { other } else { Member::HERE };
     graph.ended(100, on, Outcome::Written { bytes: vec![1], ns: 1_000 });
-    begun(&mut graph);
-    // Its parts are forgotten by now, and so they are made again.
+    started(&mut graph);
+    // Its parts are already forgotten, so they are recomputed.
     graph.is_damaged(version(100, 0), on, "it has vanished");
-    begun(&mut graph);
+    started(&mut graph);
     for part in [3, 1] {
-        is_written(&mut graph, part);
+        complete(&mut graph, part);
     }
-    assert_eq!(begun(&mut graph), (vec![(100, vec![1, 3])], vec![]));
+    assert_eq!(started(&mut graph), (vec![(100, vec![1, 3])], vec![]));
 }
 
 #[test]
 fn reduction_restart_keeps_recorded_merges() {
     let mut first = graph(true);
-    let fact = first_is_decided(&mut first);
+    let fact = decide_first(&mut first);
     first.journalled(fact.clone());
-    is_written(&mut first, 2);
-    begun(&mut first);
-    is_written(&mut first, 100);
+    complete(&mut first, 2);
+    started(&mut first);
+    complete(&mut first, 100);
     let mark: Mark = first.versions[&version(100, 0)].mark;
     let mut again = graph(true);
     again.recalls(fact);
     again.remembers(first.history().clone());
     again.holds(Member::HERE, Held { version: version(100, 0), mark, bytes: 1 });
-    makes_calls(&mut again);
-    // Part 0 was not made; 1 and 3 are in what 100 has written, so they are of no use.
+    make_calls(&mut again);
+    // The output of 100 contains parts 1 and 3, so these are not repeated; part 0 was not made.
     let made: Vec<_> =
         again.calls.iter().filter(|(_, call)| call.state != super::call::CallState::Done).collect();
     let made: Vec<CallId> = made.into_iter().map(|(id, _)| id).collect();
     assert_eq!(made, [0, 2, 101, 102]);
-    begun(&mut again);
-    is_written(&mut again, 0);
-    // What 100 has written has the place of part 1.
-    assert_eq!(begun(&mut again).1, [Fact::Merged { call: 101, parts: [0, 1] }]);
+    started(&mut again);
+    complete(&mut again, 0);
+    // The output of 100 takes the place of part 1.
+    assert_eq!(started(&mut again).1, [Fact::Merged { call: 101, parts: [0, 1] }]);
 }
 
 #[test]
@@ -207,19 +208,19 @@ fn lost_merge_is_repeated_after_other_part_is_restored() {
         graph.call(id, NewCall { merge, ..new_call(arguments, 1, Options::DEFAULT) });
     }
     graph.begins_reductions();
-    begun(&mut graph);
+    started(&mut graph);
     let values = Some(vec![vec![7]]);
     graph.ended(0, THERE, Outcome::Durable { bytes: vec![1], ns: 1_000, by: 0, values });
-    // The end of the effect, then what is merged first.
+    // The completion of the effect, then the first merge.
     for _ in 0..2 {
-        begun(&mut graph).1.into_iter().for_each(|fact| graph.journalled(fact));
+        started(&mut graph).1.into_iter().for_each(|fact| graph.journalled(fact));
     }
-    assert_eq!(begun(&mut graph).0, [(FIRST, vec![0, 0])]);
+    assert_eq!(started(&mut graph).0, [(FIRST, vec![0, 0])]);
     graph.ended(FIRST, THERE, Outcome::Written { bytes: vec![1], ns: 1_000 });
-    let (_, decided) = begun(&mut graph);
+    let (_, decided) = started(&mut graph);
     assert!(matches!(decided[..], [Fact::Merged { call: 101, .. }]), "{decided:?}");
-    // The effect's value is restored for call 1, before it is known that what was merged is lost, too.
+    // The output of the effect is restored for call 1 before the loss of the merge is known.
     graph.lost(THERE);
     graph.joined(Member(2), Capacity::of_workers(4));
-    assert_eq!(begun(&mut graph).0, [(FIRST, vec![0, 0])]);
+    assert_eq!(started(&mut graph).0, [(FIRST, vec![0, 0])]);
 }

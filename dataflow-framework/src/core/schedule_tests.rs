@@ -1,4 +1,4 @@
-//! How near the graph's schedules come to the ideal on clusters in virtual time, and how much it has moved for them.
+//! Efficiency and transfers of the graph's schedules, on clusters in virtual time.
 
 use super::{
     virtual_cluster::{Cluster, Ran},
@@ -9,13 +9,13 @@ use crate::ids::{Argument, VersionId};
 
 const MS: u64 = 1_000_000;
 
-/// Returns a cluster of nodes of four workers, as they are in one room: a message takes 0.2 ms, and a connection moves
-/// 200 MB a second.
+/// Returns a cluster of nodes with four workers each in one data centre: a message takes 0.2 ms, and a connection
+/// transfers 200 MB/s.
 fn cluster(members: u32) -> Cluster {
     Cluster { members, workers: 4, latency_ns: 200_000, bytes_by_us: 200, head_ns: 10_000 }
 }
 
-/// The product of two matrices of so many blocks in each direction, of 40 ms and 320 kB each.
+/// The product of two matrices of `size` × `size` blocks of 320 kB. Each block product takes 40 ms.
 fn product(size: usize) -> Program {
     let mut program = Program::default();
     let bytes = 320_000;
@@ -36,7 +36,7 @@ fn product(size: usize) -> Program {
     program
 }
 
-/// Returns whether a block of the matrix that is factorised is empty at first (the pattern of BOTS).
+/// Returns whether a block of the factorised matrix is initially empty (the pattern of BOTS).
 fn is_empty(row: usize, column: usize) -> bool {
     if row.abs_diff(column) <= 1 {
         return false;
@@ -45,7 +45,7 @@ fn is_empty(row: usize, column: usize) -> bool {
     sparse || row % 2 == 1 || column % 2 == 1
 }
 
-/// The LU factorisation of a sparse matrix of so many blocks in each direction. Every call takes 20 ms.
+/// The LU factorisation of a sparse matrix of `size` × `size` blocks. Each call takes 20 ms.
 fn lu(size: usize, bytes: u64) -> Program {
     let mut program = Program::default();
     let ns = 20 * MS;
@@ -80,7 +80,7 @@ fn lu(size: usize, bytes: u64) -> Program {
     program
 }
 
-/// K-means: rounds of calls of 20 ms on fragments, whose small results are reduced to one.
+/// K-means: in each round, calls of 20 ms on the fragments, and a reduction of their small results.
 fn means(fragments: usize, rounds: usize) -> Program {
     let mut program = Program::default();
     let points: Vec<_> = (0..fragments).map(|_| program.one(0, &[], 500_000)).collect();
@@ -98,11 +98,11 @@ fn means(fragments: usize, rounds: usize) -> Program {
     program
 }
 
-/// The same with one round, of fragments that the program has brought in: the member on which it runs has all of them.
+/// One round of k-means on fragments that the program has created, so that its member has all of them.
 fn means_of_the_program(fragments: usize) -> Program {
     let mut program = Program::default();
     let points: Vec<_> = (0..fragments).map(|_| program.data(1_000)).collect();
-    // Others have ended before that take no time, as calls do that make data.
+    // Earlier calls have taken almost no time, like calls that create data.
     program.task = 3;
     let made: Vec<_> = (0..100).map(|_| program.one(1_000, &[], 1_000)).collect();
     for made in made {
@@ -116,8 +116,8 @@ fn means_of_the_program(fragments: usize) -> Program {
     program
 }
 
-/// The simulations of ten proteins with 27 configurations each (Tejedor 2013, section 4.5.1.1 and appendix A.2): 586
-/// calls, all of whose data are files.
+/// Discrete: the simulations of ten proteins with 27 configurations each (Tejedor 2013, section 4.5.1.1 and appendix
+/// A.2), in 586 calls whose data are files.
 fn discrete() -> Program {
     let (structures, configurations) = (10, 27);
     let mut program = Program::default();
@@ -180,14 +180,14 @@ fn kmeans_rounds_keep_64_workers_busy() {
     assert!(efficiency("k-means, 64 workers", cluster(16), means(4096, 3)) >= 0.95);
 }
 
-/// Short calls that end meanwhile must not make a member hoard long ones.
+/// Completions of short calls must not make a member hoard long ones.
 #[test]
 fn kmeans_data_on_one_member_keeps_64_workers_busy() {
     let rounds = means_of_the_program(4096);
     assert!(efficiency("k-means of the program's data, 64 workers", cluster(16), rounds) >= 0.90);
 }
 
-/// Returns the length of the list schedule of the factorisation, as a share of what the graph's takes.
+/// Returns the duration of the list schedule of the factorisation, divided by that of the graph's schedule.
 fn lu_against_the_list(cluster: Cluster) -> f64 {
     let program = lu(64, 20_000);
     let workers = cluster.members * cluster.workers;

@@ -1,4 +1,4 @@
-//! What follows when a member cannot run a call, or has lost a version, or has too many.
+//! Members that are unfit for a call, have damaged data, or have redundant copies.
 
 use super::{
     Action, Capacity, Graph, Held, Input, Member, Outcome, Unfit,
@@ -27,12 +27,12 @@ fn call(graph: &mut Graph, id: CallId, arguments: Vec<Argument>) {
     graph.call(id, new_call(arguments, 1, Options::DEFAULT));
 }
 
-/// Returns whether a version is to be brought to the program now.
+/// Returns whether the graph brings a version to the program now.
 fn is_brought(graph: &mut Graph, id: VersionId) -> bool {
     graph.actions().iter().any(|action| matches!(action, Action::Bring(source) if source.version == id))
 }
 
-/// Returns where calls are assigned now.
+/// Returns the newly assigned calls with their members.
 fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
     let actions = graph.actions().into_iter();
     actions
@@ -76,7 +76,7 @@ fn unfit_call_is_tried_on_each_member_before_it_fails() {
     let last = tried[2];
     tried.sort_unstable();
     assert_eq!(tried, MEMBERS);
-    let [failure] = graph.failures() else { panic!("it has failed once") };
+    let [failure] = graph.failures() else { panic!("the call has failed once") };
     assert_eq!(failure.reason(), format!("no room on {}", last.0));
 }
 
@@ -122,7 +122,7 @@ fn damaged_version_is_fetched_elsewhere_or_recomputed() {
     graph.copied(version(0, 0), other);
     graph.is_damaged(version(0, 0), other, "it has vanished");
     assert_eq!(assigned(&mut graph), []);
-    // The program waits for it, but not for where it was.
+    // The program waits for the data, from any member.
     assert!(!matches!(graph.want(version(0, 0)), Input::Failed(_)));
     graph.is_damaged(version(0, 0), first, "it has vanished");
     let again = assigned(&mut graph);
@@ -144,7 +144,7 @@ fn call_with_repeatedly_damaged_input_fails() {
             }
         }
         rounds += 1;
-        assert!(rounds < 100, "it never fails");
+        assert!(rounds < 100, "the call never fails");
     }
     assert_eq!(graph.failures()[0].call(), 1);
     assert!(graph.figures().repeated > 1);
@@ -160,7 +160,7 @@ fn damaged_program_data_fails_its_readers() {
     graph.is_damaged(version(0, 0), Member::HERE, "/tmp/data: it has vanished");
     unfit(&mut graph, 1, member, Some(version(0, 0)));
     assert_eq!((assigned(&mut graph), graph.unfinished()), (vec![], 0));
-    let Input::Failed(failure) = graph.want(version(2, 0)) else { panic!("it cannot be there") };
+    let Input::Failed(failure) = graph.want(version(2, 0)) else { panic!("the data cannot exist") };
     assert_eq!((failure.task(), failure.reason()), ("Data::new", "/tmp/data: it has vanished"));
 }
 
@@ -197,7 +197,7 @@ fn data_awaited_by_program_is_not_dropped() {
     }
     assert!(forgotten(&mut graph).is_empty());
     assert!(matches!(graph.want(version(0, 0)), Input::Here));
-    // It is brought again if it was damaged before the program has looked.
+    // The version is brought again if it is damaged before the program reads it.
     graph.is_damaged(version(0, 0), Member::HERE, "it has vanished");
     assert!(is_brought(&mut graph, version(0, 0)));
 }
@@ -218,12 +218,12 @@ fn unused_copies_held_elsewhere_are_dropped() {
     assert_eq!(forgotten(&mut graph), []);
     graph.has_copies(second, all());
     assert_eq!(forgotten(&mut graph), [(second, version(0, 0))]);
-    // Both have it again, and one leaves.
+    // Both members have a copy again, and one of them leaves.
     graph.copied(version(0, 0), second);
     graph.leaves(first);
     graph.has_copies(second, all());
     assert_eq!(forgotten(&mut graph), []);
-    // It is in use where the call runs.
+    // The member that runs the call uses its copy.
     call(&mut graph, 1, vec![Argument::Read(version(0, 0))]);
     let [(1, member)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
     graph.copied(version(0, 0), third);

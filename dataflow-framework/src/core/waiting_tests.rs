@@ -1,4 +1,4 @@
-//! What follows from single steps of tasks that call tasks.
+//! Responses of the graph to single steps of tasks that make calls.
 
 use dataflow_view::State;
 
@@ -19,7 +19,7 @@ fn child(position: u64) -> CallId {
     number_within(PARENT.call, 0, position)
 }
 
-/// What its task writes, or brings in, at a position.
+/// Returns the version that the call or the datum at a position creates.
 fn made(position: u64) -> VersionId {
     version(child(position), 0)
 }
@@ -33,7 +33,7 @@ fn calls(position: u64, reads: &[VersionId], options: Options) -> Step {
     )
 }
 
-/// Creates a graph of members with these, of which the first runs a task that makes calls.
+/// Creates a graph of members with these capacities. The first member runs a task that makes calls.
 fn graph(capacities: impl IntoIterator<Item = Capacity>, options: Options) -> Graph {
     let mut graph = Graph::new(true);
     graph.observe(true, false);
@@ -54,7 +54,7 @@ fn written(graph: &mut Graph, id: CallId, member: Member) {
     graph.ended(id, member, Outcome::Written { bytes: vec![1_000], ns: 1_000_000 });
 }
 
-/// Returns the calls that are assigned now, and where.
+/// Returns the newly assigned calls with their members.
 fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
     let assigned = graph.actions().into_iter().filter_map(|action| match action {
         Action::Assign(member, assignment) if assignment.reader.is_none() => Some((assignment.call, member)),
@@ -69,13 +69,13 @@ fn waiting_task_lends_all_its_resources() {
     let capacity = Capacity { memory: 8 << 30, ..Capacity::of_workers(2) };
     let mut graph = graph([capacity], options);
     step(&mut graph, calls(0, &[], options));
-    assert_eq!(assigned(&mut graph), [], "there is no room beside it");
+    assert_eq!(assigned(&mut graph), [], "there is no room next to its parent");
     step(&mut graph, Step::Get(made(0)));
     assert_eq!(assigned(&mut graph), [(child(0), Member::HERE)]);
     written(&mut graph, child(0), Member::HERE);
     step(&mut graph, Step::Got);
     step(&mut graph, calls(1, &[], options));
-    assert_eq!(assigned(&mut graph), [], "it has taken everything back");
+    assert_eq!(assigned(&mut graph), [], "the parent has its resources back");
     step(&mut graph, Step::Wait(0..2, true));
     assert_eq!(assigned(&mut graph), [(child(1), Member::HERE)]);
 }
@@ -90,7 +90,7 @@ fn nested_call_with_demands_precedes_program_calls() {
     assert_eq!(assigned(&mut graph), [(child(0), Member::HERE)]);
     written(&mut graph, child(0), Member::HERE);
     step(&mut graph, Step::Got);
-    assert_eq!(assigned(&mut graph), [], "the task that has waited goes on, and takes a worker");
+    assert_eq!(assigned(&mut graph), [], "the resumed task takes a worker");
     written(&mut graph, PARENT.call, Member::HERE);
     assert_eq!(assigned(&mut graph), [(1, Member::HERE)]);
 }
@@ -111,7 +111,7 @@ fn data_created_by_running_task_is_not_dropped() {
     graph.has_copies(Member::HERE, vec![made(0)]);
     let actions = graph.actions();
     let is_dropped = |action: &Action| matches!(action, Action::Forget(Member::HERE, _));
-    assert!(!actions.iter().any(is_dropped), "nobody could make it again: {actions:?}");
+    assert!(!actions.iter().any(is_dropped), "the data could not be recomputed: {actions:?}");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn unfit_task_moves_and_its_calls_continue() {
     let again = Execution { number: 2, ..PARENT };
     graph.step(OTHER, again, Step::Begin, None);
     graph.step(OTHER, again, calls(0, &[], Options::DEFAULT), None);
-    assert_eq!(assigned(&mut graph), [], "it runs still");
+    assert_eq!(assigned(&mut graph), [], "the child is still running");
     written(&mut graph, child(0), OTHER);
     written(&mut graph, PARENT.call, OTHER);
     assert!(!graph.is_unfinished(PARENT.call));
@@ -179,7 +179,7 @@ fn nested_calls_are_listed_in_creation_order() {
     let states: Vec<_> = recorded.calls.iter().map(|call| call.state).collect();
     assert_eq!(states, [State::Running, State::Running, State::Waiting, State::Waiting]);
     let summary = graph.summary();
-    let [task] = &summary.tasks[..] else { panic!("what waits is no task: {summary:?}") };
+    let [task] = &summary.tasks[..] else { panic!("the waiting `get` is not listed as a task: {summary:?}") };
     assert_eq!((task.running, task.waiting), (2, 2));
 }
 
@@ -195,12 +195,12 @@ fn lost_forwarded_result_is_restored_from_journal() {
         Action::Record(fact) => Some(fact),
         _ => None,
     });
-    let fact = recorded.next().expect("nobody sees its end before");
+    let fact = recorded.next().expect("the completion is recorded first");
     graph.lost(OTHER);
     step(&mut graph, Step::HandOn(vec![(0, made(0))]));
     written(&mut graph, PARENT.call, Member::HERE);
     assert!(graph.is_unfinished(PARENT.call));
     graph.journalled(fact);
-    assert!(!graph.is_unfinished(PARENT.call), "it waits for nothing any more");
+    assert!(!graph.is_unfinished(PARENT.call), "the task has completed");
     assert!(graph.versions[&version(PARENT.call, 0)].is_with(Member::HERE));
 }

@@ -1,4 +1,4 @@
-//! The journal of a chance program, and what was seen of what is written once.
+//! The journal of a random program, and the outputs of run-once calls that were seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,27 +7,27 @@ use crate::{
     ids::{CallId, VersionId},
 };
 
-/// How a call has ended on a member.
+/// An outcome of a call, reported by a member.
 pub(super) type End = (Member, CallId, Mark, Outcome);
 
-/// What has one outcome for ever.
+/// The permanent outcomes.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     /// Whether there is a journal.
     pub(super) is_kept: bool,
-    /// What stands there.
+    /// The written records.
     facts: Vec<Fact>,
-    /// What is to be written there.
+    /// The records to be written.
     pub(super) waiting: Vec<Fact>,
-    /// The calls that are not run again, since that stands there.
+    /// The calls with a recorded completion, which must not run again.
     recorded: BTreeSet<CallId>,
-    /// How calls have ended whose ends nobody may see before they are recorded, as their members know it.
+    /// The unrecorded outcomes that are invisible until they are recorded, by the member that reported them.
     unseen: Vec<End>,
-    /// What was brought to members of calls of which they have another execution, that runs or is one of those above.
+    /// Copies on members that have another execution of the same call, running or unrecorded.
     brought: BTreeSet<(Member, VersionId)>,
-    /// The calls that write something else each time.
+    /// The calls with a different output in each execution.
     once: BTreeSet<CallId>,
-    /// What was seen of what they write, or stands in the journal.
+    /// The outputs of run-once calls that were seen or recorded.
     seen: BTreeMap<CallId, u64>,
 }
 
@@ -36,113 +36,110 @@ impl Book {
         Self { is_kept, ..Self::default() }
     }
 
-    /// Tells a graph what stands in the journal.
-    pub(super) fn begins(&self, graph: &mut Graph) {
+    /// Reports the records of the journal to a graph.
+    pub(super) fn recall(&self, graph: &mut Graph) {
         if self.is_kept {
             graph.records();
             self.facts.iter().for_each(|fact| graph.recalls(fact.clone()));
         }
     }
 
-    /// Writes everything that is to be written.
-    pub(super) fn writes(&mut self, graph: &mut Graph) {
+    /// Writes all pending records.
+    pub(super) fn write(&mut self, graph: &mut Graph) {
         for fact in std::mem::take(&mut self.waiting) {
-            self.stands(fact.clone());
+            self.add(fact.clone());
             graph.journalled(fact);
         }
     }
 
-    fn stands(&mut self, fact: Fact) {
+    fn add(&mut self, fact: Fact) {
         if let Fact::Ended(ended) = &fact {
             self.recorded.insert(ended.call);
             let value = ended.values.iter().flatten().next();
             if let Some(value) = value {
                 let value = u64::from_le_bytes(value[..].try_into().expect("it is a number"));
-                self.sees(version(ended.call, 0), value);
+                self.record_seen(version(ended.call, 0), value);
             }
         }
         self.facts.push(fact);
     }
 
-    /// Loses the member of the program. So much of what was to be written then is.
-    pub(super) fn is_interrupted(&mut self, written: usize) {
+    /// Loses the member of the program, after this number of pending records was written.
+    pub(super) fn interrupt(&mut self, written: usize) {
         let waiting = std::mem::take(&mut self.waiting);
-        waiting.into_iter().take(written).for_each(|fact| self.stands(fact));
-        self.is_lost(Member::HERE);
+        waiting.into_iter().take(written).for_each(|fact| self.add(fact));
+        self.on_lost(Member::HERE);
     }
 
-    /// Notes that a call is assigned that may write something else each time.
-    pub(super) fn is_assigned(&mut self, call: CallId, is_once: bool) {
+    /// Records the assignment of a call. The output of a run-once call differs in each execution.
+    pub(super) fn on_assigned(&mut self, call: CallId, is_once: bool) {
         if is_once {
-            assert!(
-                !self.recorded.contains(&call),
-                "{call} runs although it stands in the journal that it has ended"
-            );
+            assert!(!self.recorded.contains(&call), "{call} runs although its completion is recorded");
             self.once.insert(call);
         }
     }
 
-    /// Notes that somebody sees what a call has written: it is the same for all.
-    pub(super) fn sees(&mut self, version: VersionId, value: u64) {
+    /// Records that an output was seen, and checks that every reader sees the same value.
+    pub(super) fn record_seen(&mut self, version: VersionId, value: u64) {
         let call = version.call;
         if self.is_kept && self.once.contains(&call) {
             assert!(self.recorded.contains(&call), "{version:?} is seen before it is recorded");
             let before = *self.seen.entry(call).or_insert(value);
-            assert_eq!(before, value, "{version:?} is something else than before");
+            assert_eq!(before, value, "{version:?} differs from its earlier value");
         }
     }
 
-    /// Returns what was seen, if there is a journal.
+    /// Returns the outputs that were seen, if there is a journal.
     pub(super) fn seen(&self) -> Option<&BTreeMap<CallId, u64>> {
         self.is_kept.then_some(&self.seen)
     }
 
-    /// Notes how a call has ended that nobody may see yet.
-    pub(super) fn ends(&mut self, member: Member, call: CallId, mark: Mark, outcome: Outcome) {
+    /// Adds an outcome that is invisible until it is recorded.
+    pub(super) fn add_unseen(&mut self, member: Member, call: CallId, mark: Mark, outcome: Outcome) {
         self.unseen.push((member, call, mark, outcome));
     }
 
-    /// Lets a member not tell again how a call has ended of which it has not any more what was written.
-    pub(super) fn is_forgotten(&mut self, member: Member, version: VersionId) {
+    /// Removes the unrecorded outcome of a call from a member that has forgotten the output.
+    pub(super) fn on_forgotten(&mut self, member: Member, version: VersionId) {
         self.unseen.retain(|(of, call, ..)| (*of, *call) != (member, version.call));
         self.brought.remove(&(member, version));
     }
 
-    pub(super) fn is_lost(&mut self, member: Member) {
+    pub(super) fn on_lost(&mut self, member: Member) {
         self.unseen.retain(|(of, ..)| *of != member);
         self.brought.retain(|(to, _)| *to != member);
     }
 
-    /// Returns whether a member has something that was not written by an execution whose end nobody may have seen.
+    /// Returns whether a member's version does not come from an execution with an unrecorded outcome.
     pub(super) fn is_seen(&self, member: Member, version: VersionId) -> bool {
         let is_it = |(of, call, ..): &End| (*of, *call) == (member, version.call);
         self.brought.contains(&(member, version)) || !self.unseen.iter().any(is_it)
     }
 
-    /// Notes that something is brought to a member, which runs the same call or not.
-    pub(super) fn is_brought(&mut self, member: Member, version: VersionId, is_running: bool) {
+    /// Records a copy to a member. `is_running` is whether the member runs the same call.
+    pub(super) fn on_brought(&mut self, member: Member, version: VersionId, is_running: bool) {
         if is_running || !self.is_seen(member, version) {
             self.brought.insert((member, version));
         }
     }
 
-    /// Returns whether something was brought to a member that has another execution of its call.
+    /// Returns whether a version was copied to a member that has another execution of the same call.
     pub(super) fn was_brought(&self, member: Member, version: VersionId) -> bool {
         self.brought.contains(&(member, version))
     }
 
-    /// Takes what the members know that nobody may have seen, to tell it to the next head; and what was brought to them.
+    /// Takes the unrecorded outcomes, to report them to the next coordinator, and the copies on members.
     pub(super) fn take_unseen(&mut self) -> (Vec<End>, BTreeSet<(Member, VersionId)>) {
         (std::mem::take(&mut self.unseen), std::mem::take(&mut self.brought))
     }
 
-    /// Takes in what was brought to a member before.
-    pub(super) fn has_brought(&mut self, member: Member, brought: impl Iterator<Item = VersionId>) {
+    /// Adds copies that a member has from the previous run.
+    pub(super) fn restore_brought(&mut self, member: Member, brought: impl Iterator<Item = VersionId>) {
         self.brought.extend(brought.map(|version| (member, version)));
     }
 
-    /// Returns whether the program has failed because something is lost that is neither made again nor in the journal.
-    pub(super) fn has_lost(&self, graph: &Graph) -> bool {
+    /// Returns whether the program has failed because lost data can be neither recomputed nor restored.
+    pub(super) fn has_failed_by_loss(&self, graph: &Graph) -> bool {
         let Some(failure) = graph.fatal() else { return false };
         assert!(self.once.contains(&failure.call()), "{failure}");
         true

@@ -1,4 +1,4 @@
-//! What chance tasks do, and what they write in their sequential run.
+//! The scripts of random tasks, and their outputs in a sequential run.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ pub(super) const KINDS: usize = 6;
 /// The memory of a member.
 pub(super) const MEMORY: u64 = 8;
 
-/// The kind of tasks that write something else each time, if there is a journal.
+/// The kind of run-once tasks: with a journal, their output differs in each execution.
 pub(super) const ONCE: usize = 0;
 
-/// Returns what the calls of a task demand: some take all workers of a member, or all its memory.
+/// Returns the options of the calls of a task. Some kinds demand all workers of a member, or all its memory.
 pub(super) fn options(kind: usize, has_journal: bool) -> Options {
     match kind {
         ONCE => Options { nondeterministic: has_journal, ..Options::DEFAULT },
@@ -33,12 +33,12 @@ pub(super) fn options(kind: usize, has_journal: bool) -> Options {
     }
 }
 
-/// What a task does, one after another.
+/// The acts of a task, in order, and its result.
 #[derive(Debug, Clone)]
 pub(super) struct Script {
     pub(super) acts: Vec<Act>,
-    /// Which of its handles it hands on, if it has any, instead of a result of its own.
-    pub(super) hands_on: Option<Index>,
+    /// The handle that the task forwards instead of a result of its own, if it has handles.
+    pub(super) forwards: Option<Index>,
     pub(super) fails: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn scripts() -> impl Strategy<Value = Vec<Script>> {
         1 => Just(Act::CancelNone),
     ];
     let script = (vec(act, 0..6), prop::option::of(index()), 0..40)
-        .prop_map(|(acts, hands_on, fails)| Script { acts, hands_on, fails: fails == 0 });
+        .prop_map(|(acts, forwards, fails)| Script { acts, forwards, fails: fails == 0 });
     vec(script, KINDS)
 }
 
@@ -73,16 +73,16 @@ pub(super) fn hash(what: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Why it is not known what a call writes.
+/// The reason why a call has no known output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lacking {
-    /// It fails.
+    /// The call fails.
     Failed,
-    /// It depends on what was written once, and nobody has seen.
+    /// The output depends on an unseen output of a run-once call.
     Unseen,
 }
 
-/// Returns what a call writes. `once` is what was seen of calls of the kind [`ONCE`], if there is a journal.
+/// Returns the output of a call. With a journal, `once` has the outputs of calls of kind [`ONCE`] that were seen.
 pub(super) fn sequential(
     scripts: &[Script],
     (id, kind): (CallId, usize),
@@ -117,7 +117,7 @@ pub(super) fn sequential(
         return Err(Lacking::Failed);
     }
     let own = hash((kind, inputs, got));
-    Ok(script.hands_on.and_then(|which| pick(&handles, which)).unwrap_or(own))
+    Ok(script.forwards.and_then(|which| pick(&handles, which)).unwrap_or(own))
 }
 
 pub(super) fn pick<T: Copy>(from: &[T], which: Index) -> Option<T> {

@@ -1,4 +1,4 @@
-//! Tasks that run, step by step.
+//! Running tasks, executed step by step.
 
 use proptest::sample::Index;
 
@@ -15,37 +15,37 @@ use crate::{
     ids::{Argument, CallId, Execution, VersionId, number_within},
 };
 
-/// A task that runs.
+/// A running task.
 pub(super) struct Running {
     pub(super) member: Member,
     pub(super) assignment: Assignment,
     pub(super) kind: usize,
     pub(super) inputs: Vec<u64>,
     pub(super) execution: Execution,
-    /// The number of acts that were done.
+    /// The number of executed acts.
     pub(super) done: usize,
-    /// The position of what it does next among its calls and data.
+    /// The position of its next call or datum.
     pub(super) position: u64,
     pub(super) mark: Mark,
     pub(super) handles: Vec<VersionId>,
     pub(super) got: Vec<u64>,
-    /// Whether it has done anything that the graph was told of.
+    /// Whether the graph has received a step of it.
     pub(super) has_begun: bool,
     pub(super) now: Now,
     pub(super) is_earlier: bool,
 }
 
-/// Whether a task goes on.
+/// The state of a running task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Now {
-    GoesOn,
+    Runs,
     Waits,
-    /// It was told of a failure.
+    /// It has received a failure.
     Fails,
 }
 
 impl Running {
-    /// Returns the number of what it does next, and its position.
+    /// Returns the number and the position of its next call or datum.
     fn number(&mut self) -> (CallId, u64) {
         let position = self.position;
         self.position += 1;
@@ -54,19 +54,19 @@ impl Running {
 }
 
 impl Run {
-    /// Lets a task do what it does next.
-    pub(super) fn goes_on(&mut self, at: usize) {
+    /// Executes the next act of a task, or completes it.
+    pub(super) fn run_next_act(&mut self, at: usize) {
         let script = self.scripts[self.running[at].kind].clone();
         let task = &mut self.running[at];
         let act = script.acts.get(task.done).filter(|_| task.now != Now::Fails);
         task.done += 1;
         match act {
-            Some(act) => self.acts(at, act.clone()),
-            None => self.ends(at, &script),
+            Some(act) => self.run_act(at, act.clone()),
+            None => self.complete(at, &script),
         }
     }
 
-    fn acts(&mut self, at: usize, act: Act) {
+    fn run_act(&mut self, at: usize, act: Act) {
         let has_journal = self.book.is_kept;
         let task = &mut self.running[at];
         let which = |which: Index| pick(&task.handles, which);
@@ -77,7 +77,7 @@ impl Run {
                 task.handles.push(version(id, 0));
                 let (member, mark) = (task.member, task.mark);
                 if task.is_earlier {
-                    // It is not told of any more, so it is not kept.
+                    // A task of an earlier run cannot report the datum, so it is not stored.
                     return self.step(at, Step::Begin);
                 }
                 self.put(member, version(id, 0), (value, mark));
@@ -121,7 +121,7 @@ impl Run {
     fn step(&mut self, at: usize, step: Step) {
         let task = &mut self.running[at];
         if task.is_earlier {
-            // It makes calls in a run of which nobody knows them: it is run again.
+            // A task of an earlier run cannot make calls in this run; it is returned and runs again.
             let task = self.running.swap_remove(at);
             return self.graph.returned(task.assignment.call, task.member, &[]);
         }
@@ -132,45 +132,45 @@ impl Run {
         self.graph.step(member, execution, step, None);
     }
 
-    fn ends(&mut self, at: usize, script: &Script) {
+    fn complete(&mut self, at: usize, script: &Script) {
         let task = &self.running[at];
         let (member, has_begun) = (task.member, task.has_begun);
         let Assignment { call, mark, .. } = task.assignment;
-        let mut handed_on = script.hands_on.and_then(|which| pick(&task.handles, which));
+        let mut forwarded = script.forwards.and_then(|which| pick(&task.handles, which));
         let succeeds = !script.fails && task.now != Now::Fails;
-        if has_begun && succeeds && handed_on.is_none() {
-            // Nobody may see it before the calls of the task have ended.
+        if has_begun && succeeds && forwarded.is_none() {
+            // The result must be invisible until the calls of the task have completed, so it is forwarded.
             let own = hash((task.kind, &task.inputs[..], &task.got));
-            self.acts(at, Act::Bring(own));
-            handed_on = self.running[at].handles.last().copied();
+            self.run_act(at, Act::Bring(own));
+            forwarded = self.running[at].handles.last().copied();
         }
         if has_begun
             && succeeds
-            && let Some(version) = handed_on
+            && let Some(version) = forwarded
         {
             self.step(at, Step::HandOn(vec![(0, version)]));
         }
         let task = self.running.swap_remove(at);
         if script.fails || task.now == Now::Fails {
-            let failure = Failure::new("task", call, "as it was told");
+            let failure = Failure::new("task", call, "failed as requested");
             return self.graph.ended(call, member, Outcome::Failed(failure));
         }
         if task.assignment.manner.once_token.is_some() {
-            return self.ends_once(&task);
+            return self.complete_once(&task);
         }
-        if handed_on.is_none() {
+        if forwarded.is_none() {
             let value = hash((task.kind, &task.inputs[..], &task.got));
             self.put(member, version(call, 0), (value, mark));
             if task.is_earlier {
                 self.graph.holds(member, Held { version: version(call, 0), mark, bytes: 8 });
             }
         }
-        assert!(handed_on.is_none() || has_begun);
+        assert!(forwarded.is_none() || has_begun);
         self.graph.ended(call, member, Outcome::Written { bytes: vec![8], ns: 1_000_000 });
     }
 
-    /// Ends a call that is not run a second time once that is recorded, and writes something else each time.
-    fn ends_once(&mut self, task: &Running) {
+    /// Completes a run-once call, with a different output in each execution.
+    fn complete_once(&mut self, task: &Running) {
         let Assignment { call, mark, .. } = task.assignment;
         let value = hash(("once", task.execution.number));
         if !self.book.was_brought(task.member, version(call, 0)) {
@@ -179,7 +179,7 @@ impl Run {
         // One in four is too large for the journal.
         let values = (call % 4 > 0).then(|| vec![value.to_le_bytes().to_vec()]);
         let outcome = Outcome::Durable { bytes: vec![8], ns: 1_000_000, by: task.execution.number, values };
-        self.book.ends(task.member, call, mark, outcome.clone());
+        self.book.add_unseen(task.member, call, mark, outcome.clone());
         self.graph.ended(call, task.member, outcome);
     }
 }

@@ -237,7 +237,7 @@ impl Run {
         Survivor { store, running, unseen, brought }
     }
 
-    /// Removes the unrecorded outcomes of calls of whose outputs a member has only a part.
+    /// Removes unrecorded outcomes of calls from a member that lacks some of their outputs.
     pub(super) fn drop_partial_outcomes(&mut self, member: Member) {
         let store = self.stores.get_mut(&member).expect("it is there");
         let (writes, brought) = (&self.writes, &self.brought);

@@ -96,7 +96,7 @@ impl Statement {
         self
     }
 
-    /// Returns whether it makes calls whose inputs are decided later.
+    /// Returns whether it makes calls with inputs that are decided later.
     pub(super) fn is_undecided(&self) -> bool {
         matches!(self, Self::Commute { .. } | Self::Reduce { .. })
     }
