@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_is_recorded_and_nothing_else_is_given_up_anew() {
+    fn cancelled_group_is_recorded_and_restart_cancels_nothing_else() {
         let mut graph = makes_group(&[]);
         assert_eq!(recorded(&mut graph), []);
         let failure = Failure::new("task", 1, "as it was told");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_belongs_to_the_innermost_group() {
+    fn call_belongs_to_its_innermost_group() {
         let mut groups = Groups::default();
         groups.opens(2);
         groups.opens(4);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inner_of_two_that_begin_together_ends_first() {
+    fn inner_of_two_groups_with_the_same_start_closes_first() {
         let mut groups = Groups::default();
         groups.opens(20);
         groups.opens(20);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_do_not_matter_are_forgotten() {
+    fn groups_without_effect_are_removed() {
         let mut groups = Groups::default();
         for start in 0..1000 {
             groups.opens(start);

@@ -189,7 +189,7 @@ mod tests {
     use super::History;
 
     #[test]
-    fn ranges_that_touch_are_one() {
+    fn adjacent_ranges_are_merged() {
         let mut history = History::default();
         for call in [5, 3, 4, 9, 0, 4] {
             history.ends(call);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_the_whole() {
+    fn pieces_add_up_to_the_whole_history() {
         let mut history = History::default();
         for call in 0..25_000 {
             history.ends(2 * call);

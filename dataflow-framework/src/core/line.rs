@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_line_is_silent() {
+    fn idle_line_sends_nothing() {
         let (mut here, mut there) = (Line::default(), Line::default());
         here.push(vec![1]);
         let frame = here.frame(0).expect("there is a message");
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_come_while_others_are_under_way_go_together() {
+    fn messages_pushed_while_others_are_in_flight_share_a_frame() {
         let (mut here, mut there) = (Line::default(), Line::default());
         here.push(vec![1]);
         let first = here.frame(7).expect("the first one goes at once");
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_taken_when_no_place_is_left_for_early_messages() {
+    fn missing_message_is_accepted_without_room_for_early_ones() {
         let (mut here, mut there) = (Line::default(), Line::default());
         here.push(vec![0]);
         drop(here.frame(0).expect("it is lost"));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn much_is_neither_held_nor_acknowledged_late() {
+    fn large_amounts_are_sent_and_acknowledged_immediately() {
         let (mut here, mut there) = (Line::default(), Line::default());
         here.push(vec![0]);
         let mut frames = vec![here.frame(0).expect("there is a message")];

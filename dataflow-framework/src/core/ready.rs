@@ -55,7 +55,7 @@ pub(super) struct Nearness {
 /// The position of a member in the program.
 #[derive(Debug)]
 struct Place {
-    /// The call that it has taken last.
+    /// Its last call.
     call: CallId,
     /// The calls where its results meet others.
     meets: Vec<CallId>,

@@ -64,7 +64,7 @@ pub enum Seen {
     Assigns {
         /// Its number.
         call: u64,
-        /// The member, by the number that it has there.
+        /// The member, by its number on that node.
         to: u32,
     },
     /// The program's node lets a call wait for its inputs: it is not assigned, or no longer.

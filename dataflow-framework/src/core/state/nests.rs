@@ -73,7 +73,7 @@ pub(crate) struct TaskCall {
     pub(crate) position: u64,
     /// The number of the task in the table of the program.
     pub(crate) number: u32,
-    /// The task, if that is told on this node.
+    /// The task, if it is called on this node.
     #[serde(skip)]
     pub(crate) task: Option<&'static TaskDef>,
     pub(crate) options: Options,
