@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{Argument, CallId};
 
-/// The identity of a version besides its number: versions with equal marks follow the same calls and the same
+/// The identity of a version in addition to its number: versions with equal marks follow the same calls and the same
 /// data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {

@@ -254,7 +254,7 @@ impl Graph {
         self.nest(parent).fails.get_or_insert(failure);
     }
 
-    /// Notes that a nested call is to run.
+    /// Notes that a nested call will run.
     pub(super) fn child_begins(&mut self, id: CallId) {
         if let Some(Within { parent, position, .. }) = self.within(id)
             && let Some(nest) = self.nests.by_call.get_mut(&parent)
@@ -324,7 +324,7 @@ impl Graph {
         for (version, number) in left {
             let known = self.version_mut(version);
             known.handles -= number;
-            // It will not be created any more.
+            // No task will create it.
             if matches!(known.state, State::Awaited) && !self.calls.contains_key(&version.call) {
                 self.version_mut(version).state = State::Gone;
             }

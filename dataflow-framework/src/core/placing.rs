@@ -122,7 +122,7 @@ impl Graph {
         let lane = self.lanes.by_kind.get_mut(&kind).expect("it has this call");
         let Some(lack) = lack else {
             lane.is_told = false;
-            // Of those that only need a label, each that ends makes a place.
+            // A call that only needs a label gets a place whenever another call ends.
             if is_urgent && (demand.cores > 1 || demand.memory > 0) {
                 self.members.reserve(demand);
             }
@@ -138,13 +138,13 @@ impl Graph {
         }
     }
 
-    /// Returns what no member has that a call demands, which waits for that.
+    /// Returns the requirement of a waiting call that no member satisfies.
     pub(crate) fn lacks(&self, id: CallId) -> Option<Lack> {
         let call = self.calls.get(&id).filter(|call| call.state == CallState::Worker)?;
         Lack::of(Demand::of(&call.options), self.members.staying())
     }
 
-    /// Tells that there is a member that runs calls, and what it has.
+    /// Handles a new member that runs calls, with its capacity.
     pub(crate) fn joined(&mut self, member: Member, capacity: Capacity) {
         self.members.add(member, capacity);
         self.copy_everything_for_all_to(member);

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   6 ← 0, 1     7 ← 2, 3     8 ← 6, 7      of the parts 0 to 3, 1 and 2 are there first
-//!   6 ← 1, 2     7 ← 0, 3     8 ← 6, 7      6 merges them; 3 is there next, and so is what 6 has written
+//!   6 ← 1, 2     7 ← 0, 3     8 ← 6, 7      6 merges them; next come 3 and the output of 6
 //!   6 ← 1, 2     7 ← 3, 6     8 ← 0, 7      7 merges these
 //! ```
 //!

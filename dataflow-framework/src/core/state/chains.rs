@@ -72,7 +72,7 @@ impl Chains {
         }
     }
 
-    /// Counts an exchange of a turn that was to be repeated.
+    /// Counts one repeated exchange of a turn.
     pub(in crate::core) fn has_exchanged(&mut self, with: CallId) {
         if let Some(turns) = self.awaited.get_mut(&with) {
             *turns -= 1;

@@ -36,7 +36,7 @@ pub(in crate::core) struct Durable {
     pub(in crate::core) damaged: BTreeSet<(VersionId, Member)>,
     /// The run-once calls.
     pub(in crate::core) ended: BTreeMap<CallId, Once>,
-    /// Those of this run that are not in the journal yet.
+    /// The run-once calls of this run that are not in the journal yet.
     pub(in crate::core) new: BTreeSet<CallId>,
     /// The size of their output in the journal.
     pub(in crate::core) values_bytes: usize,
