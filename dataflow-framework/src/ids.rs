@@ -4,31 +4,31 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
-/// A call, by its number: calls are numbered from 0 in the order in which the program makes them. Data that the
-/// program itself brings in has a number of the same kind; and calls that tasks make have [others](super::ids).
+/// A call, by its number: calls are numbered from 0 in the order in which the program makes them. Data created
+/// by the program has a number of the same kind; nested calls have [others](super::ids).
 pub(crate) type CallId = u64;
 
-/// One immutable value. A task that changes data writes its next version, so that a reader of an earlier one need not
-/// come first.
+/// One immutable value. A task that updates data writes its next version, so that it need not wait for readers
+/// of an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct VersionId {
     /// The call that writes it.
     pub(crate) call: CallId,
-    /// Which of the call's versions it is: first those that it updates, then its results.
+    /// The index among the versions of the call: first the updated ones, then the results.
     pub(crate) slot: u32,
 }
 
-/// The least number of a call that a task has made.
+/// The lowest number of a nested call.
 pub(crate) const NESTED: CallId = 1 << 63;
 
-/// An execution of the task of a call, with a number that its node gives to no other.
+/// An execution of the task of a call, with a number that is unique on its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Execution {
     pub(crate) call: CallId,
     pub(crate) number: u64,
 }
 
-/// The number of data that is brought in, or of a call that is made, by the task of a call.
+/// The number of data that is created, or of a call that is made, by the task of a call.
 pub(crate) fn number_within(parent: CallId, tries: u32, position: u64) -> CallId {
     let mut hasher = DefaultHasher::new();
     (parent, tries, position).hash(&mut hasher);
@@ -42,14 +42,14 @@ pub(super) fn number_of_get(execution: Execution, count: u64) -> CallId {
     hasher.finish() | NESTED
 }
 
-/// What a call passes to its task, for one parameter.
+/// The argument of a call for one parameter of its task.
 #[derive(Debug, Clone, Hash, Serialize, Deserialize)]
 pub(crate) enum Argument {
     /// A value that was copied into the call, encoded.
     Copied(Vec<u8>),
     Read(VersionId),
     ReadAll(Vec<VersionId>),
-    /// Read, and the next version of it written.
+    /// Read; the call writes the next version.
     Update(VersionId),
 }
 

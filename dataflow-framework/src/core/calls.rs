@@ -78,7 +78,7 @@ impl Calls {
         self.of_program().chain(self.nested.iter().map(|(id, call)| (*id, call)))
     }
 
-    /// Returns whether any of these calls of the program is unfinished.
+    /// Returns whether any call of the program in this range is unfinished.
     pub(super) fn any_unfinished(&self, calls: Range<CallId>) -> bool {
         let number = NEIGHBOURS as u64;
         let around = self.groups.range(calls.start / number..calls.end.div_ceil(number));

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_is_named() {
+    fn unsatisfied_requirement_is_named() {
         let members = [capacity(4, 8 << 30, "blast=2.9"), capacity(2, 32 << 30, "gpu=yes,zone=a")];
         let lack = |demand: Demand| Lack::of(demand, members.iter()).map(|lack| lack.to_string());
         for (demand, expected) in [
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_whose_memory_is_not_known_takes_any_call() {
+    fn member_with_unknown_memory_takes_any_call() {
         assert!(capacity(1, 0, "").can_take(Demand { memory: u64::MAX, ..Demand::NONE }));
     }
 }

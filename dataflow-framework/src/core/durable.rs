@@ -4,7 +4,7 @@
 //! program wait for it. Until then the call counts as running, and runs again if its member is lost.
 //!
 //! ```text
-//!   runs ── has ended ──► small ─────────────────────────────────► Record ──► recorded ──► what depends on it
+//!   runs ── has ended ──► small ─────────────────────────────────► Record ──► recorded ──► dependent calls
 //!                └──────► large ──► a copy with another member ──► Record ──┘
 //! ```
 //!

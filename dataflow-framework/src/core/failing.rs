@@ -1,4 +1,4 @@
-//! What follows when calls fail, or are cancelled.
+//! Failures and cancellations of calls.
 
 use std::{ops::Range, sync::Arc};
 
@@ -13,23 +13,23 @@ use crate::{
     options::{OnFailure, Options},
 };
 
-/// Why a call has failed that was cancelled.
+/// The reason of the failure of a cancelled call.
 pub(super) const CANCELLED: &str = "it was cancelled";
 
 impl Manner {
-    /// Returns whether a call is run at most once, so that it may change what it updates in place.
+    /// Returns whether a call runs at most once, so that it may update data in place.
     pub(super) fn has_one_run(self) -> bool {
         self.failing == Failing::Nothing && !self.is_checked
     }
 }
 
 impl Graph {
-    /// Returns how a call is run now.
+    /// Returns the way in which a call runs now.
     pub(super) fn manner(&self, id: CallId, call: &Call) -> Manner {
         let ignores = call.options.on_failure == OnFailure::Ignore;
         let failing = match ignores {
             true if self.history.is_ignored(id) => Failing::HasFailed,
-            // Others may have seen what it has written, if it is made again.
+            // If it is recomputed, others may have seen its output.
             true if call.failures == call.options.retry && !self.history.has_ended(id) => Failing::Defaults,
             _ => Failing::Nothing,
         };
@@ -37,7 +37,7 @@ impl Graph {
         Manner {
             failing,
             timeout,
-            // What has an effect, or is not a function, cannot be compared.
+            // A task with effects, or a nondeterministic one, cannot be compared.
             is_checked: self.is_checked && !call.options.is_durable(),
             is_timed: self.observed.is_timed,
             is_isolated,
@@ -47,7 +47,7 @@ impl Graph {
     }
 
     pub(super) fn failed(&mut self, id: CallId, failure: &Failure) {
-        // The calls of another try are others.
+        // Another try makes its own calls.
         self.nest_ends(id);
         let call = self.calls.get_mut(&id).expect("it was assigned");
         call.failures += 1;
@@ -61,7 +61,7 @@ impl Graph {
         }
     }
 
-    /// Ends a call that has failed, or was cancelled, and what depends on it.
+    /// Fails a call permanently, and the calls that depend on it.
     pub(super) fn fails_for_good(&mut self, id: CallId, failure: &Failure) {
         let call = self.calls.get_mut(&id).expect("it was assigned");
         call.state = CallState::Worker;
@@ -84,7 +84,7 @@ impl Graph {
         self.located(id, Failure::new(task, id, reason))
     }
 
-    /// Returns the failure of a call with the path to it, if a task has made that.
+    /// Returns the failure of a call, with the path to the call if a task has made it.
     pub(super) fn located(&self, id: CallId, failure: Failure) -> Failure {
         let (mut path, mut above) = (Vec::new(), id);
         while let Some(within) = self.within(above) {
@@ -98,9 +98,9 @@ impl Graph {
         failure.at(above, path)
     }
 
-    /// Notes a failure of which the program is to be told.
+    /// Records a failure that the program must receive.
     pub(super) fn notes(&mut self, id: CallId, failure: &Failure, on_failure: OnFailure) {
-        // A program that begins anew cancels the call again.
+        // A restarted program cancels the call again.
         let parent = self.within(id).map(|within| within.parent);
         let nest = parent.and_then(|parent| self.nests.by_call.get_mut(&parent));
         if self.history.failure(id) != Some(CANCELLED) {
@@ -109,7 +109,7 @@ impl Graph {
             }
             match (parent, nest) {
                 (None, _) => self.failures.push(failure.clone()),
-                // The task is told that has made the call.
+                // The task that has made the call receives the failure.
                 (Some(_), Some(nest)) => nest.failures.push(failure.clone()),
                 (Some(_), None) => return,
             }
@@ -120,11 +120,11 @@ impl Graph {
         }
     }
 
-    /// Takes in that a call has failed, and has written defaults.
+    /// Handles a call that has failed and has written defaults.
     pub(super) fn ignored(&mut self, id: CallId, reason: &str) {
         let of = self.calls[&id].task;
         let task = of.name;
-        // If it is made again, that was told before.
+        // A recomputation has been logged before.
         if !self.history.is_ignored(id) {
             tracing::warn!(task, call = id, reason, "a call has failed, which is ignored");
             self.figures.ignored += 1;
@@ -133,12 +133,12 @@ impl Graph {
         self.is_ignored(id);
     }
 
-    /// Ends a call without what it writes, and all calls that need it.
+    /// Fails a call without output, and all calls that need it.
     pub(super) fn cancel(&mut self, id: CallId, failure: &Failure) {
         let mut cancelled = vec![id];
         while let Some(id) = cancelled.pop() {
             let Some(call) = self.calls.get_mut(&id) else { continue };
-            // Whoever reads two failed versions is met twice; and one that runs has got what it reads.
+            // A reader of two failed versions is visited twice; and a running one has its inputs.
             if matches!(call.state, CallState::Done | CallState::Runs(_) | CallState::Recorded) {
                 continue;
             }
@@ -150,7 +150,7 @@ impl Graph {
                 Origin::Program | Origin::Task(_) => self.observed.gives_up(call.task, id),
             }
             for id in written {
-                // If the call had run before, some may be there, or not be needed any more.
+                // If the call had run before, some versions may exist, or be no longer needed.
                 let Some(version) = self.versions.get_mut(&id).filter(|version| !version.is_present()) else {
                     continue;
                 };
@@ -161,12 +161,12 @@ impl Graph {
         }
     }
 
-    /// Cancels calls that have not begun, and what depends on them.
+    /// Cancels calls that have not started, and the calls that depend on them.
     pub(crate) fn cancel_all(&mut self, calls: Range<CallId>) {
         self.cancel_each(calls);
     }
 
-    /// Cancels calls that have not begun, what depends on them, and what the tasks of others of them make.
+    /// Cancels calls that have not started, the calls that depend on them, and the nested calls of the others.
     pub(super) fn cancel_each(&mut self, calls: impl IntoIterator<Item = CallId>) {
         for id in calls {
             if !self.can_be_cancelled(id) {
@@ -179,7 +179,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether a call has not begun, and never has before: others may have seen what it had written then.
+    /// Returns whether a call has never started: others may have seen the output of an earlier run.
     pub(super) fn can_be_cancelled(&self, id: CallId) -> bool {
         let waits = |call: &&Call| matches!(call.state, CallState::Inputs(_) | CallState::Worker);
         let Some(call) = self.calls.get(&id).filter(waits) else { return false };
@@ -197,7 +197,7 @@ impl Graph {
         &self.failures
     }
 
-    /// Returns the failure with which the program is to end at once.
+    /// Returns the failure that ends the program immediately.
     pub(crate) fn fatal(&self) -> Option<&Failure> {
         self.fatal.as_ref()
     }

@@ -1,12 +1,12 @@
-//! The graph of calls, whose edges are the versions that one writes and others read.
+//! The graph of calls. Its edges are the versions that one call writes and others read.
 //!
-//! Each version is written once: a call that updates data writes its next version, while others may read the one
-//! before. So the only order between calls is that a version is written before it is read, and a call that overwrites
-//! waits for no reader (renaming; Tejedor 2013, section 3.4).
+//! Each version is written once: a call that updates data writes its next version, while others may read the
+//! previous one. So the only order between calls is that a version is written before it is read, and an
+//! overwriting call waits for no reader (renaming; Tejedor 2013, section 3.4).
 //!
-//! A version is needed as long as the program has a handle of it, or an unfinished call reads it. The last reader of a
-//! version that no handle names may change it in place. How versions are forgotten, and made again when they are lost,
-//! is in `lineage.rs`.
+//! A version is needed while the program has a handle of it, or an unfinished call reads it. The last reader of
+//! a version that no handle names may update it in place. `lineage.rs` drops versions, and recomputes lost
+//! ones.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -44,11 +44,11 @@ use crate::{
     task::TaskDef,
 };
 
-/// The calls that are unfinished, or needed to make again what they have written; and the versions that they read and
+/// The calls that are unfinished, or needed to recompute their output; and the versions that they read and
 /// write.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    /// Whether members may be lost, so that calls are kept by which versions can be made again.
+    /// Whether members may be lost, so that the calls that can recompute versions are kept.
     pub(super) has_losses: bool,
     pub(super) calls: Calls,
     pub(super) versions: FxHashMap<VersionId, Version>,
@@ -60,16 +60,16 @@ pub(crate) struct Graph {
     next: CallId,
     /// The mark of the last call.
     mark: Mark,
-    /// The calls that have ended, in this run of the program or before.
+    /// The completed calls, of this run of the program and earlier ones.
     pub(super) history: History,
-    /// Those of them of which the other nodes were not told.
+    /// The completed calls not yet reported to the other nodes.
     pub(super) news: History,
-    /// What other nodes have and do since earlier runs of the program, by the calls that this one has not made yet.
+    /// The state of other nodes from earlier runs, by the calls that this run has not made yet.
     pub(super) earlier: BTreeMap<CallId, Earlier>,
     pub(super) divergence: Option<Divergence>,
-    /// The calls whose tasks make calls, and what these are.
+    /// The calls whose tasks make calls, and these nested calls.
     pub(super) nests: Nests,
-    /// The versions that are copied to a member because others leave, or to be kept.
+    /// The versions that are being copied to a member because others leave, or to be kept.
     pub(super) copying: BTreeMap<VersionId, Member>,
     pub(super) kept: ReadCache,
     pub(super) troubles: Troubles,
@@ -80,66 +80,66 @@ pub(crate) struct Graph {
     pub(super) groups: Groups,
     /// The number of calls that are not finished.
     pub(super) unfinished: usize,
-    /// What is to be done, and was not taken yet.
+    /// The pending actions.
     pub(super) actions: Vec<Action>,
     /// Events that the observer has not seen yet; `None` without an observer.
     seen: Option<Vec<Seen>>,
-    /// Failures of calls, of which the program may not have been told.
+    /// Failures of calls that the program may not have received.
     pub(super) failures: Vec<Failure>,
-    /// The failure with which the program is to end at once.
+    /// The failure that ends the program immediately.
     pub(super) fatal: Option<Failure>,
-    /// Whether each call is run twice, and what it writes compared.
+    /// Whether each call runs twice, to compare the outputs.
     pub(super) is_checked: bool,
     pub(super) figures: Figures,
-    /// What people may want to know.
+    /// Data for observers.
     pub(super) observed: Observed,
 }
 
-/// What is to be done.
+/// An action to perform.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// A call is to run on a member.
+    /// Run a call on a member.
     Assign(Member, Assignment),
-    /// A member is not to keep a version any more.
+    /// Let a member drop a version.
     Forget(Member, VersionId),
-    /// A version is to be brought to where the program runs.
+    /// Fetch a version to the node of the program.
     Bring(Source),
-    /// A version is to be copied to a member.
+    /// Copy a version to a member.
     Copy(Member, Source),
-    /// A member that leaves has nothing that others need.
+    /// Let a leaving member go: it has nothing that others need.
     LetGo(Member),
-    /// A member is to keep one version, the first, also as the other, which has this mark.
+    /// Let a member keep the first version also as the second one, which has this mark.
     Alias(Member, VersionId, VersionId, Mark),
-    /// What the task of a call waits for on a member, in this execution of it, is decided.
+    /// Answer the task of a call that waits on a member, in this execution of it.
     Answer(Member, Execution, Answer),
-    /// Something is to be written to the journal; then that is to be [told](Graph::journalled).
+    /// Write a fact to the journal, and [confirm](Graph::journalled) it.
     Record(Fact),
-    /// A version is taken from the journal to where the program runs.
+    /// Restore a version from the journal to the node of the program.
     Restore { version: VersionId, mark: Mark, value: Arc<[u8]> },
-    /// A version that is where the program runs is to be written to the journal, since all members leave.
+    /// Write a version on the node of the program to the journal, since all members leave.
     Preserve { version: VersionId, mark: Mark },
 }
 
-/// A call that is to run.
+/// A call to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Assignment {
     pub(crate) call: CallId,
     pub(crate) task: &'static TaskDef,
     pub(crate) mark: Mark,
     pub(crate) arguments: Arc<[Argument]>,
-    /// How often the call has failed before: the calls that its task makes are others each time.
+    /// The number of failed runs of the call: each run of its task makes separate calls.
     pub(crate) tries: u32,
-    /// The execution whose task is to be given what is read; `None` if a task is to run.
+    /// The execution whose task receives the inputs; `None` if a task must run.
     pub(crate) reader: Option<Execution>,
-    /// Whether the version of each [`Argument::Update`] may be changed in place, in their order.
+    /// Whether the version of each [`Argument::Update`] may be updated in place, in order.
     pub(crate) in_place: Vec<bool>,
     pub(crate) manner: Manner,
-    /// What it reads that is not with its member, and where it is. Members tell of the copies that they
-    /// [get](Graph::copied), but not of those that they change in place.
+    /// The inputs that are not with the member, and their owners. Members report the copies that they
+    /// [fetch](Graph::copied), but not those that they update in place.
     pub(crate) elsewhere: Vec<Source>,
 }
 
-/// Whether a version can be read where the program runs.
+/// Whether a version can be read on the node of the program.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
     Awaited,
@@ -148,7 +148,7 @@ pub(crate) enum Input {
 }
 
 impl Graph {
-    /// Creates a graph. If no member is ever lost, nothing is kept to make versions again.
+    /// Creates a graph. If no member is ever lost, nothing is kept to recompute versions.
     pub(crate) fn new(has_losses: bool) -> Self {
         Self {
             has_losses,
@@ -183,24 +183,24 @@ impl Graph {
         }
     }
 
-    /// Keeps events from now on, for an observer.
+    /// Enables collecting events for an observer.
     pub(crate) fn keep_seen(&mut self) {
         self.seen = Some(Vec::new());
     }
 
-    /// Keeps an event, if there is an observer.
+    /// Adds an event, if there is an observer.
     pub(super) fn see(&mut self, seen: Seen) {
         if let Some(kept) = &mut self.seen {
             kept.push(seen);
         }
     }
 
-    /// Takes the events that were kept.
+    /// Takes the collected events.
     pub(crate) fn take_seen(&mut self) -> Vec<Seen> {
         self.seen.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Has each call run twice from now on, and what it writes compared.
+    /// Runs each call twice from now on, to compare the outputs.
     pub(crate) fn check(&mut self) {
         self.is_checked = true;
     }
@@ -208,7 +208,7 @@ impl Graph {
     /// Adds a call. The program has one handle of each version that it writes.
     ///
     /// # Panics
-    /// If its number is not greater than those before, or a version that it reads is not known.
+    /// Panics if its number is not greater than those before, or a version that it reads is unknown.
     pub(crate) fn call(&mut self, id: CallId, new: NewCall) {
         self.number(id);
         let mut known = None;
@@ -234,8 +234,8 @@ impl Graph {
         }
     }
 
-    /// Adds a call of which nothing is known but what is told of earlier runs. Whoever makes it has one handle of each
-    /// version that it writes.
+    /// Adds a call that is known only from reports of earlier runs. Its maker has one handle of each version
+    /// that it writes.
     pub(super) fn add(
         &mut self,
         id: CallId,
@@ -261,7 +261,7 @@ impl Graph {
             is_earlier: false,
             taken: Vec::new(),
         };
-        // What one reads that is not decided is known later.
+        // The inputs of an undecided call become known later.
         let is_held = self.is_held(id);
         let (mut depth, mut has_failed) = (0, refused.is_some());
         for input in call.reads() {
@@ -276,7 +276,7 @@ impl Graph {
         self.figures.depth = self.figures.depth.max(depth + 1);
         let runs_on = known.as_ref().and_then(|known| known.runs_on);
         if let Some(member) = runs_on {
-            // What it demands was not known before, or it runs for nobody.
+            // Its requirements were not known before, or its result is not needed.
             self.members.ended(member, Claim::UNKNOWN);
         }
         let now = self.how_made(id, origin, has_failed, runs_on);
@@ -286,7 +286,7 @@ impl Graph {
         for id in call.written(id) {
             let missing = if is_over { State::Gone } else { State::Awaited };
             let state = copies.remove(&id.slot).map_or(missing, State::Present);
-            // A task that is run again may have left some of them.
+            // An earlier execution of the task may have left some of the versions.
             let version = self.versions.entry(id).and_modify(|version| version.handles += 1);
             version.or_insert_with(|| Version::new(state, mark, depth + 1));
         }
@@ -294,7 +294,7 @@ impl Graph {
         self.levels.made();
         if is_over {
             self.has_ended_before(id);
-            // What a member had that leaves was waited for, but is known only now.
+            // The data of a leaving member was expected, but is known only now.
             for slot in 0..writes {
                 self.rescue(VersionId { call: id, slot });
             }
@@ -317,7 +317,7 @@ impl Graph {
         }
     }
 
-    /// Begins a call that was made now, unless it has begun in an earlier run.
+    /// Starts a new call, unless it has started in an earlier run.
     fn goes_on(&mut self, id: CallId, runs_on: Option<Member>, early: Option<(Member, Outcome)>) {
         let Some(member) = early.as_ref().map(|(member, _)| *member).or(runs_on) else {
             return self.begins_again(id);
@@ -329,7 +329,7 @@ impl Graph {
         self.occupies(id, member);
         if let Some((_, outcome)) = early {
             let outcome = match outcome {
-                // The name of the task was not known.
+                // The name of the task was unknown.
                 Outcome::Failed(failure) => Outcome::Failed(Failure::new(task.name, id, failure.reason())),
                 outcome => outcome,
             };
@@ -337,8 +337,8 @@ impl Graph {
         }
     }
 
-    /// Adds data that the program brings in, of which it has one handle. Its number is that of no call. Returns its
-    /// mark; `content` is the hash of what it is.
+    /// Adds data created by the program, with one handle. Its number differs from those of calls. Returns its
+    /// mark; `content` is the hash of the content.
     pub(crate) fn data(&mut self, id: CallId, bytes: u64, content: u64) -> Mark {
         let mut copies = Copies { members: vec![Member::HERE], bytes };
         if self.has_losses {
@@ -362,19 +362,19 @@ impl Graph {
         self.next = id + 1;
     }
 
-    /// Tells that the program has another handle of a version.
+    /// Counts another handle of a version.
     pub(crate) fn retain(&mut self, version: VersionId) {
         self.version_mut(version).handles += 1;
     }
 
-    /// Tells that the program has one handle less of a version.
+    /// Removes one handle of a version.
     pub(crate) fn release(&mut self, version: VersionId) {
         self.version_mut(version).handles -= 1;
         self.forget_unless_needed(version);
     }
 
-    /// Tells that the program waits for a version, of which it has a handle, until it [does not](Self::unwant) any
-    /// more, and returns whether it can be read where that runs.
+    /// Records that the program waits for a version, of which it has a handle, until [`unwant`](Self::unwant).
+    /// Returns whether it can be read on the node of the program.
     pub(crate) fn want(&mut self, id: VersionId) -> Input {
         let version = self.version_mut(id);
         let is_new = !std::mem::replace(&mut version.is_wanted, true);
@@ -390,14 +390,14 @@ impl Graph {
             }
             State::Gone => {
                 self.make_again(id);
-                // It may have been taken from the journal.
+                // It may have been restored from the journal.
                 if self.versions[&id].is_with(Member::HERE) { Input::Here } else { Input::Awaited }
             }
             State::Awaited => Input::Awaited,
         }
     }
 
-    /// Tells that the program does not wait for a version any more.
+    /// Records that the program no longer waits for a version.
     pub(crate) fn unwant(&mut self, version: VersionId) {
         let known = self.version_mut(version);
         known.is_wanted = false;
@@ -419,7 +419,7 @@ impl Graph {
         self.calls.get(&id).is_some_and(|call| call.state == CallState::Runs(member))
     }
 
-    /// Tells that a member has got a version.
+    /// Handles a member that has received a version.
     pub(crate) fn copied(&mut self, id: VersionId, member: Member) {
         if !self.members.has(member) || self.is_named(id, member, true) || self.is_second(id, member, true) {
             return;
@@ -430,23 +430,23 @@ impl Graph {
         if let Some(State::Present(copies)) = self.versions.get_mut(&id).map(|version| &mut version.state) {
             copies.add(member);
         } else if !self.is_kept_by(id, member) {
-            // Nobody needs it any more, or will when its call has run again.
+            // It is no longer needed, or will be needed only after its call has run again.
             self.actions.push(Action::Forget(member, id));
         }
         if self.is_copied(id, member) {
-            // That member may leave by now, too.
+            // That member may be leaving too.
             self.rescue(id);
             self.rescue_kept(id);
         }
     }
 
-    /// Returns the mark of a version that is there, but not where the program runs.
+    /// Returns the mark of a version that exists, but not on the node of the program.
     pub(crate) fn lacks_here(&self, id: VersionId) -> Option<Mark> {
         let version = self.versions.get(&id).filter(|version| version.is_present());
         version.filter(|version| !version.is_with(Member::HERE)).map(|version| version.mark)
     }
 
-    /// Returns the task of a call that is known.
+    /// Returns the task of a known call.
     pub(crate) fn task_of(&self, call: CallId) -> Option<&'static TaskDef> {
         self.calls.get(&call).map(|call| call.task)
     }
@@ -456,7 +456,7 @@ impl Graph {
         self.unfinished
     }
 
-    /// Returns what was counted.
+    /// Returns the statistics.
     pub(crate) fn figures(&self) -> Figures {
         self.figures
     }

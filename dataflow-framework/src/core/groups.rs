@@ -1,10 +1,11 @@
-//! Groups of calls that are given up when one of them fails, if that was chosen for it ([`OnFailure::CancelGroup`]).
+//! Groups of calls that are cancelled when one of them fails, if it has that option
+//! ([`OnFailure::CancelGroup`]).
 //!
-//! A group is a range of what the program, or a task, does. It is *open* while its calls are made, and only known here
-//! as long as that, or some of them have not ended, and if there are calls for which it matters.
+//! A group is a range of the steps of the program, or of a task. It is *open* while its calls are made. It is
+//! stored while it is open or has unfinished calls, and only if it has calls with the option.
 //!
-//! Which calls had not begun when one failed depends on time. So it is recorded before anybody sees it, as for those that
-//! the program cancels itself; and when the program begins anew, these are cancelled, and no others.
+//! The set of calls that had not started when one failed depends on timing. So it is recorded before it becomes
+//! visible, like a cancellation by the program; a restarted program cancels the same calls, and no others.
 
 use std::ops::Range;
 
@@ -16,19 +17,19 @@ use super::{
 use crate::{failure::Failure, ids::CallId, options::OnFailure};
 
 impl Graph {
-    /// Tells that the program makes a group from its next call on.
+    /// Opens a group that starts with the next call of the program.
     pub(crate) fn opens_group(&mut self, start: CallId) {
         self.groups.opens(start);
     }
 
-    /// Tells that the program has made the calls of the group that it has begun last.
+    /// Closes the group of the program that was opened last.
     pub(crate) fn closes_group(&mut self, calls: Range<CallId>) {
         self.groups.closes(&calls);
         let Self { groups, calls: known, .. } = self;
         groups.forgets(|calls| !known.any_unfinished(calls));
     }
 
-    /// Tells that the task of a call has made the calls of a group.
+    /// Adds a group of calls that the task of a call has made.
     pub(super) fn task_has_group(&mut self, parent: CallId, calls: Range<u64>) {
         let nest = self.nest(parent);
         nest.groups.adds(&calls);
@@ -38,7 +39,7 @@ impl Graph {
         }
     }
 
-    /// Returns the group that is given up with the failure of a call, if that was chosen for it.
+    /// Returns the group to cancel because of the failure of a call, if the call has that option.
     pub(super) fn group_to_give_up(&mut self, id: CallId, on_failure: OnFailure) -> Option<Group> {
         if on_failure != OnFailure::CancelGroup {
             return None;
@@ -62,7 +63,7 @@ impl Graph {
         }
     }
 
-    /// Cancels the calls of a group that have not begun.
+    /// Cancels the calls of a group that have not started.
     pub(super) fn gives_group_up(&mut self, calls: Range<CallId>) {
         if !self.durable.is_on {
             return self.cancel_all(calls);
@@ -90,7 +91,7 @@ mod tests {
         options::{OnFailure, Options},
     };
 
-    /// Makes a group of three calls, of which the first can begin, and the others wait for one that is not of the group.
+    /// Makes a group of three calls: the first is ready, the others wait for a call outside of the group.
     fn makes_group(facts: &[Fact]) -> Graph {
         let mut graph = Graph::new(true);
         graph.records();
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_is_recorded_and_nothing_else_is_given_up_anew() {
+    fn cancelled_group_is_recorded_and_restart_cancels_nothing_else() {
         let mut graph = makes_group(&[]);
         assert_eq!(recorded(&mut graph), []);
         let failure = Failure::new("task", 1, "as it was told");
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_belongs_to_the_innermost_group() {
+    fn call_belongs_to_its_innermost_group() {
         let mut groups = Groups::default();
         groups.opens(2);
         groups.opens(4);
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(groups.of(5, 9), Some(4..6));
         assert_eq!(groups.of(6, 9), Some(6..7));
         assert!(!groups.are_given_up());
-        // The outer one is open still.
+        // The outer one is still open.
         assert_eq!(groups.of(7, 9), Some(2..9));
         assert!(groups.are_given_up());
         groups.closes(&(2..10));
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inner_of_two_that_begin_together_ends_first() {
+    fn inner_of_two_groups_with_the_same_start_closes_first() {
         let mut groups = Groups::default();
         groups.opens(20);
         groups.opens(20);
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_do_not_matter_are_forgotten() {
+    fn groups_without_effect_are_removed() {
         let mut groups = Groups::default();
         for start in 0..1000 {
             groups.opens(start);

@@ -1,4 +1,5 @@
-//! How calls end whose tasks make calls: when these have ended, and what is handed on is there. See `nested.rs`.
+//! Completion of calls with nested calls: a call completes once its nested calls have completed and its
+//! forwarded results exist. See `nested.rs`.
 
 use super::{
     call::{Origin, Outcome},
@@ -10,18 +11,18 @@ use super::{
 use crate::ids::{CallId, VersionId};
 
 impl Graph {
-    /// Takes in how the task of a call has ended. Returns that if the call has ended so, too: otherwise its calls have
-    /// not.
+    /// Handles the outcome of the task of a call. Returns it if the call has the same outcome now; otherwise
+    /// nested calls are unfinished.
     pub(super) fn of_nest(&mut self, id: CallId, outcome: Outcome) -> Option<Outcome> {
         if let Some(Origin::Get(_)) = self.calls.get(&id).map(|call| call.origin) {
-            // It tells itself that it has what it waits for.
+            // The task itself reports the value that it waits for.
             return None;
         }
         let Some(nest) = self.nests.by_call.get_mut(&id).filter(|nest| nest.runs.is_some()) else {
             return Some(outcome);
         };
         if let Outcome::Unfit(_) = outcome {
-            // It is run again elsewhere, and makes the same calls.
+            // It runs again elsewhere, and makes the same calls.
             self.has_worker(id);
             return Some(outcome);
         }
@@ -37,7 +38,7 @@ impl Graph {
         None
     }
 
-    /// Ends a call whose task has ended, if all calls of that have, too.
+    /// Completes a call whose task has ended, if all its nested calls have ended too.
     pub(super) fn completes(&mut self, id: CallId) {
         let Some(nest) = self.nests.by_call.get_mut(&id) else { return };
         let Some((member, _)) = nest.runs.filter(|_| nest.outcome.is_some() && nest.unfinished.is_empty())
@@ -76,7 +77,8 @@ impl Graph {
         self.written(id, member, &bytes);
     }
 
-    /// Has versions made again that a task hands on. What stands in the journal is there at once, so no call ends for it.
+    /// Recomputes versions that a task forwards. Versions in the journal are restored immediately, without the
+    /// end of a call.
     fn has_made_again(&mut self, id: CallId, gone: &[VersionId]) {
         for version in gone {
             self.make_again(*version);
@@ -87,8 +89,8 @@ impl Graph {
         }
     }
 
-    /// Has what a task hands on named as what its call writes. Returns whether that is done everywhere: whoever asks a
-    /// member for it by the new name must find it.
+    /// Lets members keep the forwarded versions of a task as the output of its call. Returns whether that is
+    /// done everywhere: a member that is asked for the new name must have it.
     fn are_named(&mut self, id: CallId, versions: &[(u32, VersionId)]) -> bool {
         let mark = self.calls[&id].mark;
         for (slot, from) in versions {
@@ -104,7 +106,7 @@ impl Graph {
         self.nest(id).named.values().all(|(_, is_done)| *is_done)
     }
 
-    /// Takes in that a member has named something, or does not have it. Returns whether it was to do so.
+    /// Handles a member that has renamed a version, or does not have it. Returns whether it was ordered to.
     pub(super) fn is_named(&mut self, id: VersionId, member: Member, is_done: bool) -> bool {
         let Some(nest) = self.nests.by_call.get_mut(&id.call) else { return false };
         if nest.named.get(&id.slot) != Some(&(member, false)) {
@@ -123,7 +125,7 @@ impl Graph {
         true
     }
 
-    /// Has what a lost member was to name named by another one.
+    /// Moves the renaming of versions from a lost member to another one.
     pub(super) fn names_are_lost(&mut self, member: Member) {
         let is_lost = |nest: &Nest| nest.named.values().any(|(on, _)| *on == member);
         let lost = self.nests.by_call.iter().filter(|(_, nest)| is_lost(nest)).map(|(id, _)| *id);
@@ -135,8 +137,8 @@ impl Graph {
         }
     }
 
-    /// Returns why a call fails whose task has ended well: of a failure on which depends what it hands on, or of which
-    /// it was not told.
+    /// Returns the reason why a call fails although its task has returned normally: a failure that its
+    /// forwarded output depends on, or one that the task has not received.
     fn untold(&mut self, id: CallId) -> Option<String> {
         let nest = &self.nests.by_call[&id];
         if let Some(failure) = &nest.fails {
@@ -150,7 +152,7 @@ impl Graph {
         Some(failure.to_string())
     }
 
-    /// Makes versions that a task hands on those of its call.
+    /// Makes the forwarded versions of a task the output of its call.
     fn hand_on(&mut self, id: CallId, versions: &[(u32, VersionId)]) {
         for (slot, from) in versions {
             let to = VersionId { call: id, slot: *slot };
@@ -166,7 +168,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether the task of a call hands on what that writes here.
+    /// Returns whether a version written here is forwarded output of a task.
     pub(super) fn is_handed_on(&self, version: VersionId) -> bool {
         let nest = self.nests.by_call.get(&version.call);
         nest.is_some_and(|nest| nest.handed_on.iter().any(|(slot, _)| *slot == version.slot))

@@ -1,4 +1,4 @@
-//! What other nodes remember of a program, for the case that its node is lost: which calls have ended, and how.
+//! The outcomes of the calls of a program, which other nodes remember in case its node is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,35 +9,37 @@ use crate::ids::CallId;
 /// The maximum number of ranges in a [piece](History::pieces).
 const RANGES_MAX: usize = 10_000;
 
-/// The maximum number of failures in a piece. Each has a reason of some kilobytes at most.
+/// The maximum number of failures in a piece. Each has a reason of at most a few kilobytes.
 const FAILURES_MAX: usize = 16;
 
-/// Which calls of a program have ended. Data that it has brought in counts as ended, so that there are few gaps.
+/// The completed calls of a program. Data created by the program counts as completed, so that there are few
+/// gaps.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct History {
-    /// Ranges of calls that have written what they should, which do not touch: the end of each by its start.
+    /// Disjoint, non-adjacent ranges of calls that have written their output: the end of each by its start.
     ended: BTreeMap<CallId, CallId>,
-    /// The calls that have failed for good, and why.
+    /// The calls that have failed permanently, with the reasons.
     failed: BTreeMap<CallId, String>,
     /// The calls that have failed, and have written defaults.
     ignored: BTreeSet<CallId>,
-    /// The calls of tasks that have written what they should, by the calls of the program within which they were made,
-    /// as long as these have not ended.
+    /// The nested calls that have written their output, by the calls of the program within which they were
+    /// made, while these are unfinished.
     within: BTreeMap<CallId, BTreeSet<CallId>>,
 }
 
 impl History {
-    /// Returns whether a call has written what it should.
+    /// Returns whether a call has written its output.
     pub(crate) fn has_ended(&self, call: CallId) -> bool {
         is_in(&self.ended, call)
     }
 
-    /// Does the same for a call that was made within one of the program.
+    /// Does the same for a call that was made within a call of the program.
     pub(super) fn has_ended_within(&self, root: CallId, call: CallId) -> bool {
         self.within.get(&root).is_some_and(|calls| calls.contains(&call))
     }
 
-    /// Does the same for one that was made within another one, if there is such a one: that may have ended, too.
+    /// Does the same for a call that was made within `root`, if there is one; the call counts as completed also
+    /// if `root` is.
     pub(crate) fn has_ended_of(&self, call: CallId, root: Option<CallId>) -> bool {
         match root {
             Some(root) => self.has_ended(root) || self.has_ended_within(root, call),
@@ -45,35 +47,35 @@ impl History {
         }
     }
 
-    /// Returns the number of calls that have written what they should; data counts, too.
+    /// Returns the number of calls that have written their output, including data.
     pub(crate) fn number(&self) -> u64 {
         self.ended.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Returns why a call has failed.
+    /// Returns the reason why a call has failed.
     pub(super) fn failure(&self, call: CallId) -> Option<&str> {
         self.failed.get(&call).map(String::as_str)
     }
 
-    /// Adds a call that has written what it should.
+    /// Adds a call that has written its output.
     pub(crate) fn ends(&mut self, call: CallId) {
         self.add_range(call, call + 1);
         self.within.remove(&call);
     }
 
-    /// Does the same for a call that was made within one of the program, unless that has ended.
+    /// Does the same for a call that was made within a call of the program, unless that has completed.
     pub(super) fn ends_within(&mut self, root: CallId, call: CallId) {
         if !self.has_ended(root) {
             self.within.entry(root).or_default().insert(call);
         }
     }
 
-    /// Adds a call that has failed for good.
+    /// Adds a call that has failed permanently.
     pub(super) fn fails(&mut self, call: CallId, reason: &str) {
         self.failed.insert(call, reason.to_owned());
     }
 
-    /// Adds that a call has failed and has written defaults.
+    /// Adds a call that has failed and has written defaults.
     pub(crate) fn ignores(&mut self, call: CallId) {
         self.ignored.insert(call);
     }
@@ -106,7 +108,7 @@ impl History {
         self.ended.insert(start, end);
     }
 
-    /// Adds everything that another one has.
+    /// Adds the content of another history.
     pub(crate) fn add(&mut self, other: Self) {
         for (start, end) in other.ended {
             self.add_range(start, end);
@@ -120,7 +122,7 @@ impl History {
         self.within.retain(|root, _| !is_in(ended, *root));
     }
 
-    /// Returns what another one does not have.
+    /// Returns the calls that another history lacks.
     pub(super) fn without(self, known: &Self) -> Self {
         let mut rest = Self::default();
         for (start, end) in self.ended {
@@ -145,7 +147,7 @@ impl History {
         rest
     }
 
-    /// Returns it in pieces, each of which fits into a message.
+    /// Splits the history into pieces that fit into a message.
     pub(crate) fn pieces(&self) -> Vec<Self> {
         let mut pieces = Vec::new();
         let ranges: Vec<_> = self.ended.iter().map(|(start, end)| (*start, *end)).collect();
@@ -187,7 +189,7 @@ mod tests {
     use super::History;
 
     #[test]
-    fn ranges_that_touch_are_one() {
+    fn adjacent_ranges_are_merged() {
         let mut history = History::default();
         for call in [5, 3, 4, 9, 0, 4] {
             history.ends(call);
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_the_whole() {
+    fn pieces_add_up_to_the_whole_history() {
         let mut history = History::default();
         for call in 0..25_000 {
             history.ends(2 * call);
@@ -206,7 +208,7 @@ mod tests {
         }
         history.ignores(20);
         history.ends_within(49_999, 1 << 63);
-        // Its caller has ended.
+        // Its caller has completed.
         history.ends_within(20, 1 << 63);
         let pieces = history.pieces();
         assert_eq!(pieces.len(), 3 + 3 + 1 + 1);

@@ -1,55 +1,56 @@
-//! How much depends on a call: the time of the longest chain of calls that begins with it.
+//! The priority of a call: the duration of the longest chain of calls that starts with it.
 //!
-//! Where many calls could begin, those on the critical path should, or the end of the program consists of chains that
-//! nobody can run side by side. A list schedule of a sparse LU factorisation of 64 × 64 blocks on 64 workers takes 401
-//! units in this order, and 461 in the order of the program.
+//! Ready calls on the critical path should start first; otherwise the program ends with chains
+//! that cannot run in parallel. A list schedule of a sparse LU factorisation of 64 × 64 blocks on 64 workers
+//! takes 401 units in this order, and 461 in the order of the program.
 //!
-//! How long a call will take is told by those of its task that have ended. Levels are rounded to what a call takes that
-//! counts: a chain that is longer by less is not more urgent, and calls of one level can be taken in the order that
-//! moves least.
+//! The expected duration of a call comes from the completed calls of its task. Levels are rounded to the
+//! duration of a significant call: a chain that is longer by less is not more urgent, and calls of one level
+//! can run in the order that moves the least data.
 //!
-//! Calls that are so short that all of them together are nothing beside the others come first, whatever depends on them.
-//! They hold up nobody. Left until the end, as the calls of a reduction would be, they come one after another when
-//! nothing else is left to do meanwhile, and each costs its messages.
+//! Calls that are negligible even in total run first, whatever depends on them, since they delay no other call.
+//! At the end, as the calls of a reduction would be, they would run one after another without other work in
+//! parallel, and each would cost its messages.
 //!
-//! A new call can lengthen the chains of all before it, so the levels of all are computed anew, but only when the
-//! calls have changed by a share since the last time, or the first call of a task has ended; and when there is a choice
-//! at all.
+//! A new call can lengthen the chains of all earlier calls, so all levels are recomputed, but only when a share
+//! of the calls has changed since the last time, or the first call of a task has completed; and only if several
+//! calls are ready.
 
 use super::durations::Durations;
 use crate::{ids::CallId, task::TaskDef};
 
-/// The least number of new calls after which levels are computed anew.
+/// The minimum number of new calls before levels are recomputed.
 const NEW_MIN: usize = 64;
 
 /// The level of calls that come first because they are short.
 pub(super) const SHORT: u32 = u32::MAX;
 
-/// The share of the time of all calls that those may take which come first because they are short.
+/// The maximum share of the time of all calls for the calls that run first because they are short, as a
+/// divisor.
 const SHORT_SHARE: u64 = 64;
 
-/// The levels of the calls from a number on, as they were when they were last computed.
+/// The levels of the calls from a number on, at the time of the last computation.
 #[derive(Debug, Default)]
 pub(super) struct Levels {
     first: CallId,
     of_calls_ns: Vec<u64>,
-    /// How long each of them takes.
+    /// The duration of each call.
     own_ns: Vec<u64>,
-    /// A call that takes less comes first.
+    /// A call with a shorter duration runs first.
     short_ns: u64,
-    /// The difference of two levels, in nanoseconds.
+    /// The difference between two levels, in nanoseconds.
     step_ns: u64,
-    /// The number of calls that were made since then.
+    /// The number of calls made since then.
     new: usize,
-    /// The number of calls that have ended since then.
+    /// The number of calls completed since then.
     ended: usize,
-    /// Whether more tasks are known by their times than then.
+    /// Whether durations of more tasks are known than then.
     has_learnt: bool,
     durations: Durations,
 }
 
 impl Levels {
-    /// Returns the level of a call. A call that was made since has the least.
+    /// Returns the level of a call. A call made since the last computation has the lowest.
     pub(super) fn of(&self, call: CallId) -> u32 {
         if self.at(&self.own_ns, call).is_some_and(|ns| ns < self.short_ns) {
             return SHORT;
@@ -59,7 +60,7 @@ impl Levels {
         u32::try_from(steps).unwrap_or(u32::MAX).min(SHORT - 1)
     }
 
-    /// Returns the time of the longest chain that begins with a call.
+    /// Returns the duration of the longest chain that starts with a call.
     fn way_ns(&self, call: CallId) -> u64 {
         self.at(&self.of_calls_ns, call).unwrap_or(0)
     }
@@ -69,24 +70,24 @@ impl Levels {
         index.and_then(|index| of_calls.get(index)).copied()
     }
 
-    /// Tells that a call was made.
+    /// Counts a new call.
     pub(super) fn made(&mut self) {
         self.new += 1;
     }
 
-    /// Tells that a call has ended, and how long it has taken.
+    /// Counts a completed call, and records its duration.
     pub(super) fn ended(&mut self, task: &'static TaskDef, ns: u64) {
         self.ended += 1;
         self.has_learnt |= self.durations.took(task, ns);
     }
 
-    /// Returns whether levels should be computed anew: so many calls were made or have ended that it costs little for
-    /// each. Those that have ended count, since the last calls of a program are few, and come late.
+    /// Returns whether to recompute the levels: enough calls were made or have completed to amortize the cost.
+    /// Completed calls count because the last calls of a program are few, and come late.
     pub(super) fn are_stale(&self) -> bool {
         self.has_learnt || self.new + self.ended >= NEW_MIN.max(self.of_calls_ns.len() / 4)
     }
 
-    /// Computes all levels anew: `calls` from the last to the first, each with those that read what it writes.
+    /// Recomputes all levels: `calls` from the last to the first, each with the readers of its output.
     pub(super) fn compute<S: Iterator<Item = CallId>>(
         &mut self,
         first: CallId,
@@ -100,7 +101,8 @@ impl Levels {
             of_calls.clear();
             of_calls.resize(len, 0);
         }
-        // Each call counts by its time, or many short ones would hide what the long ones take.
+        // Each call is weighted by its duration, so that many short calls do not hide the duration of long
+        // ones.
         let (mut sum, mut of_squares) = (0_u128, 0_u128);
         for (call, task, successors) in calls {
             let ns = self.durations.expected_ns(task);

@@ -1,80 +1,80 @@
-//! A line to another node, on which no message is lost, and all arrive in order.
+//! A reliable, ordered line of messages to another node.
 //!
-//! The runtime's messages to companions may be lost, and may overtake each other. So messages are numbered, several in
-//! one frame; the other side acknowledges what it has got without a gap, with its own frames; and what is not
-//! acknowledged in time is sent again. A line has a name by which both sides notice that the other one has begun anew:
-//! frames of another line are passed over.
+//! The runtime may lose or reorder messages to companions. So messages are numbered, several per frame; the
+//! receiver acknowledges those that it has received without a gap, in its own frames; unacknowledged messages
+//! are sent again after a timeout. Each line has a name by which both sides detect a restart of the other:
+//! frames of another line are ignored.
 //!
-//! A frame costs as much as hundreds of messages in it. So the first message goes at once, and those that follow within
-//! a millisecond go together, while it is under way; and an acknowledgement waits a while for a message with which it
-//! can go.
+//! A frame costs as much as hundreds of messages in it. So the first message is sent immediately, and those
+//! that follow within a millisecond are sent together while it is in flight; an acknowledgement waits a while
+//! for a message to share its frame.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-/// The time after which what was not acknowledged is sent again, in milliseconds.
+/// The time after which unacknowledged messages are sent again, in milliseconds.
 const REPEAT_MS: u64 = 250;
 
 /// The maximum size of the messages of a frame, in bytes, unless a single one is larger.
 const FRAME_BYTES_MAX: usize = 256 << 10;
 
-/// The maximum size of messages that were sent and are not acknowledged, in bytes.
+/// The maximum size of unacknowledged messages in flight, in bytes.
 const UNDER_WAY_BYTES_MAX: usize = 4 << 20;
 
-/// The maximum number of messages that are kept because one before them is missing.
+/// The maximum number of messages that are kept because an earlier one is missing.
 const EARLY_MAX: usize = 4_096;
 
-/// How long messages wait for others after a frame was sent that is not acknowledged, in milliseconds.
+/// The time for which messages wait for others while a frame is in flight, in milliseconds.
 pub(crate) const HOLD_MS: u64 = 1;
 
-/// How long an acknowledgement waits for a message, in milliseconds.
+/// The maximum delay of an acknowledgement that waits for a message, in milliseconds.
 const OWE_MS: u64 = 20;
 
-/// The size of what is received, in bytes, that is acknowledged at once: a part of what may be under way.
+/// The size of received messages, in bytes, that is acknowledged immediately: a part of the maximum in flight.
 const OWE_BYTES_MAX: usize = UNDER_WAY_BYTES_MAX / 8;
 
-/// What is sent on a line at once.
+/// The messages and the acknowledgement that are sent at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Frame {
     /// The number of the first message.
     first: u64,
     messages: Vec<Vec<u8>>,
-    /// The number of messages that were received without a gap.
+    /// The number of messages received without a gap.
     received: u64,
 }
 
 /// This side of a line.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    /// The messages that are not acknowledged.
+    /// The unacknowledged messages.
     messages: VecDeque<Vec<u8>>,
-    /// Their size, in bytes.
+    /// The size of the messages, in bytes.
     bytes: usize,
-    /// The number of messages that are acknowledged.
+    /// The number of acknowledged messages.
     acknowledged: u64,
-    /// How many of the messages above were sent.
+    /// The number of `messages` in flight.
     sent: usize,
-    /// Their size, in bytes.
+    /// The size of the messages in flight, in bytes.
     sent_bytes: usize,
-    /// When messages were last sent, in milliseconds.
+    /// The time when messages were last sent, in milliseconds.
     sent_ms: u64,
-    /// When something was last sent or acknowledged, in milliseconds.
+    /// The time of the last message sent or acknowledgement received, in milliseconds.
     moved_ms: u64,
-    /// Whether the messages that were not sent wait for others.
+    /// Whether unsent messages wait for others.
     is_held: bool,
-    /// The number of messages that were received without a gap.
+    /// The number of messages received without a gap.
     received: u64,
-    /// What was received after a gap.
+    /// The messages received after a gap.
     early: BTreeMap<u64, Vec<u8>>,
-    /// What was received that the other side should know of.
+    /// The pending acknowledgement.
     owed: Option<Owed>,
 }
 
-/// What was received and is not acknowledged.
+/// Received messages that are not acknowledged.
 #[derive(Debug, Clone, Copy)]
 struct Owed {
-    /// When the first of it was received, in milliseconds.
+    /// The time when the first of the messages was received, in milliseconds.
     since_ms: u64,
     bytes: usize,
 }
@@ -91,16 +91,16 @@ impl Line {
         self.messages.is_empty()
     }
 
-    /// Returns whether messages wait for others, as of the last look for a [frame](Self::frame). It is to be looked
-    /// again after [`HOLD_MS`].
+    /// Returns whether messages waited for others at the last call of [`frame`](Self::frame). Call it again
+    /// after [`HOLD_MS`].
     pub(crate) fn is_held(&self) -> bool {
         self.is_held
     }
 
-    /// Returns a frame that should be sent now, if there is one.
+    /// Returns a frame to send now, if there is one.
     pub(crate) fn frame(&mut self, now_ms: u64) -> Option<Frame> {
         if self.sent > 0 && now_ms >= self.moved_ms + REPEAT_MS {
-            // All of it: the receiver passes over what it has.
+            // All messages again: the receiver ignores duplicates.
             (self.sent, self.sent_bytes) = (0, 0);
         }
         let owes = self.owes(now_ms);
@@ -131,7 +131,7 @@ impl Line {
         Some(Frame { first, messages, received: self.received })
     }
 
-    /// Returns whether what was not sent should wait: the other side has something to do, and more may come.
+    /// Returns whether unsent messages should wait: the receiver is busy, and more may come.
     fn holds(&self, now_ms: u64) -> bool {
         let waits = self.sent > 0 && self.sent < self.messages.len() && now_ms < self.sent_ms + HOLD_MS;
         waits && self.bytes - self.sent_bytes < FRAME_BYTES_MAX
@@ -143,19 +143,19 @@ impl Line {
         self.owed.as_ref().is_some_and(is_due)
     }
 
-    /// Takes in a frame, and returns the messages that follow those before.
+    /// Handles a frame, and returns the messages that continue the sequence.
     pub(crate) fn receive(&mut self, frame: Frame, now_ms: u64) -> Vec<Vec<u8>> {
         let Frame { first, messages, received } = frame;
         self.is_acknowledged(received, now_ms);
         if !messages.is_empty() {
-            // Also for those that were there before: the acknowledgement may have been lost.
+            // Also for duplicates: the acknowledgement may have been lost.
             let owed = self.owed.get_or_insert(Owed { since_ms: now_ms, bytes: 0 });
             owed.bytes += messages.iter().map(Vec::len).sum::<usize>();
         }
         let mut next = Vec::new();
         for (number, message) in (first..).zip(messages) {
             if number == self.received {
-                // Also if there is no place for early ones: they wait for this.
+                // Also without room for early messages: they wait for this one.
                 next.push(message);
                 self.received += 1;
                 while let Some(message) = self.early.remove(&self.received) {
@@ -170,7 +170,7 @@ impl Line {
     }
 
     fn is_acknowledged(&mut self, received: u64, now_ms: u64) {
-        // More than was sent is nonsense; less than before has been overtaken.
+        // An acknowledgement of unsent messages is invalid; a lower one was reordered.
         let new = received.saturating_sub(self.acknowledged);
         let Some(new) = usize::try_from(new).ok().filter(|new| *new > 0 && *new <= self.messages.len())
         else {
@@ -194,7 +194,7 @@ mod tests {
 
     use super::{EARLY_MAX, FRAME_BYTES_MAX, Frame, HOLD_MS, Line, OWE_BYTES_MAX, OWE_MS, REPEAT_MS};
 
-    /// What happens to the two sides of a line.
+    /// An event at the two sides of a line.
     #[derive(Debug, Clone)]
     enum Event {
         Push {
@@ -205,7 +205,7 @@ mod tests {
         Send {
             side: usize,
         },
-        /// One of the frames under way arrives, and perhaps again later.
+        /// A frame in flight arrives, and perhaps again later.
         Arrive {
             which: Index,
             again: bool,
@@ -231,7 +231,7 @@ mod tests {
 
     struct World {
         lines: [Line; 2],
-        /// To which side, and the frame.
+        /// The receiving side, and the frame.
         under_way: Vec<(usize, Frame)>,
         pushed: [Vec<Vec<u8>>; 2],
         received: [Vec<Vec<u8>>; 2],
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_line_is_silent() {
+    fn idle_line_sends_nothing() {
         let (mut here, mut there) = (Line::default(), Line::default());
         here.push(vec![1]);
         let frame = here.frame(0).expect("there is a message");
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_come_while_others_are_under_way_go_together() {
+    fn messages_pushed_while_others_are_in_flight_share_a_frame() {
         let (mut here, mut there) = (Line::default(), Line::default());
         here.push(vec![1]);
         let first = here.frame(7).expect("the first one goes at once");
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_taken_when_no_place_is_left_for_early_messages() {
+    fn missing_message_is_accepted_without_room_for_early_ones() {
         let (mut here, mut there) = (Line::default(), Line::default());
         here.push(vec![0]);
         drop(here.frame(0).expect("it is lost"));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn much_is_neither_held_nor_acknowledged_late() {
+    fn large_amounts_are_sent_and_acknowledged_immediately() {
         let (mut here, mut there) = (Line::default(), Line::default());
         here.push(vec![0]);
         let mut frames = vec![here.frame(0).expect("there is a message")];

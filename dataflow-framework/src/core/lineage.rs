@@ -1,12 +1,12 @@
-//! What is forgotten, and how it is made again.
+//! Dropping of data, and its recomputation.
 //!
-//! A version that nobody needs is forgotten where it is. The call that has written it stays known as long as something
-//! depends on it that may be needed again: with the calls before, it is the recipe for that. So when a member is lost,
-//! what is needed and nowhere else is made again by its call, which needs what it has read, and so on, back to what is
-//! still there. Nothing else is made again.
+//! A version that is no longer needed is dropped by its members. The call that has written it stays known while
+//! data that may be needed again depends on it: with the calls before, it is the recipe for that data. So when
+//! a member is lost, a needed version without another copy is recomputed by its call, which needs its inputs,
+//! and so on, back to existing data. Nothing else is recomputed.
 //!
-//! A task is a function: run again on the same inputs it writes the same versions. Data that the program has brought in
-//! has no call, so it stays as long as something depends on it.
+//! A task is a function: run again on the same inputs it writes the same versions. Data created by the program
+//! has no call, so it is kept while anything depends on it.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use crate::{
     ids::{Argument, CallId, NESTED, VersionId},
 };
 
-/// The number of members that may be lost with a call before that is held to be the reason. Others that waited there
-/// are lost with it, but have another place and other neighbours the next time.
+/// The number of members lost with a call after which the call is considered the cause. Other calls that waited
+/// on these members are lost with it, but get another place and other neighbours the next time.
 pub(super) const DEATHS_MAX: u32 = 4;
 
 impl Graph {
-    /// Tells that a member was lost, with everything that it had.
+    /// Handles the loss of a member and all its data.
     pub(crate) fn lost(&mut self, member: Member) {
         self.nests_are_lost(member);
         self.members.remove(member);
@@ -37,7 +37,7 @@ impl Graph {
         self.kept.is_lost(member);
         let lost = self.versions.iter().filter(|(_, version)| version.is_with(member)).map(|(id, _)| *id);
         let mut lost: Vec<_> = lost.collect();
-        // The order of a hash table is not the same each time.
+        // The order of a hash table varies.
         lost.sort_unstable();
         for id in &lost {
             let version = self.version_mut(*id);
@@ -47,7 +47,7 @@ impl Graph {
                 version.state = State::Gone;
             }
         }
-        // First the calls, so that each waits for what it really misses.
+        // The calls first, so that each waits for the inputs that it really lacks.
         let affected: Vec<_> = self
             .calls
             .iter()
@@ -65,7 +65,7 @@ impl Graph {
             let Some(version) = self.versions.get(&id) else { continue };
             let (is_present, is_wanted) = (version.is_present(), version.is_wanted);
             if is_present {
-                // Those that are left may be about to leave.
+                // The remaining members may be leaving.
                 self.rescue(id);
             } else {
                 self.copying.remove(&id);
@@ -82,8 +82,8 @@ impl Graph {
         self.nobody_stays();
     }
 
-    /// Has a member forget what a call would have changed in place there, if it had begun. Of other things that it reads
-    /// the member tells if it gets them, and that may be under way.
+    /// Lets a member drop the data that a call would have updated in place, had it started. The member reports
+    /// other inputs of the call when it receives them, and these may be in flight.
     pub(super) fn misses_what_it_took(&mut self, id: CallId, member: Member) {
         let taken = self.calls.get_mut(&id).map(|call| std::mem::take(&mut call.taken));
         for version in taken.into_iter().flatten() {
@@ -94,9 +94,9 @@ impl Graph {
         }
     }
 
-    /// Lets a call wait for what it misses now, if that has changed.
+    /// Lets a call wait for its missing inputs after a loss, if they have changed.
     fn misses_again(&mut self, id: CallId, lost: Member) {
-        // One of those before may have failed, and this one with it.
+        // An earlier input may have failed, and this call with it.
         let Some(call) = self.calls.get_mut(&id) else { return };
         if call.state == CallState::Runs(lost) {
             call.deaths += 1;
@@ -113,7 +113,7 @@ impl Graph {
         self.looks_again(id);
     }
 
-    /// Lets a call wait for what it misses now, if that is something else than before.
+    /// Lets a call wait for its missing inputs, if they have changed.
     fn looks_again(&mut self, id: CallId) {
         let Some(call) = self.calls.get(&id) else { return };
         let reads = call.arguments.iter().flat_map(Argument::versions);
@@ -121,13 +121,13 @@ impl Graph {
         match call.state {
             CallState::Inputs(before) if before == missing => {}
             CallState::Worker if missing == 0 => {}
-            // It was cancelled with one before.
+            // It was cancelled with an earlier one.
             CallState::Done | CallState::Recorded => {}
             _ => self.begins_again(id),
         }
     }
 
-    /// Tells that a version could not be brought to where the program runs from those that were `tried`.
+    /// Handles a version that could not be fetched to the node of the program from the members `tried`.
     pub(crate) fn not_brought(&mut self, id: VersionId, tried: &[Member]) {
         if self.versions.get(&id).is_some_and(|version| version.is_wanted) {
             self.on_fetch_failed(id, tried);
@@ -136,10 +136,10 @@ impl Graph {
         self.not_copied(id, Member::HERE, tried);
     }
 
-    /// Gives a version up with the members that were `tried`, and do not send it. If nobody else has it, it is made
-    /// again. A member to which it was brought meanwhile was not asked, and keeps it.
+    /// Removes the copies of a version on the members `tried`, which did not send it. If there is no other
+    /// copy, it is recomputed. A member that received it in the meantime was not asked, and keeps it.
     pub(super) fn on_fetch_failed(&mut self, id: VersionId, tried: &[Member]) {
-        // Data that the program has brought in cannot be made again.
+        // Data created by the program cannot be recomputed.
         let Some(version) = self.versions.get_mut(&id).filter(|_| self.calls.contains_key(&id.call)) else {
             return;
         };
@@ -155,8 +155,8 @@ impl Graph {
         }
     }
 
-    /// Does what [`looks_again`](Self::looks_again) does; but those that run have got what they read, or will tell that
-    /// they could not.
+    /// Does the same as [`looks_again`](Self::looks_again), except for running calls: they have received their
+    /// inputs, or will report that they could not.
     pub(super) fn looks_again_unless_it_runs(&mut self, id: CallId) {
         let runs = |call: &Call| matches!(call.state, CallState::Runs(_));
         if !self.calls.get(&id).is_some_and(runs) {
@@ -164,7 +164,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether a version is there, or never will be. If it is lost, it is made again.
+    /// Returns whether a version is available or has failed. If it is lost, it is recomputed.
     pub(crate) fn has_outcome(&mut self, id: VersionId) -> bool {
         match &self.version_mut(id).state {
             State::Failed(_) | State::Present(_) => true,
@@ -176,7 +176,7 @@ impl Graph {
         }
     }
 
-    /// Has a version brought or made again for which the program waits.
+    /// Fetches or recomputes a version for which the program waits.
     pub(super) fn want_again(&mut self, id: VersionId) {
         match &self.versions[&id].state {
             State::Gone => self.make_again(id),
@@ -188,11 +188,11 @@ impl Graph {
         }
     }
 
-    /// Has a version made again that is gone, and everything for that which is gone, too.
+    /// Recomputes a lost version, and all lost inputs of that.
     pub(super) fn make_again(&mut self, id: VersionId) {
         let (asked, mut gone) = (id, vec![id]);
         while let Some(id) = gone.pop() {
-            // Its readers may have been given up, since another thing that they read has failed.
+            // Its readers may have been cancelled, since another input has failed.
             let Some(version) = self.versions.get(&id) else { continue };
             if !version.is_awaited() && (id != asked || version.handles == 0) {
                 continue;
@@ -204,7 +204,7 @@ impl Graph {
             version.state = State::Awaited;
             let Some(call) = self.calls.get_mut(&id.call) else {
                 if id.call < NESTED {
-                    // It is not forgotten, but may have been damaged before the last other copy was lost.
+                    // It was not dropped, but may have been damaged before the last other copy was lost.
                     self.is_lost_for_good(
                         id,
                         "the program has brought it in, and the nodes are lost that had it",
@@ -215,7 +215,8 @@ impl Graph {
                         "the task that has brought it in has ended, and the nodes are lost that had it",
                     );
                 }
-                // Otherwise the task brings it in again that has done so, since that was lost, too.
+                // Otherwise the task that has created it creates it again, since the task's output was lost
+                // too.
                 continue;
             };
             if call.state != CallState::Done {
@@ -239,30 +240,30 @@ impl Graph {
                 }
             }
             self.calls.get_mut(&id.call).expect("it is known").state = CallState::Inputs(missing);
-            // One that has failed may have been there when the call ran before.
+            // An input that has failed now may have been available when the call ran before.
             if missing == 0 || has_failed {
                 self.begins_again(id.call);
             }
         }
     }
 
-    /// Forgets a version if nobody needs it, and the calls that are not needed to make anything again.
+    /// Drops a version if it is not needed, and the calls that are not needed to recompute anything.
     pub(super) fn forget_unless_needed(&mut self, id: VersionId) {
-        // Nearly always there is only the first one.
+        // Usually there is only the first one.
         let (mut first, mut unneeded) = (Some(id), Vec::new());
         while let Some(id) = first.take().or_else(|| unneeded.pop()) {
             let Some(version) = self.versions.get_mut(&id) else { continue };
-            // What is awaited has to be known when its call ends.
+            // An awaited version has to be known when its call completes.
             let is_copied = self.copying.contains_key(&id);
             let is_awaited = matches!(version.state, State::Awaited) && self.calls.contains_key(&id.call);
             if version.is_needed() || is_copied || is_awaited {
                 continue;
             }
-            // Data that the program has brought in cannot be made again.
+            // Data created by the program cannot be recomputed.
             if version.dependants > 0 && version.is_present() && !self.calls.contains_key(&id.call) {
                 continue;
             }
-            // Nor can what was written for ever, and is not in the journal.
+            // The same holds for permanent output that is not in the journal.
             if self.is_precious(id) && self.versions[&id].is_present() {
                 continue;
             }
@@ -291,14 +292,14 @@ impl Graph {
         }
     }
 
-    /// Forgets a call that has ended, and what was only needed to run it again.
+    /// Removes a completed call, and the data that was needed only to run it again.
     pub(super) fn forget_call(&mut self, id: CallId) {
         for version in self.remove_call(id) {
             self.forget_unless_needed(version);
         }
     }
 
-    /// Removes a call, and returns what it has read.
+    /// Removes a call, and returns its inputs.
     fn remove_call(&mut self, id: CallId) -> Vec<VersionId> {
         let Some(call) = self.calls.remove(&id) else { return Vec::new() };
         let read: Vec<_> = call.reads().collect();
@@ -308,7 +309,7 @@ impl Graph {
         read
     }
 
-    /// Returns whether nothing is known, as at first.
+    /// Returns whether the graph is in its initial state.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()

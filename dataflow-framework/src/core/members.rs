@@ -1,8 +1,8 @@
 //! The members that run calls, and the choice of one for a call.
 //!
-//! A call goes where it is expected to begin first: after the calls that were assigned there before, and the transfer
-//! of what it reads and is not there. Considered are those that have some of what it reads, and the one with the least
-//! to do: so the choice costs little whatever their number.
+//! A call is assigned to the member where it is expected to start first: after the calls assigned there before,
+//! and the transfer of its missing inputs. Only members with some of its inputs and the one with the least work
+//! are considered: so the cost of the choice does not depend on the number of members.
 
 mod leaving;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::task::TaskDef;
 
-/// A member, by a number that the graph is told. The program runs on [`Member::HERE`].
+/// A member, by a number that the graph receives. The program runs on [`Member::HERE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Member(pub(crate) u32);
 
@@ -23,47 +23,49 @@ impl Member {
     pub(crate) const HERE: Self = Self(0);
 }
 
-/// The number of calls that are assigned to a member beyond one for each worker, at least.
+/// The minimum number of calls that are assigned to a member beyond one for each worker.
 const AHEAD_MIN: u64 = 1;
 
 /// The maximum number of calls that are assigned to a member beyond one for each worker.
 const AHEAD_MAX: u64 = 1_024;
 
-/// The time of work that is assigned to a worker beyond the call that it runs, so that it need not wait for the next.
+/// The duration of work that is assigned to a worker beyond its running call, so that it need not wait for the
+/// next one.
 const AHEAD_NS: u64 = 5_000_000;
 
-/// How long a call is expected to take of whose task none has ended: at first one is assigned ahead for each worker.
+/// The expected duration of a call whose task has no completed call: at first one is assigned ahead for each
+/// worker.
 const UNKNOWN_NS: u64 = AHEAD_NS;
 
-/// How long a transfer between two members is expected to take, however small it is.
+/// The expected minimum duration of a transfer between two members.
 const LATENCY_NS: u64 = 300_000;
 
-/// What a transfer between two members is expected to move in a microsecond, in bytes.
+/// The expected throughput of a transfer between two members, in bytes per microsecond.
 const BYTES_BY_US: u64 = 200;
 
 /// The members that run calls.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     known: BTreeMap<Member, Load>,
-    /// Those that take another call, by how much they have to do.
+    /// The members that accept another call, by their amount of work.
     open: BTreeSet<(u64, Member)>,
     durations: Durations,
-    /// The mean times of tasks by which it was noted what members have to do.
+    /// The mean times of tasks from which the amounts of work were computed.
     noted_ns: BTreeMap<TaskKey, u64>,
-    /// The number of those that leave, and were not told that they may go.
+    /// The number of leaving members that were not allowed to go yet.
     leavers: usize,
 }
 
-/// What a call takes of the member on which it runs.
+/// The share of a member that a call takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Claim {
     demand: Demand,
-    /// For how long, which its task tells; `None` if that is not known.
+    /// The task, from which the duration is known; `None` if it is unknown.
     task: Option<TaskKey>,
 }
 
 impl Claim {
-    /// That of a call of which nothing is known.
+    /// The claim of an unknown call.
     pub(super) const UNKNOWN: Self = Self { demand: Demand::NONE, task: None };
 
     pub(super) fn of(demand: Demand, task: &'static TaskDef) -> Self {
@@ -71,45 +73,45 @@ impl Claim {
     }
 }
 
-/// The members that run calls now, and are not about to leave.
+/// The members that run calls now, and are not leaving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Crew {
     pub(super) members: u64,
     pub(super) workers: u64,
-    /// The number of members that take another call.
+    /// The number of members that accept another call.
     pub(super) with_room: u64,
 }
 
-/// What a member has to do.
+/// The work of a member.
 #[derive(Debug)]
 struct Load {
     workers: u64,
     capacity: Capacity,
     assigned: u64,
-    /// The workers that the assigned calls take.
+    /// The workers used by the assigned calls.
     cores: u64,
-    /// The memory that they take, in bytes.
+    /// The memory used by the assigned calls, in bytes.
     memory: u64,
-    /// Their tasks, which are few, each with the number of its calls.
+    /// The tasks of the assigned calls, which are few, each with the number of its calls.
     tasks: Vec<(Option<TaskKey>, u64)>,
-    /// How long they are expected to take altogether, and how long the longest of them.
+    /// The expected total duration of the assigned calls, and that of the longest one.
     expected_ns: u64,
     longest_ns: u64,
-    /// The number of those that take several workers.
+    /// The number of assigned calls that take several workers.
     wide: u64,
-    /// The number of calls that it was given because they are spread.
+    /// The number of spread calls that it has received.
     spread: u64,
-    /// For which calls it is kept free.
+    /// The demand of the calls for which it is kept free.
     reserved: Option<Demand>,
-    /// The number of calls that were assigned to it, and need no worker, since their tasks wait for others.
+    /// The number of assigned calls that need no worker, since their tasks wait for others.
     lent: u64,
-    /// Whether it is given no more calls, because it leaves.
+    /// Whether it receives no more calls, because it leaves.
     is_leaving: bool,
-    /// Whether it was told that it may go.
+    /// Whether it was allowed to go.
     may_go: bool,
-    /// The size of what it was given for others that leave, in bytes.
+    /// The size of the data that it has received from leaving members, in bytes.
     rescued: u64,
-    /// How much it has to do, as it is noted in [`Members::open`], if it takes another call.
+    /// Its amount of work, as recorded in [`Members::open`], if it accepts another call.
     rank: Option<u64>,
 }
 
@@ -126,7 +128,7 @@ impl Members {
             expected_ns: 0,
             longest_ns: 0,
             wide: 0,
-            // It is given as many from now on as those of which that has the least.
+            // From now on it receives as many as the member with the fewest.
             spread: self.known.values().map(|load| load.spread).min().unwrap_or(0),
             reserved: None,
             lent: 0,
@@ -154,7 +156,7 @@ impl Members {
         self.count_leavers();
     }
 
-    /// Notes how much a member has to do, after that has changed.
+    /// Updates the recorded amount of work of a member.
     fn note(&mut self, member: Member) {
         if let Some(load) = self.known.get_mut(&member) {
             load.expects(&self.durations);
@@ -174,20 +176,20 @@ impl Members {
         }
     }
 
-    /// Returns the members that run calls and are none of these.
+    /// Returns the members that run calls, except for these.
     fn others_than(&self, shunned: &[Member]) -> impl Iterator<Item = (&Member, &Load)> {
         let runs = |load: &Load| !load.is_leaving && load.workers > 0;
         self.known.iter().filter(move |(member, load)| runs(load) && !shunned.contains(member))
     }
 
-    /// Returns whether any member runs calls that is none of these.
+    /// Returns whether any other member than these runs calls.
     pub(super) fn any_other_than(&self, shunned: &[Member]) -> bool {
         self.others_than(shunned).next().is_some()
     }
 
-    /// Returns the member with the least to do that may be given a call now and is none of these.
+    /// Returns the member with the least work that accepts a call now, except for these.
     pub(super) fn other_than(&self, shunned: &[Member]) -> Option<Member> {
-        // Those that are kept for calls with demands must not be given others.
+        // Members that are kept free for calls with requirements must not receive others.
         let others = self.others_than(shunned).filter(|(_, load)| !load.is_kept_free() && load.wide == 0);
         others.min_by_key(|(_, load)| load.queue_ns()).map(|(member, _)| *member)
     }
@@ -196,7 +198,7 @@ impl Members {
         self.known.contains_key(&member)
     }
 
-    /// Tells that a call was assigned to a member.
+    /// Records that a call was assigned to a member.
     pub(super) fn assigned(&mut self, member: Member, claim: Claim, is_spread: bool) {
         if let Some(load) = self.known.get_mut(&member) {
             load.takes(claim);
@@ -205,7 +207,7 @@ impl Members {
         self.note(member);
     }
 
-    /// Tells that a member has one call less.
+    /// Records that a member has one call less.
     pub(super) fn ended(&mut self, member: Member, claim: Claim) {
         if let Some(load) = self.known.get_mut(&member) {
             load.has_less(claim);
@@ -213,7 +215,7 @@ impl Members {
         self.note(member);
     }
 
-    /// Tells that a call that was assigned to a member waits for others, and leaves to them what it demands.
+    /// Records that an assigned call waits for others, and releases its workers and memory to them.
     pub(super) fn lends(&mut self, member: Member, claim: Claim) {
         if let Some(load) = self.known.get_mut(&member) {
             load.has_less(claim);
@@ -222,7 +224,7 @@ impl Members {
         self.note(member);
     }
 
-    /// Tells that such a call goes on.
+    /// Records that such a call continues.
     pub(super) fn takes_back(&mut self, member: Member, claim: Claim) {
         if let Some(load) = self.known.get_mut(&member) {
             load.takes(claim);
@@ -231,13 +233,13 @@ impl Members {
         self.note(member);
     }
 
-    /// Tells how long a call has taken.
+    /// Records the duration of a call.
     pub(super) fn took(&mut self, task: &'static TaskDef, ns: u64) {
         let is_first = self.durations.took(task, ns);
         let key = TaskKey::of(task);
         let mean_ns = self.durations.of(key).unwrap_or(ns);
         let noted_ns = self.noted_ns.entry(key).or_insert(mean_ns);
-        // Now and then, since all members are looked at.
+        // Only for significant changes, since it visits all members.
         if is_first || mean_ns.abs_diff(*noted_ns) > *noted_ns / 4 {
             *noted_ns = mean_ns;
             let members: Vec<_> = self.known.keys().copied().collect();
@@ -268,14 +270,14 @@ impl Members {
         self.known.len() > 1
     }
 
-    /// Returns the member that has the least to do of those that take another call. Of equal ones it is the first, which
-    /// is where the program runs.
+    /// Returns the member with the least work of those that accept another call. Of equal ones it is the first,
+    /// which is the one of the program.
     pub(super) fn next(&self) -> Option<Member> {
         self.open.first().map(|(_, member)| *member)
     }
 
-    /// Returns the member for a call, of which some members have these numbers of bytes. `bytes` is the size of
-    /// everything that it reads, and `least` the member that has the least to do.
+    /// Returns the member for a call, of whose inputs some members have these numbers of bytes. `bytes` is the
+    /// total size of the inputs, and `least` the member with the least work.
     pub(super) fn choose(&self, bytes: u64, with: &[(Member, u64)], least: Member) -> Member {
         let has_room =
             |member: &&(Member, u64)| self.known.get(&member.0).is_some_and(|load| load.rank.is_some());
@@ -284,7 +286,7 @@ impl Members {
         all.min_by_key(|member| self.begin_ns(*member, bytes, with)).unwrap_or(least)
     }
 
-    /// Returns the member for a short call: whoever has the most of what it reads, also one that takes no other calls.
+    /// Returns the member for a short call: the one with most of its inputs, even if it accepts no other calls.
     pub(super) fn choose_for_short(&self, with: &[(Member, u64)], least: Member) -> Member {
         let takes = |member: &Member| {
             self.known.get(member).is_some_and(|load| {
@@ -296,7 +298,7 @@ impl Members {
         holders.max_by_key(|(_, held)| *held).map_or(least, |(member, _)| *member)
     }
 
-    /// Returns in which time a call could begin on a member.
+    /// Returns the expected time until a call could start on a member.
     fn begin_ns(&self, member: Member, bytes: u64, with: &[(Member, u64)]) -> u64 {
         let held = with.iter().find(|(other, _)| *other == member).map_or(0, |(_, held)| *held);
         let missing = bytes.saturating_sub(held);
@@ -304,8 +306,8 @@ impl Members {
         self.known[&member].queue_ns() + transfer_ns
     }
 
-    /// Returns the member for a call that may not run anywhere, as [`choose`](Self::choose) does for others: of all that
-    /// can take it now, or of these one that was given the fewest that are spread.
+    /// Returns the member for a call with requirements, as [`choose`](Self::choose) does for others: of all
+    /// that can run it now, or the one of these with the fewest spread calls.
     pub(super) fn place(
         &self,
         demand: Demand,
@@ -320,7 +322,7 @@ impl Members {
         fitting.min_by_key(|(member, load)| cost(**member, load)).map(|(member, _)| *member)
     }
 
-    /// Keeps a member free for a call: of those that can take it, the one on which the fewest workers are taken.
+    /// Keeps a member free for a call: of those that can run it, the one with the fewest busy workers.
     pub(super) fn reserve(&mut self, demand: Demand) {
         if self.is_reserved(demand) {
             return;
@@ -339,7 +341,7 @@ impl Members {
         self.known.values().any(|load| !load.is_leaving && load.reserved == Some(demand))
     }
 
-    /// Keeps no member free any more for calls of this kind.
+    /// Stops keeping members free for calls of this kind.
     pub(super) fn unreserve(&mut self, demand: Demand) {
         let kept = self.known.iter_mut().filter(|(_, load)| load.reserved == Some(demand));
         let kept: Vec<_> = kept.map(|(member, load)| (load.reserved.take(), *member)).collect();
@@ -350,7 +352,7 @@ impl Members {
 }
 
 impl Load {
-    /// Returns whether the member takes a call now that may not run anywhere.
+    /// Returns whether the member can start a call with these requirements now.
     fn takes_now(&self, demand: Demand) -> bool {
         let is_for_it = self.reserved.is_none_or(|reserved| reserved == demand);
         let has_room = if demand.cores > 1 || self.wide > 0 || self.is_kept_free() {
@@ -364,17 +366,17 @@ impl Load {
             && self.capacity.has_memory(self.memory + demand.memory)
     }
 
-    /// Returns whether the member takes another call that may run anywhere.
+    /// Returns whether the member accepts another call without requirements.
     fn has_room(&self) -> bool {
         if self.is_leaving || self.workers == 0 || self.is_kept_free() {
             return false;
         }
-        // One that takes several workers must not share them with those that would run then.
+        // A call that takes several workers must not share them with calls assigned then.
         if self.wide > 0 {
             return self.cores < self.workers;
         }
-        // Few calls that are long, and many that are short, also where both come together: otherwise a member would be
-        // given hundreds of long ones because short ones have ended of late.
+        // Few long calls and many short ones, also if both are mixed: otherwise a member would receive hundreds
+        // of long calls because short ones have completed recently.
         let ahead = self.assigned.saturating_sub(self.workers);
         ahead < AHEAD_MIN
             || (ahead < AHEAD_MAX && self.expected_ns < self.workers * (AHEAD_NS + self.longest_ns))
@@ -404,7 +406,7 @@ impl Load {
         }
     }
 
-    /// Computes how long its calls are expected to take.
+    /// Computes the expected duration of its calls.
     fn expects(&mut self, durations: &Durations) {
         (self.expected_ns, self.longest_ns) = (0, 0);
         for (task, calls) in &self.tasks {
@@ -419,21 +421,21 @@ impl Load {
         self.reserved.is_some_and(|demand| demand.cores > 1)
     }
 
-    /// Returns the number of calls for whose end another one has to wait.
+    /// Returns the number of calls that must complete before another one starts.
     fn before(&self) -> u64 {
         (self.cores + 1).saturating_sub(self.workers)
     }
 
-    /// Returns how long a call waits for a worker.
+    /// Returns the expected time that a call waits for a worker.
     fn queue_ns(&self) -> u64 {
         self.queue_ps() / 1_000
     }
 
-    /// Returns the same in picoseconds, by which members are compared: the calls that wait, or else those that run, for
-    /// each worker.
+    /// Returns the same in picoseconds, for comparing members: the duration of the waiting calls, or else of
+    /// the running ones, per worker.
     fn queue_ps(&self) -> u64 {
         let mean_ns = self.expected_ns.checked_div(self.assigned).unwrap_or(0).max(1_000);
-        // A call counts even if it is short, so that the first ones go to all members.
+        // Even a short call counts, so that the first calls are distributed over all members.
         let waits_ps = self.before().saturating_mul(mean_ns).saturating_mul(1_000);
         waits_ps.saturating_add(self.assigned * 10_000) / self.workers.max(1)
     }

@@ -1,4 +1,4 @@
-//! Which call may run when, and which data is still needed: a state machine without threads, clocks and I/O. The same
+//! The order of calls and the lifetime of data: a state machine without threads, clocks and I/O. The same
 //! events produce the same actions.
 
 mod assigning;

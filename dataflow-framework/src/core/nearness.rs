@@ -1,4 +1,4 @@
-//! What is near to a call: the members that have what it reads, and the calls that read what it writes.
+//! The neighbourhood of a call: the members that have its inputs, and the calls that read its output.
 
 use super::{
     call::CallState,
@@ -9,12 +9,12 @@ use super::{
 };
 use crate::ids::{Argument, CallId};
 
-/// The number of calls behind one another that are looked at for what meets the results of a call. Four are the calls
-/// that merge sixteen results to one.
+/// The maximum depth of the search for calls where the results of a call meet others. Four levels merge sixteen
+/// results to one.
 const MEETS_MAX: usize = 4;
 
 impl Graph {
-    /// Returns what is near to a call whose inputs are there.
+    /// Returns the neighbourhood of a call with all inputs.
     pub(super) fn nearness(&self, id: CallId, arguments: &[Argument]) -> Nearness {
         if !self.members.are_several() {
             return Nearness::default();
@@ -22,14 +22,14 @@ impl Graph {
         Nearness { home: self.home(arguments), meets: self.meets(id) }
     }
 
-    /// Returns the member that has most of what a call reads.
+    /// Returns the member with most of the inputs of a call.
     fn home(&self, arguments: &[Argument]) -> Option<Member> {
         let (_, with) = self.whereabouts(arguments);
         // Of equal ones the first.
         with.into_iter().rev().max_by_key(|(_, bytes)| *bytes).map(|(member, _)| member)
     }
 
-    /// Returns the calls where results of a call meet those of others that are not there.
+    /// Returns the calls where results of a call meet those of others that are not available.
     fn meets(&self, id: CallId) -> Vec<CallId> {
         let mut meets = Vec::new();
         let mut at = id;
@@ -45,8 +45,8 @@ impl Graph {
         meets
     }
 
-    /// Returns the size of what a call reads, and of what of that each member has. What is read by as many calls as
-    /// there are members does not count: it will be everywhere.
+    /// Returns the total size of the inputs of a call, and the size that each member has. Inputs with as many
+    /// readers as there are members are ignored: they will be everywhere.
     pub(super) fn whereabouts(&self, arguments: &[Argument]) -> (u64, Vec<(Member, u64)>) {
         let (mut total, mut with) = (0, Vec::<(Member, u64)>::new());
         for version in arguments.iter().flat_map(Argument::versions) {
@@ -56,7 +56,7 @@ impl Graph {
             if readers.len() >= self.members.len() {
                 continue;
             }
-            // So that the empty ones count, too.
+            // So that empty ones count as well.
             let bytes = copies.bytes + 1;
             total += bytes;
             for member in &copies.members {

@@ -1,4 +1,4 @@
-//! What tasks do that make calls, step by step. See `nested.rs`, and `handing_on.rs` for how they end.
+//! The steps of tasks that make calls. See `nested.rs`, and `handing_on.rs` for the completion of such calls.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl Graph {
-    /// Takes in what the task of a call does that runs on a member. It is passed over if that is another execution than
-    /// the present one.
+    /// Handles a step of the task of a call on a member. It is ignored if it belongs to another execution than
+    /// the current one.
     pub(crate) fn step(&mut self, member: Member, execution: Execution, step: Step, tasks: Option<&Tasks>) {
         let Execution { call: parent, .. } = execution;
         if let Step::Begin = step {
@@ -55,12 +55,12 @@ impl Graph {
         }
     }
 
-    /// Returns what is known of a call whose task makes calls.
+    /// Returns the state of a call whose task makes calls.
     pub(super) fn nest(&mut self, parent: CallId) -> &mut Nest {
         self.nests.by_call.get_mut(&parent).expect("its task makes calls")
     }
 
-    /// Returns the call whose task has brought data in, or has called others that read it.
+    /// Returns the call whose task has created data, or has made calls that read it.
     pub(super) fn task_with_handle(&self, data: VersionId) -> Option<CallId> {
         let has = |nest: &Nest| nest.handles.contains_key(&data) || nest.left.contains_key(&data);
         let with_handle = self.nests.by_call.iter().find(|(_, nest)| has(nest)).map(|(id, _)| *id);
@@ -81,14 +81,14 @@ impl Graph {
         (nest.mark, nest.depth) = (mark, depth);
     }
 
-    /// Returns the number of calls of the longest chain that ends with this one.
+    /// Returns the length of the longest chain of calls that ends with this one.
     fn depth_of(&self, id: CallId) -> u64 {
         let reads = self.calls[&id].reads().map(|read| self.versions[&read].depth);
         reads.max().unwrap_or(0) + 1
     }
 
-    /// Notes the depth of what a call has written that a task has made: what it reads may have been handed on meanwhile
-    /// by a task that has called others.
+    /// Updates the depth of the output of a nested call: its inputs may have been forwarded since, by a task
+    /// with nested calls.
     pub(super) fn deepens(&mut self, id: CallId) {
         if self.within(id).is_none() {
             return;
@@ -102,7 +102,7 @@ impl Graph {
         }
     }
 
-    /// Returns where a call belongs that a task has made.
+    /// Returns the position of a nested call.
     pub(super) fn within(&self, id: CallId) -> Option<Within> {
         match self.calls.get(&id)?.origin {
             Origin::Task(within) => Some(within),
@@ -146,7 +146,7 @@ impl Graph {
         let new = NewCall { task, number, options, arguments, writes, refused, merge: None, commute: None };
         let left = self.is_left(parent, id, writes);
         self.add(id, new, mark, known.filter(|known| known.mark == mark), Origin::Task(within));
-        // A handle of an earlier execution is one of this.
+        // A handle of an earlier execution becomes one of this execution.
         for version in left {
             self.version_mut(version).handles -= 1;
         }
@@ -155,7 +155,7 @@ impl Graph {
         }
     }
 
-    /// Returns whether a call of this number, or everything that it writes, is there.
+    /// Returns whether a call of this number, or all its output, exists.
     fn is_made(&self, id: CallId, writes: u32) -> bool {
         let has = |slot| self.versions.contains_key(&VersionId { call: id, slot });
         self.calls.contains_key(&id) || (writes > 0 && (0..writes).all(has))
@@ -166,13 +166,13 @@ impl Graph {
         call.or_else(|| self.versions.get(&VersionId { call: id, slot: 0 }).map(|version| version.mark))
     }
 
-    /// Takes the handles of a call that an earlier execution has made.
+    /// Takes over the handles of a call that an earlier execution has made.
     fn takes_over(&mut self, parent: CallId, id: CallId, writes: u32) {
         let left = self.is_left(parent, id, writes);
         let written = || (0..writes).map(|slot| VersionId { call: id, slot });
         let known = written().find_map(|id| self.versions.get(&id));
         let known = known.map(|version| (version.mark, version.depth));
-        // All may be forgotten of one that runs: what it writes was there before the program began anew.
+        // All versions of a running call may have been dropped: they were written before the program restarted.
         let of_call = || self.calls.get(&id).map(|call| (call.mark, self.depth_of(id)));
         let Some((mark, depth)) = known.or_else(of_call) else { return };
         let mut states = written().filter_map(|id| self.versions.get(&id)).map(|version| &version.state);
@@ -189,7 +189,7 @@ impl Graph {
                 version.handles += 1;
                 continue;
             }
-            // It was forgotten, but not another one of the call.
+            // This version was dropped, but not another one of the call.
             self.versions.insert(id, Version::new(again.clone(), mark, depth));
             if let Some(call) = self.calls.get_mut(&id.call) {
                 call.known += 1;
@@ -197,8 +197,8 @@ impl Graph {
         }
     }
 
-    /// Removes the handles of a call from those that earlier executions have left, one of each version, and returns
-    /// which there were.
+    /// Removes the handles of a call from those that earlier executions have left, one of each version, and
+    /// returns the versions found.
     fn is_left(&mut self, parent: CallId, id: CallId, writes: u32) -> Vec<VersionId> {
         let nest = self.nest(parent);
         let written = (0..writes).map(|slot| VersionId { call: id, slot });
@@ -241,7 +241,7 @@ impl Graph {
         }
     }
 
-    /// Notes that a task makes other calls than when it was run before, so that what others have of it is of no use.
+    /// Fails a task that makes other calls than in its previous run, so that existing results are unusable.
     fn makes_others(&mut self, parent: CallId, position: u64, task: Option<&'static TaskDef>) {
         let what =
             task.map_or("data that it brings in".to_owned(), |task| format!("a call of `{}`", task.name));
@@ -254,7 +254,7 @@ impl Graph {
         self.nest(parent).fails.get_or_insert(failure);
     }
 
-    /// Notes that a call that a task has made is to run.
+    /// Notes that a nested call will run.
     pub(super) fn child_begins(&mut self, id: CallId) {
         if let Some(Within { parent, position, .. }) = self.within(id)
             && let Some(nest) = self.nests.by_call.get_mut(&parent)
@@ -263,7 +263,7 @@ impl Graph {
         }
     }
 
-    /// Notes that a call has ended. If a task has made it, that may have waited for it.
+    /// Notes that a call has ended. The task that has made it may have waited for it.
     pub(super) fn child_ends(&mut self, id: CallId, origin: Origin) {
         match origin {
             Origin::Task(Within { parent, position, .. }) => {
@@ -278,8 +278,8 @@ impl Graph {
         }
     }
 
-    /// Notes that the task of a call has to be run again, if it makes calls: these go on, and its handles are kept
-    /// until it makes them again.
+    /// Notes that the task of a call, if it makes calls, has to run again: its nested calls continue, and its
+    /// handles are kept until it makes them again.
     pub(super) fn nest_stops(&mut self, id: CallId) {
         let Some(nest) = self.nests.by_call.get_mut(&id) else { return };
         for (version, number) in std::mem::take(&mut nest.handles) {
@@ -296,7 +296,7 @@ impl Graph {
             if lends {
                 self.members.takes_back(member, self.claim_of(id));
             }
-            // It may go on there nevertheless.
+            // The task may continue there nevertheless.
             self.actions.push(Action::Answer(member, execution, Answer::Over));
         }
         if let Some(get) = get {
@@ -304,7 +304,7 @@ impl Graph {
         }
     }
 
-    /// Stops the tasks that make calls and run on a member that is lost.
+    /// Stops the tasks that make calls and run on a lost member.
     pub(super) fn nests_are_lost(&mut self, member: Member) {
         let on_it = |nest: &Nest| nest.runs.is_some_and(|(on, _)| on == member);
         let lost = self.nests.by_call.iter().filter(|(_, nest)| on_it(nest)).map(|(id, _)| *id);
@@ -313,7 +313,8 @@ impl Graph {
         }
     }
 
-    /// Forgets what the task of a call has made that has ended, or failed: what has not begun of it is cancelled.
+    /// Drops the calls and data of a task that has ended or failed: nested calls that have not started are
+    /// cancelled.
     pub(super) fn nest_ends(&mut self, id: CallId) {
         self.nest_stops(id);
         let Some(Nest { left, unfinished, .. }) = self.nests.by_call.remove(&id) else { return };
@@ -323,7 +324,7 @@ impl Graph {
         for (version, number) in left {
             let known = self.version_mut(version);
             known.handles -= number;
-            // Nobody brings it in any more.
+            // No task will create it.
             if matches!(known.state, State::Awaited) && !self.calls.contains_key(&version.call) {
                 self.version_mut(version).state = State::Gone;
             }
@@ -331,7 +332,7 @@ impl Graph {
         }
     }
 
-    /// Cancels a call whose task's caller has ended, or what that makes if it runs.
+    /// Cancels a call whose task's caller has ended, or its nested calls if it runs.
     fn abandons(&mut self, id: CallId) {
         let Some(call) = self.calls.get(&id) else { return };
         if let CallState::Inputs(_) | CallState::Worker = call.state {

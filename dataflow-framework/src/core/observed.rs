@@ -1,28 +1,28 @@
-//! What is noted of calls for people: how many of each task there were and what they have cost; and, if it is asked for,
-//! which of them read what which others write.
+//! Statistics of calls for observers: the number and cost of the calls of each task; and optionally their
+//! dependencies.
 
 use dataflow_view::{CALLS_MAX, Call, Calls, READS_MAX, State, TaskSummary};
 use rustc_hash::FxHashMap;
 
 use crate::{ids::CallId, task::TaskDef};
 
-/// What is noted of the calls of a program.
+/// The statistics of the calls of a program.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     tallies: Vec<Tally>,
-    /// There if the graph of calls is recorded.
+    /// Set if the graph of calls is recorded.
     recording: Option<Recording>,
-    /// Whether it is told when each call runs.
+    /// Whether the timing of each call is reported.
     pub(super) is_timed: bool,
 }
 
-/// What is counted of the calls of a task.
+/// The counts of the calls of a task.
 #[derive(Debug)]
 pub(super) struct Tally {
     pub(super) task: &'static TaskDef,
-    /// The calls that were made.
+    /// The number of calls made.
     pub(super) made: u64,
-    /// Those that were given up: failed, or cancelled with others.
+    /// The number of calls that failed, or were cancelled with others.
     pub(super) given_up: u64,
     pub(super) failed: u64,
     pub(super) ignored: u64,
@@ -38,19 +38,19 @@ pub(super) struct Tally {
 #[derive(Debug, Default)]
 struct Recording {
     calls: Vec<Call>,
-    /// Their positions, by their numbers: those of calls that tasks make come in any order.
+    /// The positions by call number; those of nested calls are in any order.
     positions: FxHashMap<CallId, usize>,
     reads: Vec<(u32, u32)>,
     omitted: u64,
 }
 
 impl Observed {
-    /// Has the graph of calls recorded from now on.
+    /// Enables recording the graph of calls.
     pub(super) fn record(&mut self) {
         self.recording.get_or_insert_default();
     }
 
-    /// Returns what is counted of a task.
+    /// Returns the counts of a task.
     pub(super) fn of(&mut self, task: &'static TaskDef) -> &mut Tally {
         let index = self.index(task);
         &mut self.tallies[index]
@@ -65,7 +65,7 @@ impl Observed {
         })
     }
 
-    /// Notes a call, on which level it is, and which calls write what it reads.
+    /// Records a call, its level, and the calls that write its inputs.
     pub(super) fn called(
         &mut self,
         task: &'static TaskDef,
@@ -80,7 +80,7 @@ impl Observed {
         }
     }
 
-    /// Notes that a call is given up.
+    /// Records that a call has failed or was cancelled.
     pub(super) fn gives_up(&mut self, task: &'static TaskDef, id: CallId) {
         self.of(task).given_up += 1;
         let recording = self.recording.as_mut();
@@ -89,7 +89,7 @@ impl Observed {
         }
     }
 
-    /// Returns the calls as they were recorded, with the states that some have now; `None` if they were not.
+    /// Returns the recorded calls, with the current states of some; `None` if they were not recorded.
     pub(super) fn calls(&self, states: impl Iterator<Item = (CallId, State)>) -> Option<Calls> {
         let recording = self.recording.as_ref()?;
         let mut calls = recording.calls.clone();
@@ -107,7 +107,7 @@ impl Observed {
         self.tallies.iter().map(|tally| tally.task.name.to_owned()).collect()
     }
 
-    /// Returns what was counted, for each task with the numbers of its calls that wait, are ready, and run.
+    /// Returns the counts, for each task with the numbers of its calls that wait, are ready, and run.
     pub(super) fn summaries(&self, unfinished: &[[u64; 3]]) -> Vec<TaskSummary> {
         let unfinished = unfinished.iter().copied().chain(std::iter::repeat([0; 3]));
         self.tallies.iter().zip(unfinished).map(|(tally, unfinished)| tally.summary(unfinished)).collect()
@@ -131,7 +131,7 @@ impl Tally {
         }
     }
 
-    /// Notes that a call has run so long.
+    /// Records the duration of a call.
     pub(super) fn ran(&mut self, ns: u64) {
         self.runs += 1;
         self.total_ns += ns;
@@ -160,7 +160,7 @@ impl Tally {
 
 impl Recording {
     fn add(&mut self, task: usize, number: CallId, level: u64, inputs: impl Iterator<Item = CallId>) {
-        // A task that is run again makes calls again of which nobody needed anything any more.
+        // A task that runs again repeats calls whose output was no longer needed.
         if self.positions.contains_key(&number) {
             return;
         }
@@ -178,7 +178,7 @@ impl Recording {
             number,
             task: u16::try_from(task).unwrap_or(u16::MAX),
             level: u32::try_from(level).unwrap_or(u32::MAX),
-            // What is unfinished is known to the graph.
+            // The graph knows the unfinished calls.
             state: State::Ended,
         });
     }

@@ -1,12 +1,12 @@
-//! Where calls run that may not run anywhere: those that take several workers, or memory, or need a label; and those
-//! that are spread.
+//! Placement of calls that may not run anywhere: those that take several workers, or memory, or need a label;
+//! and spread calls.
 //!
-//! They wait in *lanes*, one for each demand, so that one that has no place does not hold up the others. A call that
-//! takes several workers never waits at its member: it is assigned when so many are free there, or it could begin before
-//! others have ended. On a member that always has something to do that would never be. So the member that is expected to
-//! be free first is *reserved* for the lane, and given no other calls, until the call is assigned.
+//! They wait in *lanes*, one for each demand, so that a call without a place does not delay others. A call that
+//! takes several workers never waits at its member: it is assigned only when enough workers are free there, so
+//! that it starts immediately. A busy member would never get there. So the member that is expected to be free
+//! first is *reserved* for the lane, and receives no other calls until the call is assigned.
 //!
-//! Calls that no member can take wait for one that can, and hold nothing up.
+//! Calls that no member can run wait for one that can, and delay no other call.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{ids::CallId, options::Options, task::TaskDef};
 
-/// The level of calls that tasks have made, to which their depth is added: others wait for them that have begun.
+/// The base level of nested calls, to which their depth is added: running calls wait for them.
 const NESTED_LEVEL: u32 = 1 << 31;
 
 impl Options {
@@ -48,25 +48,25 @@ impl Graph {
         }
     }
 
-    /// Notes that a call was assigned to a member.
+    /// Records that a call was assigned to a member.
     pub(super) fn occupies(&mut self, id: CallId, member: Member) {
         let is_spread = self.calls[&id].options.spread;
         self.members.assigned(member, self.claim_of(id), is_spread);
     }
 
-    /// Notes that a call, which is known still, is not on a member any more.
+    /// Records that a known call is no longer on a member.
     pub(super) fn frees(&mut self, id: CallId, member: Member) {
         self.members.ended(member, self.claim_of(id));
     }
 
-    /// Returns what a call that is known takes of its member.
+    /// Returns the claim of a known call on its member.
     pub(super) fn claim_of(&self, id: CallId) -> Claim {
         let call = &self.calls[&id];
         Claim::of(Demand::of(&call.options), call.task)
     }
 
-    /// Takes the most urgent call of the lanes that has a place, and returns that; but not if `open`, so that other
-    /// calls have one, and the first of these is more urgent.
+    /// Takes the most urgent call of the lanes that has a place; returns none if `open` and a call outside of
+    /// the lanes is more urgent.
     pub(super) fn next_of_lanes(&mut self, open: bool) -> Option<(CallId, Member)> {
         let (plain, nested) = (self.ready.first(), self.nests.priority());
         for (key, kind) in self.first_of_lanes() {
@@ -95,7 +95,7 @@ impl Graph {
         None
     }
 
-    /// Returns the first call of each lane, the most urgent one first. Removes calls that do not wait any more.
+    /// Returns the first call of each lane, the most urgent one first. Removes calls that no longer wait.
     fn first_of_lanes(&mut self) -> Vec<(Key, LaneKind)> {
         let (calls, members) = (&self.calls, &mut self.members);
         let waits = |id: &CallId| calls.get(id).is_some_and(|call| call.state == CallState::Worker);
@@ -114,14 +114,14 @@ impl Graph {
         firsts
     }
 
-    /// Has a place made for a call if one can be, and tells if none can.
+    /// Makes a place for a call if possible, and reports it if no member can run it.
     fn has_no_place(&mut self, kind: LaneKind, id: CallId, is_urgent: bool) {
         let (demand, _) = kind;
         let lack = self.lacks(id);
         let lane = self.lanes.by_kind.get_mut(&kind).expect("it has this call");
         let Some(lack) = lack else {
             lane.is_told = false;
-            // Of those that only need a label, each that ends makes a place.
+            // A call that only needs a label gets a place whenever another call ends.
             if is_urgent && (demand.cores > 1 || demand.memory > 0) {
                 self.members.reserve(demand);
             }
@@ -137,13 +137,13 @@ impl Graph {
         }
     }
 
-    /// Returns what no member has that a call demands, which waits for that.
+    /// Returns the requirement of a waiting call that no member satisfies.
     pub(crate) fn lacks(&self, id: CallId) -> Option<Lack> {
         let call = self.calls.get(&id).filter(|call| call.state == CallState::Worker)?;
         Lack::of(Demand::of(&call.options), self.members.staying())
     }
 
-    /// Tells that there is a member that runs calls, and what it has.
+    /// Handles a new member that runs calls, with its capacity.
     pub(crate) fn joined(&mut self, member: Member, capacity: Capacity) {
         self.members.add(member, capacity);
         self.copy_everything_for_all_to(member);

@@ -1,4 +1,4 @@
-//! What goes to the journal when nobody is left who could have it: the program goes on with it when others come.
+//! When the last node leaves, live data is spilled to the journal so that the program can resume later.
 
 use super::{
     fact::Fact,
@@ -9,12 +9,12 @@ use super::{
     version::Source,
 };
 
-/// The maximum size of all versions that go to the journal when the last member leaves, in bytes. A little less than that
-/// of an entry, so that one version has room there.
+/// The maximum size of all versions spilled to the journal when the last member leaves, in bytes. Slightly less
+/// than that of an entry, so that one version fits into it.
 const PRESERVED_BYTES_MAX: u64 = 63 << 20;
 
 impl Graph {
-    /// Has a version written to the journal, since all members leave.
+    /// Spills a version to the journal, since all members leave.
     pub(super) fn preserve(&mut self, source: Source, bytes: u64) {
         let Durable { is_on, ended, preserved, .. } = &mut self.durable;
         let Source { version, mark, .. } = source;
@@ -34,17 +34,17 @@ impl Graph {
         }
     }
 
-    /// Takes in that something is written that nobody else may have, or cannot be read any more.
+    /// Handles a version that is written to the journal, or no longer readable.
     pub(crate) fn is_preserved(&mut self) {
         self.durable.preserved.unwritten -= 1;
     }
 
-    /// Returns whether something waits to be written before the last members go.
+    /// Returns whether writes are pending that must finish before the last members go.
     pub(super) fn is_preserving(&self) -> bool {
         self.durable.preserved.unwritten > 0 && !self.members.anybody_stays()
     }
 
-    /// Has the history recorded if nobody is left to remember it, and there is more of it than before.
+    /// Records the history if no other member remembers it, and it has grown.
     pub(super) fn records_history(&mut self) {
         let is_to_be = self.durable.is_on && !self.members.anybody_stays();
         if is_to_be && self.durable.preserved.history != self.history {

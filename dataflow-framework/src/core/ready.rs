@@ -1,12 +1,12 @@
-//! The calls that wait for a worker: in which order they begin, and where.
+//! The calls that wait for a worker: their order, and the choice of a call for a member.
 //!
-//! Those of the highest priority begin first, of these the ones with the most calls behind one another that depend on
-//! them. Of those that are equal in this, a member takes one whose data it has. Otherwise it takes one whose results
-//! will meet those of the call that it took last: they are read together, by a call that waits for both. Otherwise it
-//! takes the one that comes, in the order of the program, after the one that it took last, unless another member is
-//! there already; and otherwise it begins anew in the middle of the widest range that is left. So members take ranges
-//! of a program's calls: what neighbours write is often read together, as in every reduction, and then is in one place.
-//! Short calls it does by the way, before all others of their priority.
+//! Calls of the highest priority start first, of these the ones with the longest chain of dependent calls.
+//! Among equal ones, a member takes a call whose data it has; otherwise one whose results will meet those of
+//! its last call: a call that waits for both reads them together; otherwise the one that follows its last call
+//! in the order of the program, unless another member is there already; otherwise one in the middle of the
+//! widest remaining range. So members take ranges of a program's calls: the outputs of neighbours are often
+//! read together, as in every reduction, and then are on one member. Short calls are inserted before all others
+//! of their priority.
 
 use std::{
     cmp::Reverse,
@@ -20,30 +20,30 @@ use super::{
 };
 use crate::ids::CallId;
 
-/// The maximum number of ranges of which the widest is sought.
+/// The maximum number of ranges to compare for the widest one.
 const RANGES_MAX: usize = 64;
 
-/// The number of calls among which one is sought that has nothing to do with what another member does.
+/// The number of calls to search for one that is unrelated to the work of other members.
 const APART_MAX: usize = 32;
 
 /// The calls that wait for a worker.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     all: BTreeSet<Key>,
-    /// Those whose data a member has.
+    /// The calls whose data a member has.
     near: BTreeMap<Member, BTreeSet<Key>>,
-    /// By the calls where their results meet others.
+    /// The calls, by the calls where their results meet others.
     meeting: BTreeSet<(CallId, Key)>,
-    /// By what they are in the two above.
+    /// The keys of the calls in the two maps above.
     nearness: HashMap<CallId, (Key, Nearness)>,
     places: BTreeMap<Member, Place>,
-    /// The calls that members have taken last.
+    /// The last calls that members have taken.
     taken: BTreeSet<(CallId, Member)>,
-    /// The calls where the results of these meet others.
+    /// The calls where their results meet others.
     begun: BTreeSet<(CallId, Member)>,
 }
 
-/// What is near to a call.
+/// The neighbourhood of a call.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Nearness {
     /// The member that has its data.
@@ -52,27 +52,27 @@ pub(super) struct Nearness {
     pub(super) meets: Vec<CallId>,
 }
 
-/// Where a member is in the program.
+/// The position of a member in the program.
 #[derive(Debug)]
 struct Place {
-    /// The call that it has taken last.
+    /// Its last call.
     call: CallId,
-    /// Where its results meet others.
+    /// The calls where its results meet others.
     meets: Vec<CallId>,
 }
 
-/// How urgent a call is: its priority, and its level.
+/// The urgency of a call: its priority, and its level.
 pub(super) type Urgency = (Reverse<i32>, Reverse<u32>);
 
 /// The order of calls.
 pub(super) type Key = (Urgency, CallId);
 
-/// Returns how urgent a call of a priority and a level is.
+/// Returns the urgency of a call.
 pub(super) fn urgency(priority: i32, level: u32) -> Urgency {
     (Reverse(priority), Reverse(level))
 }
 
-/// Returns whether a call comes first because it is short.
+/// Returns whether a call runs first because it is short.
 pub(super) fn is_short((_, Reverse(level)): Urgency) -> bool {
     level == SHORT
 }
@@ -82,10 +82,10 @@ fn all_of(urgency: Urgency, calls: RangeInclusive<CallId>) -> RangeInclusive<Key
 }
 
 impl Ready {
-    /// Adds a call. What is near to it is only of interest if there are several members.
+    /// Adds a call. Its neighbourhood matters only if there are several members.
     pub(super) fn push(&mut self, key: Key, nearness: Nearness) {
         let (_, call) = key;
-        // It may have waited before, until something was lost that it reads.
+        // It may have waited before, until one of its inputs was lost.
         self.leaves(call);
         self.all.insert(key);
         if nearness.home.is_some() || !nearness.meets.is_empty() {
@@ -101,7 +101,7 @@ impl Ready {
         self.meeting.extend(meets.iter().map(|meets| (*meets, key)));
     }
 
-    /// Removes a call from where it is near, and returns what was.
+    /// Removes a call from the maps of neighbourhoods, and returns its neighbourhood.
     fn leaves(&mut self, call: CallId) -> Nearness {
         let Some((key, nearness)) = self.nearness.remove(&call) else { return Nearness::default() };
         if let Some(near) = nearness.home.and_then(|home| self.near.get_mut(&home)) {
@@ -129,7 +129,7 @@ impl Ready {
     pub(super) fn take(&mut self, (urgency, call): Key, member: Member) {
         self.all.remove(&(urgency, call));
         let Nearness { home, meets } = self.leaves(call);
-        // What it has at home, or is short, it does by the way, and then goes on where it was.
+        // After a call with local data, or a short one, the member continues from its previous position.
         if is_short(urgency) || (home == Some(member) && self.places.contains_key(&member)) {
             return;
         }
@@ -147,7 +147,7 @@ impl Ready {
         }
     }
 
-    /// Returns the call that a member should begin next.
+    /// Returns the next call for a member.
     pub(super) fn next_for(&self, member: Member) -> Option<Key> {
         let first = *self.all.first()?;
         let (urgency, _) = first;
@@ -161,8 +161,8 @@ impl Ready {
         key.or_else(|| self.middle_of_widest(urgency)).or(Some(first))
     }
 
-    /// Returns the first of the calls whose results meet those of the one that a member took last, soonest. It may have
-    /// a lower level than others; but the call that waits for both is as urgent as the one that was taken.
+    /// Returns the first of the calls whose results meet those of the member's last call soonest. It may have a
+    /// lower level than others; but the call that waits for both is as urgent as the last one.
     fn met(&self, member: Member, (priority, _): Urgency) -> Option<Key> {
         let meets = &self.places.get(&member)?.meets;
         meets.iter().find_map(|meets| {
@@ -172,7 +172,7 @@ impl Ready {
         })
     }
 
-    /// Returns the call after the one that a member took last, unless another member is there.
+    /// Returns the call after the member's last one, unless another member is there.
     fn following(&self, member: Member, urgency: Urgency) -> Option<Key> {
         let next = self.places.get(&member)?.call + 1;
         let key = *self.all.range(all_of(urgency, next..=CallId::MAX)).next()?;
@@ -180,14 +180,14 @@ impl Ready {
         (!is_others).then_some(key)
     }
 
-    /// Returns the call in the middle of the widest range after which no member comes.
+    /// Returns the call in the middle of the widest range that no member has started.
     fn middle_of_widest(&self, urgency: Urgency) -> Option<Key> {
         if self.all.len() <= self.places.len() {
             return None;
         }
         let (first, last) = self.ends(urgency, 0, CallId::MAX)?;
         let taken = self.taken.range((first, Member(0))..=(last, Member(u32::MAX))).take(RANGES_MAX);
-        // Whether a member comes from before a range, and begins it.
+        // Whether a member comes from before a range, and starts it.
         let mut is_begun = self.taken.range(..(first, Member(0))).next_back().is_some();
         let mut start = first;
         let mut widest: Option<(u64, Key)> = None;
@@ -203,7 +203,7 @@ impl Ready {
         widest.map(|(_, key)| key)
     }
 
-    /// Returns the first and the last of the calls between these.
+    /// Returns the first and the last of the calls in this range.
     fn ends(&self, urgency: Urgency, from: CallId, to: CallId) -> Option<(CallId, CallId)> {
         if from > to {
             return None;
@@ -213,7 +213,8 @@ impl Ready {
         Some((first, calls.next_back().unwrap_or(first)))
     }
 
-    /// Returns the first of these calls, but rather one whose results do not meet those of what another member does.
+    /// Returns the first of these calls, preferably one whose results do not meet those of another member's
+    /// work.
     fn apart(&self, urgency: Urgency, calls: RangeInclusive<CallId>) -> Option<Key> {
         let mut calls = self.all.range(all_of(urgency, calls)).copied();
         let first = calls.clone().next();
@@ -235,12 +236,12 @@ impl Ready {
         self.all.len()
     }
 
-    /// Returns the number of calls that are more urgent than one that waits, or as urgent and earlier.
+    /// Returns the number of waiting calls that are more urgent, or as urgent and earlier.
     pub(super) fn before(&self, call: CallId) -> usize {
         self.all.iter().position(|(_, other)| *other == call).unwrap_or(0)
     }
 
-    /// Orders all calls anew.
+    /// Sorts all calls again.
     pub(super) fn reorder(&mut self, levels: &Levels) {
         let again = |((priority, _), call): Key| (urgency(priority.0, levels.of(call)), call);
         self.all = std::mem::take(&mut self.all).into_iter().map(again).collect();
@@ -253,7 +254,7 @@ impl Ready {
         }
     }
 
-    /// Forgets a member.
+    /// Removes a member.
     pub(super) fn is_lost(&mut self, member: Member) {
         for (_, call) in self.near.remove(&member).unwrap_or_default() {
             if let Some((_, nearness)) = self.nearness.get_mut(&call) {

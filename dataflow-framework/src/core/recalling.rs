@@ -1,7 +1,7 @@
-//! What was recorded in earlier runs of a program, and what this one is compared with.
+//! The facts recorded in earlier runs of a program, with which this run is compared.
 //!
-//! What stands in the journal counts, whatever members tell that have it from earlier runs: something else may be there,
-//! of a call that ran twice before its end was recorded.
+//! The journal takes precedence over data that members have from earlier runs: that data may belong to another
+//! execution of a call that ran twice before its end was recorded.
 
 use super::{
     call::{Origin, Outcome},
@@ -19,7 +19,7 @@ use super::{
 use crate::ids::{CallId, NESTED, VersionId};
 
 impl Graph {
-    /// Takes in what was recorded in earlier runs, before this one has made a call.
+    /// Restores facts of earlier runs, before this run has made a call.
     pub(crate) fn recalls(&mut self, fact: Fact) {
         match fact {
             Fact::Ended(ended) => {
@@ -28,7 +28,7 @@ impl Graph {
             }
             Fact::Ignored(call) => {
                 self.is_ignored(call);
-                // What a task calls writes its defaults again.
+                // Nested calls write their defaults again.
                 if call < NESTED {
                     self.ends_in_history(call, None);
                 }
@@ -44,17 +44,17 @@ impl Graph {
         }
     }
 
-    /// Takes in marks of earlier runs, with which the program is compared.
+    /// Restores marks of earlier runs, with which the program is compared.
     pub(crate) fn recalls_marks(&mut self, marks: Vec<(CallId, Mark)>) {
         self.durable.marks.some.extend(marks);
     }
 
-    /// Returns marks with which a later run can be compared; `None` if they say nothing that was not returned before.
+    /// Returns marks with which a later run can be compared; `None` if they are unchanged.
     pub(crate) fn marks(&mut self) -> Option<Vec<(CallId, Mark)>> {
         self.durable.marks.take_some()
     }
 
-    /// Notes the mark of a call, or of data, and compares it with what was recorded of earlier runs.
+    /// Stores the mark of a call, or of data, and compares it with the records of earlier runs.
     pub(super) fn compares(&mut self, call: CallId, is: Mark) {
         let Durable { ended, marks, .. } = &mut self.durable;
         marks.last = Some((call, is));
@@ -64,7 +64,7 @@ impl Graph {
         }
     }
 
-    /// Returns facts that say everything that was recorded, but for what the program has decided.
+    /// Returns facts that summarize all records, except for the decisions of the program.
     pub(crate) fn recorded_so_far(&self) -> Vec<Fact> {
         let ended = self.durable.ended.iter().map(|(call, Once { mark, by, values })| {
             let values = values.as_ref().map(|values| values.iter().map(|value| value.to_vec()).collect());
@@ -74,7 +74,7 @@ impl Graph {
         ended.chain(self.reductions.facts()).chain(self.chains.facts()).chain(histories).collect()
     }
 
-    /// Returns how a call stands that is made now.
+    /// Returns the status of a call that is made now.
     pub(super) fn how_made(
         &self,
         id: CallId,
@@ -84,7 +84,7 @@ impl Graph {
     ) -> Made {
         let early = self.durable.early.get(&id).and_then(|early| early.first.as_ref());
         let is_made_again = match early {
-            // It has failed there, and not where it has ended.
+            // The call has failed there, and not where it has completed.
             Some((_, Outcome::Ignored { .. })) => !self.is_only_there(id),
             Some((_, Outcome::Failed(_))) => runs_on.is_some(),
             early => early.is_some() || runs_on.is_some(),
@@ -98,14 +98,14 @@ impl Graph {
         }
     }
 
-    /// Returns whether a failure that a member tells of, and has ignored, is not recorded, so that what it has written
-    /// is not what others see.
+    /// Returns whether an ignored failure on a member is not recorded, so that its output is not the visible
+    /// one.
     pub(super) fn is_only_there(&self, call: CallId) -> bool {
         self.durable.is_on && !self.history.is_ignored(call)
     }
 
-    /// Returns how a call has ended in an earlier run, which this run makes now. What is there of a call whose end is
-    /// not recorded was seen by nobody, so it does not count; and what stands in the journal is taken from there.
+    /// Returns the outcome in an earlier run of a call that this run makes now. Without a recorded end, its
+    /// output was never visible, so it does not count; recorded output is taken from the journal.
     pub(super) fn take_early(
         &mut self,
         id: CallId,
@@ -136,8 +136,8 @@ impl Graph {
         early
     }
 
-    /// Takes in an end that a member tells, of a call which does not end so in this run: what it has written there is
-    /// what others have seen only if that execution was recorded.
+    /// Handles the outcome of a call on a member that differs from the one in this run: its output there is the
+    /// visible one only if that execution was recorded.
     fn takes_other(
         &mut self,
         id: CallId,
@@ -154,7 +154,7 @@ impl Graph {
             let version = VersionId { call: id, slot };
             let copies = known.copies.get(&slot);
             if copies.is_some_and(|copies| copies.members.contains(&member)) {
-                // It was brought there.
+                // The version was fetched there.
             } else if counts && !self.durable.damaged.contains(&(version, member)) {
                 let new = || Copies { members: Vec::new(), bytes: *bytes };
                 known.copies.entry(slot).or_insert_with(new).add(member);
@@ -168,8 +168,8 @@ impl Graph {
         matches!(self.durable.ended.get(&call), Some(Once { values: Some(_), .. }))
     }
 
-    /// Returns whether a version does not count that a member has of an earlier run: nobody has seen it, or what stands
-    /// in the journal counts.
+    /// Returns whether a member's version of an earlier run does not count: it was never visible, or the
+    /// journal takes precedence.
     pub(super) fn is_unseen(&mut self, id: VersionId, member: Member) -> bool {
         if self.stands_in_journal(id.call) {
             if !self.versions.get(&id).is_some_and(|version| version.is_with(member)) {
@@ -181,7 +181,8 @@ impl Graph {
         if !self.is_durable(id.call) || !is_of_this_run {
             return false;
         }
-        // Another execution has written it. But members tell late what they have, and may have been given this one's.
+        // Another execution has written it. But members report their data late, and may have received this
+        // execution's output.
         let is_settling = self.durable.settling.get(&id.call).is_some_and(|one| one.is_with(member));
         let is_with = self.versions.get(&id).is_some_and(|version| version.is_with(member));
         if !is_with && !is_settling && !self.runs_on(id.call, member) {
@@ -190,7 +191,7 @@ impl Graph {
         true
     }
 
-    /// Has a member forget what it has written for a call that ran elsewhere, too: it may be something else.
+    /// Lets a member drop its output of a call that also ran elsewhere: it may differ.
     pub(super) fn is_not_for_ever(&mut self, call: CallId, member: Member, writes: usize) {
         for slot in (0..).take(writes) {
             let version = VersionId { call, slot };

@@ -1,22 +1,21 @@
-//! Reductions in any order: which parts a call merges is decided when they are there.
+//! Reductions in any order: the parts that a call merges are chosen when they are available.
 //!
-//! The program makes the calls of a reduction as if they were to merge its parts in a tree. When any two of the parts
-//! are there that its calls wait for, the first of these calls that is not decided *exchanges* its own for them:
+//! The program makes the calls of a reduction as if they merged its parts in a tree. When any two parts that
+//! the calls wait for are available, the first undecided call *exchanges* its own parts for them:
 //!
 //! ```text
 //!   6 ← 0, 1     7 ← 2, 3     8 ← 6, 7      of the parts 0 to 3, 1 and 2 are there first
-//!   6 ← 1, 2     7 ← 0, 3     8 ← 6, 7      6 merges them; 3 is there next, and so is what 6 has written
+//!   6 ← 1, 2     7 ← 0, 3     8 ← 6, 7      6 merges them; next come 3 and the output of 6
 //!   6 ← 1, 2     7 ← 3, 6     8 ← 0, 7      7 merges these
 //! ```
 //!
-//! So there is a complete tree at each time, with the same calls: everything else that the graph knows of calls, what
-//! they need and what follows from failures and losses, holds for those that are not decided, too. What is there was
-//! written by a call that is decided, or by none of the reduction; so no call comes to wait for one after it, and the
-//! last one writes the result.
+//! So there is a complete tree at each time, with the same calls: the graph treats undecided calls like all
+//! others, including their requirements, failures and losses. Available parts were written by decided calls, or
+//! outside of the reduction; so no call waits for a later one, and the last one writes the result.
 //!
-//! What a call writes depends on what was decided. So where members may be lost, that is recorded before the call
-//! begins ([`Fact::Merged`]): a call that is run again merges the same parts, and a program that begins anew is told
-//! which, when it has made all calls of the reduction. Until then none of them begins.
+//! The output of a call depends on the decisions. So if members may be lost, a decision is recorded before the
+//! call starts ([`Fact::Merged`]): a repeated call merges the same parts, and a restarted program repeats the
+//! decisions after it has made all calls of the reduction. Until then none of them starts.
 
 use std::sync::Arc;
 
@@ -29,16 +28,16 @@ use super::{
 };
 use crate::ids::{Argument, CallId, VersionId};
 
-/// The number of parts among which one is sought that is where the first is.
+/// The number of parts to search for one on the same member as the first.
 const NEAR_MAX: usize = 32;
 
 impl Graph {
-    /// Takes in that the next call is one of a reduction.
+    /// Adds the next call to a reduction.
     pub(super) fn joins_reduction(&mut self, id: CallId, merge: Merge, arguments: &[Argument]) {
         self.reductions.joins(id, merge, arguments);
     }
 
-    /// Begins the reductions whose calls the program has made by now.
+    /// Starts the reductions whose calls the program has made by now.
     pub(crate) fn begins_reductions(&mut self) {
         let new = self.reductions.by_first.iter().filter(|(_, reduction)| !reduction.is_complete);
         for first in new.map(|(first, _)| *first).collect::<Vec<_>>() {
@@ -50,7 +49,7 @@ impl Graph {
         let reduction = self.reductions.by_first.get_mut(&first).expect("it was found");
         reduction.is_complete = true;
         let calls: Vec<_> = reduction.undecided.keys().copied().collect();
-        // As it was decided: in the order of the calls.
+        // In the recorded order, which is that of the calls.
         for id in &calls {
             if let Some(parts) = self.reductions.decided.get(id).copied() {
                 self.decides(first, *id, parts);
@@ -73,7 +72,7 @@ impl Graph {
         }
     }
 
-    /// Decides what calls merge of which two parts are there.
+    /// Decides which available parts calls merge.
     pub(super) fn decides_merges(&mut self) {
         while let Some(first) = self.reductions.stirred.pop_first() {
             while let Some((id, parts)) = self.next_merge(first) {
@@ -88,13 +87,13 @@ impl Graph {
         }
     }
 
-    /// Takes in that it is recorded what a call merges.
+    /// Handles the record of the parts that a call merges.
     pub(super) fn merge_is_recorded(&mut self, id: CallId, parts: [u64; 2]) {
         self.reductions.decided.insert(id, parts);
         self.may_begin(id);
     }
 
-    /// Returns whether calls begin when what they merge is recorded, or members go when what they had is.
+    /// Returns whether calls wait for the record of their parts, or leaving members for that of their data.
     pub(crate) fn waits_for_record(&self) -> bool {
         self.reductions.are_recording() || self.chains.are_recording() || self.is_preserving()
     }
@@ -112,8 +111,8 @@ impl Graph {
             && self.calls.get(&id).is_some_and(waits)
     }
 
-    /// Returns the first call of a reduction that is not decided, and two parts that are there: of those that are where
-    /// the first is the next one.
+    /// Returns the first undecided call of a reduction, and two available parts: the first one, and preferably
+    /// one on the same member.
     fn next_merge(&self, first: CallId) -> Option<(CallId, [u64; 2])> {
         let reduction = self.reductions.by_first.get(&first).filter(|reduction| reduction.is_complete)?;
         let id = reduction.undecided.keys().copied().find(|id| self.is_undecided(*id))?;
@@ -135,7 +134,7 @@ impl Graph {
         copies.members.iter().any(|member| self.versions[&other].is_with(*member))
     }
 
-    /// Has a call merge these parts, and the calls that would have merged them what it would have.
+    /// Lets a call merge these parts, and gives its own parts to the calls that would have merged them.
     fn decides(&mut self, first: CallId, id: CallId, parts: [u64; 2]) {
         for (at, rank) in parts.into_iter().enumerate() {
             self.exchanges(first, id, at, rank);
@@ -149,7 +148,7 @@ impl Graph {
         }
     }
 
-    /// Has a call merge a part in one of its two places, and the call that would have merged that what the first has there.
+    /// Exchanges one part of a call with the part of another call that has this rank.
     fn exchanges(&mut self, first: CallId, id: CallId, at: usize, rank: u64) {
         let Some(reduction) = self.reductions.by_first.get_mut(&first) else { return };
         let Some(own) = reduction.undecided.get(&id).copied() else { return };
@@ -169,11 +168,11 @@ impl Graph {
         }
     }
 
-    /// Has a call that has not begun, or would be run again, read another version as one of its arguments.
+    /// Replaces one input of a call that has not started, or would run again.
     fn reads_instead(&mut self, id: CallId, at: usize, version: VersionId) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let mut arguments = call.arguments.to_vec();
-        // What is never run again does not know any more what it has read.
+        // A call that never runs again no longer knows its inputs.
         let Some(Argument::Read(place) | Argument::Update(place)) = arguments.get_mut(at) else { return };
         let before = std::mem::replace(place, version);
         call.arguments = Arc::from(arguments);
@@ -191,8 +190,8 @@ impl Graph {
         self.counts_missing(id);
     }
 
-    /// Counts anew what a call waits for that must not begin yet, when something is there that it reads. Other things may
-    /// have been lost, which nobody has noticed so far.
+    /// Recounts the missing inputs of a call that must not start yet, when one of them becomes available.
+    /// Others may have been lost without notice.
     pub(super) fn waits_as_before(&mut self, id: CallId) {
         let call = self.calls.get(&id).filter(|call| matches!(call.state, CallState::Inputs(_)));
         let is_gone = |input: VersionId| matches!(self.versions[&input].state, State::Gone);
@@ -203,7 +202,7 @@ impl Graph {
         }
     }
 
-    /// Counts anew what a call waits for.
+    /// Recounts the missing inputs of a call.
     pub(super) fn counts_missing(&mut self, id: CallId) {
         let call = &self.calls[&id];
         if matches!(call.state, CallState::Inputs(_)) {

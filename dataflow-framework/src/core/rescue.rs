@@ -1,6 +1,5 @@
-//! What is brought to other members before it is needed there: everything that a leaving member alone has, so that
-//! nothing has to be made again; and what the program has read, so that it can be read again if the program begins
-//! anew.
+//! Copies made in advance: of all data that only a leaving member has, so that nothing must be recomputed; and
+//! of data that the program has read, so that it can be read again after a restart.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +12,8 @@ use super::{
 use crate::ids::{CallId, VersionId};
 
 impl Graph {
-    /// Tells that a member leaves: it is given no more calls, and what it alone has is copied to others. When it may
-    /// go, [`Action::LetGo`] says so.
+    /// Handles a leaving member: it receives no more calls, and data that only it has is copied to others.
+    /// [`Action::LetGo`] reports when it may go.
     pub(crate) fn leaves(&mut self, member: Member) {
         self.members.leaves(member);
         if !self.has_losses {
@@ -24,7 +23,7 @@ impl Graph {
         let mut held: Vec<_> = held.collect();
         held.sort_unstable();
         if !self.members.anybody_stays() {
-            // As many as there is room for, but first what is not made again.
+            // As many as fit, but first those that cannot be recomputed.
             held.sort_by_key(|id| (!self.is_precious(*id), self.versions[id].bytes()));
         }
         for id in held {
@@ -36,8 +35,8 @@ impl Graph {
         }
     }
 
-    /// Tells that a member is there that was not. What is kept where the program runs, since nobody else was there, is
-    /// to be with another one.
+    /// Handles a new member. Data that is kept on the node of the program, for lack of another member, is
+    /// copied to it.
     pub(super) fn can_keep(&mut self, member: Member) {
         if member == Member::HERE {
             return;
@@ -51,12 +50,12 @@ impl Graph {
         }
     }
 
-    /// Returns whether a version is there or will be, though nobody needed it when it was kept.
+    /// Returns whether a version is available or will be, although it was not needed when it was kept.
     fn is_there_or_made_again(&self, id: VersionId) -> bool {
         self.versions.get(&id).is_some_and(|version| !matches!(version.state, State::Gone))
     }
 
-    /// Has a version copied that is kept, and with a member that leaves.
+    /// Copies a kept version that is on a leaving member.
     pub(super) fn rescue_kept(&mut self, id: VersionId) {
         if !self.is_there_or_made_again(id) {
             self.rescue_from_keeper(id);
@@ -75,12 +74,12 @@ impl Graph {
         }
     }
 
-    /// Has a version copied that is needed, and is only with members that leave.
+    /// Copies a needed version that is only on leaving members.
     pub(super) fn rescue(&mut self, id: VersionId) {
         if !self.members.any_leaves() || self.copying.contains_key(&id) {
             return;
         }
-        // What the program has brought in, it brings in again if it begins anew.
+        // A restarted program creates its own data again.
         let Some(version) = self.versions.get(&id).filter(|_| self.calls.contains_key(&id.call)) else {
             return;
         };
@@ -106,7 +105,7 @@ impl Graph {
         });
     }
 
-    /// Notes that a copy has arrived, or is not to be had. Returns whether one was to be made there.
+    /// Handles a copy that has arrived, or has failed. Returns whether one was expected there.
     pub(super) fn is_copied(&mut self, id: VersionId, to: Member) -> bool {
         let was_awaited = self.copying.get(&id) == Some(&to);
         if was_awaited {
@@ -116,7 +115,7 @@ impl Graph {
         was_awaited
     }
 
-    /// Notes that a member has a version that is not known any more. Returns whether it is to keep it.
+    /// Handles a member's copy of a version that is no longer known. Returns whether the member must keep it.
     pub(super) fn is_kept_by(&mut self, id: VersionId, member: Member) -> bool {
         let is_awaited = self.copying.get(&id) == Some(&member);
         let Some(kept) = self.kept.versions.get_mut(&id) else { return false };
@@ -127,7 +126,7 @@ impl Graph {
         kept.member == member
     }
 
-    /// Tells that a member could not get a version that it was to copy from those that were `tried`.
+    /// Handles a member that could not copy a version from the members `tried`.
     pub(crate) fn not_copied(&mut self, id: VersionId, to: Member, tried: &[Member]) {
         if self.is_named(id, to, false) || self.is_second(id, to, false) {
             return;
@@ -136,7 +135,7 @@ impl Graph {
             version.was_read = false;
         }
         if self.is_copied(id, to) {
-            // Those that were tried do not have it; but others may, and leave, too.
+            // Those members do not have it; but others may, and leave too.
             self.on_fetch_failed(id, tried);
             for member in tried.iter().copied().filter(|member| *member != Member::HERE) {
                 self.is_not_kept(id, member);
@@ -145,7 +144,7 @@ impl Graph {
         }
     }
 
-    /// Takes in that a member does not send what it keeps, or has of an earlier run.
+    /// Handles a member that does not send its kept version, or one of an earlier run.
     fn is_not_kept(&mut self, id: VersionId, member: Member) {
         if self.kept.has(id, member) {
             self.kept.is_gone(id, member);
@@ -157,14 +156,14 @@ impl Graph {
         }
     }
 
-    /// Has a version copied of which no copy is under way any more, if it is only with members that leave.
+    /// Copies a version again after its copy has failed, if it is only on leaving members.
     fn rescue_again(&mut self, id: VersionId) {
         self.rescue(id);
         self.rescue_kept(id);
         self.rescue_one_of_earlier(id);
     }
 
-    /// Starts copies anew that were under way to a member that is lost.
+    /// Restarts copies to a lost member.
     pub(super) fn copies_are_lost(&mut self, member: Member) {
         let lost: Vec<_> = self.copying.iter().filter(|(_, to)| **to == member).map(|(id, _)| *id).collect();
         for id in lost {
@@ -174,15 +173,16 @@ impl Graph {
         }
     }
 
-    /// Takes back a call that was assigned to a member, which has not begun it and leaves; or one that it runs since an
-    /// earlier run of the program, and has to be run again. `unchanged` are the versions that it would have changed in
-    /// place, with their sizes.
+    /// Recalls a call from a leaving member that has not started it; or one that the member has been running
+    /// since an earlier run of the program, and that has to run again. `unchanged` are the versions that it
+    /// would have updated in place, with their sizes.
     pub(crate) fn returned(&mut self, id: CallId, member: Member, unchanged: &[(VersionId, u64)]) {
         if !self.runs_on(id, member) {
             return self.runs_no_more(member, id);
         }
         if !self.calls[&id].is_earlier && !self.members.is_leaving(member) {
-            // It tells of one of before, but runs it also for this run of the program.
+            // The report is about an earlier assignment, but the member runs the call for this run of the
+            // program as well.
             return;
         }
         self.gives_worker_back(id, member);
@@ -192,10 +192,10 @@ impl Graph {
         self.begins_again(id);
     }
 
-    /// Lets members go that leave, and have nothing that others need.
+    /// Lets leaving members go that have nothing that others need.
     pub(super) fn let_go(&mut self) {
         if self.members.any_leaves() {
-            // Not only when they go: that is not waited for as long as a call may take.
+            // Not only at their exit, which may have to wait for the end of a call.
             self.records_history();
             let recording = self.recording();
             let gone = self.members.let_go(self.is_all_copied(), &recording, !self.durable.is_on);
@@ -203,22 +203,22 @@ impl Graph {
         }
     }
 
-    /// Takes in that nobody stays any more, since those that did are lost. If the node of the program was let go, it
-    /// has to have everything written now.
+    /// Handles the loss of the last staying members. If the node of the program was allowed to go, it must now
+    /// write everything to the journal first.
     pub(super) fn nobody_stays(&mut self) {
         if self.durable.is_on && self.members.is_leaving(Member::HERE) && !self.members.anybody_stays() {
             self.leaves(Member::HERE);
         }
     }
 
-    /// Returns whether the node of the program may go still, when it was [let go](Action::LetGo): others that leave
-    /// since then may need it.
+    /// Returns whether the node of the program may still go after it was [allowed to](Action::LetGo): others
+    /// that have started to leave since may need it.
     pub(crate) fn may_go_still(&self) -> bool {
         self.members.here_may_go(self.is_all_copied(), &self.recording(), !self.durable.is_on)
     }
 
-    /// Returns the members that have what calls have written whose ends are not recorded, but will be: at once, or when
-    /// the program has made the calls anew, here or where it goes. It goes only when this member has, so that must not
+    /// Returns the members with output of calls whose ends will be recorded: now, or when the program makes the
+    /// calls again, here or on its next node. The program leaves only after this member, so the member must not
     /// wait for it.
     fn recording(&self) -> BTreeSet<Member> {
         let mut members = self.durable.members_with_ends();
@@ -229,12 +229,12 @@ impl Graph {
         members
     }
 
-    /// Returns whether all that members have that leave is with others, or in the journal if nobody else is there.
+    /// Returns whether all data of leaving members is with others, or in the journal if no other member exists.
     fn is_all_copied(&self) -> bool {
         self.copying.is_empty() && !self.is_preserving()
     }
 
-    /// Takes a version that is needed again from what is kept. Returns whether it is there.
+    /// Restores a version that is needed again from the kept ones. Returns whether it was kept.
     pub(super) fn is_still_kept(&mut self, id: VersionId) -> bool {
         let kept = self.kept.remove(id);
         if let Some(Kept { member, bytes, .. }) = kept {
@@ -243,7 +243,7 @@ impl Graph {
         kept.is_some()
     }
 
-    /// Keeps a version that nobody needs, but the program has read.
+    /// Keeps a version that is no longer needed, but was read by the program.
     pub(super) fn keep(&mut self, id: VersionId) -> Keeping {
         let version = &self.versions[&id];
         let State::Present(copies) = &version.state else { return Keeping::No };
@@ -262,7 +262,7 @@ impl Graph {
             self.copy(source, to);
             return Keeping::UnderWay;
         }
-        // If all leave, too, the journal is to have it. Without one the program begins from the start.
+        // If all members leave, the journal must have it. Without one the program restarts from the beginning.
         if !self.durable.is_on {
             return Keeping::No;
         }
@@ -282,11 +282,11 @@ impl Graph {
     }
 }
 
-/// Whether a version is kept that nobody needs.
+/// Whether an unneeded version is kept.
 pub(super) enum Keeping {
     No,
     /// It is being copied.
     UnderWay,
-    /// By this member.
+    /// It is kept by this member.
     With(Member),
 }

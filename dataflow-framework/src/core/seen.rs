@@ -1,4 +1,4 @@
-//! Events of a node, for an observer of its platform. The simulator checks its invariants by them.
+//! Events of a node, for an observer of its platform. The simulator checks its invariants with them.
 
 use super::{Assignment, Mark, Outcome};
 use crate::ids::{Argument, CallId, VersionId};
@@ -8,17 +8,17 @@ use crate::ids::{Argument, CallId, VersionId};
 pub struct Version {
     /// The number of the call.
     pub call: u64,
-    /// Which of the call's versions it is.
+    /// The index among the versions of the call.
     pub slot: u32,
 }
 
-/// A run of the program, as [`Seen`] names it: how often it was started before, and when.
+/// A run of the program in [`Seen`]: the number of its earlier starts, and its start time.
 pub type Run = (u64, u64);
 
-/// How a call has ended.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// Its task has written everything.
+    /// Its task has written all its output.
     Written,
     /// Its task has failed, and it has written defaults.
     Ignored,
@@ -29,14 +29,14 @@ pub enum How {
 /// An event on a node. Values are identified by their hashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
-    /// A run of the program begins here.
+    /// A run of the program starts on this node.
     Leads {
         /// The run.
         run: Run,
         /// The number of workers.
         workers: u32,
     },
-    /// The node begins to run calls for a run of the program on another node.
+    /// The node starts to run calls for a run of the program on another node.
     Follows {
         /// The run.
         run: Run,
@@ -45,42 +45,42 @@ pub enum Seen {
     },
     /// The companion has ended.
     Ends,
-    /// A call begins.
+    /// A call starts.
     Begins {
         /// Its number.
         call: u64,
         /// The hash of all calls up to it.
         mark: u64,
-        /// What it reads, in the order of its arguments.
+        /// The versions that it reads, in the order of its arguments, with their hashes.
         reads: Vec<(Version, u64)>,
     },
-    /// A call has run to its end.
+    /// A call has run to completion.
     Ran {
         /// Its number.
         call: u64,
-        /// How it has ended.
+        /// Its outcome.
         how: How,
     },
-    /// The program's node has assigned a call, or takes over one that was assigned in an earlier run.
+    /// The program's node has assigned a call, or takes over an assignment of an earlier run.
     Assigns {
         /// Its number.
         call: u64,
-        /// The member, by the number that it has there.
+        /// The member, by its number on that node.
         to: u32,
     },
-    /// The program's node has a call wait for what it reads: it is assigned to no member, or no longer.
+    /// The program's node lets a call wait for its inputs: it is not assigned, or no longer.
     Waits {
         /// Its number.
         call: u64,
     },
-    /// The program's node has taken in how a call has ended.
+    /// The program's node has received the outcome of a call.
     TakesIn {
         /// Its number.
         call: u64,
-        /// The member that has told it, by the number that it has there.
+        /// The member that has reported it, by its number on that node.
         from: u32,
     },
-    /// A version is here now: written, brought in by the program, or fetched from another node.
+    /// A version is on this node now: written, created by the program, or fetched from another node.
     Holds {
         /// The version.
         version: Version,
@@ -93,9 +93,9 @@ pub enum Seen {
     Reads {
         /// The number of the read.
         number: u64,
-        /// What it should have read.
+        /// The hash of the expected value.
         expected: u64,
-        /// What it has read.
+        /// The hash of the value.
         read: u64,
     },
 }
@@ -107,7 +107,7 @@ impl Version {
 }
 
 impl Seen {
-    /// Returns the event that a call begins whose inputs have these hashes.
+    /// Returns the event of the start of a call whose inputs have these hashes.
     pub(crate) fn begins(assignment: &Assignment, inputs: impl Iterator<Item = u64>) -> Self {
         let Assignment { call, mark, arguments, .. } = assignment;
         let versions = arguments.iter().flat_map(Argument::versions);
@@ -115,7 +115,7 @@ impl Seen {
         Self::Begins { call: *call, mark: mark.hash(), reads: reads.collect() }
     }
 
-    /// Returns the event that a call has run.
+    /// Returns the event of the end of a call.
     pub(crate) fn ran(call: CallId, outcome: &Outcome) -> Self {
         let how = match outcome {
             Outcome::Written { .. } | Outcome::Durable { .. } => How::Written,
@@ -125,7 +125,7 @@ impl Seen {
         Self::Ran { call, how }
     }
 
-    /// Returns the event that a version is here whose value has this hash.
+    /// Returns the event of the arrival of a version whose value has this hash.
     pub(crate) fn holds(version: VersionId, mark: Mark, value: u64) -> Self {
         Self::Holds { version: Version::of(version), mark: mark.hash(), value }
     }

@@ -1,5 +1,5 @@
-//! Second copies of what calls have written that are not run a second time, and that is too large for the journal: they
-//! are there before the end of such a call is recorded.
+//! Second copies of the output of run-once calls that is too large for the journal: they are made before the
+//! end of such a call is recorded.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use super::{
 };
 use crate::ids::{CallId, VersionId};
 
-/// The maximum size of everything in the journal that calls have written, in bytes. What comes later counts as large.
+/// The maximum total size of call output in the journal, in bytes. Later output counts as large.
 const VALUES_BYTES_MAX: usize = 64 << 20;
 
 impl Graph {
-    /// Records the end of a call, first with a second copy of what it has written if that is large.
+    /// Records the end of a call, after a second copy of its output if that is large.
     pub(super) fn settle(
         &mut self,
         id: CallId,
@@ -40,8 +40,8 @@ impl Graph {
         self.durable.settling.insert(id, Settling { member, by, to, bytes, awaited: versions });
     }
 
-    /// Notes the arrival of a second copy of what a call has written, or that it does not arrive. Returns whether one was
-    /// awaited.
+    /// Handles the arrival, or the failure, of a second copy of the output of a call. Returns whether one was
+    /// expected.
     pub(super) fn is_second(&mut self, version: VersionId, member: Member, has_arrived: bool) -> bool {
         let id = version.call;
         let Some(settling) = self.durable.settling.get_mut(&id).filter(|settling| settling.to == member)
@@ -61,7 +61,7 @@ impl Graph {
         true
     }
 
-    /// Records the end of a call, with a second copy or without one.
+    /// Records the end of a call, with or without a second copy.
     fn settled(&mut self, id: CallId, has_second: bool) {
         let Some(settling) = self.durable.settling.remove(&id) else { return };
         if !has_second {
@@ -70,13 +70,13 @@ impl Graph {
         let Settling { member, by, to, bytes, .. } = settling;
         let mut members = vec![member];
         members.extend(Some(to).filter(|_| has_second));
-        // That of the program first, so that nothing is brought there that it has.
+        // The member of the program first, so that it need not fetch its own data.
         members.sort_unstable();
         self.record_end(id, (members, by), bytes, None);
     }
 
-    /// Has what has arrived of a second copy forgotten that does not count: if the call runs again it may write something
-    /// else, which whoever has this would not get.
+    /// Drops the parts of a second copy that does not count: if the call runs again it may write other output,
+    /// which the owner of these parts would not receive.
     fn forget_second(&mut self, id: CallId, settling: &Settling) {
         for version in (0..).zip(&settling.bytes).map(|(slot, _)| VersionId { call: id, slot }) {
             if settling.awaited.contains(&version) {
@@ -87,14 +87,14 @@ impl Graph {
         }
     }
 
-    /// Takes in that a member is lost on which calls have ended whose ends are not recorded, or which was to have second
+    /// Handles the loss of a member with output of calls whose ends are not recorded, or with expected second
     /// copies.
     pub(super) fn durable_is_lost(&mut self, member: Member) {
         let all = self.durable.settling.iter();
         let lost: Vec<_> = all.clone().filter(|(_, one)| one.member == member).map(|(id, _)| *id).collect();
         let second: Vec<_> = all.filter(|(_, one)| one.to == member).map(|(id, _)| *id).collect();
         for id in lost {
-            // It is run again, like one that has not ended.
+            // It runs again, like a call that has not ended.
             self.calls.get_mut(&id).expect("it has run").state = CallState::Runs(member);
             if let Some(settling) = self.durable.settling.remove(&id) {
                 self.forget_second(id, &settling);

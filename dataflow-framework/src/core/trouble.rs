@@ -1,6 +1,5 @@
-//! What follows when a member cannot run a call, or does not have any more what it should: its disk is full, its store
-//! too small, a file has vanished or was damaged. Others may be well, so the call is tried there before it fails; and
-//! what is damaged is taken from elsewhere, or made again.
+//! Node-local faults (disk full, store full, missing or corrupt data): the call is retried on other nodes
+//! before it fails, and damaged data is fetched from another node or recomputed.
 
 use super::{
     call::{CallState, Unfit},
@@ -14,11 +13,11 @@ use crate::{
     ids::{CallId, NESTED, VersionId},
 };
 
-/// How often a call may meet something damaged before that is held to be its failure.
+/// The maximum number of damaged inputs of a call before the call itself fails.
 const DAMAGES_MAX: u32 = 4;
 
 impl Graph {
-    /// Takes in that a call could not run on its member.
+    /// Handles a call that could not run on its member.
     pub(super) fn unfit(&mut self, id: CallId, member: Member, unfit: Unfit) {
         let Unfit { reason, unchanged, damaged } = unfit;
         for (version, bytes) in unchanged {
@@ -36,7 +35,7 @@ impl Graph {
             troubled.damages > DAMAGES_MAX
         } else {
             troubled.shunned.push(member);
-            // A call with demands keeps the place that was found for it.
+            // A call with requirements keeps the place that was found for it.
             let has_demands = Demand::of(&self.calls[&id].options) != Demand::NONE;
             has_demands || !self.members.any_other_than(&troubled.shunned)
         };
@@ -50,7 +49,7 @@ impl Graph {
         self.begins_again(id);
     }
 
-    /// Returns the member to which a call is assigned for which this one was chosen: another one if it could not run
+    /// Returns the member for a call for which this one was chosen: another one if the call could not run
     /// there.
     pub(super) fn fit(&self, id: CallId, chosen: Member) -> Member {
         let shunned = self.troubles.shunned(id);
@@ -60,7 +59,7 @@ impl Graph {
         self.members.other_than(shunned).unwrap_or(chosen)
     }
 
-    /// Tells that a version cannot be read any more where a member has it.
+    /// Handles a version that is no longer readable on a member.
     pub(crate) fn is_damaged(&mut self, id: VersionId, member: Member, reason: &str) {
         self.kept.is_gone(id, member);
         self.damaged_before_it_is_made(id, member);
@@ -70,11 +69,11 @@ impl Graph {
         let State::Present(copies) = &mut version.state else { return };
         copies.members.retain(|other| *other != member);
         if !copies.members.is_empty() {
-            // The program may be about to read what was here a moment ago.
+            // The program may be about to read the version that was here.
             if version.is_wanted {
                 self.want_again(id);
             }
-            // Those that are left may be about to leave.
+            // The remaining members may be leaving.
             return self.rescue(id);
         }
         if can_be_made {
@@ -91,7 +90,7 @@ impl Graph {
         self.is_lost_for_good(id, reason);
     }
 
-    /// Takes in that data is nowhere that the program has brought in, so that nobody can make it again.
+    /// Handles the loss of data created by the program, which cannot be recomputed.
     pub(super) fn is_lost_for_good(&mut self, id: VersionId, reason: &str) {
         let failure = match self.task_with_handle(id) {
             Some(parent) => {
@@ -108,23 +107,23 @@ impl Graph {
         if id.call < NESTED {
             self.failures.push(failure.clone());
         }
-        // Those that run have got it, or are about to tell that they have not.
+        // Running readers have received it, or will report that they have not.
         for reader in readers {
             self.cancel(reader, &failure);
         }
     }
 
-    /// Has a member forget those of its copies that others have, too, and no call needs that it runs: it has no room.
+    /// Lets a full member drop copies that others have as well, and that none of its calls needs.
     pub(crate) fn has_copies(&mut self, member: Member, copies: Vec<VersionId>) {
         for id in copies {
             let Some(version) = self.versions.get(&id) else { continue };
-            // Calls that run elsewhere, and the program that waits, may be getting it from here.
+            // Calls that run elsewhere, or the waiting program, may be fetching it from here.
             let is_in_use = version.readers.iter().any(|reader| match self.calls[reader].state {
                 CallState::Runs(on) => on == member || !version.is_with(on),
                 _ => false,
             });
             let State::Present(copies) = &version.state else { continue };
-            // Data that the program, or a task, has brought in cannot be made again.
+            // Data created by the program, or by a task, cannot be recomputed.
             if (member == Member::HERE || id.call >= NESTED) && !self.calls.contains_key(&id.call) {
                 continue;
             }

@@ -9,41 +9,41 @@ use crate::{
 /// The maximum size of a version that is kept because the program has read it, in bytes.
 const KEPT_BYTES_EACH_MAX: u64 = 1 << 20;
 
-/// What is known of a version.
+/// The state of a version.
 #[derive(Debug)]
 pub(super) struct Version {
     pub(super) state: State,
     /// The number of handles of the program.
     pub(super) handles: u32,
-    /// The unfinished calls that read it. One that reads it twice is in it twice.
+    /// The unfinished calls that read it, once for each argument.
     pub(super) readers: Vec<CallId>,
-    /// The number of calls that read it and are known, finished or not, each counted as often as it does: what is
-    /// needed to make again what they have written.
+    /// The number of known calls that read it, finished or not, once for each argument: those that need it to
+    /// recompute their output.
     pub(super) dependants: u32,
     /// Whether the program waits for it.
     pub(super) is_wanted: bool,
     /// Whether the program has read it.
     pub(super) was_read: bool,
     pub(super) mark: Mark,
-    /// The number of calls of the longest chain that ends with the one that writes it; 0 for data that the program
-    /// has brought in.
+    /// The length of the longest chain of calls that ends with the one that writes it; 0 for data created by
+    /// the program.
     pub(super) depth: u64,
 }
 
 /// Whether a version can be read.
 #[derive(Debug, Clone)]
 pub(super) enum State {
-    /// Its call has not ended, or is to run again.
+    /// Its call has not completed, or must run again.
     Awaited,
     Present(Copies),
-    /// It was there, and is not any more, because nobody needed it or the members were lost that had it. If somebody
-    /// needs it, its call runs again.
+    /// It was available, and was dropped because it was not needed, or lost with its members. If it is needed,
+    /// its call runs again.
     Gone,
-    /// It will never be there, because a call has failed: its own, or one on which that depends.
+    /// It will never be available, because its call, or one that it depends on, has failed.
     Failed(Failure),
 }
 
-/// A version, and who has it.
+/// A version and its owners.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) version: VersionId,
@@ -51,17 +51,17 @@ pub(crate) struct Source {
     pub(crate) members: Vec<Member>,
 }
 
-/// Where a version is.
+/// The copies of a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Copies {
-    /// The members that have it; at least one.
+    /// Its owners; at least one.
     pub(super) members: Vec<Member>,
-    /// Its size, as far as that is known.
+    /// Its size, as far as it is known.
     pub(super) bytes: u64,
 }
 
 impl Copies {
-    /// Adds a member that has it.
+    /// Adds an owner.
     pub(super) fn add(&mut self, member: Member) {
         if !self.members.contains(&member) {
             self.members.push(member);
@@ -70,7 +70,7 @@ impl Copies {
 }
 
 impl Version {
-    /// Creates a version of which the program has one handle.
+    /// Creates a version with one handle of the program.
     pub(super) fn new(state: State, mark: Mark, depth: u64) -> Self {
         Self {
             state,
@@ -84,22 +84,22 @@ impl Version {
         }
     }
 
-    /// Returns whether it should be kept for the case that the program begins anew.
+    /// Returns whether to keep it in case the program restarts.
     pub(super) fn is_to_be_kept(&self) -> bool {
         self.was_read && matches!(&self.state, State::Present(copies) if copies.bytes <= KEPT_BYTES_EACH_MAX)
     }
 
-    /// Returns whether somebody will read it who is known now.
+    /// Returns whether it has a known future reader.
     pub(super) fn is_awaited(&self) -> bool {
         self.is_wanted || !self.readers.is_empty()
     }
 
-    /// Returns whether anybody can still read it.
+    /// Returns whether it can still be read.
     pub(super) fn is_needed(&self) -> bool {
         self.handles > 0 || self.is_awaited()
     }
 
-    /// Returns its size, as far as that is known.
+    /// Returns its size, as far as it is known.
     pub(super) fn bytes(&self) -> u64 {
         if let State::Present(copies) = &self.state { copies.bytes } else { 0 }
     }

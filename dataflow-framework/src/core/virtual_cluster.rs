@@ -1,5 +1,5 @@
-//! A cluster in virtual time, whose members do what the graph says: to see where calls go, how much is moved for them,
-//! and how long a program takes. The same program takes the same time on every machine.
+//! A cluster in virtual time, whose members perform the actions of the graph: it shows the placement of calls,
+//! the transfers, and the duration of a program. The same program takes the same time on every machine.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,34 +13,34 @@ use crate::{
     options::Options,
 };
 
-/// The number of calls that a program may be ahead of its tasks.
+/// The maximum number of unfinished calls of a program.
 const CALLS_AHEAD_MAX: usize = 100_000;
 
 /// A cluster.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cluster {
     pub(super) members: u32,
-    /// The workers of each.
+    /// The number of workers of each member.
     pub(super) workers: u32,
     /// The time of a message from one member to another.
     pub(super) latency_ns: u64,
-    /// What a member receives in a microsecond.
+    /// The bytes that a member receives per microsecond.
     pub(super) bytes_by_us: u64,
-    /// The time for which the head is busy with a call.
+    /// The time for which the coordinator is busy with a call.
     pub(super) head_ns: u64,
 }
 
-/// What a program has taken.
+/// The cost of a run of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ran {
     pub(super) ns: u64,
-    /// How often a version was moved from one member to another, and the sizes of these altogether.
+    /// The number of transfers between members, and their total size.
     pub(super) transfers: u64,
     pub(super) bytes: u64,
 }
 
 impl Cluster {
-    /// Returns the share of the time that its workers worked.
+    /// Returns the share of the time during which its workers worked.
     pub(super) fn efficiency(&self, work_ns: u64, ran: Ran) -> f64 {
         work_ns as f64 / (ran.ns as f64 * f64::from(self.members * self.workers))
     }
@@ -78,25 +78,25 @@ impl Cluster {
 #[derive(Debug, Default)]
 struct Executor {
     free: u32,
-    /// Until when its connection is busy.
+    /// The time until which its connection is busy.
     receives_until: u64,
     has: BTreeSet<VersionId>,
-    /// What is under way to it, and the calls that wait for that.
+    /// The versions on their way to it, and the calls that wait for them.
     awaited: BTreeMap<VersionId, Vec<CallId>>,
-    /// The calls that wait, and how many versions each is missing.
+    /// The waiting calls, with the number of missing versions.
     missing: BTreeMap<CallId, (Assignment, usize)>,
     queue: VecDeque<Assignment>,
 }
 
 #[derive(Debug)]
 enum Event {
-    /// An assignment has come to a member.
+    /// An assignment arrives at a member.
     Assigned(Assignment),
     Arrived(VersionId),
     Ended(Assignment),
-    /// The head hears of the end of a call.
+    /// The coordinator receives the outcome of a call.
     HeardOf(CallId),
-    /// The head hears that a member has a version.
+    /// The coordinator receives the report of a copy.
     HeardOfCopy(VersionId),
 }
 
@@ -107,7 +107,7 @@ struct Run {
     sites: Vec<Executor>,
     sizes: BTreeMap<VersionId, u64>,
     events: BTreeMap<(u64, u64), (Member, Event)>,
-    /// The number of events so far, by which those of one time are ordered.
+    /// The number of events so far, which orders events at the same time.
     events_until_now: u64,
     head_until: u64,
     ran: Ran,
@@ -198,7 +198,7 @@ impl Run {
         self.starts(member);
     }
 
-    /// Has a version brought to a member, unless it is under way.
+    /// Transfers a version to a member, unless it is on its way.
     fn transfer(&mut self, to: Member, source: &Source) {
         let id = source.version;
         if self.site(to).has.contains(&id) || self.site(to).awaited.contains_key(&id) {
@@ -209,7 +209,7 @@ impl Run {
         let site = &mut self.sites[to.0 as usize];
         site.awaited.insert(id, Vec::new());
         site.receives_until = site.receives_until.max(self.ran.ns) + bytes * 1_000 / bytes_by_us;
-        // One message asks, and the other brings.
+        // One message for the request, and one for the data.
         let arrives = site.receives_until + 2 * latency_ns;
         self.ran.transfers += 1;
         self.ran.bytes += bytes;
@@ -233,7 +233,7 @@ impl Run {
         }
     }
 
-    /// Goes on with the program, and does what the graph says.
+    /// Continues the program, and performs the actions of the graph.
     fn goes_on(&mut self) {
         loop {
             let has_moved = self.steps();
@@ -247,7 +247,7 @@ impl Run {
         }
     }
 
-    /// Takes the steps of the program that it can take now. Returns whether there were any.
+    /// Performs the steps of the program that are possible now. Returns whether there were any.
     fn steps(&mut self) -> bool {
         let before = self.program.steps.len();
         while let Some(step) = self.program.steps.front() {
@@ -272,7 +272,7 @@ impl Run {
                 Step::Drop(version) => self.graph.release(*version),
             }
             self.program.steps.pop_front();
-            // As an engine does: a call is assigned as soon as it is made.
+            // Like an engine: a call is assigned as soon as it is made.
             for action in self.graph.actions() {
                 self.performs(action);
             }

@@ -1,5 +1,5 @@
-//! What programs for clusters in virtual time take when they are scheduled by the book: the measures for the schedules
-//! of the graph.
+//! Reference schedules of programs for clusters in virtual time, with which the schedules of the graph are
+//! compared.
 
 use std::{
     cmp::Reverse,
@@ -9,13 +9,13 @@ use std::{
 use super::virtual_program::{Program, Step};
 use crate::ids::{Argument, CallId, VersionId};
 
-/// The calls of a program, by what each of them needs.
+/// The calls of a program, with their dependencies.
 struct Calls {
     ids: Vec<CallId>,
-    /// The time that each takes.
+    /// The duration of each call.
     ns: Vec<u64>,
     needed_by: Vec<Vec<usize>>,
-    /// The number of needs of each.
+    /// The number of dependencies of each call.
     needs: Vec<usize>,
 }
 
@@ -36,9 +36,9 @@ impl Calls {
         Self { ids, ns, needed_by, needs }
     }
 
-    /// Runs the calls on so many workers, where nothing else takes any time: of those that could begin the one with the
-    /// greatest key does. `rank` has the call, and how many could begin before it. Tells which worker begins which
-    /// call, and returns the time of all.
+    /// Runs the calls on a number of workers without any other cost: of the ready calls the one with the
+    /// greatest key runs first. `rank` receives the call, and the number of calls that became ready before it.
+    /// Reports the worker and call of each start, and returns the total time.
     fn run<K: Ord>(
         &self,
         workers: u32,
@@ -65,7 +65,7 @@ impl Calls {
             }
             let Some((ended, ..)) = running.first() else { return now };
             now = *ended;
-            // All that end at one time do so before others begin.
+            // All calls that end at the same time do so before others start.
             while let Some((_, call, worker)) = running.first().filter(|(at, ..)| *at == now).copied() {
                 running.pop_first();
                 free.insert(worker);
@@ -81,11 +81,11 @@ impl Calls {
     }
 }
 
-/// Returns the time of the list schedule of a program on so many workers: of the calls that could begin the one with
-/// the longest way to the end does.
+/// Returns the duration of the list schedule of a program on a number of workers: of the ready calls the one
+/// with the longest path to the end runs first.
 pub(super) fn list_schedule_ns(program: &Program, workers: u32) -> u64 {
     let calls = Calls::of(program);
-    // Calls come after what they need.
+    // Calls come after their dependencies.
     let mut way = calls.ns.clone();
     for call in (0..way.len()).rev() {
         way[call] += calls.needed_by[call].iter().map(|next| way[*next]).max().unwrap_or(0);
@@ -93,9 +93,10 @@ pub(super) fn list_schedule_ns(program: &Program, workers: u32) -> u64 {
     calls.run(workers, |call, _| (way[call], Reverse(call)), |_, _| {})
 }
 
-/// Returns the number of transfers if the members, of one worker each, took the calls from one queue, in which they are
-/// since they could begin. All else is as in the schedules of the graph: what the program brings in is with the first
-/// member, what a member has got it keeps, so that nothing comes twice, and no worker is free while a call waits.
+/// Returns the number of transfers if the members, of one worker each, took the calls from one queue, ordered
+/// by the time when they became ready. Otherwise it is like the schedules of the graph: data of the program is
+/// with the first member, a member keeps received data, so that nothing is transferred twice, and no worker is
+/// idle while a call waits.
 pub(super) fn transfers_of_a_queue(program: &Program, members: u32) -> usize {
     let calls = Calls::of(program);
     let mut there = BTreeSet::<(VersionId, u32)>::new();

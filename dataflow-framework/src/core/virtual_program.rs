@@ -1,4 +1,4 @@
-//! Programs for clusters in virtual time, and what they would take if they were scheduled by the book.
+//! Programs for clusters in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,10 +8,10 @@ use crate::{
     task::TaskDef,
 };
 
-/// Tasks, of which each call is one.
+/// The tasks of the calls.
 pub(super) static TASKS: [TaskDef; 4] = [TASK; 4];
 
-/// A program: what it calls and waits for.
+/// A program: its calls and waits.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) steps: VecDeque<Step>,
@@ -29,7 +29,7 @@ pub(super) enum Step {
     Drop(VersionId),
 }
 
-/// What a call costs.
+/// The cost of a call.
 #[derive(Debug, Clone)]
 pub(super) struct Load {
     pub(super) task: &'static TaskDef,
@@ -44,14 +44,14 @@ impl Program {
         self.next - 1
     }
 
-    /// Brings data in.
+    /// Creates data.
     pub(super) fn data(&mut self, bytes: u64) -> VersionId {
         let call = self.number();
         self.steps.push_back(Step::Data(call, bytes));
         VersionId { call, slot: 0 }
     }
 
-    /// Calls a task that takes so long, and returns the versions that it writes, which have these sizes.
+    /// Calls a task of this duration, and returns the versions that it writes, which have these sizes.
     pub(super) fn call(&mut self, ns: u64, arguments: Vec<Argument>, bytes: &[u64]) -> Vec<VersionId> {
         let call = self.number();
         let updated: Vec<_> = arguments.iter().filter_map(updated).collect();
@@ -101,7 +101,7 @@ impl Program {
         self.steps.push_back(Step::Get(version));
     }
 
-    /// Returns the time that all calls take together.
+    /// Returns the total duration of all calls.
     pub(super) fn work_ns(&self) -> u64 {
         self.loads.values().map(|load| load.ns).sum()
     }

@@ -1,7 +1,8 @@
-//! How tasks wait for what they have called: their worker runs other calls meanwhile.
+//! Waits of tasks for their nested calls: the worker of a waiting task runs other calls.
 //!
-//! A task that waits for a value does so by a call of its own: one that reads the value, is bound to the member of the
-//! task, and needs no worker. So the value is brought there, and made again when it is lost, as for any other reader.
+//! A task that waits for a value does so by a special call: it reads the value, is bound to the member of the
+//! task, and needs no worker. So the value is fetched there, and recomputed when it is lost, as for any other
+//! reader.
 
 use std::ops::Range;
 
@@ -24,7 +25,7 @@ use crate::{
     task::TaskDef,
 };
 
-/// Stands for the task where a task waits for a value.
+/// The task of the call by which a task waits for a value.
 pub(crate) const GET: TaskDef = TaskDef {
     name: "Data::get",
     module: module_path!(),
@@ -34,7 +35,7 @@ pub(crate) const GET: TaskDef = TaskDef {
     otherwise: None,
 };
 
-/// Stands for a task that is not in the table of the program.
+/// A placeholder for a task that is not in the table of the program.
 pub(super) const UNKNOWN: TaskDef = TaskDef { name: "unknown", ..GET };
 
 fn nothing(_: &mut Invocation<'_>) -> Result<(), Failed> {
@@ -73,7 +74,7 @@ impl Graph {
         }
     }
 
-    /// Gives a value to the task that waits for it, once it is there.
+    /// Answers the task that waits for a value, once it is available.
     pub(super) fn is_got(&mut self, id: CallId, execution: Execution) {
         let Some((member, _)) = self.nest(execution.call).runs else { return };
         let call = self.calls.get_mut(&id).expect("it waits");
@@ -103,7 +104,7 @@ impl Graph {
         self.actions.push(Action::Assign(member, assignment));
     }
 
-    /// Takes in that a task has got what it waits for.
+    /// Handles a task that has received its value.
     pub(super) fn has_got(&mut self, parent: CallId) {
         self.has_worker(parent);
         if let Some(get) = self.nest(parent).get.take() {
@@ -111,7 +112,7 @@ impl Graph {
         }
     }
 
-    /// Takes in that what a task waits for will never be there.
+    /// Handles the failure of a value for which a task waits.
     pub(super) fn get_fails(&mut self, execution: Execution, failure: &Failure) {
         let Some(nest) = self.nests.by_call.get_mut(&execution.call) else { return };
         let Some((member, _)) = nest.runs.filter(|(_, runs)| *runs == execution) else { return };
@@ -121,7 +122,7 @@ impl Graph {
         self.actions.push(Action::Answer(member, execution, Answer::Failed(failure.told())));
     }
 
-    /// Forgets that a task waits for a value.
+    /// Removes the call by which a task waits for a value.
     pub(super) fn forget_get(&mut self, id: CallId) {
         let Some(call) = self.calls.get_mut(&id).filter(|call| call.state != CallState::Done) else { return };
         call.state = CallState::Done;
@@ -140,7 +141,7 @@ impl Graph {
         }
     }
 
-    /// Tells a task that its calls have ended, if it waits for them and they have.
+    /// Answers a task that waits for its calls, if they have ended.
     pub(super) fn looks_at_waiting(&mut self, parent: CallId) {
         let Some(nest) = self.nests.by_call.get_mut(&parent) else { return };
         let (Some((member, execution)), Some((calls, is_told))) = (nest.runs, nest.awaits.clone()) else {
@@ -158,7 +159,7 @@ impl Graph {
         self.actions.push(Action::Answer(member, execution, Answer::Ended(first)));
     }
 
-    /// Notes that the worker of a task runs other calls while the task waits, or because it has ended.
+    /// Lends the worker of a task to other calls while the task waits, or after it has ended.
     pub(super) fn lends_worker(&mut self, parent: CallId) {
         let nest = self.nest(parent);
         if !std::mem::replace(&mut nest.lends, true)
@@ -168,7 +169,7 @@ impl Graph {
         }
     }
 
-    /// Notes that a task needs its worker again.
+    /// Takes the worker of a task back.
     pub(super) fn has_worker(&mut self, parent: CallId) {
         let nest = self.nest(parent);
         if std::mem::take(&mut nest.lends)
@@ -178,7 +179,7 @@ impl Graph {
         }
     }
 
-    /// Notes that a member has a call less that was assigned to it, and has not begun.
+    /// Handles a member that has one assigned call less, which has not started.
     pub(super) fn gives_worker_back(&mut self, id: CallId, member: Member) {
         let needs_none = |nest: &Nest| nest.lends;
         if self.nests.by_call.get(&id).is_some_and(needs_none) {

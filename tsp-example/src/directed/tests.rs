@@ -46,7 +46,7 @@ proptest! {
     }
 
     #[test]
-    fn check_of_directed_search_finds_no_mistake(cities in 1_usize..8, distances in prop::collection::vec(0_u32..30, 49)) {
+    fn directed_search_passes_check(cities in 1_usize..8, distances in prop::collection::vec(0_u32..30, 49)) {
         let instance = Instance::directed("test", cities, distances[..cities * cities].to_vec());
         let found = check(&DirectedProblem::new(instance));
         prop_assert!(found.is_ok(), "{}", found.unwrap_err());

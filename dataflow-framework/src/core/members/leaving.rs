@@ -1,11 +1,11 @@
-//! Members that leave: who stays to take over what they have, and when they may go.
+//! Leaving members: the choice of members that take over their data, and the time when they may go.
 
 use std::collections::BTreeSet;
 
 use super::{Load, Member, Members};
 use crate::core::demand::Capacity;
 
-/// What decides whether members that leave may go.
+/// The conditions under which leaving members may go.
 #[derive(Clone, Copy)]
 struct Parting<'a> {
     is_copied: bool,
@@ -19,37 +19,37 @@ impl Members {
         self.leavers = self.known.values().filter(|load| load.is_leaving && !load.may_go).count();
     }
 
-    /// Returns whether a member leaves, and was not told that it may go.
+    /// Returns whether a member leaves, and was not allowed to go yet.
     pub(in crate::core) fn any_leaves(&self) -> bool {
         self.leavers > 0
     }
 
-    /// Returns whether a member leaves, or is not there.
+    /// Returns whether a member leaves, or is unknown.
     pub(in crate::core) fn is_leaving(&self, member: Member) -> bool {
         self.known.get(&member).is_none_or(|load| load.is_leaving)
     }
 
-    /// Returns a member that stays, to be given something of this size for one that leaves.
+    /// Returns a staying member for data of this size of a leaving member.
     pub(in crate::core) fn stays(&mut self, bytes: u64) -> Option<Member> {
         self.give(bytes, |_| true)
     }
 
-    /// Does the same, for something that is to be with another member than the program.
+    /// Does the same, for data that must be on another member than the program.
     pub(in crate::core) fn other_stays(&mut self, bytes: u64) -> Option<Member> {
         self.give(bytes, |member| member != Member::HERE)
     }
 
-    /// Does the same, for something that one member has already.
+    /// Does the same, for data that one member has already.
     pub(in crate::core) fn another_stays(&mut self, bytes: u64, than: Member) -> Option<Member> {
         self.give(bytes, |member| member != than)
     }
 
-    /// Returns whether a member is there that does not leave.
+    /// Returns whether any member stays.
     pub(in crate::core) fn anybody_stays(&self) -> bool {
         self.known.values().any(|load| !load.is_leaving)
     }
 
-    /// Tells that a member was given something for others, or to keep it.
+    /// Records that a member has received data of others, or to keep it.
     pub(in crate::core) fn is_given(&mut self, member: Member, bytes: u64) {
         if let Some(load) = self.known.get_mut(&member) {
             load.rescued += bytes;
@@ -63,9 +63,9 @@ impl Members {
         Some(*member)
     }
 
-    /// Returns the members that leave and may go now: all that have no calls, nor ends of calls that are `recording`, if
-    /// everything `is_copied` that others need, or all if nobody else is there and it `can_be_lost`. If nobody stays,
-    /// that of the program is the last one. Each is returned once.
+    /// Returns the leaving members that may go now: those without calls, and without outcomes that are
+    /// `recording`, if all data that others need `is_copied`; or all if no other member exists and the data
+    /// `can_be_lost`. If no member stays, the one of the program is the last. Each is returned once.
     pub(in crate::core) fn let_go(
         &mut self,
         is_copied: bool,
@@ -83,8 +83,8 @@ impl Members {
         gone
     }
 
-    /// Returns whether the member of the program may go by the same rules. It may no more if others leave, too, since it
-    /// was told so.
+    /// Returns whether the member of the program may go by the same rules. It may no longer go if others have
+    /// started to leave since it was allowed to.
     pub(in crate::core) fn here_may_go(
         &self,
         is_copied: bool,
@@ -95,7 +95,7 @@ impl Members {
         self.known.get(&Member::HERE).is_some_and(|load| self.has_nothing(Member::HERE, load, parting))
     }
 
-    /// Returns whether a member leaves, and has nothing for which it is to wait.
+    /// Returns whether a leaving member has nothing to wait for.
     fn has_nothing(&self, member: Member, load: &Load, parting: Parting<'_>) -> bool {
         let Parting { is_copied, recording, can_be_lost, anybody_stays } = parting;
         if !load.is_leaving {
@@ -105,7 +105,7 @@ impl Members {
             return true;
         }
         let has_work = |load: &Load| load.assigned > 0 || load.lent > 0;
-        // If nobody else is left to remember it, the program has to hear how the last call ends.
+        // If no other member remembers it, the program has to receive the outcome of the last call.
         let must_stay = member == Member::HERE && !anybody_stays && {
             let others_work = self.known.iter().any(|(other, load)| *other != Member::HERE && has_work(load));
             others_work || !recording.is_empty()
@@ -113,13 +113,13 @@ impl Members {
         is_copied && !has_work(load) && !recording.contains(&member) && !must_stay
     }
 
-    /// Returns those that stay.
+    /// Returns the staying members.
     pub(in crate::core) fn all_staying(&self) -> Vec<Member> {
         let staying = self.known.iter().filter(|(_, load)| !load.is_leaving);
         staying.map(|(member, _)| *member).collect()
     }
 
-    /// Returns what those have that stay.
+    /// Returns the capacities of the staying members.
     pub(in crate::core) fn staying(&self) -> impl Iterator<Item = &Capacity> + Clone {
         self.known.values().filter(|load| !load.is_leaving).map(|load| &load.capacity)
     }

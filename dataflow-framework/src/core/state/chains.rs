@@ -1,4 +1,5 @@
-//! The chains of calls that update the same data in any order, and the decisions about them. See `commuting.rs`.
+//! The chains of calls that update the same data in any order, and the decisions about them. See
+//! `commuting.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,34 +8,34 @@ use crate::{
     ids::{CallId, VersionId},
 };
 
-/// The chains whose turns are not all decided, and what was decided of all.
+/// The chains with undecided turns, and the decisions about all turns.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Chains {
     pub(in crate::core) by_first: BTreeMap<CallId, Chain>,
-    /// The calls that must not begin.
+    /// The calls that must not start.
     pub(in crate::core) held: BTreeMap<CallId, Held>,
-    /// Those of which something has changed.
+    /// The chains with changes.
     pub(in crate::core) stirred: BTreeSet<CallId>,
-    /// With which other one turns have exchanged what they do, as far as that is recorded.
+    /// The turns with which others have exchanged their work, as far as that is recorded.
     pub(in crate::core) decided: BTreeMap<CallId, CallId>,
-    /// The turns with which others are to exchange as in an earlier run, and how many.
+    /// The turns that must exchange their work as in an earlier run, with the number of these exchanges.
     pub(in crate::core) awaited: BTreeMap<CallId, usize>,
 }
 
-/// Why a call must not begin.
+/// The reason why a call must not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::core) enum Held {
-    /// It is not decided what it does, in this chain.
+    /// Its work in this chain is undecided.
     Undecided(CallId),
-    /// It is not recorded.
+    /// Its work is not recorded.
     Unrecorded,
 }
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Chain {
-    /// The turns that are not decided.
+    /// The undecided turns.
     pub(in crate::core) undecided: BTreeMap<CallId, Turn>,
-    /// Those of which everything may be there but what they update.
+    /// The turns whose other inputs may all be available.
     pub(in crate::core) ready: BTreeSet<CallId>,
 }
 
@@ -42,34 +43,35 @@ pub(in crate::core) struct Chain {
 pub(in crate::core) struct Turn {
     /// The position of the argument that is updated.
     pub(in crate::core) at: usize,
-    /// What another turn reads that is to exchange with this one, which will not be run again: there is a handle of each.
+    /// The inputs of another turn that will exchange its work with this one, and never runs again: there is a
+    /// handle of each.
     pub(in crate::core) kept: Vec<VersionId>,
 }
 
 impl Chains {
-    /// Returns whether a call must not begin.
+    /// Returns whether a call must not start.
     pub(in crate::core) fn holds(&self, call: CallId) -> bool {
         self.held.contains_key(&call)
     }
 
-    /// Returns whether calls wait for that it is recorded what they do.
+    /// Returns whether calls wait for the record of their work.
     pub(in crate::core) fn are_recording(&self) -> bool {
         self.held.values().any(|held| *held == Held::Unrecorded)
     }
 
-    /// Returns what was recorded.
+    /// Returns the recorded decisions.
     pub(in crate::core) fn facts(&self) -> impl Iterator<Item = Fact> {
         self.decided.iter().map(|(call, with)| Fact::Commuted { call: *call, with: *with })
     }
 
-    /// Takes in what was recorded.
+    /// Restores a recorded decision.
     pub(in crate::core) fn recalls(&mut self, call: CallId, with: CallId) {
         if self.decided.insert(call, with).is_none() {
             *self.awaited.entry(with).or_default() += 1;
         }
     }
 
-    /// Notes that a turn has exchanged with another one what it was to.
+    /// Counts one repeated exchange of a turn.
     pub(in crate::core) fn has_exchanged(&mut self, with: CallId) {
         if let Some(turns) = self.awaited.get_mut(&with) {
             *turns -= 1;
@@ -79,22 +81,22 @@ impl Chains {
         }
     }
 
-    /// Returns whether a turn waits for what it reads until it is decided what it does. One that is to exchange as in an
-    /// earlier run does not: what it would do before that was done, or will be, by another one.
+    /// Returns whether a turn waits for its inputs until its work is decided. A turn that must repeat an
+    /// exchange does not: its previous work is done by another one.
     pub(in crate::core) fn is_open(&self, call: CallId) -> bool {
         self.chain_of(call).is_some()
             && !self.decided.contains_key(&call)
             && !self.awaited.contains_key(&call)
     }
 
-    /// Takes in that the next call is one of a chain.
+    /// Adds the next call to a chain.
     pub(in crate::core) fn joins(&mut self, call: CallId, Commute { chain, at }: Commute) {
         let undecided = &mut self.by_first.entry(chain).or_default().undecided;
         undecided.insert(call, Turn { at, kept: Vec::new() });
         self.held.insert(call, Held::Undecided(chain));
     }
 
-    /// Returns the chain of a call that is not decided.
+    /// Returns the chain of an undecided call.
     pub(in crate::core) fn chain_of(&self, call: CallId) -> Option<CallId> {
         match self.held.get(&call) {
             Some(Held::Undecided(first)) => Some(*first),
@@ -107,16 +109,16 @@ impl Chains {
         self.by_first.get_mut(&first)?.undecided.get_mut(&call)
     }
 
-    /// Forgets a call that has ended, or was given up.
+    /// Removes a call that has ended, or was cancelled.
     pub(in crate::core) fn is_over(&mut self, call: CallId) {
         match self.chain_of(call) {
-            // It stays in its chain as long as others may have to exchange with it.
+            // It stays in its chain while others may have to exchange their work with it.
             Some(first) => _ = self.stirred.insert(first),
             None => _ = self.held.remove(&call),
         }
     }
 
-    /// Removes a turn that is decided, or over, and returns what was kept for it.
+    /// Removes a turn that is decided or over, and returns the versions kept for it.
     pub(in crate::core) fn leaves(&mut self, first: CallId, call: CallId) -> Vec<VersionId> {
         self.held.remove(&call);
         let Some(chain) = self.by_first.get_mut(&first) else { return Vec::new() };
@@ -128,7 +130,7 @@ impl Chains {
         turn.kept
     }
 
-    /// Returns whether nothing is known, besides what was recorded.
+    /// Returns whether the state is empty except for recorded decisions.
     #[cfg(test)]
     pub(in crate::core) fn is_empty(&self) -> bool {
         self.by_first.is_empty() && self.held.is_empty()

@@ -11,37 +11,37 @@ use crate::{
     ids::{CallId, VersionId},
 };
 
-/// What a call has written, encoded.
+/// The encoded output of a call.
 pub(in crate::core) type Values = Vec<Arc<[u8]>>;
 
-/// What a graph knows of what has one outcome for ever.
+/// The state of permanent outcomes.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Durable {
     /// Whether there is a journal.
     pub(in crate::core) is_on: bool,
-    /// By which this program is told from all others.
+    /// The number that identifies the program.
     pub(in crate::core) key: u128,
-    /// What follows for calls when their ends are recorded.
+    /// The consequences of the ends of calls, once they are recorded.
     pub(in crate::core) recording: BTreeMap<CallId, After>,
-    /// Calls that have ended, of which something is copied to a second member.
+    /// Completed calls whose output is being copied to a second member.
     pub(in crate::core) settling: BTreeMap<CallId, Settling>,
     /// Ends of calls of an earlier run, which this one has not made yet.
     pub(in crate::core) early: BTreeMap<CallId, Early>,
-    /// What cannot be read any more of what calls have written whose ends are not recorded.
+    /// The unreadable versions of calls whose ends are not recorded.
     pub(in crate::core) damaged: BTreeSet<(VersionId, Member)>,
-    /// The calls that are not run a second time.
+    /// The run-once calls.
     pub(in crate::core) ended: BTreeMap<CallId, Once>,
-    /// Those of them that have ended in this run, and of which nothing stands in the journal.
+    /// The run-once calls of this run that are not in the journal yet.
     pub(in crate::core) new: BTreeSet<CallId>,
-    /// The size of what stands of them in the journal.
+    /// The size of their output in the journal.
     pub(in crate::core) values_bytes: usize,
     pub(in crate::core) preserved: Preserved,
     pub(in crate::core) marks: Marks,
 }
 
 impl Durable {
-    /// Returns the members that have what calls have written whose ends are being recorded: others see it, and copy it,
-    /// only afterwards.
+    /// Returns the members with output of calls whose ends are being recorded: the output becomes visible, and
+    /// is copied, only afterwards.
     pub(in crate::core) fn members_with_ends(&self) -> BTreeSet<Member> {
         let members = |after: &After| match after {
             After::Written { members, .. } => members.clone(),
@@ -51,14 +51,14 @@ impl Durable {
         self.recording.values().flat_map(members).collect()
     }
 
-    /// Returns the members that have told ends of calls which the program has not made yet in this run.
+    /// Returns the members that have reported ends of calls that this run has not made yet.
     pub(in crate::core) fn members_with_early_ends(&self) -> impl Iterator<Item = Member> {
         let is_there = |(_, outcome): &&(Member, Outcome)| !matches!(outcome, Outcome::Failed(_));
         self.early.values().flat_map(|early| &early.first).filter(is_there).map(|(member, _)| *member)
     }
 
-    /// Keeps how a call of an earlier run has ended until this run makes it. Returns whether that is so. The member that
-    /// `was_to_end` it is the one that was known to run it.
+    /// Keeps the outcome of a call of an earlier run until this run makes the call. Returns whether it was
+    /// kept. The member that `was_to_end` it is the one that was known to run it.
     pub(in crate::core) fn keeps_early(
         &mut self,
         id: CallId,
@@ -70,7 +70,7 @@ impl Durable {
         let is_kept =
             is_failed || self.is_on && matches!(outcome, Outcome::Durable { .. } | Outcome::Ignored { .. });
         if is_kept {
-            // Nothing is left of it there, so that it is known as well when the member is gone.
+            // A failure leaves no data on the member, so it stays known when the member is gone.
             let member = if is_failed { Member::HERE } else { member };
             let Early { first, others } = self.early.entry(id).or_default();
             if first.is_none() && was_to_end {
@@ -83,26 +83,26 @@ impl Durable {
     }
 }
 
-/// How a call has ended that is not run a second time.
+/// The completion of a run-once call.
 #[derive(Debug)]
 pub(in crate::core) struct Once {
     pub(in crate::core) mark: Mark,
     /// The execution that counts.
     pub(in crate::core) by: u64,
-    /// What stands in the journal of what it has written.
+    /// The output of the call in the journal.
     pub(in crate::core) values: Option<Values>,
 }
 
-/// Ends of one call, as members tell them that have run it.
+/// The outcomes of one call, as reported by the members that have run it.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Early {
-    /// The one that counts if none is recorded.
+    /// The outcome that counts if none is recorded.
     pub(in crate::core) first: Option<(Member, Outcome)>,
     pub(in crate::core) others: Vec<(Member, Outcome)>,
 }
 
 impl Early {
-    /// Forgets what a member has told that is lost. Returns whether anything is left.
+    /// Removes the reports of a lost member. Returns whether any are left.
     pub(in crate::core) fn loses(&mut self, member: Member) -> bool {
         self.first.take_if(|(on, _)| *on == member);
         self.others.retain(|(on, _)| *on != member);
@@ -110,7 +110,7 @@ impl Early {
     }
 }
 
-/// What follows when the end of a call is recorded.
+/// The consequences of the recorded end of a call.
 #[derive(Debug)]
 pub(in crate::core) enum After {
     Written { members: Vec<Member>, bytes: Vec<u64> },
@@ -118,7 +118,7 @@ pub(in crate::core) enum After {
     Failed(Failure),
 }
 
-/// A call that has ended, of which something is copied to a second member.
+/// A completed call whose output is being copied to a second member.
 #[derive(Debug)]
 pub(in crate::core) struct Settling {
     pub(in crate::core) member: Member,
@@ -126,29 +126,29 @@ pub(in crate::core) struct Settling {
     pub(in crate::core) by: u64,
     pub(in crate::core) to: Member,
     pub(in crate::core) bytes: Vec<u64>,
-    /// What has not arrived yet.
+    /// The versions that have not arrived yet.
     pub(in crate::core) awaited: BTreeSet<VersionId>,
 }
 
 impl Settling {
-    /// Returns whether a member has what the call has written, or is to have it.
+    /// Returns whether a member has the output of the call, or will receive it.
     pub(in crate::core) fn is_with(&self, member: Member) -> bool {
         self.member == member || self.to == member
     }
 }
 
-/// What was written to the journal since everybody leaves.
+/// The data written to the journal since all members leave.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Preserved {
     pub(in crate::core) versions: BTreeSet<VersionId>,
     pub(in crate::core) bytes: u64,
-    /// The number of facts of these that are not written yet.
+    /// The number of facts not written yet.
     pub(in crate::core) unwritten: usize,
-    /// Which calls had ended when that was written last.
+    /// The completed calls at the time of the last write.
     pub(in crate::core) history: History,
 }
 
-/// The number of marks that are compared when the program begins anew.
+/// The number of marks that are compared when the program restarts.
 pub(in crate::core) const MARKS_MAX: usize = 64;
 
 /// Some of the calls and data of a program, by which a later run is compared with it.
@@ -156,16 +156,15 @@ pub(in crate::core) const MARKS_MAX: usize = 64;
 pub(in crate::core) struct Marks {
     /// The last call, or data, of this run.
     pub(in crate::core) last: Option<(CallId, Mark)>,
-    /// Some of this run and of earlier ones, at least so many calls from one to the next.
+    /// Marks of this run and of earlier ones, with a minimum distance in calls.
     pub(in crate::core) some: BTreeMap<CallId, Mark>,
     pub(in crate::core) spacing: u64,
-    /// The last one that was returned.
+    /// The last call whose mark was returned.
     pub(in crate::core) told: Option<CallId>,
 }
 
 impl Marks {
-    /// Returns the mark of the last call, and some of those before; `None` if they say nothing that was not returned
-    /// before.
+    /// Returns the mark of the last call, and some of those before; `None` if they are unchanged.
     pub(in crate::core) fn take_some(&mut self) -> Option<Vec<(CallId, Mark)>> {
         let (call, mark) = self.last?;
         let before = self.some.last_key_value().map(|(before, _)| *before);
@@ -183,7 +182,7 @@ impl Marks {
         Some(before.chain([(call, mark)]).collect())
     }
 
-    /// Keeps half of them, at equal distances.
+    /// Keeps every second mark.
     pub(in crate::core) fn thin_out(&mut self, last: CallId) {
         self.spacing = last / (MARKS_MAX as u64 / 2) + 1;
         let mut next = 0;

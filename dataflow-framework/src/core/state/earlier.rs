@@ -18,7 +18,7 @@ pub(crate) struct Held {
     pub(crate) bytes: u64,
 }
 
-/// What is known of a call from earlier runs of the program, before it is made in this one.
+/// The state of a call from earlier runs of the program, before this run makes it.
 #[derive(Debug)]
 pub(in crate::core) struct Earlier {
     pub(in crate::core) mark: Mark,
@@ -36,13 +36,13 @@ pub(crate) struct Divergence {
     pub(crate) is: Mark,
 }
 
-/// How a call stands that is made.
+/// The status of a new call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::core) enum Made {
-    /// Something on which it depends has failed, or it has itself in an earlier run.
+    /// One of its inputs has failed, or the call itself in an earlier run.
     Failed,
-    /// It has ended in an earlier run, and is not run again.
+    /// It has completed in an earlier run, and does not run again.
     Over,
-    /// It is to run, or runs.
+    /// It must run, or runs.
     Unfinished,
 }

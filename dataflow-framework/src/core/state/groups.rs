@@ -7,39 +7,39 @@ use std::{cmp::Reverse, collections::BTreeSet, ops::Range};
 
 use crate::{failure::Failure, ids::CallId};
 
-/// The number of groups from which on those are sought that are over.
+/// The number of groups above which completed ones are searched and removed.
 pub(in crate::core) const GROUPS_MIN: usize = 64;
 
-/// Groups of which calls may fail so that the others are given up; by positions in the order of the program, or of a
+/// Groups with calls that cancel the others when they fail; by positions in the order of the program, or of a
 /// task.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Groups {
-    /// Those whose calls are being made: where each begins, and whether it is given up.
+    /// The open groups: the start of each, and whether it is cancelled.
     pub(in crate::core) open: Vec<(u64, bool)>,
-    /// The others: where they begin and end. Of two that begin together the outer one is first.
+    /// The closed groups: start and end. Of two with the same start the outer one is first.
     pub(in crate::core) closed: BTreeSet<(u64, Reverse<u64>)>,
-    /// The last call with the failure of which a group is given up.
+    /// The last call whose failure cancels its group.
     pub(in crate::core) last: Option<u64>,
-    /// The number of closed ones from which on those are sought that are over.
+    /// The number of closed groups above which completed ones are removed.
     pub(in crate::core) many: usize,
 }
 
-/// A group that is given up.
+/// A cancelled group.
 #[derive(Debug)]
 pub(in crate::core) enum Group {
     OfProgram(Range<CallId>),
-    /// Of the task of this call.
+    /// A group of the task of this call.
     OfTask(CallId, Range<u64>),
 }
 
 impl Groups {
-    /// Takes in that there is a call with the failure of which a group is given up.
+    /// Records a call whose failure cancels its group.
     pub(in crate::core) fn may_be_given_up(&mut self, position: u64) {
         self.last = Some(position);
     }
 
-    /// Returns the innermost group with a call, which is to be given up; `next` is the position of the next call. If it is
-    /// open, so are the calls that are made until it is closed.
+    /// Returns the innermost group of a call, which is to be cancelled; `next` is the position of the next
+    /// call. In an open group, calls made until it is closed are cancelled as well.
     pub(in crate::core) fn of(&mut self, position: u64, next: u64) -> Option<Range<u64>> {
         let before = self.closed.range(..(position + 1, Reverse(u64::MAX)));
         let mut around = before.rev().map(|(start, Reverse(end))| *start..*end);
@@ -62,7 +62,7 @@ impl Groups {
         self.adds(calls);
     }
 
-    /// Returns whether calls that are made now belong to a group that is given up.
+    /// Returns whether new calls belong to a cancelled group.
     pub(in crate::core) fn are_given_up(&self) -> bool {
         self.open.iter().any(|(_, is_given_up)| *is_given_up)
     }
@@ -73,7 +73,7 @@ impl Groups {
         }
     }
 
-    /// Forgets groups if there are many of which this says that they are over.
+    /// Removes groups that are over according to `is_over`, if there are many groups.
     pub(in crate::core) fn forgets(&mut self, is_over: impl Fn(Range<u64>) -> bool) {
         if self.closed.len() >= self.many.max(GROUPS_MIN) {
             self.closed.retain(|(start, Reverse(end))| !is_over(*start..*end));
@@ -82,8 +82,7 @@ impl Groups {
     }
 }
 
-/// Returns the failure of which a group tells: rather one by which it was given up than another one, and of several the
-/// first.
+/// Returns the failure to report for a group: preferably one that cancelled it, and of several the first.
 pub(crate) fn first_of<'a, K: Ord>(
     failures: impl Iterator<Item = &'a Failure>,
     position: impl Fn(&Failure) -> K,

@@ -34,7 +34,7 @@ impl ReadCache {
         before.map(|before| before.member)
     }
 
-    /// Removes the first one if they are too large altogether.
+    /// Removes the first version if their total size is too large.
     pub(in crate::core) fn pop_too_many(&mut self) -> Option<(VersionId, Kept)> {
         let popped = (self.bytes > KEPT_BYTES_MAX).then(|| self.versions.pop_first()).flatten();
         self.bytes -= popped.map_or(0, |(_, kept)| kept.cost());
@@ -52,14 +52,14 @@ impl ReadCache {
         self.bytes = self.versions.values().map(Kept::cost).sum();
     }
 
-    /// Takes in that a member does not keep a version any more.
+    /// Handles a member that no longer keeps a version.
     pub(in crate::core) fn is_gone(&mut self, id: VersionId, member: Member) {
         if self.has(id, member) {
             self.remove(id);
         }
     }
 
-    /// Returns what a member keeps.
+    /// Returns the versions that a member keeps.
     pub(in crate::core) fn with(&self, member: Member) -> Vec<VersionId> {
         let kept = self.versions.iter().filter(|(_, kept)| kept.member == member);
         kept.map(|(id, _)| *id).collect()
@@ -72,7 +72,7 @@ impl ReadCache {
 }
 
 impl Kept {
-    /// Returns its size, with what it takes to know of it.
+    /// Returns its size, including bookkeeping.
     pub(in crate::core) fn cost(&self) -> u64 {
         self.bytes + size_of::<(VersionId, Self)>() as u64
     }

@@ -11,19 +11,19 @@ use crate::{
     ids::NESTED,
 };
 
-/// The calls that wait for a worker, and may not run anywhere.
+/// The waiting calls with requirements.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Lanes {
     pub(in crate::core) by_kind: BTreeMap<LaneKind, Lane>,
 }
 
-/// What the calls of a lane have in common: what they demand, and whether they are spread.
+/// The common properties of the calls of a lane: their demand, and whether they are spread.
 pub(in crate::core) type LaneKind = (Demand, bool);
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Lane {
     pub(in crate::core) calls: BTreeSet<Key>,
-    /// Whether it was told that no member can take them.
+    /// Whether it was reported that no member can run them.
     pub(in crate::core) is_told: bool,
 }
 
@@ -36,7 +36,7 @@ impl Lanes {
         self.by_kind.is_empty()
     }
 
-    /// Orders all calls anew.
+    /// Sorts all calls again.
     pub(in crate::core) fn reorder(&mut self, levels: &Levels) {
         for lane in self.by_kind.values_mut() {
             let level = |level, call| if call < NESTED { levels.of(call) } else { level };

@@ -1,20 +1,23 @@
-//! Calls that tasks make: how they are numbered, and what is known of a task that makes some.
+//! Nested calls: their numbers, and the state of a task that makes calls.
 //!
-//! They are calls of the graph as those of the program are. A task tells of each in *steps*, from the node on which it
-//! runs, and waits there for what it reads; what it waits for is told in *answers*.
+//! Nested calls are calls of the graph like those of the program. A task reports each in *steps*, from the node
+//! where it runs, and waits there for its inputs, which arrive in *answers*.
 //!
-//! *Numbers.* The number of such a call is the hash of its path: of the call whose task makes it, how often that has
-//! failed before, and the position among what the task does. So it is the same whenever the task is run again, and
-//! depends on no clock. Its highest bit is set, which tells it from a call of the program. Two of one number would have
-//! two marks, which ends the task that makes the second; in a million calls that happens once in twenty million times.
+//! *Numbers.* The number of a nested call is the hash of its path: of the call whose task makes it, the number
+//! of failures of that call, and the position among the task's steps. So it is the same whenever the task runs
+//! again, and depends on no clock. Its highest bit is set, which distinguishes it from a call of the program.
+//! Two calls with the same number would have different marks, which fails the task that makes the second; with
+//! a million calls the probability is one in twenty million.
 //!
-//! *Run again.* When the node of such a task is lost, the task is run again, and makes the same calls. The handles that
-//! it had are kept until then, so that its calls go on, and what they have written stays; each handle is taken over when
-//! the call is made that writes it. Nothing is left of the task when it ends: its handles go, and it ends only when all
-//! its calls have. If it fails for good, those that have not begun are cancelled.
+//! *Repeated runs.* When the node of such a task is lost, the task runs again, and makes the same calls. Its
+//! handles are kept until then, so that its calls continue, and their output stays; each handle is taken over
+//! when the call that writes it is made again. Nothing is left of the task when it ends: its handles are
+//! released, and its call completes only after all nested calls. If it fails permanently, nested calls that
+//! have not started are cancelled.
 //!
-//! *A program that begins anew* runs such tasks anew, too: an execution of an earlier run ends at its next step. Their
-//! calls that have ended are known by what the nodes keep and remember, like those of the program; see `earlier.rs`.
+//! *A restarted program* also restarts such tasks: an execution of an earlier run ends at its next step.
+//! Completed nested calls are known from the data and history of the nodes, like those of the program; see
+//! `earlier.rs`.
 
 use std::{
     cmp::Reverse,
@@ -37,30 +40,30 @@ use crate::{
     task::TaskDef,
 };
 
-/// What the task of a call does.
+/// A step of the task of a call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Step {
-    /// It does something for the first time in this execution.
+    /// Make the first step of this execution.
     Begin,
-    /// It makes a call, and drops handles then.
+    /// Make a call, and then drop handles.
     Call(TaskCall, Vec<VersionId>),
-    /// It brings data in that its node has: the size of it, and the hash of its content.
+    /// Create data on its node: the size, and the hash of the content.
     Bring { position: u64, bytes: u64, content: u64 },
-    /// It has another handle.
+    /// Add a handle.
     Retain(VersionId),
-    /// It has a handle less.
+    /// Remove a handle.
     Release(VersionId),
-    /// It waits for a value.
+    /// Wait for a value.
     Get(VersionId),
-    /// It has got that.
+    /// Confirm the receipt of the value.
     Got,
-    /// It waits until its calls in these positions have ended; and is told of their failures, or not.
+    /// Wait until its calls in these positions have ended, and receive their failures or not.
     Wait(Range<u64>, bool),
-    /// It cancels its calls in these positions that have not begun.
+    /// Cancel its calls in these positions that have not started.
     Cancel(Range<u64>),
-    /// It has made a group of its calls in these positions, with whose failures others are given up.
+    /// Declare its calls in these positions a group, with calls whose failure cancels the others.
     Group(Range<u64>),
-    /// It ends, and hands these versions on as its own, by their slots.
+    /// End, and forward these versions as its own output, by their slots.
     HandOn(Vec<(u32, VersionId)>),
 }
 
@@ -70,41 +73,41 @@ pub(crate) struct TaskCall {
     pub(crate) position: u64,
     /// The number of the task in the table of the program.
     pub(crate) number: u32,
-    /// The task, if that is told on this node.
+    /// The task, if it is called on this node.
     #[serde(skip)]
     pub(crate) task: Option<&'static TaskDef>,
     pub(crate) options: Options,
     pub(crate) arguments: Vec<Argument>,
     pub(crate) writes: u32,
-    /// Why it cannot run, if it cannot.
+    /// The reason why it cannot run, if there is one.
     pub(crate) refused: Option<String>,
 }
 
-/// What is told to a task that waits.
+/// The answer to a task that waits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// What it waits for will never be there.
+    /// The value has failed.
     Failed(ToldFailure),
-    /// Its calls have ended; the first of the failures of which it is told.
+    /// Its calls have ended; the first of the failures that it receives.
     Ended(Option<ToldFailure>),
-    /// It is of no use any more.
+    /// The execution is no longer needed.
     Over,
 }
 
 /// A call whose task makes calls.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Nest {
-    /// The member where the task runs, and which execution it is; `None` if it has to be run again.
+    /// The member of the task, and its execution; `None` if it has to run again.
     pub(in crate::core) runs: Option<(Member, Execution)>,
-    /// The mark of what it has done last.
+    /// The mark of its last step.
     pub(in crate::core) mark: Mark,
     /// The depth of the call.
     pub(in crate::core) depth: u64,
     /// The handles that it has.
     pub(in crate::core) handles: BTreeMap<VersionId, u32>,
-    /// Those of earlier executions that this one has not taken over.
+    /// The handles of earlier executions that this one has not taken over.
     pub(in crate::core) left: BTreeMap<VersionId, u32>,
-    /// Its calls that have not ended, by their positions.
+    /// Its unfinished calls, by their positions.
     pub(in crate::core) unfinished: BTreeMap<u64, CallId>,
     /// The failures of its calls.
     pub(in crate::core) failures: Vec<Failure>,
@@ -112,16 +115,16 @@ pub(in crate::core) struct Nest {
     pub(in crate::core) get: Option<CallId>,
     /// The number of values for which this execution has waited.
     pub(in crate::core) gets: u64,
-    /// The calls for which it waits, and whether it is told of their failures.
+    /// The calls for which it waits, and whether it receives their failures.
     pub(in crate::core) awaits: Option<(Range<u64>, bool)>,
-    /// Whether its worker does something else meanwhile.
+    /// Whether its worker runs other calls now.
     pub(in crate::core) lends: bool,
-    /// How its task has ended, once it has.
+    /// The outcome of its task, once it has ended.
     pub(in crate::core) outcome: Option<Outcome>,
     pub(in crate::core) handed_on: Vec<(u32, VersionId)>,
-    /// The members where what is handed on was given its second name, by slots, and whether that is done.
+    /// The members that rename its forwarded output, by slots, and whether that is done.
     pub(in crate::core) named: BTreeMap<u32, (Member, bool)>,
-    /// With what the call fails, however its task ends.
+    /// The failure of the call, whatever the outcome of its task.
     pub(in crate::core) fails: Option<Failure>,
     /// The groups of its calls.
     pub(in crate::core) groups: Groups,
@@ -129,8 +132,8 @@ pub(in crate::core) struct Nest {
     pub(in crate::core) is_cancelled: bool,
 }
 
-/// Calls of tasks that wait for a worker: those of the highest priority first, of these the deepest, so that what has
-/// begun is ended before other things begin, and few tasks wait at a time.
+/// Nested calls that wait for a worker: the highest priority first, of these the deepest, so that running calls
+/// complete before others start, and few tasks wait at a time.
 pub(in crate::core) type Key = (Reverse<i32>, Reverse<u32>, u64, CallId);
 
 /// The calls whose tasks make calls.
@@ -140,7 +143,7 @@ pub(in crate::core) struct Nests {
     pub(in crate::core) ready: BTreeSet<Key>,
     /// The number of calls that were ready so far.
     pub(in crate::core) order: u64,
-    /// What is told of earlier runs of the program, by the call of the program to which it belongs.
+    /// The reports of earlier runs, by the call of the program to which they belong.
     pub(in crate::core) earlier: BTreeMap<CallId, BTreeSet<CallId>>,
 }
 
@@ -154,7 +157,7 @@ impl Nests {
         !self.ready.is_empty()
     }
 
-    /// Returns the highest priority of those that wait for a worker.
+    /// Returns the highest priority of the waiting calls.
     pub(in crate::core) fn priority(&self) -> Option<i32> {
         self.ready.first().map(|(Reverse(priority), ..)| *priority)
     }

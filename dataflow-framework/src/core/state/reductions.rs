@@ -1,4 +1,4 @@
-//! The reductions whose calls are not all decided, and the decisions about them. See `reducing.rs`.
+//! The reductions with undecided calls, and the decisions about them. See `reducing.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,36 +7,36 @@ use crate::{
     ids::{Argument, CallId, VersionId},
 };
 
-/// The reductions whose calls are not all decided, and what was decided of all.
+/// The reductions with undecided calls, and the decisions about all calls.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Reductions {
     pub(in crate::core) by_first: BTreeMap<CallId, Reduction>,
-    /// The calls that must not begin.
+    /// The calls that must not start.
     pub(in crate::core) held: BTreeMap<CallId, Held>,
-    /// Those of which something has changed.
+    /// The reductions with changes.
     pub(in crate::core) stirred: BTreeSet<CallId>,
-    /// What calls merge, as far as that is recorded.
+    /// The recorded decisions.
     pub(in crate::core) decided: BTreeMap<CallId, [u64; 2]>,
 }
 
-/// Why a call must not begin.
+/// The reason why a call must not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::core) enum Held {
-    /// It is not decided what it merges, in this reduction.
+    /// Its parts in this reduction are undecided.
     Undecided(CallId),
-    /// It is not recorded.
+    /// Its parts are not recorded.
     Unrecorded,
 }
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Reduction {
-    /// Whether its calls may begin: the program has made all.
+    /// Whether its calls may start: the program has made all.
     pub(in crate::core) is_complete: bool,
-    /// The calls that are not decided, and what they merge unless they are.
+    /// The undecided calls, and their default parts.
     pub(in crate::core) undecided: BTreeMap<CallId, Undecided>,
-    /// Which of them would merge a part, by its rank, and as which of both.
+    /// The undecided call that would merge a part, by the rank of the part, and the position there.
     pub(in crate::core) places: BTreeMap<u64, (CallId, usize)>,
-    /// The ranks of what its calls write, as parts of others.
+    /// The ranks of the output of its calls, as parts of others.
     pub(in crate::core) written: BTreeMap<VersionId, u64>,
     /// The ranks of the parts that have become available. They may be lost since.
     pub(in crate::core) available: BTreeSet<u64>,
@@ -50,40 +50,40 @@ pub(in crate::core) struct Undecided {
     pub(in crate::core) parts: [Part; 2],
 }
 
-/// One of what is merged.
+/// A part to merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::core) struct Part {
-    /// Its place in the list of all, by which it is recorded, since the same data may be there twice. What was merged has
-    /// that of the first of both.
+    /// Its position in the list of all parts, which is recorded, since the same data may occur twice. A merged
+    /// part has that of its first part.
     pub(in crate::core) rank: u64,
     pub(in crate::core) version: VersionId,
 }
 
 impl Reductions {
-    /// Returns whether a call must not begin.
+    /// Returns whether a call must not start.
     pub(in crate::core) fn holds(&self, call: CallId) -> bool {
         self.held.contains_key(&call)
     }
 
-    /// Returns whether calls wait for that it is recorded what they merge.
+    /// Returns whether calls wait for the record of their parts.
     pub(in crate::core) fn are_recording(&self) -> bool {
         self.held.values().any(|held| *held == Held::Unrecorded)
     }
 
-    /// Returns what was recorded.
+    /// Returns the recorded decisions.
     pub(in crate::core) fn facts(&self) -> impl Iterator<Item = Fact> {
         self.decided.iter().map(|(call, parts)| Fact::Merged { call: *call, parts: *parts })
     }
 
-    /// Takes in what was recorded.
+    /// Restores a recorded decision.
     pub(in crate::core) fn recalls(&mut self, call: CallId, parts: [u64; 2]) {
         self.decided.insert(call, parts);
     }
 
-    /// Takes in a call of a reduction.
+    /// Adds a call to a reduction.
     pub(in crate::core) fn joins(&mut self, call: CallId, merge: Merge, arguments: &[Argument]) {
         let reduction = self.by_first.entry(merge.reduction).or_default();
-        // The program may have waited within the reduction, with which those calls began that it had made.
+        // The program may have waited within the reduction, which starts the calls made so far.
         reduction.is_complete = false;
         let versions = [merge.into, merge.from].map(|at| arguments[at].versions()[0]);
         let rank = reduction.next;
@@ -95,7 +95,7 @@ impl Reductions {
         self.held.insert(call, Held::Undecided(merge.reduction));
     }
 
-    /// Takes in that a version is there, for these calls.
+    /// Handles a version that became available for these calls.
     pub(in crate::core) fn is_there(&mut self, version: VersionId, readers: &[CallId]) {
         if self.held.is_empty() {
             return;
@@ -110,7 +110,7 @@ impl Reductions {
         }
     }
 
-    /// Forgets a call that has ended, or was given up.
+    /// Removes a call that has ended, or was cancelled.
     pub(in crate::core) fn is_over(&mut self, call: CallId) {
         if self.held.is_empty() {
             return;
@@ -119,7 +119,7 @@ impl Reductions {
             self.held.remove(&call);
             return;
         };
-        // What was recorded of one that the program is about to complete counts also for those that have failed.
+        // A decision about a call that the program is about to complete counts even if the call has failed.
         if self.by_first.get(&first).is_some_and(|reduction| reduction.is_complete) {
             self.leaves(call, first);
         }
@@ -136,7 +136,7 @@ impl Reductions {
         }
     }
 
-    /// Returns whether nothing is known, besides what was recorded.
+    /// Returns whether the state is empty except for recorded decisions.
     #[cfg(test)]
     pub(in crate::core) fn is_empty(&self) -> bool {
         self.by_first.is_empty() && self.held.is_empty()
@@ -144,7 +144,7 @@ impl Reductions {
 }
 
 impl Reduction {
-    /// Removes a call that is decided, or over.
+    /// Removes a call that is decided or over.
     pub(in crate::core) fn remove(&mut self, call: CallId) -> Option<Undecided> {
         let undecided = self.undecided.remove(&call)?;
         for part in &undecided.parts {
@@ -155,14 +155,14 @@ impl Reduction {
         Some(undecided)
     }
 
-    /// Has a call merge another part.
+    /// Lets a call merge another part.
     pub(in crate::core) fn puts(&mut self, call: CallId, at: usize, part: Part) {
         let Some(undecided) = self.undecided.get_mut(&call) else { return };
         undecided.parts[at] = part;
         self.places.insert(part.rank, (call, at));
     }
 
-    /// Gives what a call writes the rank of the first part of which it is made.
+    /// Gives the output of a call the rank of its first part.
     pub(in crate::core) fn ranks(&mut self, result: VersionId, rank: u64) {
         let Some(before) = self.written.remove(&result) else { return };
         let Some((holder, at)) = self.places.remove(&before) else { return };

@@ -12,12 +12,12 @@ pub(in crate::core) struct Troubles(pub(in crate::core) BTreeMap<CallId, Trouble
 pub(in crate::core) struct Troubled {
     /// The members on which it could not run.
     pub(in crate::core) shunned: Vec<Member>,
-    /// How often it has met something damaged.
+    /// The number of damaged inputs that it has met.
     pub(in crate::core) damages: u32,
 }
 
 impl Troubles {
-    /// Forgets a call that has ended.
+    /// Removes a call that has ended.
     pub(in crate::core) fn are_over(&mut self, call: CallId) {
         if !self.0.is_empty() {
             self.0.remove(&call);
