@@ -46,9 +46,9 @@ impl Fence {
 impl Candidate {
     /// Stands for election as the leader of a job.
     ///
+    /// # Errors
     /// Any error from the store. If the outcome is unknown, it can be called again: a candidate left behind
     /// by an earlier call is reused.
-    /// earlier call has left behind is reused.
     pub async fn enter(store: Arc<dyn Store>, cluster: &ClusterPaths, job: &str, node: &str) -> Result<Self> {
         let folder = cluster.election();
         let group = format!("{job}~");

@@ -96,7 +96,7 @@ pub(super) fn money(amount: Option<f64>, currency: Option<&str>) -> String {
 
 /// Formats sizes that a cluster could have, in a unit, and their forecasts.
 pub(crate) fn candidates(unit: &str, sizes: &[Candidate], currency: Option<&str>) -> String {
-    let unknown = || "too early to say".to_owned();
+    let unknown = || "unknown as yet".to_owned();
     let rows = sizes.iter().map(|size| {
         let finish = size.finish_ms.map_or_else(unknown, |(early, late)| span(early, late));
         let note = match (size.now, size.note.as_str()) {
