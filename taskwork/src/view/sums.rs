@@ -67,7 +67,7 @@ impl RawJob {
     }
 
     /// Returns the best that may still be found in the job.
-    fn outlook(&self, stage: Stage, sum: Figures) -> Outlook {
+    fn outlook(&self, stage: Stage, sum: &Figures) -> Outlook {
         // Parked tasks and those that were set aside are at no node, so no report includes them.
         let is_parked = self.attempt().is_some_and(|attempt| attempt.parked != Some(0));
         let is_set_aside = self.attempt().is_some_and(|attempt| !attempt.set_aside.is_empty());
@@ -110,7 +110,7 @@ impl RawJob {
         } else {
             vec![]
         };
-        figures.outlook = self.outlook(stage, figures);
+        figures.outlook = self.outlook(stage, &figures);
         let attempt = self.attempt().filter(|_| !self.is_over());
         let (best, bound) = best_and_bound(reports, figures.outlook, stage);
         figures.open_tasks = attempt.and_then(|attempt| open_tasks(&at_work, attempt, stage));
