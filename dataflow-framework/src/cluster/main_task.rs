@@ -189,7 +189,7 @@ impl<P: Program> Main<P> {
         let encoded = report.output.observation.as_ref()?;
         decode(encoded)
             .inspect_err(|error| {
-                tracing::warn!(reason = error.reason, "the observations of the program cannot be read")
+                tracing::warn!(reason = error.reason, "the observations of the program cannot be read");
             })
             .ok()
     }

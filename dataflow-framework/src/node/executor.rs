@@ -281,7 +281,7 @@ impl Executor {
                 for assignment in calls {
                     match &reason {
                         None => {
-                            report.tell(News::unable(self.give_back(&assignment), version, tried.clone()))
+                            report.tell(News::unable(self.give_back(&assignment), version, tried.clone()));
                         }
                         Some(reason) => {
                             let failed =

@@ -473,6 +473,17 @@ impl Engine {
         state
     }
 
+    /// Records the value of a version. Returns whether it could be read.
+    fn preserve(&self, state: &mut State, version: VersionId, mark: Mark) -> bool {
+        let value = self.site.get(version).and_then(|value| value.part(0, usize::MAX).ok());
+        let Some((_, value)) = value else {
+            state.graph.is_preserved();
+            return false;
+        };
+        state.records.tell(Fact::Kept { version, mark, value });
+        true
+    }
+
     /// Performs the actions of the graph under the lock, so that a node receives the order to drop a version
     /// before the order to write it again.
     fn perform(&self, state: &mut State) -> After {
@@ -508,13 +519,7 @@ impl Engine {
                         self.site.put_brought(version, Value::from_encoded(value.to_vec()), mark, bytes);
                     }
                     (Action::Preserve { version, mark }, _) => {
-                        let value = self.site.get(version).and_then(|value| value.part(0, usize::MAX).ok());
-                        if let Some((_, value)) = value {
-                            state.records.tell(Fact::Kept { version, mark, value });
-                        } else {
-                            state.graph.is_preserved();
-                            is_unreadable = true;
-                        }
+                        is_unreadable |= !self.preserve(state, version, mark);
                     }
                     (Action::LetGo(Member::HERE), _) => {
                         self.may_go.store(true, Relaxed);

@@ -171,13 +171,13 @@ impl Task for Work {
     type Output = u64;
 
     fn search(&mut self, context: &mut Context<'_, Self>) -> Outcome {
-        while self.is_endless {
-            if context.migrate() {
-                return Outcome::Migrate;
-            }
+        if !self.is_endless {
+            return Outcome::Complete;
+        }
+        while !context.migrate() {
             std::thread::yield_now();
         }
-        Outcome::Complete
+        Outcome::Migrate
     }
 
     fn split(&mut self, (): &()) -> Option<Self> {

@@ -56,11 +56,8 @@ impl Stage<'_> {
             Fault::Join => self.join_any(),
             Fault::Kill => self.kill(machine),
             Fault::KillLeader => self.kill(self.leader().unwrap_or(machine)),
-            Fault::Freeze { ms } => self.world.with(|state| state.freeze(machine, ms)),
-            Fault::FreezeLeader { ms } => {
-                let leader = self.leader().unwrap_or(machine);
-                self.world.with(|state| state.freeze(leader, ms));
-            }
+            Fault::Freeze { ms } => self.freeze(machine, ms),
+            Fault::FreezeLeader { ms } => self.freeze(self.leader().unwrap_or(machine), ms),
             // A node must remain that can receive the data.
             Fault::Drain | Fault::DrainCoordinator
                 if self.plan.kind == Kind::Leaves && self.stay() <= STAY_MIN =>
@@ -68,10 +65,7 @@ impl Stage<'_> {
                 self.join_any();
             }
             Fault::KillCoordinator => self.kill(self.coordinator().unwrap_or(machine)),
-            Fault::FreezeCoordinator { ms } => {
-                let coordinator = self.coordinator().unwrap_or(machine);
-                self.world.with(|state| state.freeze(coordinator, ms));
-            }
+            Fault::FreezeCoordinator { ms } => self.freeze(self.coordinator().unwrap_or(machine), ms),
             Fault::DrainCoordinator => self.request_leave(self.coordinator().unwrap_or(machine)),
             Fault::Drain => self.request_leave(machine),
             Fault::DrainTwice { ms } => {
@@ -209,6 +203,10 @@ impl Stage<'_> {
             let program = self.programs.get(&machine).copied().unwrap_or(Program::This);
             self.start(machine, program);
         }
+    }
+
+    fn freeze(&self, machine: MachineId, ms: u64) {
+        self.world.with(|state| state.freeze(machine, ms));
     }
 
     fn kill(&mut self, machine: MachineId) {
