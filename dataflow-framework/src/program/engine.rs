@@ -15,8 +15,8 @@ use taskwork::NodeId;
 use super::{flow::CallsOfTasks, recorder::Recorder, records::Records};
 use crate::{
     core::{
-        Action, Capacity, Demand, Divergence, Fact, Graph, History, Input, Lack, Member, NewCall, Source,
-        first_of,
+        Action, Capacity, Demand, Divergence, Fact, Graph, History, Input, Lack, Mark, Member, NewCall,
+        Source, first_of,
     },
     failure::Failure,
     figures::Figures,
