@@ -168,7 +168,7 @@ fn isolated_crash_fails_only_its_call() -> Result<(), Error> {
     workflow().run(|| {
         let number = Data::new(3);
         for (how, expected) in [
-            ("panic", "it panicked: as it was told"),
+            ("panic", "it panicked: failed as requested"),
             ("abort", "its process has exited without a reply: signal: 6 (SIGABRT)"),
             ("kill", "its process has exited without a reply: signal: 9 (SIGKILL)"),
             ("exit", "its process has exited without a reply: exit status: 0"),

@@ -140,7 +140,7 @@ impl Report for Told {
             News::Unable { call, .. } => self.tells(format!("call {call} cannot run")),
             News::Copied(version) => self.tells(format!("version {} is here", version.call)),
             News::NotCopied { version, .. } => {
-                self.tells(format!("version {} is not to be had", version.call));
+                self.tells(format!("version {} is not available", version.call));
             }
             _ => {}
         }

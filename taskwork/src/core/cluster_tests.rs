@@ -380,6 +380,7 @@ impl Cluster {
             park_tasks_max: PARK_TASKS_MAX,
             grant_bytes_max: bytes,
             open_grant_bytes_max: 4 * bytes,
+            deaths_max: DEATHS_MAX,
             ..Limits::default()
         };
         let core = Node::new(id, limits, seed);

@@ -458,7 +458,7 @@ fn actions_require_operator_token_file() {
     let both =
         ["--listen", "127.0.0.1:0", "--token-file", file, "--allow-actions", "--operator-token-file", file];
     let refused = offer(&both).open().unwrap_err().to_string();
-    assert!(refused.contains("--operator-token-file") && refused.contains("of their own"), "{refused}");
+    assert!(refused.contains("--operator-token-file") && refused.contains("the same token"), "{refused}");
     let missing = ["--listen", "127.0.0.1:0", "--allow-actions", "--operator-token-file", "none"];
     assert!(offer(&missing).open().unwrap_err().to_string().contains("none"));
 }
