@@ -390,7 +390,6 @@ impl<'a> Stage<'a> {
             }
         }
         self.check_left();
-        self.check_released();
     }
 
     /// Checks that nodes that closed their sessions have removed the requests to leave. Lost nodes have not.
@@ -399,27 +398,6 @@ impl<'a> Stage<'a> {
             let closed = |node| self.world.with(|state| state.closed.contains(&node));
             if name.parse().is_ok_and(closed) {
                 self.violate(format!("{name} has left, and its request to leave remains"));
-            }
-        }
-    }
-
-    /// Checks that a job whose data was released keeps none that nothing needs. Late letters are allowed: their writers
-    /// did not know yet that the job is over.
-    fn check_released(&self) {
-        let names = |folder: &String| self.world.with(|state| state.servers.names(folder));
-        for job in self.jobs() {
-            let Some(record) = self.state(&job).filter(|record| record.state.is_over()) else { continue };
-            let paths = self.setup.cluster.job(&job);
-            let attempt = paths.attempt(record.attempt);
-            if self.world.with(|state| state.servers.read(&attempt.released()).is_none()) {
-                continue;
-            }
-            let mut folders = vec![attempt.parked(), attempt.held(), attempt.transits()];
-            if record.state != JobState::Incomplete {
-                folders.extend([paths.roots(), paths.shared(), paths.large_root()]);
-            }
-            for folder in folders.iter().filter(|folder| !names(folder).is_empty()) {
-                self.violate(format!("{job} is over and was released, but {folder} has children"));
             }
         }
     }

@@ -50,12 +50,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "            let _ = drain;\n            drop(tasks);\n",
     ),
     mutant(
-        "release that keeps the holdings of lost nodes",
-        "zk/src/job/release.rs",
-        "[attempt.parked(), attempt.held(), attempt.transits(), attempt.mail()]",
-        "[attempt.parked(), attempt.transits(), attempt.mail()]",
-    ),
-    mutant(
         "leader without fence",
         "zk/src/job/lead.rs",
         "        fence.check(),\n        Op::Set",
