@@ -114,7 +114,7 @@ fn single_node_with_unresponsive_task_runs_next_job() {
         cluster.log(0).matches("the node has its first task").count() == 3
     });
     cancel(&cluster, "2");
-    cluster.wait_for_log(0, "the node waits for them").unwrap();
+    cluster.wait_for_log(0, "the node waits for them and is not a member").unwrap();
     assert!(members(&cluster).is_empty(), "{}", cluster.log(0));
     cluster.nodes[0].signal("TERM").unwrap();
     assert!(cluster.nodes[0].wait().unwrap().success(), "{}", cluster.log(0));

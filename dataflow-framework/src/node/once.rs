@@ -22,7 +22,6 @@ pub(super) fn during<R>(token: Option<u128>, task: impl FnOnce() -> R) -> R {
 /// A call of an `effect` task is not run again after it has completed, but it is if its node is lost before, or if it
 /// fails and is retried. With the token as the key of a payment or the name of a file, external systems can detect
 /// that its effect is the same.
-/// payment, or as the name of a file.
 ///
 /// # Examples
 /// ```
@@ -30,8 +29,8 @@ pub(super) fn during<R>(token: Option<u128>, task: impl FnOnce() -> R) -> R {
 ///
 /// #[task(effect)]
 /// fn pay(cents: u64) -> String {
-/// The bank does not accept two orders with the same key.
-///     // The bank takes no order with the same key twice.
+///     let key = once_token().expect("the task has an effect");
+///     // The bank does not accept two orders with the same key.
 ///     format!("{cents} with key {key:032x}")
 /// }
 ///

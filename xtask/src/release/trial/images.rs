@@ -135,7 +135,7 @@ fn follow(folder: &Path, descriptor: &Value) -> Result<Vec<u8>> {
     let name = descriptor["digest"].as_str().context("a descriptor has no digest")?;
     let path: PathBuf = folder.join("blobs").join(name.replace(':', "/"));
     let bytes = fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))?;
-    ensure!(digest(&bytes) == name, "{} has other content than according to its name", path.display());
+    ensure!(digest(&bytes) == name, "{} has another content than its name says", path.display());
     ensure!(
         descriptor["size"] == bytes.len(),
         "{} has another length than in its descriptor",
