@@ -99,6 +99,11 @@ fn limit_ends_search_with_proven_bound() {
     {
         let there = submit(&cluster, "flowshop", &[&[shop][..], &limit].concat());
         assert_eq!(there.code, 1, "{there:?}");
+        let jobs = cluster.json("taskwork", &["jobs"]).unwrap();
+        let id = jobs.as_array().unwrap().iter().filter_map(|job| job["job"].as_str()).max().unwrap();
+        let job = cluster.json("taskwork", &["job", id]).unwrap();
+        assert!(job["state"] == "done" && job["gap"].as_f64() > Some(0.0), "{job}");
+        assert!((1.0..=2099.0).contains(&job["bound"].as_f64().unwrap()), "{job}");
         for said in [json_of(&there), solve("flowshop", &[&[shop][..], &limit].concat())] {
             assert_eq!((&said["end"], &said["proven"]), (&json!(end), &json!(false)));
             let (found, bound) = (said["makespan"].as_u64().unwrap(), said["bound"].as_u64().unwrap());
@@ -108,6 +113,55 @@ fn limit_ends_search_with_proven_bound() {
     let enough = solve("flowshop", &[shop, "--relative-gap", "0.2"]);
     assert_eq!((&enough["end"], &enough["proven"]), (&json!("proven"), &json!(true)));
     assert!(enough["gap"].as_f64().unwrap() <= 0.2, "{enough}");
+}
+
+/// Waits until the job has reached a state.
+fn wait_for_job(cluster: &Cluster, state: &str, is_reached: impl Fn(&Value) -> bool) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let job = cluster.json("taskwork", &["job", "0"]).unwrap();
+        if is_reached(&job) {
+            return job;
+        }
+        assert!(Instant::now() < deadline, "not {state}: {job}\n{}", cluster.logs());
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn stopped_search_keeps_its_gap_and_lost_nodes() {
+    let Some(folder) = data::folder() else { return };
+    let shop = folder.join("flowshop/ta022");
+    let mut cluster = Cluster::shared().unwrap();
+    cluster.start_nodes("flowshop", 3, &["--workers", "1", "--zk-session-timeout", "2"]).unwrap();
+    cluster.json("flowshop", &["submit", text(&shop)]).unwrap();
+    // The optimum is 2099.
+    let has_gap = |job: &Value| {
+        let bound = job["bound"].as_f64();
+        assert!(bound.is_none_or(|bound| (1.0..=2099.0).contains(&bound)), "{job}");
+        bound.is_some() && job["gap"].as_f64() > Some(0.0)
+    };
+    let at_work = |nodes: u64| move |job: &Value| job["workers"] == nodes && has_gap(job);
+    wait_for_job(&cluster, "at work", at_work(3));
+    let name = cluster.name_of(2).unwrap();
+    let is_lost = |job: &Value| {
+        let nodes = job["nodes"].as_array().unwrap();
+        nodes.iter().any(|node| node["node"] == *name && node["state"] == "lost")
+    };
+    cluster.nodes[2].signal("KILL").unwrap();
+    wait_for_job(&cluster, "without the lost node", |job| is_lost(job) && at_work(2)(job));
+    assert_eq!(cluster.run("taskwork", &["suspend", "0"]).unwrap().code, 0);
+    let idle = |state: &'static str| move |job: &Value| job["state"] == state && job["workers"].is_null();
+    wait_for_job(&cluster, "suspended with a gap", |job| idle("suspended")(job) && has_gap(job));
+    assert_eq!(cluster.run("taskwork", &["resume", "0"]).unwrap().code, 0);
+    wait_for_job(&cluster, "at work again", at_work(2));
+    assert_eq!(cluster.run("taskwork", &["cancel", "0"]).unwrap().code, 0);
+    cluster.signal_nodes(&[0, 1], "TERM").unwrap();
+    for node in [0, 1] {
+        assert!(cluster.nodes[node].wait().unwrap().success(), "{}", cluster.log(node));
+    }
+    let job = wait_for_job(&cluster, "cancelled with a gap", |job| idle("cancelled")(job) && has_gap(job));
+    assert!(is_lost(&job), "{job}");
 }
 
 #[test]
