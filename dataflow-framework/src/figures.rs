@@ -1,19 +1,19 @@
-//! What is counted while a program runs.
+//! The figures of a run of a program.
 
-/// What was counted while a program ran.
+/// The figures of a run of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Figures {
     /// The calls of tasks.
     pub calls: u64,
-    /// How often a call has read what another one has written: the edges of the graph.
+    /// The edges of the graph: reads of the output of one call by another.
     pub dependencies: u64,
-    /// The number of calls of the longest chain in which each needs what the one before has written.
+    /// The number of calls of the longest chain in which each call reads the output of the previous one.
     pub depth: u64,
-    /// How often a call was tried again.
+    /// The retries of failed calls.
     pub retries: u64,
-    /// The calls that have failed, which was ignored.
+    /// The failed calls whose failure was ignored.
     pub ignored: u64,
-    /// How often a call was run again because what it had written was lost.
+    /// The repetitions of calls whose output was lost.
     pub repeated: u64,
 }

@@ -16,7 +16,7 @@ pub struct Invocation<'a> {
     /// The inputs and their versions.
     inputs: vec::IntoIter<(Value, VersionId)>,
     written: Vec<Put>,
-    /// How the task writes a value: one that has made calls hands it on.
+    /// Converts a value to an output: a task that has made calls forwards it.
     put: &'a dyn Fn(Value) -> Put,
 }
 
@@ -26,11 +26,11 @@ impl fmt::Debug for Invocation<'_> {
     }
 }
 
-/// What a task writes as one version.
+/// The output of a task for one version.
 #[derive(Debug)]
 pub(crate) enum Put {
     Value(Value),
-    /// It hands on what a call writes that it has made.
+    /// The output of a nested call, forwarded.
     HandedOn(VersionId),
 }
 

@@ -131,7 +131,7 @@ impl Following {
         }
     }
 
-    /// Returns whether something waits that is to go soon.
+    /// Returns whether a message waits that should be sent soon.
     pub(super) fn is_held(&self) -> bool {
         self.line().is_held()
     }

@@ -250,7 +250,7 @@ impl Leading {
         }
     }
 
-    /// Returns what is to be sent now.
+    /// Returns the frames to send now.
     pub(super) fn frames(&self, now_ms: u64) -> Vec<(NodeId, Content)> {
         if now_ms >= self.remembered_ms.load(Relaxed) + REMEMBER_MS || self.engine.may_go() {
             self.remembered_ms.store(now_ms, Relaxed);
@@ -339,7 +339,7 @@ impl Followers {
 }
 
 impl Known {
-    /// Returns what is to be taken in of what a node tells: nothing until it has told all of earlier runs.
+    /// Returns the reports of a node that can be applied: none until it has reported everything of earlier runs.
     fn all_told(
         &mut self,
         (node, member): (NodeId, Member),

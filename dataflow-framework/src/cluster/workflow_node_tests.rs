@@ -15,7 +15,7 @@ fn tell(station: &WorkflowNode) -> Told {
 }
 
 #[test]
-fn a_result_is_told_to_each_of_two_tasks_of_which_one_counts() {
+fn result_is_delivered_to_both_copies_of_the_task() {
     let output = ProgramOutput::new(&1).unwrap();
     let station = returned(Ok(output.clone()));
     for _ in 0..2 {

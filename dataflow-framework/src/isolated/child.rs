@@ -121,7 +121,7 @@ fn run_request(tasks: &Tasks, request: Request, inputs: Vec<Value>) -> Result<Ve
     };
     let deadline = left_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
     let written = run_here(&assignment, inputs, deadline, &CallsOfTasks)?;
-    // The head does not know of this process, so what the task has called was run here at once.
+    // This process has no coordinator, so the calls made by the task were run here at once.
     end_of_task()?;
     let value = |put| match put {
         Put::Value(value) => value,

@@ -54,7 +54,7 @@ pub(super) fn otherwise(
 ) -> Result<Written> {
     match assignment.task.otherwise.filter(|_| ignores(assignment)) {
         Some(otherwise) => {
-            // What the task has called is of no interest any more.
+            // The calls made by the failed task no longer matter.
             nesting.restart();
             Ok(Written::Defaults(run_once(assignment, inputs, otherwise, nesting)?, failed.reason))
         }
@@ -121,7 +121,7 @@ fn run_once(
 ) -> Result<Vec<Put>> {
     let put = |value| nesting.put(value);
     let mut call = Invocation::new(&assignment.arguments, inputs, &put);
-    // What it changes is its own, and dropped with it.
+    // The task changes only data of this call, which is dropped after a panic.
     let run = AssertUnwindSafe(|| run(&mut call));
     catch_unwind(run).unwrap_or_else(|panic| {
         // The task was stopped by `nesting::end`.

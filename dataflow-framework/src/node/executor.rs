@@ -38,7 +38,7 @@ use crate::{
     value::Value,
 };
 
-/// What a node does for a program.
+/// The execution of calls on one node, and the versions that the node stores.
 pub(crate) struct Executor {
     pub(super) store: Store,
     pub(super) queue: Arc<Queue>,
@@ -72,7 +72,7 @@ pub(crate) struct Inventory {
 }
 
 impl Executor {
-    /// Creates what a node does for a program with these tasks; `None` if it calls any.
+    /// Creates the executor for a program with these tasks; `None` accepts all tasks.
     pub(crate) fn new(
         queue: Arc<Queue>,
         store: Store,

@@ -48,7 +48,7 @@ pub(crate) struct Missing {
     pub(crate) version: VersionId,
     pub(crate) mark: Mark,
     pub(crate) from: Vec<NodeId>,
-    /// What it is, encoded, if whoever tells of it has it and it is [small](super::small).
+    /// Its encoded value, if the sender has it and it is [small](super::small).
     pub(crate) content: Option<Vec<u8>>,
 }
 
@@ -125,9 +125,9 @@ struct Fetch {
     mark: Mark,
     /// The nodes that have it, the next one first.
     from: VecDeque<NodeId>,
-    /// Those that have not sent it.
+    /// The nodes that did not send it.
     tried: Vec<NodeId>,
-    /// What has arrived, if anything has.
+    /// The pieces received so far.
     pieces: Option<Pieces>,
     /// The size and the hash of the whole version, from the first piece.
     whole: Option<(u64, Option<Digest>)>,

@@ -16,7 +16,7 @@ use crate::{
 /// An order of the node of the program to another node.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Take part, and report that.
+    /// Take part, and confirm it.
     TakePart,
     Assign {
         call: CallId,
@@ -31,17 +31,17 @@ pub(crate) enum Order {
         missing: Vec<Missing>,
     },
     Forget(VersionId),
-    /// Keep one version also as another one, which has this mark.
+    /// Store a version under a second id with this mark.
     Alias {
         from: VersionId,
         to: VersionId,
         mark: Mark,
     },
-    /// Give a task the decision that it waits for.
+    /// Deliver a decision to a waiting task.
     Answer(Execution, Answer),
     /// Fetch a version from another node, and keep it.
     Copy(Missing),
-    /// Remember which calls have ended.
+    /// Store the completed calls for a later coordinator.
     Remember(History),
     /// The answer to [`News::Leaves`]: the node has no data that only it has and others need.
     MayLeave,
@@ -50,19 +50,19 @@ pub(crate) enum Order {
 /// A report of a node to the node of the program.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum News {
-    /// The node takes part, and has this.
+    /// The node takes part, with these resources.
     TakesPart(Capacity),
     /// The node has versions of an earlier run.
     Holds(Vec<Held>),
     /// The node runs calls of an earlier run.
     Runs(Vec<(CallId, Mark)>),
-    /// In an earlier run calls have ended.
+    /// Calls completed in an earlier run.
     Remembers(History),
-    /// That was all of earlier runs.
+    /// The reports about earlier runs are complete.
     AllTold,
-    /// When a call has run; reported before its end.
+    /// The times of a call; reported before its outcome.
     Timed(Timing),
-    /// A call has ended. With it come the contents of small versions that it has written, by their slots.
+    /// The outcome of a call, with the contents of its small outputs by slot.
     Ended { call: CallId, outcome: Outcome, contents: Vec<(u32, Vec<u8>)> },
     /// A call cannot run on the node: a version that it reads could not be fetched.
     Unable {
@@ -73,11 +73,11 @@ pub(crate) enum News {
         /// The versions that the call would have changed in place, with their sizes.
         unchanged: Vec<(VersionId, u64)>,
     },
-    /// The node leaves soon, and wants no more calls.
+    /// The node leaves soon, and accepts no more calls.
     Leaves,
-    /// A task that makes calls has done this.
+    /// A step of a task that makes calls.
     Step(Execution, Step),
-    /// A call has to run again: it has not begun on a node that leaves, or its execution is of an earlier run.
+    /// A call must be assigned again: it has not started on a leaving node, or its execution belongs to an earlier run.
     Returned { call: CallId, unchanged: Vec<(VersionId, u64)> },
     /// A version was fetched.
     Copied(VersionId),
@@ -87,7 +87,7 @@ pub(crate) enum News {
         /// The nodes that were asked for it.
         tried: Vec<NodeId>,
     },
-    /// A version cannot be read any more.
+    /// A version is corrupt.
     Damaged { version: VersionId, reason: String },
     /// The store is nearly full: these copies can be dropped if other nodes have the versions.
     HasCopies(Vec<VersionId>),
@@ -98,19 +98,19 @@ pub(crate) trait Report: Send + Sync {
     /// Handles a report, or forwards it.
     fn tell(&self, news: News);
 
-    /// Returns the options of a call that a task makes, as far as they count here.
+    /// Returns the options of a nested call that have an effect in this kind of run.
     fn counting(&self, options: Options) -> Options {
         options
     }
 
-    /// Returns the demand of a call of a task that no node will ever meet.
+    /// Returns a demand of a nested call that no node can ever meet.
     fn lacks(&self, _options: &Options) -> Option<Lack> {
         None
     }
 }
 
 impl Order {
-    /// Returns the order to run a call; `missing` are the versions that it reads and that are not on the node.
+    /// Creates the order to run a call; `missing` are its inputs that are not on the node.
     pub(crate) fn assign(assignment: &Assignment, missing: Vec<Missing>) -> Self {
         let Assignment { call, task, mark, arguments, tries, reader, in_place, manner, elsewhere: _ } =
             assignment;
@@ -131,18 +131,18 @@ impl Order {
 }
 
 impl News {
-    /// Returns the report that a call has ended.
+    /// Creates the report of an outcome.
     pub(crate) fn ended(call: CallId, outcome: Outcome) -> Self {
         Self::Ended { call, outcome, contents: Vec::new() }
     }
 
-    /// Returns the report that a version which a call reads could not be fetched from the nodes that were `tried`.
+    /// Creates the report that an input could not be fetched from the nodes in `tried`.
     pub(crate) fn unable((call, unchanged): Returned, missing: VersionId, tried: Vec<NodeId>) -> Self {
         Self::Unable { call, missing, tried, unchanged }
     }
 }
 
-/// A call that is given back, and the versions with their sizes that it would have changed in place.
+/// A call that is returned to the coordinator, and the versions that it would have changed in place, with their sizes.
 pub(crate) type Returned = (CallId, Vec<(VersionId, u64)>);
 
 /// A message that can be encoded.

@@ -34,14 +34,14 @@ pub(crate) trait Nesting: Send + Sync {
     /// Runs the task of a call on this thread. Returns the execution if the task has made calls.
     fn within(&self, running: Running, task: &mut dyn FnMut()) -> Option<Execution>;
 
-    /// Prepares the second run of the task on this thread: it is to make the same calls again.
+    /// Prepares the second run of the task on this thread, which makes the same calls again.
     fn restart(&self);
 
-    /// Returns how the task on this thread writes a value.
+    /// Converts a value to an output of the task on this thread.
     fn put(&self, value: Value) -> Put;
 }
 
-/// Why a task that makes calls cannot go on: it runs for a program that goes on elsewhere, or has taken too long.
+/// The end of a task that makes calls: its program continues on another node, or its time limit has passed.
 #[derive(Debug)]
 pub(crate) struct IsOver;
 

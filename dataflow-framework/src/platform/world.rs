@@ -14,14 +14,14 @@ use tokio::{sync::Notify, time::Instant};
 use super::bell::Bell;
 use crate::core::Seen;
 
-/// What takes time in a world.
+/// A future that completes after simulated time.
 pub type Passing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The world of the simulated nodes, as far as the framework is concerned.
 pub trait World: Send + Sync + 'static {
     /// Returns the time by the clock of a node, in microseconds since 1970.
     fn clock_us(&self, node: NodeId) -> u64;
-    /// Waits as long as a call takes that begins on a node; for ever if the node dies.
+    /// Waits for the duration of a call that starts on a node; never returns if the node dies.
     fn call(&self, node: NodeId, task: &'static str, call: u64) -> Passing;
     /// Runs the program of a node on a thread that runs only while everything else stands still.
     ///
@@ -33,7 +33,7 @@ pub trait World: Send + Sync + 'static {
     /// Suspends the program on this thread until it is notified, or until this time. Returns whether it was notified
     /// in time. It unwinds with [`stop`](crate::simulation::stop) when the world ends.
     fn wait(&self, notifier: &Arc<Notify>, at_the_latest: Option<Instant>) -> bool;
-    /// Is shown what happens on a node.
+    /// Observes an event on a node.
     fn see(&self, node: NodeId, seen: &Seen);
 }
 

@@ -18,7 +18,7 @@ use taskwork_scale::{connector::Offer, policy::JobUnserved};
 
 use super::observed::Scope;
 
-/// The reasons that are given for one job.
+/// The maximum number of reasons shown for one job.
 const REASONS_MAX: usize = 3;
 
 /// The newest node of each offer, by the offer's name.
@@ -29,7 +29,7 @@ pub(super) type Newest = BTreeMap<String, NewestNode>;
 pub(super) struct NewestNode {
     program: String,
     version: String,
-    /// When it started, in milliseconds since 1970 by its own clock.
+    /// The time of its start, in milliseconds since 1970 by its own clock.
     started_ms: u64,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Demand<'a> {
     kinds: BTreeMap<Kind<'a>, &'a JobRecord>,
 }
 
-/// Everything that decides which nodes run a job: program, version and labels. There may be thousands of jobs of one
+/// The properties that decide which nodes run a job: program, version and labels. Thousands of jobs may be of one
 /// kind.
 type Kind<'a> = (&'a str, &'a str, &'a Labels);
 
@@ -80,7 +80,7 @@ fn kind(record: &JobRecord) -> Kind<'_> {
 }
 
 impl<'a> Demand<'a> {
-    /// Returns all open jobs, whatever machines there are.
+    /// Returns all open jobs, independently of the machines.
     pub(crate) fn of_all(snapshot: &'a Snapshot, scope: &Scope) -> Self {
         let jobs = snapshot.jobs.iter().map(|(id, job)| (id.as_str(), job));
         let is_open =
@@ -145,7 +145,7 @@ impl<'a> Demand<'a> {
         self.kinds.values().any(|record| member.takes(record).is_ok())
     }
 
-    /// Returns whether there are jobs of which the machines of an offer can run none.
+    /// Returns whether there are jobs, and the machines of an offer can run none of them.
     pub(super) fn is_unsuited(&self, offer: &str) -> bool {
         !self.jobs.is_empty() && !self.suited.contains(offer)
     }
@@ -164,7 +164,7 @@ impl Nodes<'_> {
     /// Checks that a new machine of the offer can be expected to run a job.
     ///
     /// # Errors
-    /// What its nodes have instead, to follow the name of the offer.
+    /// The mismatch, as a phrase that follows the name of the offer.
     fn serve(&self, job: &JobRecord) -> Result<(), String> {
         if self.running.contains(&kind(job)) {
             return Ok(());
@@ -188,7 +188,7 @@ impl Nodes<'_> {
     }
 }
 
-/// Returns what a job needs, and what the offers have instead.
+/// Describes the needs of a job and the mismatches of the offers.
 fn needs(job: &JobRecord, reasons: &BTreeSet<String>) -> String {
     let JobRecord { program, program_version, require, .. } = job;
     let require = if require == Labels::NONE { String::new() } else { format!(" with {require}") };
@@ -208,7 +208,7 @@ mod tests {
         *,
     };
 
-    /// Returns why one offer does not serve one job.
+    /// Returns the reason for which one offer does not serve one job.
     fn reason(offer: &serde_json::Value, newest: &Newest, znodes: &[(String, String)]) -> Option<String> {
         let offers: Vec<Offer> = serde_json::from_value(json!([offer])).unwrap();
         let snapshot = snapshot(znodes);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn offer_without_program_serves_what_its_newest_node_ran() {
+    fn offer_without_program_serves_program_of_its_newest_node() {
         let offer = json!({"name": "a", "workers": 1, "max": 1});
         let offers: Vec<Offer> = serde_json::from_value(json!([offer])).unwrap();
         let mut newest = Newest::new();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn offer_serves_what_its_nodes_run_whatever_its_file_states() {
+    fn offer_serves_programs_of_its_nodes_despite_its_file() {
         let offer = json!({"name": "a", "workers": 1, "max": 1, "program": "uts"});
         let node = member("n01", "tsp", r#"{"offer": "a", "gpu": "yes"}"#);
         let job = job("j-0000000001", ("tsp", "1"), r#"{"gpu": "yes"}"#, 0);

@@ -44,7 +44,7 @@ fn text(said: &Said, holder: Option<&str>) -> String {
         ("spent", spent(said)),
     ];
     rows.extend(said.unserved.iter().map(|job| ("not served", format!("job {}: {}", job.id, job.reason))));
-    rows.extend(said.troubles.iter().map(|(offer, why)| ("left alone", format!("offer {offer}: {why}"))));
+    rows.extend(said.troubles.iter().map(|(offer, why)| ("suspended", format!("offer {offer}: {why}"))));
     let mut text = table::list(&rows);
     if !said.table.is_empty() {
         text += "\n";
@@ -94,7 +94,7 @@ pub(super) fn money(amount: Option<f64>, currency: Option<&str>) -> String {
     }
 }
 
-/// Formats sizes that a cluster could have, in a unit, and their forecasts.
+/// Formats possible sizes of the cluster, in a unit, with their forecasts.
 pub(crate) fn candidates(unit: &str, sizes: &[Candidate], currency: Option<&str>) -> String {
     let unknown = || "unknown as yet".to_owned();
     let rows = sizes.iter().map(|size| {

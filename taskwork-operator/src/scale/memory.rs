@@ -18,8 +18,8 @@ pub(super) const DECISIONS_MAX: usize = 50;
 const MACHINES_SHOWN_MAX: usize = 500;
 /// The number of jobs without an offer that are named.
 pub(super) const UNSERVED_SHOWN_MAX: usize = 20;
-/// The most machines of a controller: what it remembers of them fits into one request to ZooKeeper, whatever they are
-/// called and do.
+/// The maximum number of machines of a controller: their state fits into one request to ZooKeeper for all possible
+/// names and states.
 pub(super) const MACHINES_MAX: u32 = 2_000;
 
 /// The state from which a controller continues.
@@ -60,7 +60,7 @@ pub(crate) struct Said {
     pub(super) troubles: BTreeMap<String, String>,
     /// The first of the jobs that no offer can serve.
     pub(super) unserved: Vec<JobUnserved>,
-    /// The last observation, unless that is too large.
+    /// The last observation, unless it is too large.
     pub(crate) observation: Option<Observation>,
     /// The last decisions that changed the number of machines, the newest first.
     pub(super) decisions: Vec<Past>,

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   demand     the open jobs that an offer can serve
-//!   observed   what is seen of the cluster, as the policy and the fleet are told it
-//!   rounds     look, decide, write, act
-//!   memory     what is remembered, and what is said to people
-//!   explain    how that is shown
+//!   observed   the cluster as input of the policy and the fleet
+//!   rounds     observe, decide, write, act
+//!   memory     the state of a controller, and its report for operators
+//!   explain    the report, formatted
 //! ```
 //!
 //! The decisions are made by `taskwork-scale`, which depends neither on a cluster nor on a clock.

@@ -15,7 +15,7 @@ use taskwork_scale::{
 
 use super::demand::Demand;
 
-/// The jobs that a controller works for.
+/// The jobs for which a controller scales.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
     /// If given, only this job.
@@ -106,8 +106,7 @@ pub(super) fn observation(
     }
 }
 
-/// Returns whether there are jobs of which a machine can run none, by its nodes or, before they have joined, by its
-/// offer.
+/// Returns whether there are jobs, and a machine can run none of them. Its nodes decide, or its offer until they join.
 fn is_unsuited(machine: &MachineNow, demand: &Demand<'_>, snapshot: &Snapshot) -> bool {
     let members = || machine.nodes.iter().filter_map(|node| snapshot.members.get(node)?.member.as_deref());
     if members().next().is_none() {
@@ -116,7 +115,7 @@ fn is_unsuited(machine: &MachineNow, demand: &Demand<'_>, snapshot: &Snapshot) -
     !demand.jobs.is_empty() && !members().any(|member| demand.fits(member))
 }
 
-/// Returns the part of an observation that is not about machines.
+/// Returns the part of an observation that does not depend on machines.
 pub(crate) fn of_cluster(snapshot: &Snapshot, scope: &Scope, demand: &Demand<'_>) -> Observation {
     let jobs = || demand.jobs.iter().copied();
     let running = || jobs().filter(|(_, job)| job.about.stage == Stage::Running);
@@ -222,7 +221,7 @@ mod tests {
     };
 
     #[test]
-    fn a_node_says_its_machine_and_what_is_none_is_ignored() {
+    fn node_is_assigned_to_machine_by_label() {
         let snapshot = snapshot(&[
             member("n01", "tsp", r#"{"machine": "k-0.1", "zone": "b"}"#),
             member("n02", "tsp", "{}"),

@@ -38,8 +38,8 @@ impl Groups {
         self.last = Some(position);
     }
 
-    /// Returns the innermost group of a call, which is to be cancelled; `next` is the position of the next
-    /// call. In an open group, calls made until it is closed are cancelled as well.
+    /// Cancels the innermost group of a call, and returns its range; `next` is the position of the next call. In an
+    /// open group, calls made until it is closed are cancelled as well.
     pub(in crate::core) fn of(&mut self, position: u64, next: u64) -> Option<Range<u64>> {
         let before = self.closed.range(..(position + 1, Reverse(u64::MAX)));
         let mut around = before.rev().map(|(start, Reverse(end))| *start..*end);
