@@ -18,7 +18,6 @@ use crate::ids::{CallId, VersionId};
 /// calls that depend on it cannot run.
 ///
 /// Clones refer to the same failure.
-/// Clones are the same.
 #[derive(Clone)]
 pub struct Failure(Arc<Inner>);
 
