@@ -251,7 +251,7 @@ async fn hand_over(job: &dyn Waits, target: &Target) -> Result<(), Failure> {
         tell(format_args!("the nodes fetch the job's data from here; waiting until {nodes} it"));
     }
     let unknown = format!(
-        "Job {} goes on if a node has its data, and waits for ever otherwise: taskwork cancel {} ends it",
+        "Job {} continues if a node has its data, and otherwise never starts: taskwork cancel {} cancels it",
         job.id(),
         job.id()
     );

@@ -191,7 +191,7 @@ fn controller_without_zookeeper_changes_nothing() {
     stage.cluster.servers_mut().kill(0).unwrap();
     // ZooKeeper stops either between two rounds, or when the controller was about to write its actions. In
     // the second case it does not know whether it holds the office, and takes it again.
-    let notices = ["nothing is changed meanwhile", "what is to be done was not written"];
+    let notices = ["nothing is changed", "the planned actions were not written"];
     stage.wait_until("it notices", &controller, |_| {
         let said = &controller.errors()[since..];
         notices.iter().any(|notice| said.contains(notice))

@@ -23,7 +23,7 @@ const FOLLOWS: &str = "this node runs calls of the program on another one";
 /// Logged by another node when the first calls have completed.
 const RECORDS_ENDS: &str = "this node remembers which calls of the program have ended";
 /// Logged by the node of the program when it has learned of an earlier run.
-const RESTARTS: &str = "the program begins anew; what has ended is not run again";
+const RESTARTS: &str = "the program restarts; completed calls are not repeated";
 /// Logged when a node has left or is lost.
 const GONE: &str = "a node is gone that ran calls";
 

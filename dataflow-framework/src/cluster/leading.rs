@@ -151,7 +151,7 @@ impl Leading {
         drop(untold);
         let ended = self.engine.history().number();
         if ended > 0 {
-            tracing::info!(ended, "the program begins anew; what has ended is not run again");
+            tracing::info!(ended, "the program restarts; completed calls are not repeated");
         }
     }
 

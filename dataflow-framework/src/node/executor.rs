@@ -285,7 +285,7 @@ impl Executor {
                         }
                         Some(reason) => {
                             let failed =
-                                Failed::of_node(format!("what it reads cannot be brought: {reason}"));
+                                Failed::of_node(format!("an input cannot be fetched: {reason}"));
                             report.tell(News::ended(assignment.call, self.unfit(&assignment, failed)));
                         }
                     }

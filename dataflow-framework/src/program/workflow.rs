@@ -52,7 +52,7 @@ pub enum WorkflowError {
     Thread(#[source] io::Error),
     /// The process was started to run an isolated call, but runs the program.
     #[error(
-        "this process was started for an isolated call, and runs the program again: its `main` has to begin with \
+        "this process was started for an isolated call, and runs the program again: its `main` must start with \
          `dataflow_framework::serve_isolated`"
     )]
     Isolated,

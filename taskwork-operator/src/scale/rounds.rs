@@ -159,7 +159,7 @@ impl Mind {
 
     fn is_hindered(&mut self, why: String) -> Outcome {
         if self.hindrance.as_ref() != Some(&why) {
-            tracing::warn!("{why}; nothing is changed meanwhile");
+            tracing::warn!("{why}; until that is resolved, nothing is changed");
             self.hindrance = Some(why);
         }
         Outcome::Hindered
@@ -223,7 +223,7 @@ impl Mind {
             }
             Err(error) => error,
         };
-        tracing::warn!("what is to be done was not written: {lost}");
+        tracing::warn!("the planned actions were not written: {lost}");
         Written::Nothing
     }
 
