@@ -284,8 +284,7 @@ impl Executor {
                             report.tell(News::unable(self.give_back(&assignment), version, tried.clone()));
                         }
                         Some(reason) => {
-                            let failed =
-                                Failed::of_node(format!("an input cannot be fetched: {reason}"));
+                            let failed = Failed::of_node(format!("an input cannot be fetched: {reason}"));
                             report.tell(News::ended(assignment.call, self.unfit(&assignment, failed)));
                         }
                     }
