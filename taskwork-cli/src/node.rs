@@ -75,6 +75,10 @@ pub(crate) struct Arguments {
     /// How long a finished job is kept, for example 90d. Use the same time for all nodes of a cluster.
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time)]
     keep_for: Duration,
+    /// The total size of the results of finished jobs kept in ZooKeeper, in MiB; beyond it, jobs that ended earlier are
+    /// removed. Use the same number for all nodes of a cluster.
+    #[arg(long, value_name = "MIB", default_value = "256")]
+    keep_mib: u32,
     /// The interval at which the node logs its work in each of its jobs, in seconds; with 0 it does not.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = interval)]
     log_every: Duration,
@@ -99,7 +103,8 @@ pub(crate) fn run(
         .listen(arguments.listen)
         .drain_deadline(arguments.drain_deadline)
         .report_every(arguments.log_every)
-        .keep(arguments.keep, arguments.keep_for);
+        .keep(arguments.keep, arguments.keep_for)
+        .keep_result_bytes(u64::from(arguments.keep_mib) << 20);
     node = node.labels(labels(&arguments.labels, |name| std::env::var(name).ok())?);
     if let Some(label) = &arguments.near {
         node = node.near(label);

@@ -101,6 +101,9 @@ pub struct Limits {
     pub jobs_kept_max: usize,
     /// The time after its end at which a job is forgotten, in milliseconds, unless another job waits for it.
     pub jobs_kept_ms: u64,
+    /// The total size of the results of these jobs, in bytes. A job whose result exceeds it, together with those of later
+    /// jobs, is forgotten.
+    pub result_bytes_max: u64,
 }
 
 impl Limits {
@@ -146,6 +149,7 @@ impl Default for Limits {
             rescue_ms: 30_000,
             jobs_kept_max: Keep::default().jobs_max,
             jobs_kept_ms: Keep::default().age_ms_max,
+            result_bytes_max: Keep::default().result_bytes_max,
         }
     }
 }

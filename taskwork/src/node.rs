@@ -238,6 +238,14 @@ impl NodeBuilder {
         self
     }
 
+    /// Sets the total size of the results of jobs that are over, in bytes: by default 256 MiB. Jobs that ended earlier are
+    /// forgotten as if there were too many.
+    #[must_use]
+    pub fn keep_result_bytes(mut self, bytes: u64) -> Self {
+        self.limits.result_bytes_max = bytes;
+        self
+    }
+
     /// Replaces the default limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {

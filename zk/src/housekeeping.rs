@@ -3,7 +3,7 @@
 //! The member with the lowest id runs it periodically. If two nodes run it at once, because one of them does not know the
 //! other yet, no harm is done: every step can be repeated.
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use crate::{
     error::{Error, Result},
@@ -17,13 +17,15 @@ use crate::{
 pub struct Keep {
     /// The number of jobs that are kept: those that ended last.
     pub jobs_max: usize,
+    /// The total size of their results, in bytes. The job that ended last is kept whatever the size of its result.
+    pub result_bytes_max: u64,
     /// The time for which a job is kept after its end, in milliseconds.
     pub age_ms_max: u64,
 }
 
 impl Default for Keep {
     fn default() -> Self {
-        Self { jobs_max: 1_000, age_ms_max: 30 * 24 * 60 * 60 * 1_000 }
+        Self { jobs_max: 1_000, result_bytes_max: 256 << 20, age_ms_max: 30 * 24 * 60 * 60 * 1_000 }
     }
 }
 
@@ -49,7 +51,10 @@ pub async fn keep_house(
         jobs.into_iter().filter_map(|(name, record)| Some((name, record.ok()?))).collect();
     let forgotten = too_old(&jobs, keep, now_ms);
     for name in &forgotten {
-        tracing::info!(job = name, "the job ended long ago, or many ended after it; it is forgotten");
+        tracing::info!(
+            job = name,
+            "the job is forgotten: it ended long ago, or later jobs or their results need its place"
+        );
         job::forget(store, cluster, name).await?;
     }
     let kept = jobs.iter().filter(|(name, record)| record.state.is_over() && !forgotten.contains(name));
@@ -73,22 +78,21 @@ pub async fn keep_house(
 fn too_old(jobs: &[(String, JobRecord)], keep: Keep, now_ms: u64) -> BTreeSet<String> {
     let waiting = jobs.iter().filter(|(_, record)| !record.state.is_over());
     let awaited: BTreeSet<&String> = waiting.flat_map(|(_, record)| &record.after).collect();
-    let mut over: Vec<(u64, &String)> = jobs
-        .iter()
-        .filter(|(_, record)| record.state.is_over())
-        .map(|(name, record)| (record.finished_ms.unwrap_or(record.submitted_ms), name))
-        .collect();
-    over.sort_unstable();
-    let surplus = over.len().saturating_sub(keep.jobs_max);
-    over.into_iter()
-        .enumerate()
-        .filter(|(place, (ended_ms, _))| {
-            *place < surplus || now_ms.saturating_sub(*ended_ms) > keep.age_ms_max
-        })
-        .map(|(_, (_, name))| name)
-        .filter(|name| !awaited.contains(name))
-        .cloned()
-        .collect()
+    let ended_ms = |record: &JobRecord| record.finished_ms.unwrap_or(record.submitted_ms);
+    let mut over: Vec<_> = jobs.iter().filter(|(_, record)| record.state.is_over()).collect();
+    over.sort_unstable_by_key(|(name, record)| Reverse((ended_ms(record), name)));
+    let (mut kept, mut bytes, mut forgotten) = (0, 0_u64, BTreeSet::new());
+    for (name, record) in over {
+        let with_it = bytes.saturating_add(record.result_bytes);
+        let is_old = now_ms.saturating_sub(ended_ms(record)) > keep.age_ms_max;
+        let is_surplus = kept >= keep.jobs_max || (with_it > keep.result_bytes_max && kept > 0);
+        if (is_old || is_surplus) && !awaited.contains(name) {
+            forgotten.insert(name.clone());
+        } else {
+            (kept, bytes) = (kept + 1, with_it);
+        }
+    }
+    forgotten
 }
 
 /// The number of znodes that are requested at once.
@@ -173,7 +177,8 @@ mod tests {
             ended.push(job);
         }
         let waits = submit(&stage, &ended[..1]).await;
-        let (few, soon) = (Keep { jobs_max: 4, age_ms_max: 100 }, Keep { jobs_max: 100, age_ms_max: 2 });
+        let few = Keep { jobs_max: 4, age_ms_max: 100, ..Keep::default() };
+        let soon = Keep { jobs_max: 100, age_ms_max: 2, ..Keep::default() };
         keep_house_as(&stage, "b", few, 20).await;
         assert_eq!(names(&stage).await.len(), 12, "another member does it");
         keep_house_as(&stage, "a", few, 20).await;
@@ -188,6 +193,28 @@ mod tests {
             names(&stage).await,
             [slice::from_ref(&stage.job), &ended[8..], slice::from_ref(&waits)].concat()
         );
+    }
+
+    #[tokio::test]
+    async fn results_beyond_total_size_are_forgotten_except_the_latest() {
+        let stage = Stage::new().await;
+        let (_, mut record) = job::list(&*stage.store, &stage.cluster).await.unwrap().remove(0);
+        let record = record.as_mut().unwrap();
+        let ended = |(ended_ms, result_bytes): (u64, u64)| {
+            let mut record = record.clone();
+            (record.state, record.finished_ms, record.result_bytes) =
+                (JobState::Done, Some(ended_ms), result_bytes);
+            (ended_ms.to_string(), record)
+        };
+        let jobs: Vec<_> = [(1, 40), (2, 5), (3, 50), (4, 0), (5, 60)].map(ended).to_vec();
+        let forgotten = |result_bytes_max| {
+            let keep = Keep { result_bytes_max, ..Keep::default() };
+            Vec::from_iter(too_old(&jobs, keep, 10))
+        };
+        assert_eq!(forgotten(155), Vec::<String>::new());
+        assert_eq!(forgotten(114), ["1", "2"]);
+        assert_eq!(forgotten(105), ["3"], "smaller results fit");
+        assert_eq!(forgotten(10), ["1", "2", "3"], "the latest result is kept");
     }
 
     #[tokio::test]

@@ -161,11 +161,16 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
 }
 
 /// The interval at which one of the nodes removes data of jobs that are over.
-const HOUSEKEEPING_EVERY: Duration = Duration::from_secs(300);
+const HOUSEKEEPING_EVERY: Duration = Duration::from_secs(60);
 
 /// Periodically removes data of jobs that are over.
 async fn keep_house(setup: &ServeSetup, store: Arc<dyn Store>, node: NodeId) -> Infallible {
-    let keep = Keep { jobs_max: setup.limits.jobs_kept_max, age_ms_max: setup.limits.jobs_kept_ms };
+    let limits = &setup.limits;
+    let keep = Keep {
+        jobs_max: limits.jobs_kept_max,
+        result_bytes_max: limits.result_bytes_max,
+        age_ms_max: limits.jobs_kept_ms,
+    };
     let node = node.to_string();
     loop {
         time::sleep(HOUSEKEEPING_EVERY).await;

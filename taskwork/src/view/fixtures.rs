@@ -44,6 +44,7 @@ pub(crate) fn record() -> JobRecord {
         shared_name: String::new(),
         shared_from: String::new(),
         submitted_ms: 0,
+        result_bytes: 0,
         finished_ms: None,
         reason: None,
         retry: None,

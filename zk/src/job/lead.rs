@@ -140,6 +140,7 @@ pub async fn close(
         (None, None) => (JobState::Done, None),
     };
     record.finished_ms = Some(now_ms);
+    record.result_bytes = outcome.result.len() as u64;
     let fits = outcome.shown.to_string().len() <= SHOWN_BYTES_MAX;
     let shown = if fits { outcome.shown.clone() } else { serde_json::Value::Null };
     let result = |chunks| create(paths.result(), &record::write(&ResultRecord { attempt, chunks, shown }));

@@ -129,6 +129,9 @@ pub struct JobRecord {
     pub shared_from: String,
     /// When it was submitted, in milliseconds since 1970 by the submitter's clock.
     pub submitted_ms: u64,
+    /// The size of its result, in bytes; 0 without one.
+    #[serde(default)]
+    pub result_bytes: u64,
     /// When it ended, by the clock of the process that ended it.
     pub finished_ms: Option<u64>,
     /// Why it failed or was cancelled, if it did.

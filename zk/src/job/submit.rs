@@ -204,6 +204,7 @@ impl<'a> Submission<'a> {
             shared_name: new.shared_name.to_owned(),
             shared_from: new.shared_from.to_owned(),
             submitted_ms: new.now_ms,
+            result_bytes: 0,
             finished_ms: None,
             reason: None,
             retry: None,
