@@ -92,7 +92,7 @@ fn jobs(state: &State, is_ascii: bool) -> Vec<Vec<String>> {
             maybe(about.gap, percent),
             rate_of(job),
             about.nodes_at_work.to_string(),
-            maybe(about.eta_seconds, duration),
+            maybe(about.eta.map(|eta| eta.likely_seconds), duration),
         ]
     };
     jobs.map(row).collect()

@@ -130,8 +130,16 @@ fn progress(jobs: &[(&str, &JobAbout)], families: &mut Families) {
     families.of_jobs(bound, jobs, |j| j.bound);
     let gap = (Gauge, "job_gap", "Distance of the best from the bound, as a share of the best.");
     families.of_jobs(gap, jobs, |j| j.gap);
-    let eta = (Gauge, "job_eta_seconds", "Estimated time to the end, at the average rate.");
-    families.of_jobs(eta, jobs, |j| j.eta_seconds);
+    let eta = (
+        Gauge,
+        "job_eta_seconds",
+        "Estimated time to the end, at the average rate: half of the jobs end earlier.",
+    );
+    families.of_jobs(eta, jobs, |j| j.eta.map(|eta| eta.likely_seconds));
+    let least = (Gauge, "job_eta_least_seconds", "Time before which one of ten jobs ends.");
+    families.of_jobs(least, jobs, |j| j.eta.map(|eta| eta.least_seconds));
+    let most = (Gauge, "job_eta_most_seconds", "Time after which one of ten jobs ends.");
+    families.of_jobs(most, jobs, |j| j.eta.map(|eta| eta.most_seconds));
     let open = (Gauge, "job_open_tasks", "Tasks that run, are queued, wait or are parked.");
     families.of_jobs(open, jobs, |j| j.open_tasks.map(|open| open as f64));
     let parked = (Gauge, "job_parked_tasks", "Parked tasks, which no node holds.");

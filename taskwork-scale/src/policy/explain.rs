@@ -21,7 +21,7 @@ fn candidate(outlook: &Outlook<'_>, choice: &Choice, place: usize) -> Candidate 
     Candidate {
         nodes: size.nodes,
         workers: whole(size.workers),
-        finish_ms: is_known.then(|| (at(forecast.band_s.0), at(forecast.band_s.1))),
+        finish_ms: is_known.then(|| (at(forecast.takes_s[0]), at(forecast.takes_s[2]))),
         cost: forecast.money.filter(|_| is_known).map(|(money, _)| outlook.spent + money),
         efficiency: (size.workers > 0.0).then_some(forecast.efficiency),
         now: choice.now == Some(place),

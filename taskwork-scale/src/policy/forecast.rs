@@ -34,10 +34,6 @@ const FOREVER_S: f64 = 1e9;
 /// R. Swanson).
 const POINTS: [(f64, f64); 3] = [(-Z90, 0.3), (0.0, 0.4), (Z90, 0.3)];
 
-/// 8 of 10 ends of the simulated trees are within this many standard deviations. The standard deviations are larger
-/// than those of most trees, in order to meet deadlines.
-const BAND_Z: f64 = 0.95;
-
 /// The input of all forecasts.
 #[derive(Debug)]
 pub(super) struct Outlook<'a> {
@@ -104,8 +100,6 @@ pub(super) struct Size {
 pub(super) struct Forecast {
     /// The time until the jobs are finished, in seconds: the quantiles of 10, 50 and 90 %.
     pub(super) takes_s: [f64; 3],
-    /// The range that contains the time in 8 of 10 cases, in seconds.
-    pub(super) band_s: (f64, f64),
     /// The mean time.
     pub(super) mean_s: f64,
     /// The future cost of the machines: the mean, and the quantile of 90 %. `None` if a price is unknown.
@@ -310,7 +304,6 @@ impl<'a> Outlook<'a> {
             (seconds + TAIL_S).min(FOREVER_S)
         };
         let takes_s = POINTS.map(|(z, _)| takes(left.at(z)));
-        let band_s = (takes(left.at(-BAND_Z)), takes(left.at(BAND_Z)));
         let mean =
             |values: [f64; 3]| values.iter().zip(POINTS).map(|(value, (_, weight))| value * weight).sum();
         let mean_s: f64 = mean(takes_s);
@@ -328,7 +321,6 @@ impl<'a> Outlook<'a> {
         });
         Some(Forecast {
             takes_s,
-            band_s,
             mean_s,
             money,
             total: money.map(|(money, _)| money + delay),

@@ -9,11 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use taskwork::view::SHARE_MIN;
 
 use super::{
     Candidate, Decision, Goals, MachineSeen, MachineState, Observation,
     choose::{Choice, choose, grid},
-    estimate::{Guess, Progress, SHARE_MIN},
+    estimate::{Guess, Progress},
     explain,
     forecast::{Outlook, QUANTUM_FINE_MS},
     model::Efficiency,
@@ -254,7 +255,7 @@ impl Policy {
         for job in &seen.jobs {
             let known = self.jobs.entry(job.id.clone()).or_default();
             known.program.clone_from(&job.program);
-            known.progress.observe(job.busy_ns as f64 / 1e9, job.share);
+            known.progress = Progress::new(job.busy_ns as f64 / 1e9, job.share);
         }
         while self.totals.len() > PROGRAMS_MAX {
             self.totals.pop_first();

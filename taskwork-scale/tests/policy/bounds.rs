@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Trees that more machines search faster.
-const WIDE: [Shape; 4] = [Shape::Uniform, Shape::Binomial, Shape::Comb, Shape::LateIncumbent];
+const WIDE: [Shape; 4] = [Shape::Uniform, Shape::Recorded, Shape::Comb, Shape::LateIncumbent];
 
 #[test]
 fn feasible_deadlines_are_met() {

@@ -9,6 +9,7 @@
 )]
 
 mod chance;
+mod recorded;
 mod trees;
 mod cloud;
 mod world;

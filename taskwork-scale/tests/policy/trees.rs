@@ -3,15 +3,15 @@
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 
-use crate::chance::normal;
+use crate::{chance::normal, recorded};
 
 /// The shapes of trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// All subtrees of a level have the same size.
     Uniform,
-    /// Very different subtrees, as in binomial UTS: the share fluctuates.
-    Binomial,
+    /// Very different subtrees: the share is that of a recorded run.
+    Recorded,
     /// A long path with a subtree at each node: most of the share is completed early.
     Comb,
     /// A good solution is found late, and cuts off most of the rest.
@@ -25,10 +25,10 @@ pub(crate) enum Shape {
 impl Shape {
     /// All shapes.
     pub(crate) const ALL: [Self; 6] =
-        [Self::Uniform, Self::Binomial, Self::Comb, Self::LateIncumbent, Self::Tiny, Self::Chain];
+        [Self::Uniform, Self::Recorded, Self::Comb, Self::LateIncumbent, Self::Tiny, Self::Chain];
     /// The shapes that keep a cluster busy for at least 20 minutes.
     pub(crate) const LONG: [Self; 5] =
-        [Self::Uniform, Self::Binomial, Self::Comb, Self::LateIncumbent, Self::Chain];
+        [Self::Uniform, Self::Recorded, Self::Comb, Self::LateIncumbent, Self::Chain];
 }
 
 /// A tree of known size.
@@ -54,7 +54,7 @@ impl Tree {
         let mut chance = SmallRng::seed_from_u64(seed ^ 0x7ee5);
         let work = match shape {
             // 20 minutes to three hours with 500 workers.
-            Shape::Uniform | Shape::Binomial | Shape::LateIncumbent => {
+            Shape::Uniform | Shape::Recorded | Shape::LateIncumbent => {
                 500.0 * 1200.0 * 9_f64.powf(chance.random::<f64>())
             }
             Shape::Comb => 100.0 * 1200.0 * 9_f64.powf(chance.random::<f64>()),
@@ -114,16 +114,10 @@ fn shares(shape: Shape, chance: &mut SmallRng) -> Vec<f64> {
     let parts = (0..=STEPS).map(|step| step as f64 / STEPS as f64);
     match shape {
         Shape::Uniform | Shape::Tiny | Shape::Chain => parts.collect(),
-        Shape::Binomial => {
-            // The share is a power of the part; the exponent fluctuates until it is 1 at the end.
-            let mut off: f64 = 0.5 * normal(chance);
-            parts
-                .map(|part: f64| {
-                    let share = part.powf((off * (1.0 - part)).exp());
-                    off += normal(chance) * (0.6 / STEPS as f64).sqrt();
-                    share
-                })
-                .collect()
+        Shape::Recorded => {
+            let runs = recorded::runs();
+            let (_, run) = &runs[chance.random_range(0..runs.len())];
+            parts.map(|part| at(run, part)).collect()
         }
         Shape::Comb => {
             let power = chance.random_range(0.4..0.8);
@@ -141,7 +135,7 @@ fn feeds(shape: Shape, work: f64, chance: &mut SmallRng) -> Vec<f64> {
         Shape::Comb => chance.random_range(40.0..200.0),
         Shape::Chain => 1.0,
         Shape::Tiny => 64.0,
-        Shape::Binomial => 1_500.0,
+        Shape::Recorded => 1_500.0,
         _ => 20_000.0,
     };
     let parts = (0..=STEPS).map(|step| step as f64 / STEPS as f64);
@@ -149,7 +143,7 @@ fn feeds(shape: Shape, work: f64, chance: &mut SmallRng) -> Vec<f64> {
         .map(|part| {
             // There is one task at the start, and few at the end; both phases are short.
             let edge = (1.0 + part * work * 20.0).min(1.0 + (1.0 - part) * work);
-            let wave = if shape == Shape::Binomial { 1.0 + 0.7 * (part * 40.0).sin() } else { 1.0 };
+            let wave = if shape == Shape::Recorded { 1.0 + 0.7 * (part * 40.0).sin() } else { 1.0 };
             (level * wave).min(edge).max(1.0)
         })
         .collect()

@@ -1,7 +1,7 @@
 //! A run: a tree, a cloud and a controller that decides every five seconds.
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
-use taskwork_scale::policy::{Candidate, Decision, JobSeen, Observation, Policy};
+use taskwork_scale::policy::{Decision, JobSeen, Observation, Policy};
 
 use crate::{
     chance::normal,
@@ -40,8 +40,8 @@ pub(crate) struct Outcome {
     pub(crate) useful_s: f64,
     /// The wanted number of nodes over time.
     pub(crate) wanted: Vec<(f64, u32)>,
-    /// The predicted bands of the end, with the reported share.
-    pub(crate) bands: Vec<(f64, (u64, u64))>,
+    /// The predicted bands of the end, after each twentieth of the work from the second on.
+    pub(crate) bands: Vec<(u64, u64)>,
     /// When the tree fed fewer than 2 workers for the rest of the run, if it did.
     pub(crate) thin_s: Option<f64>,
     pub(crate) suspended: bool,
@@ -95,7 +95,7 @@ struct Run<'a> {
     refused: f64,
     /// The error of the speed, as a logarithm.
     speed_off: f64,
-    next_share: f64,
+    next_part: f64,
 }
 
 impl World {
@@ -115,7 +115,7 @@ impl World {
             granted: 0.0,
             refused: 0.0,
             speed_off: 0.0,
-            next_share: 0.3,
+            next_part: 0.1,
         };
         while run.done < self.tree.work && run.now_ms < END_MS {
             run.cloud.advance(BEGAN_MS + run.now_ms);
@@ -162,11 +162,9 @@ impl Run<'_> {
         self.outcome.wanted.push((now_s, decision.nodes()));
         self.outcome.suspended |= decision.suspend;
         let now = decision.table.iter().find(|candidate| candidate.now);
-        if let Some(Candidate { finish_ms: Some(band), .. }) = now
-            && share >= self.next_share
-        {
-            self.outcome.bands.push((share, *band));
-            self.next_share = share + 0.1;
+        if self.part() >= self.next_part {
+            self.outcome.bands.extend(now.and_then(|candidate| candidate.finish_ms));
+            self.next_part += 0.05;
         }
         if tree.feeds(self.part()) < 2.0 && self.part() > 0.01 {
             self.outcome.thin_s.get_or_insert(now_s);

@@ -14,6 +14,7 @@
 //! long ago are forgotten. Arbitrary content of a znode results in a warning at worst. Unknown values are absent,
 //! never shown as 0.
 
+mod completion;
 mod cost;
 mod event;
 mod frozen;
@@ -34,20 +35,21 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use self::{cost::CostCount, raw::Raw, series::TrackedSeries, tracked::Tracked};
 pub use self::{
+    completion::{Remainder, SHARE_MIN},
     cost::{Costs, CostsAbout, CostsDelta, JobCost, Money, Spent},
     event::{Content, Event},
     frozen::Frozen,
     record::{RecordEnd, Recorder, ReplayError, read_record, replay},
     series::{POINTS_MAX, Point, Series, SeriesDelta, Spread},
     snapshot::{
-        ClusterNow, Delta, JobAbout, JobDelta, JobNow, MOMENTS_MAX, MemberNow, Moment, MomentKind, NodeNow,
-        NodeState, PoolSum, Snapshot,
+        ClusterNow, Delta, Eta, JobAbout, JobDelta, JobNow, MOMENTS_MAX, MemberNow, Moment, MomentKind,
+        NodeNow, NodeState, PoolSum, Snapshot,
     },
     stage::Stage,
     tracked::Changes,
 };
+use self::{cost::CostCount, raw::Raw, series::TrackedSeries, tracked::Tracked};
 pub(crate) use self::{
     place::{Place, Wanted, counted_folder},
     stage::stages,

@@ -84,6 +84,17 @@ pub struct JobNow {
     pub series: Series,
 }
 
+/// The estimated remaining time of a job, in seconds. 8 of 10 jobs end between the least and the most.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Eta {
+    /// A tenth of the jobs end earlier.
+    pub least_seconds: f64,
+    /// Half of the jobs end earlier.
+    pub likely_seconds: f64,
+    /// A tenth of the jobs end later.
+    pub most_seconds: f64,
+}
+
 /// A job as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -117,8 +128,8 @@ pub struct JobAbout {
     pub bound: Option<f64>,
     /// The distance of the best from the bound, as a share of the best.
     pub gap: Option<f64>,
-    /// The estimated remaining time at the observed speed, in seconds.
-    pub eta_seconds: Option<f64>,
+    /// The estimated remaining time at the observed speed.
+    pub eta: Option<Eta>,
     /// The number of tasks that run, are queued, wait or are parked.
     pub open_tasks: Option<u64>,
     /// The number of tasks in the global task list.
@@ -307,7 +318,7 @@ impl Default for JobAbout {
             best: None,
             bound: None,
             gap: None,
-            eta_seconds: None,
+            eta: None,
             open_tasks: None,
             listed_tasks: None,
             parked_tasks: None,

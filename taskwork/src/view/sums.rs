@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use zk::{Latencies, Requests, figures::Sense};
 
 use super::{
+    completion::{Remainder, SHARE_MIN},
     cost::{JobCost, Money},
     frozen::Frozen,
     raw::{Raw, RawAttempt, RawJob, Report},
     series::{Point, Series, Spread},
-    snapshot::{JobAbout, NodeState, PoolSum},
+    snapshot::{Eta, JobAbout, NodeState, PoolSum},
     stage::Stage,
 };
 use crate::{
@@ -130,7 +131,7 @@ impl RawJob {
             best,
             bound,
             gap: best.zip(bound).and_then(|(best, bound)| gap(best, bound)),
-            eta_seconds: if stage == Stage::Running { eta_seconds(series) } else { None },
+            eta: if stage == Stage::Running { eta(series) } else { None },
             open_tasks: figures.open_tasks,
             listed_tasks: attempt.and_then(RawAttempt::listed_tasks),
             parked_tasks: attempt.and_then(|attempt| attempt.parked),
@@ -155,7 +156,7 @@ impl RawJob {
             leader,
             pool: None,
             nodes_at_work: 0,
-            eta_seconds: None,
+            eta: None,
             cost: known.cost.clone().map(|cost| JobCost { an_hour: Money::new(), ..cost }),
             ..known.clone()
         }
@@ -239,8 +240,6 @@ fn gap(best: f64, bound: f64) -> Option<f64> {
     Some(gap).filter(|gap| gap.is_finite())
 }
 
-/// The minimum share done before an estimate is shown.
-const SHARE_MIN: f64 = 0.02;
 /// The minimum observed time before an estimate is shown, in milliseconds.
 const OBSERVED_MS_MIN: u64 = 20_000;
 
@@ -249,7 +248,7 @@ const STEPS_MAX: u64 = 5;
 
 /// Returns the estimated remaining time of a job at the speed observed in its current attempt, not counting
 /// pauses.
-fn eta_seconds(series: &Series) -> Option<f64> {
+fn eta(series: &Series) -> Option<Eta> {
     let known = series.points.iter().filter_map(|point| Some((point.at_ms, point.share?)));
     let (mut observed_ms, mut done, mut last) = (0_u64, 0.0, None);
     for (at_ms, share) in known {
@@ -267,7 +266,13 @@ fn eta_seconds(series: &Series) -> Option<f64> {
     if observed_ms < OBSERVED_MS_MIN || share < SHARE_MIN || done <= 0.0 {
         return None;
     }
-    Some((1.0 - share) / done * observed_ms as f64 / 1e3).filter(|eta| eta.is_finite() && *eta >= 0.0)
+    // As much time as the complete share would have taken.
+    let complete_s = observed_ms as f64 / 1e3 * share / done;
+    let remainder = Remainder::at_share(share)?;
+    let (least, most) = remainder.range();
+    let [least_seconds, likely_seconds, most_seconds] =
+        [least, remainder.median, most].map(|part| part * complete_s);
+    most_seconds.is_finite().then_some(Eta { least_seconds, likely_seconds, most_seconds })
 }
 
 #[cfg(test)]
@@ -316,29 +321,37 @@ mod tests {
         Series { step_ms: 60_000, points: points.iter().map(point).collect() }
     }
 
+    fn likely(points: &[(u64, f64)]) -> f64 {
+        eta(&series(points)).unwrap().likely_seconds
+    }
+
     #[test]
     fn eta_depends_on_the_current_attempt_only() {
         let begun_again = [(0, 0.0), (60, 0.4), (120, 0.8), (180, 0.25), (240, 0.5)];
-        assert_eq!(eta_seconds(&series(&begun_again)), Some(120.0));
-        assert_eq!(eta_seconds(&series(&begun_again[..4])), None, "nothing was seen of it yet");
+        assert_eq!(eta(&series(&begun_again)), eta(&series(&[(0, 0.25), (60, 0.5)])));
+        assert_eq!(eta(&series(&begun_again[..4])), None, "nothing was seen of it yet");
     }
 
     #[test]
     fn eta_does_not_depend_on_pauses() {
         for pause in [0, 1_000, 100_000] {
             let points = [(0, 0.1), (60, 0.2), (120 + pause, 0.3), (180 + pause, 0.4)];
-            let eta = eta_seconds(&series(&points)).unwrap();
-            assert!((eta - 360.0).abs() < 1e-6, "{eta} s after a pause of {pause} s");
+            let eta = likely(&points);
+            let plain = likely(&[(0, 0.1), (180, 0.4)]);
+            assert!((eta - plain).abs() < 1e-6, "{eta} s after a pause of {pause} s");
         }
     }
 
     #[test]
     fn eta_is_shown_only_after_enough_observation() {
-        assert_eq!(eta_seconds(&series(&[])), None);
-        assert_eq!(eta_seconds(&series(&[(0, 0.1)])), None);
-        assert_eq!(eta_seconds(&series(&[(0, 0.0), (10, 0.5)])), None, "too short");
-        assert_eq!(eta_seconds(&series(&[(0, 0.0), (60, 0.01)])), None, "too little");
-        assert_eq!(eta_seconds(&series(&[(0, 0.3), (60, 0.3)])), None, "no progress");
-        assert_eq!(eta_seconds(&series(&[(0, 0.25), (60, 0.5)])), Some(120.0));
+        assert_eq!(eta(&series(&[])), None);
+        assert_eq!(eta(&series(&[(0, 0.1)])), None);
+        assert_eq!(eta(&series(&[(0, 0.0), (10, 0.5)])), None, "too short");
+        assert_eq!(eta(&series(&[(0, 0.0), (60, 0.09)])), None, "too little");
+        assert_eq!(eta(&series(&[(0, 0.3), (60, 0.3)])), None, "no progress");
+        let Eta { least_seconds, likely_seconds, most_seconds } =
+            eta(&series(&[(0, 0.25), (60, 0.5)])).unwrap();
+        assert!(0.0 < least_seconds && least_seconds < likely_seconds && likely_seconds < most_seconds);
+        assert!(most_seconds > 120.0, "the remainder in proportion is within the range");
     }
 }

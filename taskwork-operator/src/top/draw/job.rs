@@ -78,8 +78,11 @@ fn done(job: &JobNow) -> String {
         None if about.stage.is_open() => "the share that is done is unknown".to_owned(),
         None => String::new(),
     };
-    let ends = match about.eta_seconds {
-        Some(seconds) => format!("done in about {}", duration(seconds)),
+    let ends = match about.eta {
+        Some(eta) => {
+            let (least, most) = (duration(eta.least_seconds), duration(eta.most_seconds));
+            format!("done in {least} to {most} (8 of 10)")
+        }
         None if about.share.is_some() && about.pool.is_some() => "time left unknown as yet".to_owned(),
         None => String::new(),
     };

@@ -5,9 +5,9 @@ import { actionsOfJob } from "./actions.js";
 import { costOfJob } from "./costs.js";
 import { data, now } from "./data.js";
 import { choice, choose, h } from "./dom.js";
-import { busy, ending, giftsOf, job, jobName, rateNow, rates, release, spent, times } from "./model.js";
+import { busy, giftsOf, job, jobName, rateNow, rates, release, spent, times } from "./model.js";
 import { events, figures, grid, happened, head, latencies, link, muted, nothing, numbers, panel, WHY, words } from "./parts.js";
-import { bytes, clock, count, duration, exact, isOver, known, maybe, meter, moment, number, percent, quantile, state, total, unknown, whole } from "./text.js";
+import { between, bytes, clock, count, duration, exact, isOver, known, maybe, meter, moment, number, percent, quantile, state, total, unknown, whole } from "./text.js";
 
 export function jobPage(id) {
   const one = job(id);
@@ -42,14 +42,13 @@ function axis({ about, points }) {
 function numbersOf({ about, points }) {
   const { stage, figures: done, pool, record, open_tasks: open, parked_tasks: parked } = about;
   const over = isOver(stage);
-  const end = ending(about, points);
   const went = spent(done);
   return head([
     [over ? "Took" : "Elapsed", maybe(times(about).seconds, duration, WHY.span), over && record?.finished_ms && ["until ", moment(record.finished_ms, now())]],
     ["Share done", maybe(about.share, (share) => [percent(share), meter(share)], WHY.share)],
     ["Best", maybe(about.best, exact, WHY.best), known(about.bound) && `bound ${exact(about.bound)}`],
     ["Gap", maybe(about.gap, percent, known(about.best) ? WHY.bound : WHY.best)],
-    ["Ends in", end ? duration(end.likely) : unknown(stage === "running" ? WHY.end : "it does not run"), end && between(end)],
+    ["Ends in", about.eta ? between(about.eta) : unknown(stage === "running" ? WHY.end : "it does not run"), about.eta && `8 of 10, half of them in ${duration(about.eta.likely_seconds)}`],
     ["Workers", maybe(pool?.workers, whole, "no node at work reports its pool"), pool && `${percent(busy(pool) ?? 0)} busy, ${count(about.nodes_at_work, "node")}`],
     ["Rate", maybe(stage === "running" ? rateNow(points) : null, (rate) => `${number(rate)}/s`, "it does not run, or too little was observed"), about.reported && `${number(done.worked)} units done`],
     ["Efficiency", maybe(went && went.searching / went.all, percent, "no node reports where its time went"), "of the time was searched"],
@@ -57,11 +56,6 @@ function numbersOf({ about, points }) {
     ...costOfJob(about),
     ["Attempt", maybe(record?.attempt, whole, WHY.record), record && `of ${whole(record.attempts_max)}`],
   ]);
-}
-
-function between({ least, most }) {
-  const [from, to] = [least, most].map((seconds) => clock(now() + seconds * 1000, now(), false));
-  return most === null ? `not before ${from}` : from === to ? `at ${to}` : `${from} to ${to}`;
 }
 
 const overTime = (one, of) => chart({ level: "h2", group: "job", xs: one.points.map((point) => point.at_ms), x: one.x, ...of });
@@ -133,18 +127,18 @@ function rateOfWork(one) {
 function shareDone(one) {
   const { points, about, x } = one;
   if (!known(about.share)) return null;
-  const left = ending(about, points);
+  const left = about.eta;
   // The forecast covers about the same time as the past.
-  const to = left ? Math.min(x[1] + (left.most ?? left.likely * 2) * 1000, x[1] + (x[1] - x[0]) * 1.2) : x[1];
-  const by = (seconds, at) => (seconds === null ? about.share : Math.min(1, about.share + ((1 - about.share) * (at - x[1])) / 1000 / seconds));
+  const to = left ? Math.min(x[1] + left.most_seconds * 1000, x[1] + (x[1] - x[0]) * 1.2) : x[1];
+  const by = (seconds, at) => Math.min(1, about.share + ((1 - about.share) * (at - x[1])) / 1000 / Math.max(seconds, 1e-3));
   const ahead = left ? Array.from({ length: 21 }, (_, part) => x[1] + (part / 20) * (to - x[1])) : [];
   const shares = points.map((point) => point.share ?? null);
   return h("div", { class: "panel", key: "share" }, overTime(one, {
     id: "share", title: "Share done", height: 10, x: [x[0], to], y: { from: 0, to: 1, format: (value) => `${Math.round(value * 100)}\u202f%` },
-    caption: `${percent(about.share)} of the whole is done, as the program estimates it.${left ? ` At the average rate it is done in ${duration(left.likely)}; at its slower and faster rates, in ${between(left)}.` : isOver(about.stage) ? "" : " It is too early to say when it ends."}`,
+    caption: `${percent(about.share)} of the whole is done, as the program estimates it.${left ? ` With such a share, 8 of 10 recorded jobs ended in ${between(left)}.` : isOver(about.stage) ? "" : " It is too early to say when it ends."}`,
     layers: [
-      { kind: "band", cls: "c3", points: ahead.map((at) => [at, by(left.most, at), by(left.least, at)]) },
-      { kind: "line", cls: "c3 dashed", points: ahead.map((at) => [at, by(left.likely, at)]) },
+      { kind: "band", cls: "c3", points: ahead.map((at) => [at, by(left.most_seconds, at), by(left.least_seconds, at)]) },
+      { kind: "line", cls: "c3 dashed", points: ahead.map((at) => [at, by(left.likely_seconds, at)]) },
       { kind: "line", cls: "c3", points: points.map((point, at) => [point.at_ms, shares[at]]) },
     ],
     columns: [column("share done", "c3 line", shares, percent)],

@@ -72,20 +72,6 @@ export function rates(points) {
 
 export const rateNow = (points) => rates(points.slice(-1 - RATE_MS / 1000)).at(-1) ?? null;
 
-const WINDOWS = 10;
-
-// The estimated seconds until the end, by the average rate, and by the faster and slower tenths of the observed time;
-// `most` is null if no work was done in the latter. Null if too little was observed.
-export function ending({ share, eta_seconds: likely }, points) {
-  if (!known(likely) || !known(share)) return null;
-  const seen = points.filter((point) => known(point.share));
-  if (seen.length < 2) return null;
-  const at = (part) => seen[Math.floor((part * (seen.length - 1)) / WINDOWS)];
-  const pace = Array.from({ length: WINDOWS }, (_, part) => ((at(part + 1).share - at(part).share) / (at(part + 1).at_ms - at(part).at_ms)) * 1000);
-  const [slow, fast] = pace.sort((a, b) => a - b).filter((_, place) => place === 1 || place === WINDOWS - 2);
-  return { likely, least: fast > 0 ? Math.min(likely, (1 - share) / fast) : likely, most: slow > 0 ? Math.max(likely, (1 - share) / slow) : null };
-}
-
 // The data of a job; null if unknown. The finders of solutions and the picture are only in its details.
 export function job(id) {
   const detail = data.details.get(id);

@@ -5,9 +5,9 @@ import { spark } from "./charts.js";
 import { paid, price, priceOf } from "./costs.js";
 import { data, now } from "./data.js";
 import { h } from "./dom.js";
-import { busy, ending, job, jobs, members, openJobs, programs, rateNow, rates, release, times, warnings } from "./model.js";
+import { busy, job, jobs, members, openJobs, programs, rateNow, rates, release, times, warnings } from "./model.js";
 import { events, figures, grid, head, JOB, jobLink, latencies, link, links, muted, nothing, numbers, panel, WHY, words } from "./parts.js";
-import { bytes, clock, count, duration, exact, hidden, isOver, known, maybe, meter, moment, number, percent, sign, state, total, unknown, whole } from "./text.js";
+import { between, bytes, clock, count, duration, exact, hidden, isOver, known, maybe, meter, moment, number, percent, sign, state, total, unknown, whole } from "./text.js";
 
 const LEVELS = { bad: ["✕", "Error: "], warn: ["▲", "Warning: "], info: ["ℹ", "Note: "] };
 const WARNINGS_MAX = 12;
@@ -39,14 +39,13 @@ function program({ key, members: nodes, running, waiting }) {
 }
 
 function programLine({ id, about, points }) {
-  const end = ending(about, points);
   return h("div", { class: "line", key: id }, h("div", null, h("b", null, jobLink(id)), muted(maybe(times(about).seconds, (s) => `for ${duration(s)}`, WHY.span))),
     figures([
       ["Busy", maybe(busy(about.pool), (share) => [percent(share), meter(share)], WHY.pool)],
       ["Share done", maybe(about.share, (share) => [percent(share), meter(share, "c3")], WHY.share)],
       ["Best", maybe(about.best, exact, WHY.best)],
       ["Gap", maybe(about.gap, percent, known(about.best) ? WHY.bound : WHY.best)],
-      ["Ends in", end ? duration(end.likely) : unknown(WHY.end)],
+      ["Ends in", about.eta ? between(about.eta) : unknown(WHY.end)],
       ["Rate", maybe(rateNow(points), (rate) => `${number(rate)}/s`, WHY.end)],
       ["Cost so far", paid(about.cost?.money)],
     ]), spark(rates(points).slice(-120)));

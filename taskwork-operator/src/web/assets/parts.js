@@ -11,7 +11,7 @@ export const WHY = {
   share: "the program does not estimate how much of the whole is done",
   best: "no solution is known, or solutions of this program have no numbers",
   bound: "a task does not say what may still be found in it",
-  end: "too early to say: less than 2 % is done, or too little was observed",
+  end: "too early to say: less than 10 % is done, or too little was observed",
   pool: "it works on nothing, or does not report its pool",
   process: "it works on nothing, or its system does not tell",
   record: "what it says of itself cannot be read",

@@ -57,6 +57,9 @@ export function duration(seconds) {
   return `${Math.floor(s / unit)}${THIN}${name}${rest > 0 ? ` ${rest}${THIN}${nextName}` : ""}`;
 }
 
+// The range of an estimated time.
+export const between = ({ least_seconds: least, most_seconds: most }) => `${duration(least)} to ${duration(most)}`;
+
 // The clock of a node may be arbitrarily wrong.
 export const isTime = (ms) => Math.abs(ms) < 8e15;
 // A local time, in the format of UTC.
