@@ -1,10 +1,6 @@
 //! The encoding of values.
 
-use std::{
-    any::type_name,
-    hash::{DefaultHasher, Hasher},
-    io,
-};
+use std::{any::type_name, io};
 
 use bincode::{
     config::{Config, standard},
@@ -38,8 +34,14 @@ impl Writer for &mut Counter {
     }
 }
 
+/// Returns a hash of a value that is the same in all builds and on all machines: journals keep it, and external
+/// systems know it as the token of a call. The hashes of the standard library may change.
+pub(crate) fn stable_hash<T: Serialize>(value: &T) -> u128 {
+    fingerprint(value).1
+}
+
 /// Returns the encoded size of a value, and the hash of the encoding; zeros if it cannot be encoded.
-pub(crate) fn fingerprint<T: Serialize>(value: &T) -> (u64, u64) {
+pub(crate) fn fingerprint<T: Serialize>(value: &T) -> (u64, u128) {
     let mut counter = Hashing::default();
     let counted = bincode::serde::encode_into_writer(value, &mut counter, standard());
     counted.map_or((0, 0), |()| counter.done())
@@ -49,17 +51,20 @@ pub(crate) fn fingerprint<T: Serialize>(value: &T) -> (u64, u64) {
 #[derive(Default)]
 pub(crate) struct Hashing {
     pub(crate) bytes: u64,
-    hasher: DefaultHasher,
+    hasher: blake3::Hasher,
 }
 
 impl Hashing {
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
-        self.hasher.write(bytes);
+        self.hasher.update(bytes);
     }
 
-    pub(crate) fn done(self) -> (u64, u64) {
-        (self.bytes, self.hasher.finish())
+    /// Returns the number of bytes, and half of the BLAKE3 hash.
+    pub(crate) fn done(self) -> (u64, u128) {
+        let mut half = [0; 16];
+        half.copy_from_slice(&self.hasher.finalize().as_bytes()[..16]);
+        (self.bytes, u128::from_le_bytes(half))
     }
 }
 
@@ -132,6 +137,15 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "an error fails the test")]
 
     use super::*;
+
+    /// The hash of `4 "call" 7 1 2`, as one byte for each number.
+    const HASH_OF_FIRST_BUILD: u128 = 0x3d9f_e644_3e31_9bb5_7f33_ecdf_7fee_8576;
+
+    #[test]
+    fn stable_hash_is_that_of_earlier_builds() {
+        assert_eq!(stable_hash(&("call", 7_u64, [1_u8, 2])), HASH_OF_FIRST_BUILD);
+        assert_ne!(stable_hash(&("call", 8_u64, [1_u8, 2])), HASH_OF_FIRST_BUILD);
+    }
 
     /// The encoded length of a text of this many bytes.
     fn length(bytes: u64) -> Vec<u8> {

@@ -1,8 +1,8 @@
 //! Identifiers of calls, versions of data and executions.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use serde::{Deserialize, Serialize};
+
+use crate::encoding::stable_hash;
 
 /// A call, by its number: calls are numbered from 0 in the order in which the program makes them. Data created
 /// by the program has a number of the same kind; nested calls have [others](super::ids).
@@ -30,20 +30,24 @@ pub(crate) struct Execution {
 
 /// The number of data that is created, or of a call that is made, by the task of a call.
 pub(crate) fn number_within(parent: CallId, tries: u32, position: u64) -> CallId {
-    let mut hasher = DefaultHasher::new();
-    (parent, tries, position).hash(&mut hasher);
-    hasher.finish() | NESTED
+    nested_number(stable_hash(&(parent, tries, position)))
 }
 
 /// The number under which the task of a call waits for a value, the `count`th time in an execution.
 pub(super) fn number_of_get(execution: Execution, count: u64) -> CallId {
-    let mut hasher = DefaultHasher::new();
-    ("get", execution, count).hash(&mut hasher);
-    hasher.finish() | NESTED
+    nested_number(stable_hash(&("get", execution, count)))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "63 bits of a hash are enough to number the calls of a program"
+)]
+fn nested_number(hash: u128) -> CallId {
+    hash as u64 | NESTED
 }
 
 /// The argument of a call for one parameter of its task.
-#[derive(Debug, Clone, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Argument {
     /// A value that was copied into the call, encoded.
     Copied(Vec<u8>),

@@ -5,7 +5,6 @@
 
 use std::{
     future::{Future, pending},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
     pin::Pin,
     sync::{Arc, MutexGuard, PoisonError},
     time::Duration,
@@ -16,7 +15,7 @@ use taskwork::{Journal, JournalError, Written};
 use super::leading::Leading;
 use crate::{
     core::{Fact, Mark},
-    encoding::{decode, encode},
+    encoding::{decode, encode, stable_hash},
     ids::CallId,
     program::entries,
 };
@@ -279,12 +278,7 @@ impl Leading {
         if !facts.is_empty() {
             tracing::info!(facts = facts.len(), "the journal says what must not happen a second time");
         }
-        let half = |which: u8| {
-            let mut hasher = DefaultHasher::new();
-            (key, which).hash(&mut hasher);
-            u128::from(hasher.finish())
-        };
-        self.engine.recalls(half(0) << 64 | half(1), facts, marks.unwrap_or_default());
+        self.engine.recalls(stable_hash(key), facts, marks.unwrap_or_default());
         let mut writing = self.writing();
         writing.stage = Stage::Taken;
         let bytes: usize = entries.iter().map(Vec::len).sum();

@@ -339,7 +339,7 @@ impl Graph {
 
     /// Adds data created by the program, with one handle. Its number differs from those of calls. Returns its
     /// mark; `content` is the hash of the content.
-    pub(crate) fn data(&mut self, id: CallId, bytes: u64, content: u64) -> Mark {
+    pub(crate) fn data(&mut self, id: CallId, bytes: u64, content: u128) -> Mark {
         let mut copies = Copies { members: vec![Member::HERE], bytes };
         if self.has_losses {
             self.mark = self.mark.then_data(id, content);

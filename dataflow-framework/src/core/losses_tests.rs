@@ -111,7 +111,7 @@ fn lost_inputs_of_failing_call_are_not_recomputed() {
 fn inputs_fetched_for_unable_call_stay() {
     let mut graph = graph();
     for id in 0..2 {
-        graph.data(id, 8, id);
+        graph.data(id, 8, id.into());
     }
     let arguments = vec![Argument::Read(version(0, 0)), Argument::Update(version(1, 0))];
     graph.call(2, new_call(arguments, 1, Options::DEFAULT));

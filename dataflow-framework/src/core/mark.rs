@@ -1,17 +1,18 @@
 //! Marks of versions, by which a restarted program that makes other calls than before is detected.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Argument, CallId};
+use crate::{
+    encoding::stable_hash,
+    ids::{Argument, CallId},
+};
 
 /// The identity of a version in addition to its number: versions with equal marks follow the same calls and the same
 /// data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     /// The hash of all calls and data of the program, up to the call that writes the version.
-    hash: u64,
+    hash: u128,
     /// The number of that call's task in the table of the program; `None` for data created by the program.
     pub(crate) task: Option<u32>,
     /// The call of the program within which a task has made the call, or has created the data.
@@ -25,12 +26,12 @@ impl Mark {
     }
 
     /// Returns the mark of the next data, from the hash of its content.
-    pub(crate) fn then_data(self, id: CallId, content: u64) -> Self {
+    pub(crate) fn then_data(self, id: CallId, content: u128) -> Self {
         self.then(None, (id, content))
     }
 
     /// Returns the hash of all calls up to this one.
-    pub(crate) fn hash(self) -> u64 {
+    pub(crate) fn hash(self) -> u128 {
         self.hash
     }
 
@@ -41,18 +42,10 @@ impl Mark {
 
     /// Returns the token of a call of a program: the same in all its executions, and globally unique.
     pub(super) fn token(self, key: u128, call: CallId) -> u128 {
-        let half = |which: u8| {
-            let mut hasher = DefaultHasher::new();
-            (key, call, self.hash, which).hash(&mut hasher);
-            u128::from(hasher.finish())
-        };
-        half(0) << 64 | half(1)
+        stable_hash(&(key, call, self.hash))
     }
 
-    fn then(self, task: Option<u32>, what: impl Hash) -> Self {
-        let mut hasher = DefaultHasher::new();
-        (self.hash, task).hash(&mut hasher);
-        what.hash(&mut hasher);
-        Self { hash: hasher.finish(), task, root: self.root }
+    fn then(self, task: Option<u32>, what: impl Serialize) -> Self {
+        Self { hash: stable_hash(&(self.hash, task, what)), task, root: self.root }
     }
 }

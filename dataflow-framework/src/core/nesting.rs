@@ -205,7 +205,7 @@ impl Graph {
         written.filter(|version| take_one(&mut nest.left, *version)).collect()
     }
 
-    fn brings(&mut self, parent: CallId, member: Member, position: u64, (bytes, content): (u64, u64)) {
+    fn brings(&mut self, parent: CallId, member: Member, position: u64, (bytes, content): (u64, u128)) {
         let tries = self.calls[&parent].failures;
         let root = self.within(parent).map_or(parent, |within| within.root);
         let id = number_within(parent, tries, position);

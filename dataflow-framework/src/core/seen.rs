@@ -50,9 +50,9 @@ pub enum Seen {
         /// Its number.
         call: u64,
         /// The hash of all calls up to it.
-        mark: u64,
+        mark: u128,
         /// The versions that it reads, in the order of its arguments, with their hashes.
-        reads: Vec<(Version, u64)>,
+        reads: Vec<(Version, u128)>,
     },
     /// A call has run to completion.
     Ran {
@@ -85,9 +85,9 @@ pub enum Seen {
         /// The version.
         version: Version,
         /// The hash of all calls up to the one that writes it.
-        mark: u64,
+        mark: u128,
         /// The hash of its value.
-        value: u64,
+        value: u128,
     },
     /// The program has read a value.
     Reads {
@@ -108,7 +108,7 @@ impl Version {
 
 impl Seen {
     /// Returns the event of the start of a call whose inputs have these hashes.
-    pub(crate) fn begins(assignment: &Assignment, inputs: impl Iterator<Item = u64>) -> Self {
+    pub(crate) fn begins(assignment: &Assignment, inputs: impl Iterator<Item = u128>) -> Self {
         let Assignment { call, mark, arguments, .. } = assignment;
         let versions = arguments.iter().flat_map(Argument::versions);
         let reads = versions.zip(inputs).map(|(version, value)| (Version::of(*version), value));
@@ -126,7 +126,7 @@ impl Seen {
     }
 
     /// Returns the event of the arrival of a version whose value has this hash.
-    pub(crate) fn holds(version: VersionId, mark: Mark, value: u64) -> Self {
+    pub(crate) fn holds(version: VersionId, mark: Mark, value: u128) -> Self {
         Self::Holds { version: Version::of(version), mark: mark.hash(), value }
     }
 }

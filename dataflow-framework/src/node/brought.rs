@@ -4,11 +4,10 @@
 //! before it knows which node runs the call. The two executions may have different outputs. The coordinator decides: a
 //! version that it has sent here is valid, not the output of the local execution.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use super::executor::Executor;
 use crate::{
     core::{Mark, Outcome},
+    encoding::stable_hash,
     ids::VersionId,
     value::Value,
 };
@@ -27,12 +26,11 @@ impl Executor {
     }
 
     /// Returns an id for a recorded execution, unique among the executions of its call.
+    #[expect(clippy::cast_possible_truncation, reason = "64 bits of a hash are enough to number executions")]
     pub(super) fn number_execution(&self) -> u64 {
         let mut duty = self.duty();
         duty.executions += 1;
-        let mut hasher = DefaultHasher::new();
-        (self.name(), duty.executions).hash(&mut hasher);
-        hasher.finish()
+        stable_hash(&(self.name(), duty.executions)) as u64
     }
 
     /// Stores a fetched version. It replaces the output of a local execution of the same call, which may be

@@ -51,7 +51,7 @@ pub(super) enum Freedom {
 /// The maker of the calls.
 enum Maker {
     Program(Arc<Engine>),
-    Task(Nested),
+    Task(Box<Nested>),
 }
 
 thread_local! {
@@ -121,7 +121,7 @@ impl Flow {
             return Self::new(Engine::new(Arc::default(), Store::default(), 0, usize::MAX, None), None);
         };
         let tasks = running.site.tasks.clone();
-        Self::by(Maker::Task(Nested::new(running)), tasks)
+        Self::by(Maker::Task(Box::new(Nested::new(running))), tasks)
     }
 
     fn by(maker: Maker, tasks: Option<Arc<Tasks>>) -> Rc<Self> {

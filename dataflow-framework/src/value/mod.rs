@@ -104,7 +104,7 @@ struct Kind {
     /// Returns the encoded size of a value.
     size: fn(&(dyn Any + Send + Sync)) -> u64,
     /// Returns the encoded size and the hash of the encoding.
-    fingerprint: fn(&(dyn Any + Send + Sync)) -> (u64, u64),
+    fingerprint: fn(&(dyn Any + Send + Sync)) -> (u64, u128),
 }
 
 /// Provides the [`Kind`] of a type.
@@ -299,7 +299,7 @@ impl Value {
     }
 
     /// Returns the encoded size, in bytes, and the hash of the encoding.
-    pub(crate) fn fingerprint(&self) -> (u64, u64) {
+    pub(crate) fn fingerprint(&self) -> (u64, u128) {
         let encoded = self.0.encoded().clone();
         if let Some(encoded) = encoded {
             let mut counter = Hashing::default();
@@ -316,7 +316,7 @@ impl Value {
 
     /// Does the same as [`fingerprint`](Self::fingerprint), but does not use an earlier encoding if the value is
     /// there.
-    pub(crate) fn fingerprint_now(&self) -> (u64, u64) {
+    pub(crate) fn fingerprint_now(&self) -> (u64, u128) {
         match self.0.value.get() {
             Some(Typed { value, kind }) => (kind.fingerprint)(&**value),
             None => self.fingerprint(),

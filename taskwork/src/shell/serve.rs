@@ -162,6 +162,9 @@ pub(crate) async fn serve(setup: &ServeSetup, mut leave: Leave) -> Result<(), Se
 
 /// The interval at which one of the nodes removes data of jobs that are over.
 const HOUSEKEEPING_EVERY: Duration = Duration::from_secs(60);
+/// The time after which a new member does it first. Where nodes join and leave all the time, none may stay for the
+/// whole interval.
+const FIRST_HOUSEKEEPING_AFTER: Duration = Duration::from_secs(5);
 
 /// Periodically removes data of jobs that are over.
 async fn keep_house(setup: &ServeSetup, store: Arc<dyn Store>, node: NodeId) -> Infallible {
@@ -172,11 +175,12 @@ async fn keep_house(setup: &ServeSetup, store: Arc<dyn Store>, node: NodeId) -> 
         age_ms_max: limits.jobs_kept_ms,
     };
     let node = node.to_string();
+    time::sleep(FIRST_HOUSEKEEPING_AFTER).await;
     loop {
-        time::sleep(HOUSEKEEPING_EVERY).await;
         if let Err(error) = housekeeping::keep_house(&*store, &setup.cluster, &node, keep, unix_ms()).await {
             tracing::debug!(%error, "data of finished jobs could not be removed yet");
         }
+        time::sleep(HOUSEKEEPING_EVERY).await;
     }
 }
 

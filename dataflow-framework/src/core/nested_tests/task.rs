@@ -73,7 +73,7 @@ impl Run {
         match act {
             Act::Bring(value) => {
                 let (id, position) = task.number();
-                task.mark = task.mark.then_data(id, value);
+                task.mark = task.mark.then_data(id, value.into());
                 task.handles.push(version(id, 0));
                 let (member, mark) = (task.member, task.mark);
                 if task.is_earlier {
@@ -81,7 +81,7 @@ impl Run {
                     return self.step(at, Step::Begin);
                 }
                 self.put(member, version(id, 0), (value, mark));
-                self.step(at, Step::Bring { position, bytes: 8, content: value });
+                self.step(at, Step::Bring { position, bytes: 8, content: value.into() });
             }
             Act::Call { kind, reads } if task.kind > 0 => {
                 let reads: Vec<_> = reads.into_iter().filter_map(which).collect();

@@ -102,7 +102,7 @@ impl Run {
     pub(super) fn bring(&mut self) -> (u64, VersionId) {
         let id = self.number();
         let value = written(id, 0, &[]);
-        let mark = self.graph.data(id, 8, value);
+        let mark = self.graph.data(id, 8, value.into());
         self.put(Member::HERE, version(id, 0), (value, mark));
         (value, version(id, 0))
     }

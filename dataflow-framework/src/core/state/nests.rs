@@ -48,7 +48,7 @@ pub(crate) enum Step {
     /// Make a call, and then drop handles.
     Call(TaskCall, Vec<VersionId>),
     /// Create data on its node: the size, and the hash of the content.
-    Bring { position: u64, bytes: u64, content: u64 },
+    Bring { position: u64, bytes: u64, content: u128 },
     /// Add a handle.
     Retain(VersionId),
     /// Remove a handle.

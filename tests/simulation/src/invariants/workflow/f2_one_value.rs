@@ -10,7 +10,7 @@ use crate::invariants::{Facts, Invariant, Seen};
 
 /// The mark and the hash of each version.
 #[derive(Default)]
-pub(in crate::invariants) struct OneValue(BTreeMap<Version, (u64, u64)>);
+pub(in crate::invariants) struct OneValue(BTreeMap<Version, (u128, u128)>);
 
 impl Invariant for OneValue {
     fn name(&self) -> &'static str {

@@ -12,7 +12,7 @@ use crate::invariants::{Facts, Invariant, Seen};
 #[derive(Default)]
 pub(in crate::invariants) struct AllInputs {
     /// The hash of each version.
-    values: BTreeMap<Version, u64>,
+    values: BTreeMap<Version, u128>,
     /// The nodes that have held each version.
     held: BTreeSet<(NodeId, Version)>,
 }
