@@ -13,6 +13,9 @@ pub const SHARE_MIN: f64 = 0.1;
 /// The quantile of 90 % of the normal distribution: 8 of 10 cases are within this many standard deviations.
 const Z90: f64 = 1.281_551_565_545;
 
+/// The factor by which a job that counts its work exactly may become slower.
+const SLOWER: f64 = 1.2;
+
 /// By the complete share: mean and standard deviation of log(remaining work / remainder in proportion).
 const ERRORS: [(f64, f64, f64); 5] =
     [(0.02, -3.2, 1.7), (0.1, -1.8, 1.0), (0.3, -1.2, 1.2), (0.6, -0.5, 1.3), (1.0, 0.0, 1.0)];
@@ -24,6 +27,8 @@ pub struct Remainder {
     pub median: f64,
     /// The standard deviation of its logarithm.
     pub sigma: f64,
+    /// The remainder if the share grows as before.
+    in_proportion: f64,
 }
 
 impl Remainder {
@@ -33,13 +38,15 @@ impl Remainder {
             return None;
         }
         let (bias, sigma) = error(share);
-        Some(Self { median: (1.0 - share) / share * bias.exp(), sigma })
+        let in_proportion = (1.0 - share) / share;
+        Some(Self { median: in_proportion * bias.exp(), sigma, in_proportion })
     }
 
-    /// Returns the range that contains the remainder in 8 of 10 cases.
+    /// Returns the range that contains the remainder in 8 of 10 cases. It contains the remainder in proportion, since some
+    /// jobs count their work exactly.
     pub fn range(&self) -> (f64, f64) {
         let factor = (Z90 * self.sigma).exp();
-        (self.median / factor, self.median * factor)
+        (self.median / factor, (self.median * factor).max(SLOWER * self.in_proportion))
     }
 }
 
@@ -66,6 +73,8 @@ mod tests {
             let remainder = Remainder::at_share(share).unwrap();
             let (least, most) = remainder.range();
             assert!(least <= remainder.median && remainder.median <= most, "{share}: {remainder:?}");
+            let in_proportion = (1.0 - share) / share;
+            assert!(least <= in_proportion && in_proportion <= most, "{share}: {remainder:?}");
             assert!(remainder.median < before, "{share}: {remainder:?}");
             before = remainder.median;
         }
