@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{bulk, cluster, dataflow, inside, ledger, programs, row::Row, search};
+use crate::{bulk, cluster, dataflow, inside, ledger, row::Row, search};
 
 /// A benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,18 +24,12 @@ pub enum Bench {
     Polls,
     /// UTS on node processes over ZooKeeper and QUIC.
     Nodes,
-    /// The duration of each step of a steal, on both nodes.
-    Steals,
     /// Sixty node processes on states that only take time, not processor.
     Waits,
     /// Small jobs on two and on forty node processes.
     Jobs,
     /// The time until eight node processes stop when a target is met.
     Decide,
-    /// The speedup that a second worker gives to the programs of `bnb-problems`.
-    Workers,
-    /// The cost of a replicable search.
-    Replicable,
     /// Branch and bound: states on more workers, speedup, and the time until solutions are good.
     Search,
     /// Workflows: the cost of a call, and the efficiency of tasks that work or wait.
@@ -73,12 +67,9 @@ impl Bench {
             Self::Clique => inside::clique::run(rounds),
             Self::Polls => inside::polls::run(rounds),
             Self::Nodes => cluster::nodes::run(rounds),
-            Self::Steals => cluster::steals::run(rounds),
             Self::Waits => cluster::waits::run(),
             Self::Jobs => cluster::jobs::run(),
             Self::Decide => cluster::decide::run(rounds),
-            Self::Workers => programs::workers(rounds),
-            Self::Replicable => programs::replicable(rounds),
             Self::Search => search::run(rounds),
             Self::Dataflow => dataflow::run(rounds),
             Self::Memory => cluster::memory::run(),

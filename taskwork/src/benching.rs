@@ -16,7 +16,7 @@ use crate::{
         Arrival, Identity, PeerAddress, Peers, Transport, TransportError, TransportLimits,
         bulk::{Object, Offer, Sink},
     },
-    wire::bulk::{ObjectName, ObjectNameError},
+    wire::bulk::ObjectNameError,
 };
 
 /// A node's endpoint, which offers and fetches objects.
@@ -99,35 +99,11 @@ impl Exchange {
     /// # Errors
     /// If the fetch fails.
     pub async fn fetch(&self, name: &str, owners: &[u64]) -> Result<u64, String> {
-        let name = parse(name)?;
+        let name = name.parse().map_err(|error: ObjectNameError| error.to_string())?;
         let owners = || owners.iter().map(|&number| NodeId(number)).collect();
         let fetched = self.transport.bulk().fetch(name, Counts(0), owners, PATIENCE).await;
         fetched.map(|counts| counts.0).map_err(|error| error.to_string())
     }
-
-    /// Fetches an object, and offers it to others during the fetch.
-    ///
-    /// # Errors
-    /// If the fetch fails.
-    pub async fn hand_on(&self, name: &str, owners: &[u64]) -> Result<Offered, String> {
-        let bulk = self.transport.bulk();
-        let object = parse(name)?;
-        let filling = Object::to_be_filled(object);
-        let offer = bulk.offer(filling.object().clone());
-        let owners = || owners.iter().map(|&number| NodeId(number)).collect();
-        let fetched = bulk.fetch(object, filling, owners, PATIENCE).await;
-        fetched.map_err(|error| error.to_string())?.complete();
-        Ok(Offered { name: name.to_owned(), _offer: offer })
-    }
-
-    /// Returns the number of bytes of objects that were sent.
-    pub fn sent_bytes(&self) -> u64 {
-        self.transport.bulk().figures().sent_bytes
-    }
-}
-
-fn parse(name: &str) -> Result<ObjectName, String> {
-    name.parse().map_err(|error: ObjectNameError| error.to_string())
 }
 
 impl Offered {

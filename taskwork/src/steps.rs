@@ -1,5 +1,5 @@
 //! The steps of a steal as log events, from the request to the running task on both nodes: with
-//! `--log taskwork::steals=trace`. `cargo xtask bench steals` evaluates them, and reports the duration of each step.
+//! `--log taskwork::steals=trace`.
 //!
 //! ```text
 //!   thief                              victim

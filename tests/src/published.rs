@@ -1,9 +1,6 @@
 //! Problems with their published results.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
 
@@ -63,34 +60,24 @@ const PROGRAMS: [(&str, &str, &str); 6] = [
 /// Instances that take several minutes in a debug build: they are for benchmarks.
 const FOR_RELEASES: [&str; 2] = ["clique/brock400_4.clq", "flowshop/ta022"];
 
-/// Returns the instances of the index that a program solves, except the slow ones.
+/// Returns the instances of the index that a program solves, except the slow ones, each with its file as the argument.
 ///
 /// # Errors
 /// If the index cannot be read.
 pub fn indexed(folder: &Path, program: &str) -> Result<Vec<Case>> {
-    let mut cases = all_indexed(folder)?;
-    let is_for_releases =
-        |case: &Case| FOR_RELEASES.iter().any(|file| Path::new(&case.arguments[0]).ends_with(file));
-    cases.retain(|case| case.program == program && !is_for_releases(case));
-    ensure!(!cases.is_empty(), "the index has no instance for {program}");
-    Ok(cases)
-}
-
-/// Returns all instances of the index that a program of the workspace solves, each with its file as the argument.
-///
-/// # Errors
-/// If the index cannot be read.
-pub fn all_indexed(folder: &Path) -> Result<Vec<Case>> {
     let index = fs::read_to_string(folder.join("INDEX.tsv")).context("reading the index of instances")?;
     let mut cases = Vec::new();
     for row in index.lines().map(|row| row.split('\t').collect::<Vec<_>>()) {
         let &[file, kind, optimum, ..] = row.as_slice() else { continue };
         let kind = kind.split(' ').next().unwrap_or(kind);
         let Some(&(_, solver, field)) = PROGRAMS.iter().find(|(known, ..)| *known == kind) else { continue };
-        let path: PathBuf = folder.join(file);
-        let path = path.to_str().context("a path that is not UTF-8")?;
-        cases.push(Case::new(solver, &[path], field, optimum.parse()?));
+        if solver == program && !FOR_RELEASES.contains(&file) {
+            let path = folder.join(file);
+            let path = path.to_str().context("a path that is not UTF-8")?;
+            cases.push(Case::new(solver, &[path], field, optimum.parse()?));
+        }
     }
+    ensure!(!cases.is_empty(), "the index has no instance for {program}");
     Ok(cases)
 }
 

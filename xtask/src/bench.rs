@@ -12,10 +12,9 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// `scale` (in the simulator, 10 to 1,000 nodes), `elastic` (nodes that join and leave, 15 minutes),
-    /// `deadline` (a controller that starts and terminates nodes, 15 minutes), `reach` (the instances that the
-    /// example programs prove in a minute), `all` of the others, or some of them: uts, queens, paths, mst, tsp,
-    /// clique, polls, nodes, steals, waits, jobs, decide, workers, replicable, search, dataflow, memory, termination,
-    /// bulk, losses, ledger (part of it in the simulator)
+    /// `deadline` (a controller that starts and terminates nodes, 15 minutes), `all` of the others, or some of
+    /// them: uts, queens, paths, mst, tsp, clique, polls, nodes, waits, jobs, decide, search, dataflow, memory,
+    /// termination, bulk, losses, ledger (part of it in the simulator)
     #[arg(required = true)]
     names: Vec<String>,
     /// The number of repetitions of each comparison
@@ -30,19 +29,9 @@ pub(crate) struct Bench {
     /// For `elastic` and `deadline`: print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// For `elastic` and `deadline`: the folder for the results, by default docs/figures unless `--quick`; for `reach`:
-    /// the file
+    /// For `elastic` and `deadline`: the folder for the results, by default docs/figures unless `--quick`
     #[arg(long, value_name = "FOLDER")]
     out: Option<String>,
-    /// For `reach`: the time for each instance in seconds, by default 60
-    #[arg(long, value_name = "SECONDS")]
-    limit: Option<u64>,
-    /// For `reach`: the folder of programs of another build, which are measured instead
-    #[arg(long, value_name = "FOLDER")]
-    programs: Option<String>,
-    /// For `reach`: only instances with this text in their names
-    #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
 }
 
 /// The build of the measured programs.
@@ -74,9 +63,6 @@ impl Bench {
         }
         if self.names == ["deadline"] {
             return self.deadline();
-        }
-        if self.names == ["reach"] {
-            return self.reach();
         }
         let all = self.names == ["all"];
         let names = if all { String::new() } else { self.names.join(" ") };
@@ -118,21 +104,6 @@ impl Bench {
         vec![
             Step::cargo("programs", "build --release -p taskwork-operator -p taskwork-benches --bins"),
             Step::cargo("deadline", &format!("{run} {measure} --out {folder}")),
-        ]
-    }
-
-    /// Complete results are recorded; results with other options or builds only where the user specifies.
-    fn reach(&self) -> Vec<Step> {
-        let mut measure = Vec::new();
-        measure.extend(self.limit.map(|limit| format!("--limit {limit}")));
-        measure.extend(self.programs.as_ref().map(|folder| format!("--programs {folder}")));
-        measure.extend(self.only.as_ref().map(|text| format!("--only {text}")));
-        let usual = measure.is_empty().then_some("docs/figures/reach.json");
-        measure.extend(self.out.as_deref().or(usual).map(|file| format!("--out {file}")));
-        let run = "run --release --quiet -p taskwork-benches --bin reach --";
-        vec![
-            Step::cargo("programs", PROGRAMS),
-            Step::cargo("reach", format!("{run} {}", measure.join(" ")).trim_end()),
         ]
     }
 

@@ -250,11 +250,6 @@ impl Servers {
         Ok(lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
-    /// Returns the process id of a running server.
-    pub fn process_id(&self, server: usize) -> Option<u32> {
-        self.all[server].id()
-    }
-
     fn address(&self, server: usize) -> SocketAddr {
         (self.setup.address, self.all[server].ports.client).into()
     }

@@ -22,9 +22,6 @@ struct Arguments {
     /// `Limits::ledger_interval_ms`.
     #[arg(long)]
     ledger_interval_ms: u64,
-    /// `Limits::ledger_pause_ms`.
-    #[arg(long)]
-    ledger_pause_ms: u64,
     /// The ZooKeeper servers.
     #[arg(long, env = "TASKWORK_ZK")]
     zk: String,
@@ -41,8 +38,7 @@ enum Known {
 
 fn main() -> Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
-    let Command::Node(Arguments { program, ledger_interval_ms, ledger_pause_ms, zk, cluster }) =
-        Command::parse();
+    let Command::Node(Arguments { program, ledger_interval_ms, zk, cluster }) = Command::parse();
     let mut kinds = Kinds::default();
     let release = match program {
         Known::Uts => {
@@ -56,7 +52,6 @@ fn main() -> Result<()> {
     }?;
     let mut limits = Limits::default();
     limits.ledger_interval_ms = ledger_interval_ms;
-    limits.ledger_pause_ms = ledger_pause_ms;
     let node = Node::builder_at(Connect::new(zk), &cluster, release)?.kinds(kinds).limits(limits).workers(1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async { Ok(node.serve()?.ended().await?) })

@@ -17,13 +17,11 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
     version::TLS13,
 };
-use serde::{Deserialize, Serialize};
 
 /// The buffer of the receiver, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The sender of the bytes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Source {
     address: SocketAddr,
     certificate: Vec<u8>,

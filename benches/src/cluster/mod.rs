@@ -4,7 +4,6 @@ pub mod decide;
 pub mod jobs;
 pub mod memory;
 pub mod nodes;
-pub mod steals;
 pub mod termination;
 pub mod waits;
 

@@ -1,6 +1,6 @@
 //! One worker within this process, with and without a directory that keeps its state.
 
-use std::{process::Command, time::Instant};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -28,8 +28,6 @@ struct Took {
     states: f64,
     /// As the program reports it.
     seconds: f64,
-    /// The whole process.
-    process_s: f64,
 }
 
 /// Runs the comparison.
@@ -44,7 +42,7 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
         }
         let (_, instance, _, more) = given;
         let what = format!("{}, one worker, --state", [&[instance], more].concat().join(" "));
-        let (mut rates, mut more_s, mut whole_s) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rates = Vec::new();
         // The first pair does not count.
         for pair in 0..=rounds {
             let (with, without) = if pair % 2 == 0 {
@@ -58,16 +56,10 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
             if pair > 0 {
                 progress(&what, pair - 1, rounds, without.seconds / with.seconds);
                 rates.push(without.seconds / with.seconds);
-                more_s.push(with.seconds - without.seconds);
-                whole_s.push(with.process_s - without.process_s);
             }
         }
-        let row = |text: &str, unit, target, values| {
-            Row::new(format!("{what} {text}"), unit, target, Sample::of(values))
-        };
-        rows.push(row("÷ without, states by second", "", Target::AtLeast(0.99), rates));
-        rows.push(row("− without, the job", "s", Target::Told, more_s));
-        rows.push(row("− without, the whole process", "s", Target::Told, whole_s));
+        let what = format!("{what} ÷ without, states by second");
+        rows.push(Row::new(what, "", Target::AtLeast(0.99), Sample::of(rates)));
     }
     Ok(rows)
 }
@@ -81,11 +73,9 @@ fn solve((name, instance, states, more): Given, state: bool) -> Result<Took> {
     if state {
         command.arg("--state").arg(folder.path().join("state"));
     }
-    let started = Instant::now();
     let said = command.output()?;
-    let process_s = started.elapsed().as_secs_f64();
     ensure!(said.status.success(), "{name} {instance}: {}", String::from_utf8_lossy(&said.stderr));
     let said: Value = serde_json::from_slice(&said.stdout).context("the program printed no JSON")?;
     let number = |field: &str| said[field].as_f64().with_context(|| format!("no {field}: {said}"));
-    Ok(Took { states: number(states)?, seconds: number("seconds")?, process_s })
+    Ok(Took { states: number(states)?, seconds: number("seconds")? })
 }

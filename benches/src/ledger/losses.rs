@@ -17,10 +17,7 @@ use taskwork_tests::{
 };
 use zk_server::Setup;
 
-use super::{
-    compared::{many, writes},
-    progress,
-};
+use super::progress;
 use crate::{
     cluster::PATIENCE,
     measure::Sample,
@@ -67,12 +64,8 @@ struct Done {
     seconds: f64,
     /// The time from its submission to the kill. The start of the command that submits it counts as well.
     killed_at: f64,
-    /// The time of the submitting command in addition to the job.
-    besides: f64,
     /// The number of states that were visited more than once.
     again: f64,
-    /// ZooKeeper's writes, per node and second.
-    writes: f64,
 }
 
 /// The measurements when nodes are killed.
@@ -82,8 +75,6 @@ struct Killed {
     ratios: Vec<f64>,
     /// Time ÷ undisturbed on those that remain.
     whole: Vec<f64>,
-    /// The time of the command in addition to the job, in seconds.
-    besides: Vec<f64>,
     /// The work done again, in seconds of each lost node.
     again: Vec<f64>,
 }
@@ -95,14 +86,11 @@ struct Killed {
 pub fn run(rounds: usize) -> Result<Vec<Row>> {
     let mut stage = Stage::new()?;
     let mut undisturbed = Vec::new();
-    let (mut besides, mut written) = (Vec::new(), Vec::new());
     let mut one: [Killed; MOMENTS.len()] = Default::default();
     let mut all = Killed::default();
     for round in 0..rounds {
         let alone = stage.run(None)?;
         undisturbed.push(alone.seconds);
-        besides.push(alone.besides);
-        written.push(alone.writes);
         progress("undisturbed, seconds", round, rounds, alone.seconds);
         // States per second of each node. At the beginning and the end nodes are idle, so the actual rate is
         // higher.
@@ -118,15 +106,8 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
         all.note(&done, alone.seconds, rate * NODES as f64);
         progress("all killed, seconds", round, rounds, done.seconds);
     }
-    let by_node = Sample::of(written);
     let job = format!("job of {:.0} s, {NODES} nodes", job_s());
-    let told = |what: String, unit, sample| Row::new(what, unit, Target::Told, sample);
-    let mut rows = vec![
-        told(job.clone(), "s", Sample::of(undisturbed)),
-        told(format!("{job}, the command besides"), "s", Sample::of(besides)),
-        told(format!("{job}, ZooKeeper's writes by node"), "/s", by_node),
-        many(&job, by_node),
-    ];
+    let mut rows = vec![Row::new(job.clone(), "s", Target::Told, Sample::of(undisturbed))];
     for (moment, killed) in MOMENTS.iter().zip(one) {
         let what = format!("{job}, 1 killed at {:.0} %", 100.0 * moment);
         rows.extend(killed.rows(&what, Target::AtMost(1.05), REDONE_S));
@@ -140,11 +121,10 @@ impl Killed {
     fn note(&mut self, done: &Done, expected_s: f64, lost_rate: f64) {
         self.ratios.push((done.seconds - SESSION_S) / expected_s);
         self.whole.push(done.seconds / expected_s);
-        self.besides.push(done.besides);
         self.again.push(done.again / lost_rate);
     }
 
-    fn rows(self, what: &str, ratio: Target, again_s: f64) -> [Row; 4] {
+    fn rows(self, what: &str, ratio: Target, again_s: f64) -> [Row; 3] {
         let row = |text: &str, unit, target, values| {
             Row::new(format!("{what}: {text}"), unit, target, Sample::of(values))
         };
@@ -153,7 +133,6 @@ impl Killed {
             row(&less, "", ratio, self.ratios),
             row("time ÷ undisturbed on those left", "", Target::Told, self.whole),
             row("done again by each lost node", "s", Target::AtMost(again_s), self.again),
-            row("the command besides", "s", Target::Told, self.besides),
         ]
     }
 }
@@ -174,7 +153,6 @@ impl Stage {
         let (depth, state_us) = (DEPTH.to_string(), self.state_us().to_string());
         let visited = folder.to_str().context("a path that is not UTF-8")?;
         let job = ["--depth", &depth, "--state-us", &state_us, "--visits", visited];
-        let before = writes(&self.cluster)?;
         let started = Instant::now();
         let job = [&["submit"], &job[..], &["--wait", "--quiet", "--json"]].concat();
         let mut job = self.cluster.begin("walk", &job)?;
@@ -197,8 +175,6 @@ impl Stage {
             ensure!(Instant::now() < deadline, "the job does not end:\n{}", self.cluster.logs());
             thread::sleep(LOOK_EVERY);
         }
-        let command_s = started.elapsed().as_secs_f64();
-        let written = writes(&self.cluster)? - before;
         let said = job.end()?;
         ensure!(said.code == 0, "walk has failed: {said:?}\n{}", self.cluster.logs());
         let said: Value = serde_json::from_str(&said.out).context("walk printed no JSON")?;
@@ -206,8 +182,7 @@ impl Stage {
         let again = visits(&folder)? as f64 - self.states as f64;
         let seconds = said["seconds"].as_f64().context("no time")?;
         self.fill_up()?;
-        let writes = written / seconds / NODES as f64;
-        Ok(Done { seconds, killed_at, besides: command_s - seconds, again, writes })
+        Ok(Done { seconds, killed_at, again })
     }
 
     /// Returns the duration of a state.

@@ -4,7 +4,7 @@
 //!
 //! | line | measurements |
 //! |---|---|
-//! | with ÷ without, and steals | twice in each round |
+//! | with ÷ without | twice in each round |
 //! | one worker with `--state` ÷ without | once in each round |
 //! | nodes killed ([`losses`]) | once in each round |
 //!

@@ -33,10 +33,7 @@ mod tests;
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -75,7 +72,8 @@ pub(super) struct BulkState {
     received: AtomicU64,
 }
 
-/// Figures of a node's exchange of objects.
+/// Figures of a node's exchange of objects, for tests.
+#[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BulkFigures {
     /// The bytes of objects sent.
@@ -122,7 +120,9 @@ impl Bulk {
     }
 
     /// Returns the node's figures so far.
+    #[cfg(test)]
     pub(crate) fn figures(&self) -> BulkFigures {
+        use std::sync::atomic::Ordering::Relaxed;
         let BulkState { sent, received, serving, .. } = &self.0.bulk;
         BulkFigures {
             sent_bytes: sent.load(Relaxed),
