@@ -1,26 +1,19 @@
-//! The artefacts of a release: the archive, the packages, the images, the SBOM, and checksums.
+//! The artefacts of a release: the archive and the packages.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result};
 
 use super::{
     build::Built,
     files::Files,
-    image::{self, Image},
     licences,
     manual::{self, Place},
     origin::Origin,
     packaged,
     project::Project,
-    sbom, tarball,
+    tarball,
 };
-
-/// The programs with images, and the default arguments of each.
-const IMAGES: [(&str, &[&str]); 2] = [("taskwork", &["--help"]), ("tsp", &["node"])];
-
-/// The file with the checksums of all others.
-pub(crate) const SUMS: &str = "SHA256SUMS";
 
 /// The released documents, in addition to the folders.
 const DOCUMENTS: [&str; 5] =
@@ -66,19 +59,11 @@ impl<'a> Parts<'a> {
     pub(crate) fn artefacts(&self) -> Result<Files> {
         let version = &self.project.version;
         let mut all = Files::default();
-        let archive = tarball::tar_gz(&self.archive()?, &format!("taskwork-{version}/"), self.origin.epoch)?;
+        let archive = tarball::tar_gz(&self.archive()?, &format!("taskwork-{version}"), self.origin.epoch)?;
         all.add(&format!("taskwork-{version}-x86_64.tar.gz"), archive)?;
         for (package, installed) in [packaged::taskwork(self)?, packaged::tsp(self)?] {
             all.add(&package.file(), package.make(&installed, self.origin)?)?;
         }
-        for (program, arguments) in IMAGES {
-            let image = Image { program, arguments, version };
-            let files = image.make(&self.layer(program)?, self.origin)?;
-            all.add_all(&format!("{program}-{version}.oci"), files)?;
-        }
-        all.add(&format!("taskwork-{version}.cdx.json"), self.bill_of_materials()?)?;
-        let sums = sums(&all);
-        all.add(SUMS, sums)?;
         Ok(all)
     }
 
@@ -96,25 +81,12 @@ impl<'a> Parts<'a> {
         }
         files.add("lib/sysusers.d/taskwork.conf", self.user()?)?;
         let mut documents = self.documents()?;
-        self.add_licences(&mut documents, "")?;
-        documents.add("taskwork.cdx.json", self.bill_of_materials()?)?;
+        for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            documents.add(name, self.read(name)?)?;
+        }
+        documents.add("THIRD-PARTY-LICENSES.txt", self.licences.as_str())?;
         files.add_all("share/doc/taskwork", documents)?;
         Ok(files)
-    }
-
-    /// Returns the files of an image of a program.
-    fn layer(&self, program: &str) -> Result<Files> {
-        let mut files = Files::default();
-        files.add_program(program, self.program(program)?)?;
-        self.add_licences(&mut files, "licenses/")?;
-        Ok(files)
-    }
-
-    fn add_licences(&self, files: &mut Files, folder: &str) -> Result<()> {
-        for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
-            files.add(&format!("{folder}{name}"), self.read(name)?)?;
-        }
-        files.add(&format!("{folder}THIRD-PARTY-LICENSES.txt"), self.licences.as_str())
     }
 
     /// Returns the documents and examples, under their names in the source, so that links between them work.
@@ -151,16 +123,6 @@ impl<'a> Parts<'a> {
     pub(crate) fn folder(&self, name: &str) -> Result<Files> {
         Files::of_folder(&self.source.join(name))
     }
-
-    fn bill_of_materials(&self) -> Result<String> {
-        sbom::text(
-            self.project,
-            &self.built.packages,
-            &sbom::libraries()?,
-            &self.read("Cargo.lock")?,
-            self.origin,
-        )
-    }
 }
 
 /// Returns the documents and examples of a source.
@@ -177,47 +139,79 @@ fn documents(source: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// Returns the checksums of files, in the form that `sha256sum --check` reads.
-fn sums(files: &Files) -> String {
-    files.iter().fold(String::new(), |mut sums, (name, file)| {
-        let _infallible = writeln!(sums, "{}  {name}", image::hash(&file.bytes));
-        sums
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, process::Command};
 
     use super::*;
     use crate::workspace;
 
+    const PROGRAM: &str = "case $1 in
+completions) echo \"for $2\";;
+man) echo page > \"$3/${0##*/}.1\";;
+esac";
+
     #[test]
-    fn documents_and_units_equal_the_source() {
-        let project = Project::parse(&super::super::project::tests::small()).unwrap();
-        let built = Built { programs: Files::default(), folder: "/none".into(), packages: BTreeSet::new() };
-        let origin = Origin { commit: "1f1e8d6aa0b1".to_owned(), epoch: 0 };
-        let root = workspace::root();
-        let parts = Parts {
-            source: &root,
-            project: &project,
-            built: &built,
-            origin: &origin,
-            maintainer: "A <a@example.org>",
-            licences: "text".to_owned(),
-        };
-        let documents = parts.documents().unwrap();
-        for name in
-            ["README.md", "docs/operating.md", "deploy/Containerfile", "tsp-example/instances/europe.csv"]
-        {
-            assert!(documents.get(name).is_some(), "{name}");
+    fn release_contains_archive_and_packages_independent_of_folder() {
+        if Command::new("dpkg-deb").arg("--version").output().is_err() {
+            eprintln!("there is no dpkg-deb: not tested");
+            return;
         }
-        let units = parts.units().unwrap();
-        assert!(units.iter().any(|(name, _)| name == "taskwork-node@.service"));
-        assert!(!units.iter().any(|(name, _)| name.contains("zookeeper")));
-        assert!(parts.user().unwrap().contains("\nu taskwork "));
-        let missing = parts.layer("tsp").unwrap_err().to_string();
-        assert_eq!(missing, "there is no program tsp");
+        let project = Project::parse(&super::super::project::tests::small()).unwrap();
+        let origin = Origin { commit: "1f1e8d6aa0b1".to_owned(), epoch: 1_700_000_000 };
+        let source = workspace::root();
+        let artefacts = || {
+            let folder = tempfile::tempdir().unwrap();
+            for program in ["taskwork", "tsp"] {
+                crate::scripts::write(&folder.path().join(program), PROGRAM);
+            }
+            let programs = Files::of_folder(folder.path()).unwrap();
+            let built = Built { programs, folder: folder.path().to_owned(), packages: BTreeSet::new() };
+            let maintainer = "A <a@example.org>";
+            let licences = "text".to_owned();
+            let parts = Parts {
+                source: &source,
+                project: &project,
+                built: &built,
+                origin: &origin,
+                maintainer,
+                licences,
+            };
+            parts.artefacts().unwrap()
+        };
+        let first = artefacts();
+        let names: Vec<_> = first.iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            names,
+            ["taskwork-0.1.0-x86_64.tar.gz", "taskwork-tsp_0.1.0_amd64.deb", "taskwork_0.1.0_amd64.deb"]
+        );
+        assert_eq!(first.differences(&artefacts()), [""; 0]);
+        let folder = tempfile::tempdir().unwrap();
+        first.write(folder.path()).unwrap();
+        let listed = |program: &str, arguments: &[&str], name: &str| {
+            let output =
+                Command::new(program).args(arguments).arg(folder.path().join(name)).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let archive = listed("tar", &["-tzf"], names[0]);
+        for name in [
+            "bin/tsp",
+            "lib/systemd/system/taskwork-node@.service",
+            "lib/sysusers.d/taskwork.conf",
+            "share/doc/taskwork/THIRD-PARTY-LICENSES.txt",
+            "share/doc/taskwork/deploy/Containerfile",
+            "share/doc/taskwork/tsp-example/instances/europe.csv",
+            "share/man/man1/tsp.1",
+        ] {
+            assert!(archive.contains(&format!("taskwork-0.1.0/{name}\n")), "{name}: {archive}");
+        }
+        assert!(!archive.contains("lib/systemd/system/zookeeper"), "{archive}");
+        let package = listed("dpkg-deb", &["--contents"], names[2]);
+        for name in
+            ["usr/bin/taskwork", "usr/share/man/man1/taskwork.1.gz", "usr/lib/sysusers.d/taskwork.conf"]
+        {
+            assert!(package.contains(&format!(" ./{name}\n")), "{name}: {package}");
+        }
     }
 
     /// Returns the link targets of a Markdown text that are files next to it.
@@ -254,14 +248,5 @@ mod tests {
             }
         }
         assert!(missing.is_empty(), "{missing:#?}");
-    }
-
-    #[test]
-    fn checksums_have_format_of_sha256sum() {
-        let mut files = Files::default();
-        files.add("b/c", "").unwrap();
-        files.add("a", "").unwrap();
-        let none = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        assert_eq!(sums(&files), format!("{none}  a\n{none}  b/c\n"));
     }
 }

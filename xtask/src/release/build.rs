@@ -160,9 +160,10 @@ impl Replaced {
 pub(crate) fn printed(program: &str, arguments: &[&str]) -> Result<String> {
     let output = workspace::command(program).args(arguments).output();
     let output = output.with_context(|| format!("cannot start {program}"))?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{program} {}: {}", arguments.join(" "), error.trim());
-    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    let (text, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let line = arguments.join(" ");
+    ensure!(output.status.success(), "{program} {line}: {}\n{text}{}", output.status, error.trim());
+    Ok(text.trim_end().to_owned())
 }
 
 /// Returns the packages that cargo reports as compiled for the programs, and not only for

@@ -1,7 +1,7 @@
 //! The files of an archive or a folder, in the order of their names.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fs,
     os::unix::fs::PermissionsExt as _,
     path::Path,
@@ -145,6 +145,12 @@ impl Files {
         self.0.get(name)
     }
 
+    /// Returns the names of the files that differ from another set, or are in one of the two only.
+    pub(crate) fn differences<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
+        let names: BTreeSet<_> = self.0.keys().chain(other.0.keys()).map(String::as_str).collect();
+        names.into_iter().filter(|name| self.get(name) != other.get(name)).collect()
+    }
+
     /// Returns the bytes of all files together.
     pub(crate) fn bytes(&self) -> usize {
         self.0.values().map(|file| file.bytes.len()).sum()
@@ -186,6 +192,22 @@ mod tests {
         files.add_all("b", other).unwrap();
         assert_eq!(files.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["a", "b/a"]);
         assert_eq!(files.bytes(), 2);
+    }
+
+    #[test]
+    fn every_difference_is_named() {
+        let files = |contents: &[(&str, &str)]| {
+            let mut files = Files::default();
+            for (name, text) in contents {
+                files.add(name, *text).unwrap();
+            }
+            files
+        };
+        let first = files(&[("a", "same"), ("b", "1"), ("c", "only"), ("e", "")]);
+        let mut second = files(&[("a", "same"), ("b", "2"), ("d", "only")]);
+        second.add_program("e", "").unwrap();
+        assert_eq!(first.differences(&second), ["b", "c", "d", "e"]);
+        assert_eq!(first.differences(&first), [""; 0]);
     }
 
     #[test]

@@ -16,7 +16,6 @@ use anyhow::{Context as _, Result, bail};
 use super::{
     build,
     project::{Package, Project},
-    sbom,
 };
 
 /// The prefixes of names of licence files.
@@ -82,7 +81,7 @@ pub(crate) fn text(project: &Project, compiled: &BTreeSet<String>, apache: &str)
     let notices = Path::new(&build::printed("rustc", &["--print", "sysroot"])?).join(STANDARD);
     users.entry(tidy(&without_tags(&read(&notices)?))).or_default().insert(standard.to_owned());
     users.entry(tidy(apache)).or_default().insert(standard.to_owned());
-    let compiler = Path::new("/usr/share/doc").join(sbom::compiler_library()?).join("copyright");
+    let compiler = Path::new("/usr/share/doc").join(compiler_library()?).join("copyright");
     let compiler = format!("{}\n{}", read(&compiler)?, read(Path::new(GPL))?);
     users
         .entry(tidy(&compiler))
@@ -94,6 +93,17 @@ pub(crate) fn text(project: &Project, compiled: &BTreeSet<String>, apache: &str)
         .or_default()
         .insert("the GNU C library (LGPL-2.1-or-later, and others)".to_owned());
     Ok(join(&users))
+}
+
+/// Returns the package of Debian with the library of the C compiler, which is linked in.
+///
+/// # Errors
+/// If the compiler is not one of Debian.
+fn compiler_library() -> Result<String> {
+    let file = build::printed("gcc", &["-print-libgcc-file-name"])?;
+    let owner = build::printed("dpkg-query", &["--search", &file])?;
+    let package = owner.split(':').next().filter(|package| !package.is_empty());
+    Ok(package.with_context(|| format!("no package of Debian has {file}: {owner}"))?.to_owned())
 }
 
 /// Writes each text once, with those above that come under it.
@@ -209,7 +219,6 @@ mod tests {
             authors: vec!["A. Author".to_owned()],
             folder: folder.to_owned(),
             is_own: false,
-            needs: Vec::new(),
         }
     }
 

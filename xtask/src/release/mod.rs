@@ -6,29 +6,24 @@
 //! | `project.rs` | the programs according to cargo |
 //! | `build.rs` | the programs, linked statically and reproducibly |
 //! | `manual.rs` | their completions and man pages |
-//! | `licences.rs`, `sbom.rs` | their components and licences |
+//! | `licences.rs` | the licences of their components |
 //! | `files.rs`, `tarball.rs` | archives of files |
 //! | `deb.rs`, `packaged.rs` | Debian packages and their content |
-//! | `image.rs` | container images |
-//! | `artefacts.rs` | all artefacts under the names of a release, with checksums |
-//! | `compare.rs` | a comparison with a build in another folder, bit by bit (`--check`) |
-//! | `trial/` | a trial run and installation of the artefacts (`--try`) |
+//! | `artefacts.rs` | all artefacts under the names of a release |
+//! | `trial.rs` | a trial run and installation of the artefacts (`--try`) |
 //!
 //! All artefacts are made in memory and then written at once, so an archive does not depend on files from earlier
 //! builds.
 
 mod artefacts;
 mod build;
-mod compare;
 mod deb;
 mod files;
-mod image;
 mod licences;
 mod manual;
 mod origin;
 mod packaged;
 mod project;
-mod sbom;
 mod tarball;
 mod trial;
 
@@ -37,13 +32,14 @@ use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
+    process::Command,
     time::Instant,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use self::{
-    artefacts::{Parts, SUMS},
+    artefacts::Parts,
     files::Files,
     origin::{Origin, git},
     project::Project,
@@ -60,7 +56,7 @@ pub(crate) struct Arguments {
     /// Build everything a second time, from a copy in another folder, and compare bit by bit
     #[arg(long)]
     check: bool,
-    /// Run the artefacts: images by bwrap, packages in a temporary copy of this system (as root)
+    /// Run the artefacts, and install the packages in a temporary copy of this system (as root)
     #[arg(long = "try")]
     trial: bool,
     /// Allow uncommitted changes; the programs then report that in `--version`
@@ -73,6 +69,9 @@ pub(crate) struct Arguments {
 
 /// The maintainer of locally built packages: an address that receives no mail.
 const DEFAULT_MAINTAINER: &str = "Local build of taskwork <taskwork@taskwork.invalid>";
+
+/// The file with the checksums of all others.
+const SUMS: &str = "SHA256SUMS";
 
 /// The results of a build in one folder.
 struct Made {
@@ -110,8 +109,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         println!("building them again in {}", other.display());
         let second = make(&other, &origin, &arguments.maintainer)?;
         // The programs first: a difference between archives would be less specific.
-        compare::same(&first.programs, &second.programs)?;
-        compare::same(&first.artefacts, &second.artefacts)?;
+        ensure_same(&first.programs, &second.programs)?;
+        ensure_same(&first.artefacts, &second.artefacts)?;
         remove(&other)?;
         println!("both builds are the same, bit by bit");
     }
@@ -129,6 +128,15 @@ fn make(work: &Path, origin: &Origin, maintainer: &str) -> Result<Made> {
     println!("{} programs after {:.0} s", project.programs.len(), started.elapsed().as_secs_f64());
     let artefacts = Parts::gather(source, &project, &built, origin, maintainer)?.artefacts()?;
     Ok(Made { version: project.version, programs: built.programs, artefacts })
+}
+
+fn ensure_same(first: &Files, second: &Files) -> Result<()> {
+    let differences = first.differences(second).join(", ");
+    ensure!(
+        differences.is_empty(),
+        "the same source gave two different results in two folders: {differences}"
+    );
+    Ok(())
 }
 
 /// Copies the source: of a clone the files that git knows or would add, so that nothing else gets into a release. They
@@ -183,7 +191,7 @@ fn ensure_free(out: &Path) -> Result<()> {
         };
         let entries = entries.with_context(|| format!("{} cannot be written to", folder.display()))?;
         let sums = fs::read_to_string(folder.join(SUMS)).unwrap_or_default();
-        let names = sums.lines().filter_map(|line| line.split_once("  ")?.1.split('/').next());
+        let names = sums.lines().filter_map(|line| Some(line.split_once("  ")?.1));
         let known: BTreeSet<_> = names.chain((!sums.is_empty()).then_some(SUMS)).collect();
         let other = entries.iter().map(fs::DirEntry::file_name).find(|name| {
             let name = name.to_string_lossy();
@@ -210,11 +218,16 @@ fn beside(out: &Path) -> Result<PathBuf> {
     Ok(out.with_file_name(name))
 }
 
-/// Writes the artefacts next to the folder, and returns the path.
+/// Writes the artefacts and their checksums next to the folder, and returns the path.
 fn write(artefacts: &Files, out: &Path) -> Result<PathBuf> {
     let new = beside(out)?;
     remove(&new)?;
     artefacts.write(&new)?;
+    let mut sum = Command::new("sha256sum");
+    sum.current_dir(&new).arg("--").args(artefacts.iter().map(|(name, _)| name));
+    let sums = sum.output().context("cannot start sha256sum")?;
+    ensure!(sums.status.success(), "{sum:?}: {}", sums.status);
+    fs::write(new.join(SUMS), sums.stdout).with_context(|| format!("{SUMS} cannot be written"))?;
     Ok(new)
 }
 
@@ -233,18 +246,10 @@ fn remove(folder: &Path) -> Result<()> {
 }
 
 fn table(artefacts: &Files, out: &Path) -> String {
-    let mut sizes: Vec<(String, usize)> = Vec::new();
-    for (name, file) in artefacts.iter() {
-        let (name, bytes) = (name.split('/').next().unwrap_or(name), file.bytes.len());
-        match sizes.last_mut() {
-            Some((last, sum)) if last == name => *sum += bytes,
-            _ => sizes.push((name.to_owned(), bytes)),
-        }
-    }
-    let width = sizes.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let width = artefacts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut table = "\n".to_owned();
-    for (name, bytes) in sizes {
-        let _infallible = writeln!(table, "  {name:width$}  {:9} KiB", bytes.div_ceil(1024));
+    for (name, file) in artefacts.iter() {
+        let _infallible = writeln!(table, "  {name:width$}  {:9} KiB", file.bytes.len().div_ceil(1024));
     }
     table + &out.display().to_string()
 }
@@ -271,7 +276,6 @@ mod tests {
     fn files(name: &str) -> Files {
         let mut files = Files::default();
         files.add(name, "1").unwrap();
-        files.add(SUMS, format!("00ff  {name}\n")).unwrap();
         files
     }
 
@@ -280,17 +284,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("deep/out");
         ensure_free(&out).unwrap();
-        replace(&out, &write(&files("tsp-1.oci/index.json"), &out).unwrap()).unwrap();
+        replace(&out, &write(&files("tsp_1.deb"), &out).unwrap()).unwrap();
         ensure_free(&out).unwrap();
-        let new = write(&files("tsp-2.oci/index.json"), &out).unwrap();
-        assert_eq!(
-            Files::of_folder(&out).unwrap(),
-            files("tsp-1.oci/index.json"),
-            "it is not known to be good"
-        );
+        let new = write(&files("tsp_2.deb"), &out).unwrap();
+        assert!(out.join("tsp_1.deb").is_file(), "the new one is not known to be good");
         ensure_free(&out).unwrap();
         replace(&out, &new).unwrap();
-        assert_eq!(Files::of_folder(&out).unwrap(), files("tsp-2.oci/index.json"));
+        let sums = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b  tsp_2.deb\n";
+        assert_eq!(fs::read_to_string(out.join(SUMS)).unwrap(), sums);
+        assert!(!out.join("tsp_1.deb").exists());
         assert_eq!(fs::read_dir(out.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
         // Downloads often have a file of this name.
         fs::write(out.join("thesis.pdf"), "").unwrap();
@@ -327,10 +329,10 @@ mod tests {
 
     #[test]
     fn table_has_line_per_artefact() {
-        let mut files = files("tsp-1.oci/index.json");
-        files.add("tsp-1.oci/oci-layout", vec![0; 2000]).unwrap();
+        let mut files = files("tsp_1.deb");
+        files.add("tsp_1.tar.gz", vec![0; 2000]).unwrap();
         let table = table(&files, Path::new("/out"));
-        assert_eq!(table, "\n  SHA256SUMS          1 KiB\n  tsp-1.oci           2 KiB\n/out");
+        assert_eq!(table, "\n  tsp_1.deb             1 KiB\n  tsp_1.tar.gz          2 KiB\n/out");
     }
 
     #[test]

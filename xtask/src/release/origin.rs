@@ -84,9 +84,11 @@ impl Origin {
         Self { commit, ..self }
     }
 
-    /// Returns the time as in `2026-11-24T17:00:00Z`.
-    pub(crate) fn timestamp(&self) -> String {
-        humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(self.epoch)).to_string()
+    /// Returns the day as in `2026-11-24`, which programs show.
+    pub(crate) fn day(&self) -> String {
+        let time =
+            humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(self.epoch)).to_string();
+        time.split('T').next().unwrap_or_default().to_owned()
     }
 
     /// Returns the time as in `Tue, 24 Nov 2026 17:00:00 +0000`.
@@ -114,7 +116,7 @@ mod tests {
     fn commit_and_time_are_parsed_strictly() {
         let origin = Origin::parse("1f1e8d6aa0b1c2d3e4f5 1795539600\n").unwrap();
         assert_eq!(origin.commit, "1f1e8d6aa0b1");
-        assert_eq!(origin.timestamp(), "2026-11-24T17:00:00Z");
+        assert_eq!(origin.day(), "2026-11-24");
         assert_eq!(origin.mail_date(), "Tue, 24 Nov 2026 17:00:00 +0000");
         for text in [
             "",

@@ -45,8 +45,6 @@ pub(crate) struct Package {
     pub(crate) folder: PathBuf,
     /// Whether it is a part of the project.
     pub(crate) is_own: bool,
-    /// The ids of the packages that it depends on, other than for tests and for its build.
-    pub(crate) needs: Vec<String>,
 }
 
 impl Project {
@@ -75,11 +73,6 @@ impl Project {
             }
             packages.insert(package["id"].as_str()?.to_owned(), parsed);
         }
-        for node in metadata["resolve"]["nodes"].as_array()? {
-            let needs = node["deps"].as_array()?.iter().filter(|need| is_linked(need));
-            let needs = needs.filter_map(|need| need["pkg"].as_str()).map(str::to_owned);
-            packages.get_mut(node["id"].as_str()?)?.needs = needs.collect();
-        }
         programs.sort();
         let target = metadata["target_directory"].as_str()?.into();
         Some(Self { version: version?, target, programs, packages })
@@ -104,14 +97,8 @@ impl Package {
             authors: authors.filter_map(Value::as_str).map(str::to_owned).collect(),
             folder: Path::new(package["manifest_path"].as_str()?).parent()?.to_owned(),
             is_own: package["source"].is_null(),
-            needs: Vec::new(),
         })
     }
-}
-
-/// Returns whether a package that is needed is linked in, and not only used by tests or by the build.
-fn is_linked(need: &Value) -> bool {
-    need["dep_kinds"].as_array().into_iter().flatten().any(|kind| kind["kind"].is_null())
 }
 
 fn names_of_programs(package: &Value) -> Vec<String> {
@@ -129,7 +116,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Returns a project with one program, which depends on one package.
+    /// Returns a project with one program, and a package of others.
     pub(crate) fn small() -> Value {
         let own = json!({
             "id": "path+file:///p#tsp-example", "name": "tsp-example", "version": "0.1.0", "license": "MIT",
@@ -141,16 +128,7 @@ pub(crate) mod tests {
             "authors": ["A"], "manifest_path": "/r/bytes-1.0.0/Cargo.toml", "source": "registry",
             "targets": [{"kind": ["bin"], "name": "not-ours"}],
         });
-        json!({
-            "packages": [own, other], "target_directory": "/p/target",
-            "resolve": {"nodes": [
-                {"id": "path+file:///p#tsp-example", "deps": [
-                    {"pkg": "registry#bytes@1.0.0", "dep_kinds": [{"kind": "dev"}, {"kind": null}]},
-                    {"pkg": "registry#proptest@1.0.0", "dep_kinds": [{"kind": "dev"}]},
-                ]},
-                {"id": "registry#bytes@1.0.0", "deps": []},
-            ]},
-        })
+        json!({ "packages": [own, other], "target_directory": "/p/target" })
     }
 
     #[test]
@@ -165,13 +143,12 @@ pub(crate) mod tests {
             "--bin",
             "tsp"
         ]));
-        assert_eq!(project.packages["path+file:///p#tsp-example"].needs, ["registry#bytes@1.0.0"]);
         assert_eq!(project.packages["registry#bytes@1.0.0"].folder, Path::new("/r/bytes-1.0.0"));
     }
 
     #[test]
     fn incomplete_metadata_is_an_error() {
-        for missing in ["packages", "target_directory", "resolve"] {
+        for missing in ["packages", "target_directory"] {
             let mut metadata = small();
             metadata.as_object_mut().unwrap().remove(missing);
             assert!(Project::parse(&metadata).is_none(), "{missing}");
