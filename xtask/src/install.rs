@@ -133,14 +133,6 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_updated_once_for_all_packages() {
-        let [update, install] = apt_steps(&["a", "b"]);
-        let head = "DEBIAN_FRONTEND=noninteractive apt-get -y -q -o DPkg::Lock::Timeout=120";
-        assert_eq!(update.line(), format!("{head} update"));
-        assert_eq!(install.line(), format!("{head} install --no-install-recommends a b"));
-    }
-
-    #[test]
     fn old_or_unreadable_cargo_deny_is_replaced() {
         assert!(is_new_enough("cargo-deny 0.20.2\n"));
         assert!(is_new_enough("cargo-deny 1.0.0"));
