@@ -115,15 +115,13 @@ pub mod simulation;
 #[doc = include_str!("../../docs/workflows.md")]
 mod workflows {}
 #[cfg(test)]
-mod any_order_tests;
-#[cfg(test)]
-mod commute_tests;
-#[cfg(test)]
 mod constraints_tests;
 #[cfg(test)]
 mod declaring_tests;
 #[cfg(test)]
 mod failing_tests;
+#[cfg(test)]
+mod free_order_tests;
 #[cfg(test)]
 mod groups_tests;
 #[cfg(test)]

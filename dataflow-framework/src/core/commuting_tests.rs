@@ -16,7 +16,8 @@ const DATA: CallId = 9;
 /// The id of the first update.
 const FIRST: CallId = 10;
 
-fn graph(is_recorded: bool) -> Graph {
+/// Creates a graph of one member with eight workers.
+pub(super) fn graph(is_recorded: bool) -> Graph {
     let mut graph = Graph::new(is_recorded);
     graph.joined(Member::HERE, Capacity::of_workers(8));
     if is_recorded {
@@ -45,7 +46,7 @@ fn add(graph: &mut Graph, chain: CallId, id: CallId, part: CallId) {
     graph.release(before);
 }
 
-fn complete(graph: &mut Graph, id: CallId) {
+pub(super) fn complete(graph: &mut Graph, id: CallId) {
     graph.ended(id, Member::HERE, Outcome::Written { bytes: vec![1], ns: 1_000 });
 }
 

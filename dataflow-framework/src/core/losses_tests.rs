@@ -27,7 +27,7 @@ fn call(graph: &mut Graph, id: CallId, reads: &[CallId]) {
 }
 
 /// Returns the newly assigned calls with their members.
-fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
+pub(super) fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
     let actions = graph.actions().into_iter();
     actions
         .filter_map(|action| match action {

@@ -2,6 +2,7 @@
 
 use super::{
     Action, Capacity, Fact, Graph, Held, Mark, Member, Merge, NewCall, Outcome,
+    commuting_tests::{complete, graph},
     graph_tests::{new_call, version},
 };
 use crate::{
@@ -11,16 +12,6 @@ use crate::{
 };
 
 const FIRST: CallId = 100;
-
-/// Creates a graph of one member with eight workers.
-fn graph(is_recorded: bool) -> Graph {
-    let mut graph = Graph::new(is_recorded);
-    graph.joined(Member::HERE, Capacity::of_workers(8));
-    if is_recorded {
-        graph.records();
-    }
-    graph
-}
 
 /// Makes calls 0 to 3, the parts of a reduction: 100 ← 0, 1; 101 ← 2, 3; 102 ← 100, 101.
 fn make_calls(graph: &mut Graph) {
@@ -40,10 +31,6 @@ fn merge(graph: &mut Graph, all: [[CallId; 2]; 3]) {
     }
     graph.begins_reductions();
     (FIRST..FIRST + 2).for_each(|id| graph.release(version(id, 0)));
-}
-
-fn complete(graph: &mut Graph, id: CallId) {
-    graph.ended(id, Member::HERE, Outcome::Written { bytes: vec![1], ns: 1_000 });
 }
 
 /// Returns the newly assigned merges with their inputs, and the facts to be recorded.

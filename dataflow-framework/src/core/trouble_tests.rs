@@ -3,6 +3,7 @@
 use super::{
     Action, Capacity, Graph, Held, Input, Member, Outcome, Unfit,
     graph_tests::{new_call, version},
+    losses_tests::assigned,
 };
 use crate::{
     ids::{Argument, CallId, VersionId},
@@ -30,17 +31,6 @@ fn call(graph: &mut Graph, id: CallId, arguments: Vec<Argument>) {
 /// Returns whether the graph brings a version to the program now.
 fn is_brought(graph: &mut Graph, id: VersionId) -> bool {
     graph.actions().iter().any(|action| matches!(action, Action::Bring(source) if source.version == id))
-}
-
-/// Returns the newly assigned calls with their members.
-fn assigned(graph: &mut Graph) -> Vec<(CallId, Member)> {
-    let actions = graph.actions().into_iter();
-    actions
-        .filter_map(|action| match action {
-            Action::Assign(member, assignment) => Some((assignment.call, member)),
-            _ => None,
-        })
-        .collect()
 }
 
 fn forgotten(graph: &mut Graph) -> Vec<(Member, VersionId)> {

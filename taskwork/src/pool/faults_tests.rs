@@ -1,17 +1,17 @@
 //! Errors of a program: a task that panics, and one that is too large. The worker continues, no written cut
 //! lacks the task, and a task that can be divided is handed over in parts.
 
-use std::{
-    sync::{
-        Arc, Condvar, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
+use std::sync::{
+    Arc, Condvar, Mutex,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Claim, Crew, Entry, Lineage, Pool, PoolFault, PoolLimits, Work, Workplace};
+use super::{
+    Claim, Crew, Entry, Lineage, Pool, PoolFault, Work, Workplace,
+    testing::{LIMITS, PATIENCE, wait_for},
+};
 use crate::{
     context::Context,
     envelope::{Envelope, TASK_BYTES_MAX},
@@ -20,18 +20,6 @@ use crate::{
     task::{Outcome, Task},
     wire::codec,
 };
-
-const LIMITS: PoolLimits = PoolLimits {
-    task_children_max: 3,
-    batch_ids_commit: usize::MAX,
-    spawned_tasks_max: 1_000,
-    deaths_max: 3,
-    ledger: true,
-    ledger_bytes_max: usize::MAX,
-};
-
-/// The maximum time of each wait.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start<T: Task<Shared = ()>>(root: T) -> (Arc<Pool<T>>, Crew) {
     let pool = Arc::new(Pool::new(NodeId(1), Arc::new(()), 1, LIMITS));
@@ -42,14 +30,8 @@ fn start<T: Task<Shared = ()>>(root: T) -> (Arc<Pool<T>>, Crew) {
 }
 
 fn fault<T: Task>(pool: &Pool<T>) -> PoolFault {
-    let give_up = Instant::now() + PATIENCE;
-    loop {
-        if let Some(fault) = pool.fault() {
-            return fault;
-        }
-        assert!(Instant::now() < give_up, "waited in vain for the fault");
-        std::thread::yield_now();
-    }
+    wait_for(pool, "the fault", |pool| pool.fault().is_some());
+    pool.fault().unwrap()
 }
 
 fn end<T: Task>(pool: &Pool<T>, crew: Crew) {
@@ -120,11 +102,7 @@ fn task_that_panics_is_a_fault_and_no_cut_lacks_it() {
     assert!(matches!(fault, PoolFault::Panicked { task: TaskId::ROOT, .. }), "{fault}");
     assert!(fault.to_string().contains("on purpose"), "{fault}");
     // The worker continues, and passes its point of the cut.
-    let give_up = Instant::now() + PATIENCE;
-    while !pool.view().is_idle() {
-        assert!(Instant::now() < give_up, "waited in vain for an idle pool");
-        std::thread::yield_now();
-    }
+    wait_for(&pool, "an idle pool", |pool| pool.view().is_idle());
     assert!(Arc::clone(&pool).ready_cut().unwrap().is_none(), "what was written before stands");
     assert!(pool.begin_cut(&[]).is_err());
     assert!(Arc::clone(&pool).ready_cut().unwrap().is_none());
@@ -240,11 +218,7 @@ impl Task for Unencodable {
 #[test]
 fn task_that_panics_while_encoded_for_a_cut_ends_no_worker() {
     let (pool, workers) = start(Unencodable);
-    let give_up = Instant::now() + PATIENCE;
-    while !PANICS.load(Relaxed) {
-        assert!(Instant::now() < give_up, "the task does not begin");
-        std::thread::yield_now();
-    }
+    wait_for(&pool, "the task to start", |_| PANICS.load(Relaxed));
     pool.begin_cut(&[]).unwrap();
     let fault = fault(&pool);
     assert!(fault.to_string().contains("it cannot be encoded"), "{fault}");

@@ -37,6 +37,8 @@ mod faults_tests;
 #[cfg(test)]
 mod stress;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod waiting_tests;
 #[cfg(test)]
 mod waking_tests;

@@ -4,16 +4,15 @@
 //! The rounds are short and differ in the number of workers and the times of interference, drawn from the
 //! round's seed.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use serde::{Deserialize, Serialize};
 
-use super::{Claim, Crew, Entry, Pool, PoolLimits, Work, Workplace, merge};
+use super::{
+    Claim, Crew, Entry, Pool, Work, Workplace, merge,
+    testing::{LIMITS, cut, wait_for},
+};
 use crate::{
     context::Context,
     core::Cut,
@@ -56,30 +55,9 @@ impl Task for Leaves {
     }
 }
 
-const LIMITS: PoolLimits = PoolLimits {
-    task_children_max: 3,
-    batch_ids_commit: usize::MAX,
-    spawned_tasks_max: 1_000,
-    deaths_max: 3,
-    ledger: true,
-    ledger_bytes_max: usize::MAX,
-};
 const HEIGHT: u32 = 12;
 const LEAVES: u64 = 1 << HEIGHT;
 const STATES: u64 = 2 * LEAVES - 1;
-
-/// Takes a cut, which lasts until every running task was polled.
-fn cut<T: Task>(pool: &Arc<Pool<T>>) -> Cut {
-    pool.begin_cut(&[]).unwrap();
-    let give_up = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(cut) = Arc::clone(pool).ready_cut().unwrap() {
-            return cut;
-        }
-        assert!(Instant::now() < give_up, "waited in vain for a cut: {:?}", pool.view());
-        std::thread::yield_now();
-    }
-}
 
 struct Bench {
     pool: Arc<Pool<Leaves>>,
@@ -105,13 +83,8 @@ impl Bench {
         self.pool.put(vec![root.seal().unwrap()], Basis::FIRM, None).unwrap();
     }
 
-    /// Waits until a condition holds, testing it whenever the pool has changed, and periodically.
     fn wait_for(&self, what: &str, holds: impl Fn(&Pool<Leaves>) -> bool) {
-        let give_up = Instant::now() + Duration::from_secs(60);
-        while !holds(&self.pool) {
-            assert!(Instant::now() < give_up, "waited in vain for {what}: {:?}", self.pool.view());
-            std::thread::yield_now();
-        }
+        wait_for(&self.pool, what, holds);
     }
 
     fn wait_until_idle(&self) {
@@ -311,11 +284,7 @@ fn thief_gets_at_most_its_bytes_and_too_large_tasks_stay() {
     // The task is done here.
     let crew = Crew::start(1).unwrap();
     crew.add(Claim::default(), Arc::clone(&pool) as Arc<dyn Workplace>);
-    let give_up = Instant::now() + Duration::from_secs(60);
-    while !pool.view().is_idle() {
-        assert!(Instant::now() < give_up, "waited in vain for an idle pool");
-        std::thread::yield_now();
-    }
+    wait_for(&pool, "an idle pool", |pool| pool.view().is_idle());
     assert_eq!(pool.view().staying, 0);
     assert_eq!(cut(&pool).output, codec::encode(&(65_u64 << 20)).unwrap());
     pool.close();

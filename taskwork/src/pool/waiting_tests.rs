@@ -7,13 +7,16 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use serde::{Deserialize, Serialize};
 
-use super::{Claim, Crew, Entry, Pool, PoolFault, PoolLimits, Work, Workplace, merge};
+use super::{
+    Claim, Crew, Entry, Pool, PoolFault, PoolLimits, Work, Workplace, merge,
+    testing::{LIMITS, PATIENCE, cut, ready_cut, wait_for},
+};
 use crate::{
     context::Context,
     core::Cut,
@@ -25,18 +28,6 @@ use crate::{
     task::{Outcome, Task},
     wire::codec,
 };
-
-const LIMITS: PoolLimits = PoolLimits {
-    task_children_max: 3,
-    batch_ids_commit: usize::MAX,
-    spawned_tasks_max: 1_000,
-    deaths_max: 3,
-    ledger: true,
-    ledger_bytes_max: usize::MAX,
-};
-
-/// The maximum time of each wait.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The number of units in each leaf.
 const UNITS: u64 = 4;
@@ -173,20 +164,13 @@ impl Bench {
 
     /// Takes a cut, and applies its toggles to the list.
     fn cut(&self, list: &mut BTreeSet<Mark>) -> Cut {
-        self.pool.begin_cut(&[]).unwrap();
-        let give_up = Instant::now() + PATIENCE;
-        loop {
-            if let Some(mut cut) = Arc::clone(&self.pool).ready_cut().unwrap() {
-                for mark in cut.toggles.take(usize::MAX) {
-                    if !list.remove(&mark) {
-                        list.insert(mark);
-                    }
-                }
-                return cut;
+        let mut cut = cut(&self.pool);
+        for mark in cut.toggles.take(usize::MAX) {
+            if !list.remove(&mark) {
+                list.insert(mark);
             }
-            assert!(Instant::now() < give_up, "waited in vain for a cut: {:?}", self.pool.view());
-            std::thread::yield_now();
         }
+        cut
     }
 
     fn is_idle(&self) -> bool {
@@ -195,11 +179,7 @@ impl Bench {
     }
 
     fn wait_for(&self, what: &str, holds: impl Fn(&Pool<Fork>) -> bool) {
-        let give_up = Instant::now() + PATIENCE;
-        while !holds(&self.pool) {
-            assert!(Instant::now() < give_up, "waited in vain for {what}: {:?}", self.pool.view());
-            std::thread::yield_now();
-        }
+        wait_for(&self.pool, what, holds);
     }
 
     fn output(&self) -> Vec<u8> {
@@ -385,14 +365,6 @@ pub(super) fn run<T: Task<Shared = ()>>(root: T) -> (Arc<Pool<T>>, Crew) {
     (pool, crew)
 }
 
-pub(super) fn wait_for<T: Task>(pool: &Arc<Pool<T>>, what: &str, mut holds: impl FnMut(&Pool<T>) -> bool) {
-    let give_up = Instant::now() + PATIENCE;
-    while !holds(pool) {
-        assert!(Instant::now() < give_up, "waited in vain for {what}: {:?}", pool.view());
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn spawner_of_many_tasks_lets_them_run_first() {
     let (pool, crew) = run(Wide { left: 50_000, polls: true });
@@ -544,14 +516,7 @@ fn spawner_is_not_complete_in_a_cut_before_its_spawned_tasks() {
     assert!(pool.conclude(searched, 0).is_none());
     // It is called again immediately, after the cut.
     let again = next(0);
-    let give_up = Instant::now() + PATIENCE;
-    let cut = loop {
-        if let Some(cut) = Arc::clone(&pool).ready_cut().unwrap() {
-            break cut;
-        }
-        assert!(Instant::now() < give_up, "both workers have passed their points");
-        std::thread::yield_now();
-    };
+    let cut = ready_cut(&pool);
     let waits = cut.tasks.iter().filter(|task| task.spawned.awaited().is_some()).count();
     assert_eq!((cut.tasks.len(), waits), (2, 1), "what was spawned, and the spawner that waits for it");
     pool.run(again, 0);

@@ -11,10 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Entry, Waker, Work,
-    waiting_tests::{run, wait_for},
-};
+use super::{Entry, Waker, Work, testing::wait_for, waiting_tests::run};
 use crate::{
     context::Context,
     holdings::Basis,

@@ -12,93 +12,15 @@ use std::{
 use serde::{Deserialize, Serialize};
 use taskwork::{Context, Job, JobError, Outcome, Task, Variable, Variables};
 
-/// Counts the leaves of a tree whose shape is determined by a hash, and finds the largest hash.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Tree {
-    open: Vec<(u64, u32)>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Shape {
-    depth: u32,
-}
-
-struct Largest;
-
-impl Variable for Largest {
-    type Value = u64;
-    const NAME: &'static str = "largest";
-    fn improves(new: &u64, old: &u64) -> bool {
-        new > old
-    }
-}
-
-fn hash(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
-}
-
-impl Tree {
-    fn root() -> Self {
-        Self { open: vec![(1, 0)] }
-    }
-
-    fn visit(open: &mut Vec<(u64, u32)>, shape: &Shape) -> Option<u64> {
-        let (state, depth) = open.pop()?;
-        if depth < shape.depth {
-            let children = 1 + hash(state) % 4;
-            open.extend((0..children).map(|k| (hash(state.wrapping_add(k)), depth + 1)));
-        }
-        Some(state)
-    }
-
-    fn sequential(shape: &Shape) -> (u64, u64) {
-        let (mut open, mut count, mut largest) = (Self::root().open, 0, 0);
-        while let Some(state) = Self::visit(&mut open, shape) {
-            count += 1;
-            largest = largest.max(state);
-        }
-        (count, largest)
-    }
-}
-
-impl Task for Tree {
-    type Shared = Shape;
-    type Output = u64;
-
-    fn variables(declare: &mut Variables) {
-        declare.declare::<Largest>();
-    }
-
-    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
-        let shape = cx.shared();
-        loop {
-            if cx.migrate() {
-                return Outcome::Migrate;
-            }
-            let Some(state) = Self::visit(&mut self.open, shape) else { return Outcome::Complete };
-            *cx.output() += 1;
-            cx.worked(1);
-            if cx.get_var::<Largest>().is_none_or(|&largest| state > largest) {
-                cx.set_var::<Largest>(state);
-            }
-            cx.potential_split(self);
-        }
-    }
-
-    fn split(&mut self, _: &Shape) -> Option<Self> {
-        (self.open.len() > 1).then(|| Self { open: vec![self.open.remove(0)] })
-    }
-}
+use crate::tree::{Largest, Tree, hash};
 
 #[test]
 fn counts_and_variables_are_exact_on_any_number_of_nodes_and_workers() {
-    let shape = || Shape { depth: 11 };
-    let (count, largest) = Tree::sequential(&shape());
+    const DEPTH: u32 = 11;
+    let (count, largest) = Tree::sequential(DEPTH);
     for nodes in 1..=4 {
         for workers in 1..=3 {
-            let report = Job::new(Tree::root(), shape()).nodes(nodes).workers(workers).run().unwrap();
+            let report = Job::new(Tree::root(), DEPTH).nodes(nodes).workers(workers).run().unwrap();
             assert!(report.finished);
             assert_eq!(report.output, count, "{nodes} nodes with {workers} workers");
             assert_eq!(
@@ -165,16 +87,16 @@ fn nodes_steal_from_each_other_and_hear_of_each_others_variables() {
 
 #[test]
 fn start_value_is_known_before_the_first_task_starts() {
-    let job = Job::new(Tree::root(), Shape { depth: 3 }).start_value::<Largest>(&u64::MAX).workers(1);
+    let job = Job::new(Tree::root(), 3).start_value::<Largest>(&u64::MAX).workers(1);
     assert_eq!(job.run().unwrap().var::<Largest>().as_deref(), Some(&u64::MAX));
 }
 
 #[test]
 fn counts_are_exact_while_nodes_come_and_go_down_to_none() {
-    let shape = || Shape { depth: 17 };
-    let (count, largest) = Tree::sequential(&shape());
+    const DEPTH: u32 = 17;
+    let (count, largest) = Tree::sequential(DEPTH);
     for round in 0..12_u64 {
-        let mut job = Job::new(Tree::root(), shape()).nodes(2).workers(2);
+        let mut job = Job::new(Tree::root(), DEPTH).nodes(2).workers(2);
         let scaler = job.scaler();
         let mut turn = 0;
         let job = job.on_progress(Duration::from_millis(20), move |_| {

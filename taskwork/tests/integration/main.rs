@@ -10,3 +10,4 @@ mod large;
 mod layers;
 mod spawn;
 mod state;
+mod tree;
