@@ -103,7 +103,6 @@ mod failure;
 mod figures;
 mod array;
 mod file;
-mod process;
 mod isolated;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -21,11 +21,8 @@ use taskwork::OutputFile;
 
 #[cfg(feature = "cli")]
 pub(crate) use self::work_dir::remove_work_dir;
+pub(crate) use self::work_dir::{Folder, VARIABLE as WORK_DIR_VARIABLE};
 pub use self::{run::Run, work_dir::set_work_dir};
-pub(crate) use self::{
-    run::{hear, shown},
-    work_dir::{Folder, VARIABLE as WORK_DIR_VARIABLE},
-};
 
 /// Data stored as a file, which tasks read through its path and rewrite.
 ///

@@ -3,7 +3,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fs,
-    io::{self, ErrorKind, PipeReader, Read as _},
+    io::{self, ErrorKind, PipeReader},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     sync::mpsc,
@@ -11,14 +11,11 @@ use std::{
     time::Duration,
 };
 
+use taskwork_child::{Group, read_tail, shown};
 use wait_timeout::ChildExt as _;
 
 use super::{File, check, is_single, sandbox::Sandbox, trouble};
-use crate::{process::Group, time_left};
-
-/// The maximum part of the output of a program that is shown, in bytes and in lines.
-const SAID_BYTES_MAX: usize = 8 << 10;
-const SAID_LINES_MAX: usize = 20;
+use crate::time_left;
 
 /// The maximum part of a command that is shown, in characters.
 const SHOWN_CHARS_MAX: usize = 500;
@@ -173,7 +170,7 @@ impl<'a> Run<'a> {
         let mut group = started.map_err(|error| not_started(&program, &shown_command, &error))?;
         let (status, said) = match time_left() {
             None => {
-                let said = hear(hears);
+                let said = read_tail(hears);
                 (group.child.wait()?, said)
             }
             Some(left) => wait_for(&mut group, hears, left, &shown_command)?,
@@ -224,7 +221,7 @@ fn wait_for(
     let (tell, told) = mpsc::channel();
     // A child of the program may keep its write end of the pipe open.
     thread::Builder::new().name("listener".to_owned()).spawn(move || {
-        let said = hear(hears);
+        let said = read_tail(hears);
         // There is no receiver if the program was killed.
         drop(tell.send(said));
     })?;
@@ -293,33 +290,4 @@ fn described(command: &Command) -> String {
         Some((end, _)) => format!("`{} …`", &command[..end]),
         None => format!("`{command}`"),
     }
-}
-
-/// Reads the output of a program to its end, and returns the last part.
-pub(crate) fn hear(mut from: PipeReader) -> Vec<u8> {
-    let mut said = Vec::new();
-    let mut heard = [0; SAID_BYTES_MAX];
-    loop {
-        match from.read(&mut heard) {
-            Ok(0) => return said,
-            Ok(bytes) => {
-                said.extend_from_slice(&heard[..bytes]);
-                said.drain(..said.len().saturating_sub(SAID_BYTES_MAX));
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // The output does not matter if the program succeeds.
-            Err(_) => return said,
-        }
-    }
-}
-
-/// Formats the last lines of the output of a program.
-pub(crate) fn shown(said: &[u8]) -> String {
-    let said = String::from_utf8_lossy(said);
-    let lines: Vec<_> = said.trim_end().lines().collect();
-    if lines.is_empty() {
-        return "; it has printed nothing".to_owned();
-    }
-    let last = &lines[lines.len().saturating_sub(SAID_LINES_MAX)..];
-    format!("; the end of its output:\n{}", last.join("\n"))
 }

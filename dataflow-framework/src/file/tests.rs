@@ -11,11 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use taskwork_child::testing::wait_until_gone;
+
 use super::{File, Run};
 use crate::{
     Data, PublishError, TaskDef, Workflow, WorkflowError,
     encoding::{decode, encode},
-    process::tests::wait_until_gone,
     task, tasks,
     value::Value,
 };

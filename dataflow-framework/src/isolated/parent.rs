@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use taskwork_child::{Group, Killer, read_tail, shown};
+
 use super::{
     GREETING, Request, Response, VARIABLE,
     stream::{Broken, receive, receive_value, send, send_value},
@@ -15,10 +17,9 @@ use super::{
 use crate::{
     core::Assignment,
     failure::Failed,
-    file::{Folder, WORK_DIR_VARIABLE, hear, shown},
+    file::{Folder, WORK_DIR_VARIABLE},
     ids::Argument,
     node::{exceeded, shown_bytes, time_left},
-    process::{Group, Killer},
     value::Value,
 };
 
@@ -135,7 +136,7 @@ struct Listener(mpsc::Receiver<Vec<u8>>);
 impl Listener {
     fn start(from: PipeReader) -> Self {
         let (tell, told) = mpsc::channel();
-        let listen = move || drop(tell.send(hear(from)));
+        let listen = move || drop(tell.send(read_tail(from)));
         if let Err(error) = thread::Builder::new().name("listener".to_owned()).spawn(listen) {
             tracing::warn!(%error, "cannot start the thread that reads the output of an isolated call");
         }

@@ -21,7 +21,7 @@ use nix::{
 };
 
 /// The variable that identifies the processes of one start.
-const START: &str = "DATAFLOW_START";
+const START: &str = "TASKWORK_START";
 
 /// The guard. It records the pending start (`?`) and the groups that are started (`+`) and ended (`-`), and kills the
 /// remaining groups when the pipe is closed. A child holds the pipe open until it has its own environment, so the
@@ -59,8 +59,9 @@ struct Guarded {
 
 /// A process that a task has started, with its children.
 #[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) child: Child,
+pub struct Group {
+    /// The leader of the group.
+    pub child: Child,
     id: i32,
 }
 
@@ -69,7 +70,7 @@ impl Group {
     ///
     /// # Errors
     /// If the process or the guard cannot be started.
-    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+    pub fn start(command: &mut Command) -> io::Result<Self> {
         let mut guarded = guarded();
         let child = guarded.start(command)?;
         let id = i32::try_from(child.id()).map_err(io::Error::other)?;
@@ -79,7 +80,7 @@ impl Group {
     }
 
     /// Returns a handle that kills the group. It is valid until the leader was waited for.
-    pub(crate) fn killer(&self) -> Killer {
+    pub fn killer(&self) -> Killer {
         Killer(self.id)
     }
 
@@ -87,7 +88,7 @@ impl Group {
     ///
     /// # Errors
     /// If the system refuses to kill them.
-    pub(crate) fn kill(&mut self) -> io::Result<()> {
+    pub fn kill(&mut self) -> io::Result<()> {
         // No other group can have this id before the leader was waited for.
         kill(self.id)?;
         self.child.wait().map(drop)
@@ -95,11 +96,12 @@ impl Group {
 }
 
 /// Kills the processes of a group.
-#[derive(Debug)]
-pub(crate) struct Killer(i32);
+#[derive(Debug, Clone)]
+pub struct Killer(i32);
 
 impl Killer {
-    pub(crate) fn kill(&self) {
+    /// Kills all processes of the group. An error is logged.
+    pub fn kill(&self) {
         if let Err(error) = kill(self.0) {
             tracing::warn!(process = self.0, %error, "cannot kill a process that has exceeded its timeout");
         }
@@ -184,32 +186,20 @@ impl Guarded {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::{
-        env, fs,
+        env,
         os::unix::process::CommandExt as _,
         process::{Command, Stdio},
-        thread,
-        time::{Duration, Instant},
     };
 
     use super::guarded;
-
-    /// Waits until a process is gone.
-    pub(crate) fn wait_until_gone(process: &str) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let state = || fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // A zombie is gone, too, although its status was not collected.
-        while !state().is_empty() && !state().contains(") Z ") {
-            assert!(Instant::now() < deadline, "process {process} lives: {}", state());
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
+    use crate::testing::wait_until_gone;
 
     #[test]
     #[expect(clippy::zombie_processes, reason = "the process that has started the other one is killed first")]
     fn process_is_killed_when_starter_dies_before_guard_knows_group() {
-        const STARTS: &str = "DATAFLOW_TEST_STARTS_UNTOLD";
+        const STARTS: &str = "TASKWORK_TEST_STARTS_UNTOLD";
         if env::var_os(STARTS).is_some() {
             let mut sleep = Command::new("sleep");
             let child =
@@ -217,7 +207,7 @@ pub(crate) mod tests {
             println!("started {}", child.id());
             super::kill(0).unwrap();
         }
-        let name = "process::tests::process_is_killed_when_starter_dies_before_guard_knows_group";
+        let name = "group::tests::process_is_killed_when_starter_dies_before_guard_knows_group";
         let mut again = Command::new(env::current_exe().unwrap());
         again.args(["--exact", "--nocapture", name]).env(STARTS, "1");
         // It kills its own process group, which contains neither the guard nor the started process.

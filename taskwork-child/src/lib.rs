@@ -1,0 +1,14 @@
+//! The processes that tasks start: external programs, isolated calls, runtimes of other languages.
+//!
+//! [`Group`] starts a process as the leader of a process group, which is killed at the latest when this process exits,
+//! for any reason. [`read_tail`] and [`shown`] read the end of its output and format it for messages.
+
+mod group;
+mod output;
+#[doc(hidden)]
+pub mod testing;
+
+pub use self::{
+    group::{Group, Killer},
+    output::{read_tail, shown},
+};
