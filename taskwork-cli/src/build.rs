@@ -5,9 +5,10 @@ use taskwork::{Release, ReleaseError};
 
 use crate::Failure;
 
+/// The identity of the build.
 #[derive(Debug, Clone, Copy, Args)]
 #[group(skip)]
-pub(crate) struct BuildArguments {
+pub struct BuildArguments {
     /// Match nodes and jobs by the program's version alone, not by its exact build. Required on both sides,
     /// and only safe if all builds have the same source.
     #[arg(long)]
@@ -17,9 +18,12 @@ pub(crate) struct BuildArguments {
 impl BuildArguments {
     /// Returns the release of a program's nodes and jobs.
     ///
+    /// # Errors
+    /// If the program's file cannot be read.
+    ///
     /// # Panics
     /// If the program's name or version cannot be part of a znode's name, which is a bug in the program.
-    pub(crate) fn release(self, program: &str, version: &str) -> Result<Release, Failure> {
+    pub fn release(self, program: &str, version: &str) -> Result<Release, Failure> {
         release(self.any_build, program, version)
     }
 }

@@ -4,10 +4,12 @@
 #[cfg(feature = "man")]
 pub use crate::manual::Man;
 pub use crate::{
+    build::BuildArguments,
     failure::{print, tell},
     interrupts::{Notes, interruptible},
     log::{Level, LogArguments},
     manual::{Completions, completions},
+    node::{Arguments as NodeArguments, run as run_node},
     program::{ended, not_parsed},
     submit::goes_on,
     target::{ClusterArguments, Patience, job_id, runtime, seconds, time},

@@ -16,11 +16,12 @@ use crate::{
     target::{ClusterArguments, merged, runtime, seconds, time},
 };
 
+/// The options of a node.
 // Repeated options override: scripts set options, and their users may append others.
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 #[group(skip)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     #[command(flatten)]
     cluster: ClusterArguments,
     /// The number of workers; by default one for each processor. With 0 the node is a member that works on no
@@ -88,13 +89,18 @@ pub(crate) struct Arguments {
     log: LogArguments,
 }
 
+impl Arguments {
+    /// Returns the number of workers, if it is set.
+    pub fn workers(&self) -> Option<usize> {
+        self.workers
+    }
+}
+
 /// Runs a node of a program with this name and version.
-pub(crate) fn run(
-    arguments: &Arguments,
-    kinds: Kinds,
-    name: &str,
-    version: &str,
-) -> Result<ExitCode, Failure> {
+///
+/// # Errors
+/// If an option is invalid, or the node cannot start or has broken down.
+pub fn run(arguments: &Arguments, kinds: Kinds, name: &str, version: &str) -> Result<ExitCode, Failure> {
     arguments.log.start(Level::Info);
     let connect = arguments.cluster.connect()?;
     let release = arguments.build.release(name, version)?;
