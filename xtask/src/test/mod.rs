@@ -22,6 +22,9 @@ const NETWORK_PACKAGES: &[&str] = &["iproute2", "nftables"];
 /// The packages used by scripts of `deploy/` to read JSON.
 const SCRIPT_PACKAGES: &[&str] = &["jq"];
 
+/// The packages that run routines.
+const RUNTIME_PACKAGES: &[&str] = &["python3"];
+
 /// The packages that check the models.
 const MODEL_PACKAGES: &[&str] = &["gcc", "libc6-dev", "spin"];
 
@@ -75,8 +78,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// Installs the programs that tests start in addition to those of the workspace.
 fn install_packages(long: bool) -> Result<()> {
     install::debian_packages(
-        &[zk_server::PACKAGES, NETWORK_PACKAGES, MODEL_PACKAGES, SCRIPT_PACKAGES, monitoring::PACKAGES]
-            .concat(),
+        &[
+            zk_server::PACKAGES,
+            NETWORK_PACKAGES,
+            MODEL_PACKAGES,
+            SCRIPT_PACKAGES,
+            RUNTIME_PACKAGES,
+            monitoring::PACKAGES,
+        ]
+        .concat(),
     )?;
     if long {
         install::debian_packages(&[BROWSER_PACKAGES, SLURM_PACKAGES, axe::PACKAGES].concat())?;

@@ -1,0 +1,213 @@
+"""Runs the routines of a package for a host: reads frames from one pipe and answers on another.
+
+A frame is `u32 length, u32 JSON length, JSON, bytes`, little endian. Each call is answered once, by a `result` or an
+`error`. Standard output and standard error are the log, so routines may print. Python 3.9 or later, no dependencies.
+"""
+
+import importlib
+import json
+import math
+import os
+import platform
+import struct
+import sys
+import time
+import traceback
+
+VERSION = 1
+FRAME_BYTES_MAX = 64 << 20
+# Room for the rest of a message around a value.
+VALUE_BYTES_MAX = FRAME_BYTES_MAX - 1024
+DEPTH_MAX = 100
+INTEGER_MAX = 1 << 53
+FLUSH_SECONDS = 0.01
+FLUSH_BYTES = 1 << 20
+
+
+class Invalid(Exception):
+    """A value that is no argument or result."""
+
+
+def plain(value, depth=0):
+    """Converts a result to a value that `json` writes and every language reads alike."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value) if -INTEGER_MAX <= value <= INTEGER_MAX else {"$i": str(int(value))}
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        return {"$f": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
+    if depth >= DEPTH_MAX:
+        raise Invalid(f"it is nested more than {DEPTH_MAX} deep")
+    if isinstance(value, (list, tuple)):
+        return [plain(part, depth + 1) for part in value]
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise Invalid(f"a dict has the key {key!r:.100}, which is no str")
+        if len(value) == 1 and next(iter(value)).startswith("$"):
+            raise Invalid("a dict with one key that starts with $ is reserved")
+        return {key: plain(part, depth + 1) for key, part in value.items()}
+    if hasattr(value, "tolist"):
+        # Arrays and scalars of numpy.
+        return plain(value.tolist(), depth + 1)
+    raise Invalid(f"a {type(value).__name__} is no value: return None, bool, int, float, str, list or dict")
+
+
+def encode(value):
+    """Returns a result as JSON in UTF-8."""
+    try:
+        encoded = json.dumps(plain(value), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        raise Invalid("a str has half of a surrogate pair, which is no character") from None
+    if len(encoded) > VALUE_BYTES_MAX:
+        raise Invalid(f"it has {len(encoded)} bytes, more than {VALUE_BYTES_MAX}")
+    return encoded
+
+
+def special(value):
+    """Converts a JSON object that stands for a number."""
+    if len(value) == 1:
+        if "$i" in value:
+            return int(value["$i"])
+        if "$f" in value:
+            return float(value["$f"])
+    return value
+
+
+class Pipes:
+    """The frames from and to the host."""
+
+    def __init__(self):
+        # Removed from the environment, so that routines do not write there by mistake.
+        self.reads = open(os.environ.pop("ROUTINES_IN"), "rb")
+        self.writes = os.open(os.environ.pop("ROUTINES_OUT"), os.O_WRONLY | os.O_CLOEXEC)
+
+    def receive(self):
+        head = self.reads.read(8)
+        if len(head) < 8:
+            sys.exit(0)
+        length, json_length = struct.unpack("<II", head)
+        content = self.reads.read(length - 4)
+        if len(content) < length - 4:
+            sys.exit(0)
+        return json.loads(content[:json_length], object_hook=special)
+
+    def send(self, message):
+        rest = memoryview(struct.pack("<II", len(message) + 4, len(message)) + message)
+        while rest:
+            rest = rest[os.write(self.writes, rest) :]
+
+
+class Answers:
+    """Results that are sent together."""
+
+    def __init__(self, pipes):
+        self.pipes = pipes
+        self.results = []
+        self.bytes = 0
+        self.sent = time.monotonic()
+
+    def add(self, call, encoded):
+        if self.bytes + len(encoded) > FLUSH_BYTES:
+            self.flush()
+        self.results.append(b"[%d,%b]" % (call, encoded))
+        self.bytes += len(encoded)
+        if time.monotonic() - self.sent > FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self):
+        if self.results:
+            self.pipes.send(b'{"type":"result","values":[%b]}' % b",".join(self.results))
+        self.results = []
+        self.bytes = 0
+        self.sent = time.monotonic()
+
+    def fail(self, kind, message, trace="", call=None):
+        self.flush()
+        error = {"type": "error", "kind": kind, "message": clean(message[:4096]), "trace": clean(trace[-65536:])}
+        if call is not None:
+            error["id"] = call
+        self.pipes.send(json.dumps(error).encode())
+
+
+def clean(text):
+    """Replaces halves of surrogate pairs, which are no characters."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def trace_of(error):
+    """Returns the traceback of an exception without the frames of this file."""
+    frames = error.__traceback__
+    while frames and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def message_of(error):
+    return "".join(traceback.format_exception_only(type(error), error)).strip()
+
+
+def load(folder, entry):
+    """Returns the function of a package."""
+    module, _, name = entry.partition(":")
+    sys.path.insert(0, folder)
+    routine = importlib.import_module(module)
+    for part in name.split("."):
+        routine = getattr(routine, part)
+    if not callable(routine):
+        raise TypeError(f"{entry} is not a function")
+    return routine
+
+
+def run(routine, call, argument, answers):
+    """Makes a call: a list has positional arguments, a dict named ones, and any other value is the only argument."""
+    try:
+        if isinstance(argument, list):
+            result = routine(*argument)
+        elif isinstance(argument, dict):
+            result = routine(**argument)
+        else:
+            result = routine(argument)
+        encoded = encode(result)
+    except Invalid as error:
+        answers.fail("invalid", f"the result is invalid: {error}", call=call)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        answers.fail("user", message_of(error), trace_of(error), call)
+    else:
+        answers.add(call, encoded)
+
+
+def main():
+    pipes = Pipes()
+    answers = Answers(pipes)
+    routine = None
+    while True:
+        message = pipes.receive()
+        kind = message["type"]
+        if kind == "hello":
+            if VERSION not in message["versions"]:
+                sys.exit(f"the host speaks versions {message['versions']} of the protocol, this shim {VERSION}")
+            ready = {"type": "ready", "version": VERSION, "language": f"python {platform.python_version()}"}
+            pipes.send(json.dumps(ready).encode())
+        elif kind == "load":
+            try:
+                routine = load(message["folder"], message["entry"])
+            except (Exception, SystemExit) as error:
+                answers.fail("user", message_of(error), trace_of(error))
+            else:
+                pipes.send(b'{"type":"ready"}')
+        elif kind == "call":
+            run(routine, message["id"], message["argument"], answers)
+            answers.flush()
+        elif kind == "many":
+            for call, argument in message["calls"]:
+                run(routine, call, argument, answers)
+            answers.flush()
+        else:
+            sys.exit(f"the host has sent the unknown message {kind!r:.100}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,341 @@
+//! The state of a task on its node: its runtime, the calls that the runtime has, and results that are not durable.
+
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use serde_json::value::RawValue;
+
+use super::Batch;
+use crate::{
+    host::Host,
+    order::Order,
+    ranges::Ranges,
+    runtime::{Event, Installed, Runtime},
+    store::{Outcome, Writer},
+    tally::Tally,
+    wire::{CallError, ErrorKind, Step},
+};
+
+/// The intended duration of a frame.
+const FRAME_TIME: Duration = Duration::from_millis(30);
+
+/// The maximum number of calls of a frame, and of the bytes of their arguments if there are several.
+const FRAME_CALLS_MAX: u64 = 10_000;
+const FRAME_ARGUMENTS_BYTES_MAX: usize = 1 << 20;
+
+/// The number of frames after which a runtime restarts, unless its package limits its calls.
+const RUNTIME_FRAMES_MAX: u32 = 1_000;
+
+/// The maximum time until a runtime has loaded its routine.
+const LOAD_MAX: Duration = Duration::from_secs(60);
+
+/// The number of runtimes in a row that do not load the routine, after which the job fails.
+const LOADS_MAX: u32 = 3;
+
+/// The number of crashes of runtimes with a call after which it fails.
+const CRASHES_MAX: u32 = 3;
+
+/// The time in which a runtime collects answers, in addition to the time limit of a call.
+const ANSWER_LATE_MAX: Duration = Duration::from_millis(50);
+
+/// The duration of a call after which its result is written at once.
+const LONG_CALL: Duration = Duration::from_secs(1);
+
+/// The age of results from which a cut of the pool waits for them, and the maximum time that it waits.
+const CUT_AGE: Duration = Duration::from_millis(200);
+const CUT_WAIT: Duration = Duration::from_millis(50);
+
+/// The state of a task on its node.
+#[derive(Debug)]
+pub(super) struct Live {
+    host: &'static Host,
+    installed: Arc<Installed>,
+    writer: Arc<Writer>,
+    runtime: Option<Runtime>,
+    frame: Option<Sent>,
+    unsynced: VecDeque<Unsynced>,
+    /// The number of runtimes in a row that have not loaded the routine.
+    failed_loads: u32,
+}
+
+/// The calls that a runtime has.
+#[derive(Debug)]
+struct Sent {
+    calls: Range<u64>,
+    at: Instant,
+    /// The time of the last answer.
+    heard: Instant,
+}
+
+/// Calls whose results are not durable.
+#[derive(Debug)]
+struct Unsynced {
+    /// The number of the last result at the writer.
+    number: u64,
+    calls: Ranges,
+    tally: Tally,
+    at: Instant,
+}
+
+impl Live {
+    /// # Errors
+    /// The reason for which no node can run the job.
+    pub(super) fn new(host: &'static Host, order: &Order) -> Result<Self, String> {
+        let installed = host.packages.get(&host.store, &order.digest);
+        let installed = installed.map_err(|error| format!("the package cannot be used: {error}"))?;
+        let writer = host.writer(&order.key);
+        let writer = writer.map_err(|error| format!("results cannot be written: {error}"))?;
+        Ok(Self {
+            host,
+            installed,
+            writer,
+            runtime: None,
+            frame: None,
+            unsynced: VecDeque::new(),
+            failed_loads: 0,
+        })
+    }
+
+    pub(super) fn has_frame(&self) -> bool {
+        self.frame.is_some()
+    }
+
+    /// Returns whether all calls that were taken have durable results.
+    pub(super) fn is_done(&self) -> bool {
+        self.frame.is_none() && self.unsynced.is_empty()
+    }
+
+    /// Adds the calls whose results are not durable.
+    pub(super) fn add_unfinished(&self, to: &mut Ranges) {
+        if let (Some(_), Some(runtime)) = (&self.frame, &self.runtime) {
+            to.extend(runtime.exchange().unanswered());
+        }
+        self.unsynced.iter().for_each(|unsynced| to.extend(&unsynced.calls));
+    }
+
+    /// Returns the tallies of calls whose results have become durable.
+    pub(super) fn settled(&mut self) -> Vec<Tally> {
+        let durable = self.writer.durable();
+        let count = self.unsynced.iter().take_while(|unsynced| unsynced.number <= durable).count();
+        self.unsynced.drain(..count).map(|unsynced| unsynced.tally).collect()
+    }
+
+    /// Makes results durable before the pool is cut, unless they are recent: otherwise other nodes repeat their calls
+    /// if the task is moved.
+    pub(super) fn hurry_before_cut(&self) {
+        if let (Some(first), Some(last)) = (self.unsynced.front(), self.unsynced.back())
+            && first.at.elapsed() >= CUT_AGE
+        {
+            self.writer.hurry();
+            self.writer.wait(last.number, CUT_WAIT);
+        }
+    }
+
+    /// Starts a runtime and sends it calls, if there are any and it has none.
+    ///
+    /// # Errors
+    /// The reason if the job fails.
+    pub(super) fn advance(&mut self, batch: &mut Batch, order: &Order) -> Result<(), String> {
+        if self.frame.is_some() || batch.open.is_empty() || !self.writer.has_room() {
+            return Ok(());
+        }
+        if self.runtime.as_ref().is_some_and(|runtime| self.is_used_up(runtime)) {
+            self.runtime = None;
+        }
+        let installed = Arc::clone(&self.installed);
+        let package = &installed.package;
+        let runtime = match &mut self.runtime {
+            Some(runtime) => runtime,
+            none => none.insert(match self.host.pool.take(&package.digest) {
+                Some(runtime) => runtime,
+                None => {
+                    let started = self.host.starter.start(&package.folder, &package.description.entry);
+                    started.map_err(|error| error.to_string())?
+                }
+            }),
+        };
+        if !runtime.exchange().is_loaded() {
+            return Ok(());
+        }
+        let left = package.description.reuse.map_or(u64::MAX, |reuse| reuse - runtime.used().1);
+        let most = if batch.careful > 0 {
+            1
+        } else {
+            // The rest is shared by other workers, so the last frames are small.
+            let fair = batch.open.len().div_ceil(4);
+            installed.calls_within(FRAME_TIME).min(fair).min(FRAME_CALLS_MAX).min(left)
+        };
+        let Some(mut taken) = batch.open.take_front(most) else { return Ok(()) };
+        let calls = arguments(order, &taken)?;
+        let end = taken.start + calls.len() as u64;
+        batch.open.insert(end..taken.end);
+        taken.end = end;
+        if let Err(error) = runtime.call(&calls) {
+            // A single call, since others were limited.
+            self.frame = None;
+            let error = CallError::new(ErrorKind::Invalid, format!("the argument is too large: {error}"));
+            self.put(batch, vec![(taken.start, Outcome::Error(error))]);
+            return Ok(());
+        }
+        let now = Instant::now();
+        self.frame = Some(Sent { calls: taken, at: now, heard: now });
+        Ok(())
+    }
+
+    fn is_used_up(&self, runtime: &Runtime) -> bool {
+        let (frames, calls) = runtime.used();
+        match self.installed.package.description.reuse {
+            Some(reuse) => calls >= reuse,
+            None => frames >= RUNTIME_FRAMES_MAX,
+        }
+    }
+
+    /// Waits for answers or for durable results, and handles them. Returns the number of answers.
+    ///
+    /// # Errors
+    /// The reason if the job fails.
+    pub(super) fn wait(&mut self, batch: &mut Batch, most: Duration) -> Result<u64, String> {
+        let is_waiting = |runtime: &&mut Runtime| self.frame.is_some() || !runtime.exchange().is_loaded();
+        let Some(runtime) = self.runtime.as_mut().filter(is_waiting) else {
+            // Nothing else is left to do, or there is no room.
+            if let Some(last) = self.unsynced.back() {
+                self.writer.hurry();
+                self.writer.wait(last.number, most);
+            }
+            return Ok(0);
+        };
+        let mut answered = 0;
+        for event in runtime.poll(most) {
+            match event {
+                Event::Step(Step::Answered(answers)) => {
+                    answered += answers.len() as u64;
+                    self.on_answers(batch, answers);
+                }
+                Event::Step(Step::Loaded) => self.failed_loads = 0,
+                Event::Step(Step::NotLoaded(error)) => {
+                    let CallError { message, trace, .. } = error;
+                    let name = self.installed.package.name();
+                    return Err(format!("routine {name} cannot be loaded: {message}\n{trace}"));
+                }
+                Event::Step(Step::Nothing) => {}
+                Event::Broken(reason) => {
+                    self.on_broken(batch, ErrorKind::Crash, reason)?;
+                    return Ok(answered);
+                }
+            }
+        }
+        self.check_time(batch)?;
+        Ok(answered)
+    }
+
+    fn on_answers(&mut self, batch: &mut Batch, answers: Vec<(u64, Result<Box<RawValue>, CallError>)>) {
+        let outcome = |answer| match answer {
+            Ok(value) => Outcome::Value(value),
+            Err(error) => Outcome::Error(error),
+        };
+        self.put(batch, answers.into_iter().map(|(index, answer)| (index, outcome(answer))).collect());
+        let Some(frame) = &mut self.frame else { return };
+        frame.heard = Instant::now();
+        if self.runtime.as_ref().is_some_and(|runtime| !runtime.exchange().unanswered().is_empty()) {
+            return;
+        }
+        let (took, calls) = (frame.at.elapsed(), frame.calls.end - frame.calls.start);
+        self.frame = None;
+        self.installed.record(took, calls);
+        if took / u32::try_from(calls).unwrap_or(u32::MAX) >= LONG_CALL {
+            self.writer.hurry();
+        }
+    }
+
+    /// Passes outcomes to the writer.
+    fn put(&mut self, batch: &mut Batch, outcomes: Vec<(u64, Outcome)>) {
+        let (mut calls, mut tally) = (Ranges::default(), Tally::default());
+        for (index, outcome) in &outcomes {
+            calls.insert(*index..*index + 1);
+            tally.count(match outcome {
+                Outcome::Value(_) => None,
+                Outcome::Error(error) => Some(error.kind),
+            });
+            batch.crashed.remove(index);
+        }
+        batch.careful = batch.careful.saturating_sub(outcomes.len() as u64);
+        let number = self.writer.put(&outcomes);
+        self.unsynced.push_back(Unsynced { number, calls, tally, at: Instant::now() });
+    }
+
+    /// Handles a call, or a start, that takes too long.
+    fn check_time(&mut self, batch: &mut Batch) -> Result<(), String> {
+        let Some(runtime) = &self.runtime else { return Ok(()) };
+        if !runtime.exchange().is_loaded() && runtime.started().elapsed() >= LOAD_MAX {
+            let reason = format!("it was not loaded within {} s{}", LOAD_MAX.as_secs(), runtime.log());
+            return self.on_broken(batch, ErrorKind::Timeout, reason);
+        }
+        let (Some(frame), Some(limit)) = (&self.frame, self.installed.package.description.timeout()) else {
+            return Ok(());
+        };
+        if frame.heard.elapsed() < limit + ANSWER_LATE_MAX {
+            return Ok(());
+        }
+        let reason =
+            format!("the call exceeded its time limit of {} s{}", limit.as_secs_f64(), runtime.log());
+        self.on_broken(batch, ErrorKind::Timeout, reason)
+    }
+
+    /// Handles the loss of the runtime: its calls are open again, and sent singly if there were several.
+    fn on_broken(&mut self, batch: &mut Batch, kind: ErrorKind, reason: String) -> Result<(), String> {
+        let Some(runtime) = self.runtime.take() else { return Ok(()) };
+        if !runtime.exchange().is_loaded() {
+            self.failed_loads += 1;
+            if self.failed_loads >= LOADS_MAX {
+                return Err(format!("routine {} cannot be loaded: {reason}", self.installed.package.name()));
+            }
+        }
+        let Some(frame) = self.frame.take() else { return Ok(()) };
+        let rest = runtime.exchange().unanswered();
+        if frame.calls.end - frame.calls.start > 1 {
+            batch.careful = batch.careful.max(rest.len());
+            batch.open.extend(rest);
+            return Ok(());
+        }
+        let Some(index) = rest.first() else { return Ok(()) };
+        let crashes = batch.crashed.entry(index).or_default();
+        *crashes += 1;
+        tracing::info!(index, crashes, reason, "a runtime was lost with a call");
+        if kind == ErrorKind::Timeout || *crashes >= CRASHES_MAX {
+            self.put(batch, vec![(index, Outcome::Error(CallError::new(kind, reason)))]);
+        } else {
+            batch.open.extend(rest);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the arguments of calls, at least of the first, up to the maximum size.
+fn arguments(order: &Order, calls: &Range<u64>) -> Result<Vec<(u64, Box<RawValue>)>, String> {
+    let (mut arguments, mut bytes) = (Vec::new(), 0);
+    for index in calls.clone() {
+        let argument = order.space.argument(index)?;
+        bytes += argument.get().len();
+        if bytes > FRAME_ARGUMENTS_BYTES_MAX && !arguments.is_empty() {
+            break;
+        }
+        arguments.push((index, argument));
+    }
+    Ok(arguments)
+}
+
+impl Drop for Live {
+    /// Keeps a runtime without calls for other tasks. One that has calls is stopped: they are open elsewhere.
+    fn drop(&mut self) {
+        if self.frame.is_none()
+            && let Some(runtime) = self.runtime.take()
+            && !self.is_used_up(&runtime)
+        {
+            self.host.pool.put(&self.installed.package.digest, runtime);
+        }
+    }
+}

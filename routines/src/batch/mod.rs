@@ -1,0 +1,162 @@
+//! The task of a job: calls that have not ended.
+//!
+//! ```text
+//!            take             answer               durable
+//!   open ───────────▶ frame ──────────▶ unsynced ───────────▶ ended, in the tally
+//!    ▲                  │ crash, timeout
+//!    └──────────────────┘
+//! ```
+//!
+//! A call is *open* for every other node until its result is durable: the encoded task contains the calls of the
+//! current frame, and those whose results are not durable, as open. So whatever is lost, each call of the job is open in
+//! a task, or its result is durable and it counts in the output of exactly one task. A lost node repeats the calls whose
+//! end was not written yet; the manifest counts each index once.
+
+mod live;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use taskwork::{Context, Job, Outcome, Task};
+
+use self::live::Live;
+use crate::{host::Host, order::Order, ranges::Ranges, tally::Tally};
+
+/// The name of this kind of task.
+pub(crate) const KIND: &str = "batch";
+
+/// The maximum time between two checks for requests, and that after long waiting.
+const WAIT: Duration = Duration::from_millis(1);
+const LONG_WAIT: Duration = Duration::from_millis(5);
+
+/// The number of waits after which they are long.
+const SHORT_WAITS: u32 = 50;
+
+/// Calls of a job.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// The calls that no runtime has.
+    open: Ranges,
+    /// The numbers of crashes of runtimes with these calls.
+    crashed: BTreeMap<u64, u32>,
+    /// The number of calls that are sent singly, because one of them may have crashed its runtime.
+    careful: u64,
+    /// The state on this node; `None` until the task is searched here.
+    live: Option<Box<Live>>,
+}
+
+/// A task as it is sent and written.
+#[derive(Serialize, Deserialize)]
+struct Encoded {
+    open: Ranges,
+    crashed: BTreeMap<u64, u32>,
+    careful: u64,
+}
+
+impl Batch {
+    /// Creates the task of all calls of a job.
+    pub(crate) fn of(calls: u64) -> Self {
+        Self { open: (0..calls).into(), crashed: BTreeMap::new(), careful: 0, live: None }
+    }
+
+    /// Creates a job.
+    pub(crate) fn job(order: Order, name: String) -> Job<Self> {
+        Job::new(Self::of(order.space.len()), order).kind(KIND).name(name)
+    }
+
+    /// Returns the calls whose results are not durable.
+    fn unfinished(&self) -> Ranges {
+        let mut unfinished = self.open.clone();
+        if let Some(live) = &self.live {
+            live.add_unfinished(&mut unfinished);
+        }
+        unfinished
+    }
+
+    /// Works until the task is complete or interrupted.
+    ///
+    /// # Errors
+    /// The reason if the job fails.
+    fn work(&mut self, cx: &mut Context<'_, Self>) -> Result<Outcome, String> {
+        let host =
+            Host::current().ok_or("this process is not a node of routines: start it by routines node")?;
+        let mut live = match self.live.take() {
+            Some(live) => live,
+            None => Box::new(Live::new(host, cx.shared())?),
+        };
+        let mut waits = 0;
+        loop {
+            settle(&mut live, cx);
+            if cx.has_requests() {
+                if cx.migrate() {
+                    live.hurry_before_cut();
+                    settle(&mut live, cx);
+                    self.live = Some(live);
+                    return Ok(Outcome::Migrate);
+                }
+                self.live = Some(live);
+                cx.potential_split(self);
+                live = self.live.take().ok_or("a split keeps the state of the task")?;
+            }
+            let order = cx.shared();
+            live.advance(self, order)?;
+            if self.open.is_empty() && live.is_done() {
+                return Ok(Outcome::Complete);
+            }
+            let wait = if waits < SHORT_WAITS { WAIT } else { LONG_WAIT };
+            let answered = live.wait(self, wait)?;
+            waits = if answered == 0 { waits + 1 } else { 0 };
+            cx.worked(answered);
+            cx.progressed(answered as f64 / order.space.len().max(1) as f64);
+        }
+    }
+}
+
+/// Counts the calls whose results have become durable.
+fn settle(live: &mut Live, cx: &mut Context<'_, Batch>) {
+    for tally in live.settled() {
+        taskwork::Output::merge(cx.output(), tally);
+    }
+}
+
+impl Task for Batch {
+    type Shared = Order;
+    type Output = Tally;
+
+    fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
+        self.work(cx).unwrap_or_else(|reason| {
+            cx.fail(reason);
+            Outcome::Complete
+        })
+    }
+
+    /// Gives away half of the open calls, never those of the current frame.
+    fn split(&mut self, _: &Order) -> Option<Self> {
+        let is_busy = self.live.as_ref().is_some_and(|live| live.has_frame());
+        let calls = if is_busy { self.open.len().div_ceil(2) } else { self.open.len() / 2 };
+        if calls == 0 {
+            return None;
+        }
+        let open = self.open.take_back(calls);
+        let given = self.crashed.keys().copied().filter(|&index| open.contains(index)).collect::<Vec<_>>();
+        let crashed = given.iter().filter_map(|index| self.crashed.remove_entry(index)).collect();
+        let careful = self.careful.saturating_sub(self.open.len());
+        Some(Self { open, crashed, careful, live: None })
+    }
+}
+
+impl Serialize for Batch {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self { crashed, careful, .. } = self;
+        Encoded { open: self.unfinished(), crashed: crashed.clone(), careful: *careful }.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Batch {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Encoded { open, crashed, careful } = Encoded::deserialize(from)?;
+        Ok(Self { open, crashed, careful, live: None })
+    }
+}

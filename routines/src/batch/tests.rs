@@ -1,0 +1,335 @@
+//! Jobs of Python routines within this process.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use taskwork::{JobError, Limits, LocalJob, Report};
+
+use super::Batch;
+use crate::{
+    host::Host,
+    order::{Order, Space},
+    package::Package,
+    runtime::{Event, Starter},
+    store::{Results, Store},
+    wire::{ErrorKind, Step},
+};
+
+/// The module of all routines of these tests.
+const MODULE: &str = r#"
+import os, sys, time
+
+def square(n):
+    return n * n
+
+def values(case):
+    return [float("nan"), -float("inf"), 2 ** 64, "ä", {"a": [1, None, True]}, (1, 2)][case]
+
+def invalid(case):
+    if case == 0:
+        return "\ud800"
+    if case == 1:
+        return {1: 2}
+    if case == 2:
+        return object()
+    if case == 3:
+        return {"$i": "1"}
+    deep = 0
+    for _ in range(101):
+        deep = [deep]
+    return deep
+
+def arguments(*positional, **named):
+    return [list(positional), named]
+
+def fails(n):
+    print("before the failure")
+    return inner(n)
+
+def inner(n):
+    raise ValueError(f"no {n} \ud800")
+
+def exits(n):
+    sys.exit("left")
+
+def crashes(n):
+    if n == 7:
+        print("the reason of the crash", flush=True)
+        os.abort()
+    return n
+
+def sleeps(n):
+    time.sleep(3600 if n == 3 else 0)
+    return n
+
+def notes(n):
+    with open(FOLDER + "/notes", "a") as notes:
+        notes.write(f"{n}\n")
+    time.sleep(0.035)
+    return n
+"#;
+
+struct Fixture {
+    folder: PathBuf,
+    store: Store,
+}
+
+/// Returns the store of the host of this process.
+fn fixture() -> &'static Fixture {
+    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
+    FIXTURE.get_or_init(|| {
+        // Not removed: statics are not dropped.
+        let folder = tempfile::tempdir().unwrap().keep();
+        let store = Store::open(&folder.join("store")).unwrap();
+        let host = Host::new(store.clone(), &folder, "python3".into(), 4).unwrap();
+        host.install().unwrap();
+        Fixture { folder, store }
+    })
+}
+
+fn package(folder: &Path, module: &str, entry: &str, more: &str) -> Package {
+    let folder = folder.join(format!("source-{:x}", rand::random::<u64>()));
+    fs::create_dir(&folder).unwrap();
+    let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+    let text =
+        format!("name = '{name}'\nversion = '1'\nruntime = 'python3'\nentry = 'module:{entry}'\n{more}\n");
+    fs::write(folder.join("routine.toml"), text).unwrap();
+    let place = format!("FOLDER = {:?}\n", folder.to_str().unwrap());
+    fs::write(folder.join("module.py"), place + module).unwrap();
+    Package::read(&folder).unwrap()
+}
+
+/// A job of a routine of the module.
+struct Run {
+    package: Package,
+    order: Order,
+}
+
+impl Run {
+    fn of(entry: &str, more: &str, space: Space) -> Self {
+        let Fixture { folder, store } = fixture();
+        let package = package(folder, MODULE, entry, more);
+        store.deploy(&package).unwrap();
+        let order =
+            Order { digest: package.digest.clone(), key: format!("{:032x}", rand::random::<u128>()), space };
+        Self { package, order }
+    }
+
+    fn job(&self) -> LocalJob<Batch> {
+        Batch::job(self.order.clone(), "test".to_owned()).nodes(2).workers(2)
+    }
+
+    /// Runs the job, and returns its report and the outcomes as JSON.
+    fn run(&self, job: LocalJob<Batch>) -> (Report<Batch>, Vec<Value>) {
+        let report = job.run().unwrap();
+        assert_eq!(report.output.ended, self.order.space.len());
+        let folder = fixture().store.job(&self.order.key);
+        let results = Results::open(&folder, report.output.ended).unwrap();
+        let lines = results.lines(0, usize::MAX, usize::MAX).unwrap();
+        assert!((0..).zip(&lines).all(|(index, line)| line.index == index), "each index is there once");
+        let outcomes = lines.iter().map(|line| serde_json::from_str(&line.json).unwrap()).collect();
+        (report, outcomes)
+    }
+}
+
+fn range(to: i64) -> Space {
+    Space::Range { from: 0, to }
+}
+
+fn list(values: &[&str]) -> Space {
+    Space::List(values.iter().map(|&value| value.to_owned()).collect())
+}
+
+#[test]
+fn each_call_has_its_result_once() {
+    let run = Run::of("square", "", range(3_000));
+    let (report, outcomes) = run.run(run.job());
+    assert!(report.output.failed.is_empty());
+    assert!((0..3_000_u64).zip(&outcomes).all(|(n, outcome)| outcome["value"] == n * n), "{outcomes:?}");
+}
+
+#[test]
+fn job_without_calls_is_done() {
+    let run = Run::of("square", "", range(0));
+    assert!(run.run(run.job()).1.is_empty());
+}
+
+#[test]
+fn arguments_are_positional_named_or_single() {
+    let run = Run::of(
+        "arguments",
+        "",
+        list(&["[]", "[1,[2]]", r#"{"a":1}"#, "null", r#"{"$i":"18446744073709551616"}"#]),
+    );
+    let (_, outcomes) = run.run(run.job());
+    let values: Vec<String> = outcomes.iter().map(|outcome| outcome["value"].to_string()).collect();
+    assert_eq!(
+        values,
+        [
+            r"[[],{}]",
+            r"[[1,[2]],{}]",
+            r#"[[],{"a":1}]"#,
+            "[[null],{}]",
+            r#"[[{"$i":"18446744073709551616"}],{}]"#
+        ]
+    );
+}
+
+#[test]
+fn results_beyond_json_have_forms_of_their_own() {
+    let run = Run::of("values", "", range(6));
+    let (_, outcomes) = run.run(run.job());
+    let values: Vec<String> = outcomes.iter().map(|outcome| outcome["value"].to_string()).collect();
+    let expected = [
+        r#"{"$f":"nan"}"#,
+        r#"{"$f":"-inf"}"#,
+        r#"{"$i":"18446744073709551616"}"#,
+        r#""ä""#,
+        r#"{"a":[1,null,true]}"#,
+        "[1,2]",
+    ];
+    assert_eq!(values, expected);
+}
+
+#[test]
+fn results_that_are_no_values_are_invalid() {
+    let run = Run::of("invalid", "", range(5));
+    let (report, outcomes) = run.run(run.job());
+    assert_eq!(report.output.failed[&ErrorKind::Invalid], 5);
+    for (outcome, reason) in outcomes.iter().zip(["surrogate", "key 1", "object", "reserved", "100 deep"]) {
+        assert!(outcome["error"]["message"].as_str().unwrap().contains(reason), "{outcome}");
+    }
+}
+
+#[test]
+fn exception_reaches_result_with_traceback_of_user_code() {
+    let run = Run::of("fails", "", list(&["5"]));
+    let (report, outcomes) = run.run(run.job());
+    assert_eq!(report.output.failed[&ErrorKind::User], 1);
+    let error = &outcomes[0]["error"];
+    assert_eq!(
+        (error["kind"].as_str(), error["message"].as_str()),
+        (Some("user"), Some("ValueError: no 5 ?"))
+    );
+    let trace = error["trace"].as_str().unwrap();
+    for part in ["Traceback (most recent call last)", "module.py", "in fails", "in inner", "ValueError: no 5"]
+    {
+        assert!(trace.contains(part), "{trace}");
+    }
+    assert!(!trace.contains("shim.py"), "{trace}");
+    let run = Run::of("exits", "", list(&["5"]));
+    assert_eq!(run.run(run.job()).1[0]["error"]["message"], "SystemExit: left");
+}
+
+#[test]
+fn only_call_that_crashes_its_runtime_fails() {
+    let run = Run::of("crashes", "", range(300));
+    let (report, outcomes) = run.run(run.job());
+    assert_eq!(report.output.failed.into_iter().collect::<Vec<_>>(), [(ErrorKind::Crash, 1)]);
+    let message = outcomes[7]["error"]["message"].as_str().unwrap();
+    assert!(message.contains("signal: 6") && message.contains("the reason of the crash"), "{message}");
+}
+
+#[test]
+fn only_call_that_exceeds_time_limit_fails() {
+    let run = Run::of("sleeps", "timeout = 0.3", range(30));
+    let (report, outcomes) = run.run(run.job());
+    assert_eq!(report.output.failed.into_iter().collect::<Vec<_>>(), [(ErrorKind::Timeout, 1)]);
+    assert!(outcomes[3]["error"]["message"].as_str().unwrap().contains("0.3 s"), "{}", outcomes[3]);
+}
+
+#[test]
+fn routine_that_cannot_be_loaded_fails_job_with_traceback() {
+    let Fixture { folder, store } = fixture();
+    let package = package(folder, "import no_such_module\n", "square", "");
+    store.deploy(&package).unwrap();
+    let order = Order { digest: package.digest, key: "k".to_owned(), space: range(5) };
+    let failed = Batch::job(order, "test".to_owned()).run().unwrap_err();
+    let text = failed.to_string();
+    assert!(matches!(failed, JobError::Failed { .. }) || text.contains("no_such_module"), "{text}");
+    assert!(text.contains("Traceback") && text.contains("no_such_module"), "{text}");
+}
+
+#[test]
+fn cut_neither_cancels_nor_ends_running_call() {
+    let run = Run::of("notes", "", range(60));
+    let limits = Limits { ledger_interval_ms: 10, ..Limits::default() };
+    let (_, outcomes) = run.run(run.job().limits(limits));
+    assert!((0..60).zip(&outcomes).all(|(n, outcome)| outcome["value"] == n));
+    let notes = fs::read_to_string(run.package.folder.join("notes")).unwrap();
+    assert_eq!(notes.lines().count(), 60, "no call was repeated");
+}
+
+#[test]
+fn runtime_restarts_after_its_number_of_calls() {
+    let module = "import os\ndef run(n):\n    return os.getpid()\n";
+    let Fixture { folder, store } = fixture();
+    let package = package(folder, module, "run", "reuse = 1");
+    store.deploy(&package).unwrap();
+    let order = Order {
+        digest: package.digest.clone(),
+        key: format!("{:032x}", rand::random::<u128>()),
+        space: range(8),
+    };
+    let run = Run { package, order };
+    let (_, outcomes) = run.run(run.job());
+    let processes: std::collections::BTreeSet<u64> =
+        outcomes.iter().map(|outcome| outcome["value"].as_u64().unwrap()).collect();
+    assert_eq!(processes.len(), 8);
+}
+
+/// Starts a program instead of Python, with one call, and returns how it is lost.
+fn lost(script: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("runtime");
+    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let starter = Starter::new(folder.path(), program).unwrap();
+    let mut runtime = starter.start(folder.path(), "module:run").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        assert!(Instant::now() < deadline, "the runtime is not lost");
+        for event in runtime.poll(Duration::from_millis(10)) {
+            match event {
+                Event::Broken(reason) => return reason,
+                Event::Step(Step::Loaded) => {
+                    let argument = serde_json::value::RawValue::from_string("5".to_owned()).unwrap();
+                    runtime.call(&[(5, argument)]).unwrap();
+                }
+                Event::Step(_) => {}
+            }
+        }
+    }
+}
+
+/// Returns the command that sends a message.
+fn send(json: &str) -> String {
+    let head: Vec<u8> = [json.len() + 4, json.len()]
+        .iter()
+        .flat_map(|&it| u32::try_from(it).unwrap().to_le_bytes())
+        .collect();
+    let head: String = head.iter().map(|byte| format!("\\{byte:03o}")).collect();
+    format!("printf '{head}{json}' > $ROUTINES_OUT")
+}
+
+#[test]
+fn wrong_runtimes_are_lost_with_reason() {
+    let ready = [send(r#"{"type":"ready","version":1}"#), send(r#"{"type":"ready"}"#)].join("\n");
+    let result = send(r#"{"type":"result","values":[[5,1]]}"#);
+    for (script, reason) in [
+        ("echo the reason; exit 3".to_owned(), "exit status: 3; the end of its output:\nthe reason"),
+        ("echo text of a user > $ROUTINES_OUT; sleep 60".to_owned(), "broken frame"),
+        ("printf '\\010\\0' > $ROUTINES_OUT; exit 0".to_owned(), "the runtime has exited"),
+        (format!("{ready}\nsleep 0.2\n{result}\n{result}\nsleep 60"), "second time"),
+        (format!("{ready}\nsleep 0.2\n{}\nsleep 60", result.replace("[[5", "[[6")), "not given"),
+        (format!("{}\nsleep 60", send(r#"{"type":"reboot"}"#)), "reboot"),
+    ] {
+        let lost = lost(&script);
+        assert!(lost.contains(reason), "{script}: {lost}");
+    }
+}

@@ -1,0 +1,373 @@
+//! The command line.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, Read as _},
+    net::SocketAddr,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+};
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use serde_json::{json, value::RawValue};
+use taskwork::{Client, Kinds};
+use taskwork_cli::{
+    Failure,
+    command::{
+        BuildArguments, ClusterArguments, Completions, Level, LogArguments, NodeArguments, Notes, Patience,
+        ended, interruptible, not_parsed, print, run_node, runtime, tell,
+    },
+};
+
+use crate::{
+    NAME, VERSION,
+    batch::{Batch, KIND},
+    gateway,
+    host::Host,
+    order::Space,
+    package::{Package, PackageError},
+    request,
+    service::{SUCCESSFUL, Service, ServiceError},
+    store::{Outcome, Store, StoreError},
+    wire::check_value,
+};
+
+/// The number of results that are read at a time.
+const PART: usize = 10_000;
+const PART_BYTES: usize = 1 << 20;
+
+/// A library of functions in any language, called over REST and run on a cluster.
+#[derive(Debug, Parser)]
+#[command(name = NAME, version)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Copy a package into the store, and print its name and digest.
+    Deploy(Deploy),
+    /// Run a node of a cluster: it makes calls until it is asked to leave (SIGTERM, `taskwork drain`).
+    Node(Node),
+    /// Serve the REST interface on this machine.
+    Gateway(Gateway),
+    /// Call a routine once, and print its result as JSON.
+    Call(Call),
+    /// Call a routine with many arguments, and print a line of JSON for each result, sorted by index.
+    Map(Map),
+    /// Print the completion script for a shell: bash, elvish, fish, powershell or zsh.
+    Completions(Completions),
+}
+
+#[derive(Debug, Clone, Args)]
+#[group(skip)]
+struct StoreArguments {
+    /// The folder for packages and results, which all nodes and gateways share.
+    #[arg(long, value_name = "DIR", env = "ROUTINES_STORE")]
+    store: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct Deploy {
+    /// The folder with routine.toml.
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+    #[command(flatten)]
+    store: StoreArguments,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Node {
+    #[command(flatten)]
+    store: StoreArguments,
+    /// The folder for pipes and temporary files of runtimes. Default: the system's folder for temporary files
+    #[arg(long, value_name = "DIR")]
+    work: Option<PathBuf>,
+    /// The interpreter of packages with the runtime python3, version 3.9 or later.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    python: PathBuf,
+    #[command(flatten)]
+    node: NodeArguments,
+}
+
+/// The options of commands that submit jobs.
+#[derive(Debug, Args)]
+#[group(skip)]
+struct Access {
+    #[command(flatten)]
+    store: StoreArguments,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    #[command(flatten)]
+    patience: Patience,
+    #[command(flatten)]
+    build: BuildArguments,
+    #[command(flatten)]
+    log: LogArguments,
+}
+
+#[derive(Debug, Args)]
+struct Gateway {
+    /// The address to listen on; only this machine can reach it. Port 0 selects any free port.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8790")]
+    listen: SocketAddr,
+    #[command(flatten)]
+    access: Access,
+}
+
+#[derive(Debug, Args)]
+struct Call {
+    /// NAME@VERSION, or a digest.
+    #[arg(value_name = "ROUTINE")]
+    routine: String,
+    /// The argument in JSON: a list has positional arguments, an object named ones.
+    #[arg(value_name = "JSON", default_value = "[]", allow_hyphen_values = true)]
+    argument: String,
+    /// Print one JSON object with the job and its outcome.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
+#[derive(Debug, Args)]
+struct Map {
+    /// NAME@VERSION, or a digest.
+    #[arg(value_name = "ROUTINE")]
+    routine: String,
+    /// Call it with each integer from FROM to TO, without TO.
+    #[arg(long, value_name = "FROM..TO", value_parser = integers, allow_hyphen_values = true)]
+    range: Option<(i64, i64)>,
+    /// Call it with each element of a list in this JSON file; - is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "range", required_unless_present = "range")]
+    arguments: Option<PathBuf>,
+    /// Print one JSON object with the job and all outcomes.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
+/// Parses a range of integers.
+fn integers(text: &str) -> Result<(i64, i64), String> {
+    let parsed = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    parsed.ok_or_else(|| "expected a range such as 0..1000".to_owned())
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    run(std::env::args_os())
+}
+
+/// Runs a command line; the first argument is the name of the program.
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    let CommandLine { command } = match CommandLine::try_parse_from(arguments) {
+        Ok(line) => line,
+        Err(error) => return not_parsed(&error, NAME, VERSION),
+    };
+    ended(match command {
+        Command::Deploy(arguments) => deploy(&arguments),
+        Command::Node(arguments) => node(&arguments),
+        Command::Gateway(arguments) => serve(&arguments),
+        Command::Call(arguments) => call(&arguments),
+        Command::Map(arguments) => map(&arguments),
+        Command::Completions(completions) => Ok(completions.run(CommandLine::command())),
+    })
+}
+
+impl StoreArguments {
+    fn open(&self) -> Result<Store, Failure> {
+        Ok(Store::open(&self.store)?)
+    }
+}
+
+fn deploy(arguments: &Deploy) -> Result<ExitCode, Failure> {
+    let package = Package::read(&arguments.folder).map_err(StoreError::from)?;
+    arguments.store.open()?.deploy(&package)?;
+    let (name, digest) = (package.name(), &package.digest);
+    print(&if arguments.json {
+        format!("{}\n", json!({ "routine": name, "digest": digest }))
+    } else {
+        format!("{name} {digest}\n")
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn node(arguments: &Node) -> Result<ExitCode, Failure> {
+    let workers = arguments.node.workers();
+    let workers = workers.unwrap_or_else(|| thread::available_parallelism().map_or(1, NonZeroUsize::get));
+    let work = arguments.work.clone().unwrap_or_else(std::env::temp_dir);
+    let host = Host::new(arguments.store.open()?, &work, arguments.python.clone(), workers);
+    let host = host.map_err(|error| Failure::usage(format!("--work {}: {error}", work.display())))?;
+    host.install().map_err(|_| Failure::failed("this process has a node of routines already"))?;
+    let mut kinds = Kinds::default();
+    kinds.add::<Batch>(KIND);
+    run_node(&arguments.node, kinds, NAME, VERSION)
+}
+
+impl Access {
+    /// Connects, and calls `with` with the service until it has ended or Ctrl-C arrives.
+    fn run<T>(
+        &self,
+        level: Level,
+        with: impl AsyncFnOnce(Service, Store) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.log.start(level);
+        let store = self.store.open()?;
+        let release = self.build.release(NAME, VERSION)?;
+        runtime()?.block_on(async {
+            let client = self.cluster.client(&Notes::default())?.release(release);
+            let client = client.submitter(submitter()).connect().await?;
+            let client = client.with_patience(Some(self.patience.of_a_step()));
+            let service = Service::new(Client::clone(&client), store.clone());
+            let done = interruptible(with(service, store)).await;
+            client.close().await;
+            done
+        })
+    }
+
+    /// Submits a job and waits for it; prints the outcomes by `show`.
+    fn outcomes(
+        &self,
+        routine: &str,
+        space: Space,
+        show: impl FnMut(&str) -> Result<(), Failure>,
+    ) -> Result<String, Failure> {
+        self.run(Level::Warn, async |service, _| {
+            let (id, _) = service.submit(routine, space, None).await?;
+            let mut show = show;
+            service.wait(&id).await?;
+            let status = service.status(&id).await?;
+            if status.state != SUCCESSFUL {
+                let reason = status.reason.unwrap_or_default();
+                return Err(Failure::failed(format!("job {id} is {}: {reason}", status.state)));
+            }
+            let results = service.results(&id).await?;
+            let mut from = 0;
+            loop {
+                let lines = results.lines(from, PART, PART_BYTES).map_err(ServiceError::from)?;
+                let Some(last) = lines.last() else { return Ok(id.to_string()) };
+                from = last.index + 1;
+                lines.iter().try_for_each(|line| show(&line.json))?;
+            }
+        })
+    }
+}
+
+/// Returns the name of the user, for display.
+fn submitter() -> String {
+    std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned())
+}
+
+fn serve(arguments: &Gateway) -> Result<ExitCode, Failure> {
+    arguments.access.run(Level::Info, async |service, store| {
+        let listener = gateway::listen(arguments.listen)?;
+        let at = listener.local_addr().map_or_else(|_| arguments.listen.to_string(), |at| at.to_string());
+        print(&format!("serving http://{at}/\n"));
+        match gateway::serve(listener, service, store).await {}
+    })
+}
+
+fn call(arguments: &Call) -> Result<ExitCode, Failure> {
+    let refused = |error: String| Failure::usage(format!("the argument is not JSON: {error}"));
+    let argument: Box<RawValue> =
+        serde_json::from_str(&arguments.argument).map_err(|error| refused(error.to_string()))?;
+    check_value(argument.get()).map_err(|error| refused(error.to_string()))?;
+    let space = Space::List(vec![argument.get().to_owned()]);
+    let mut outcome = String::new();
+    let id = arguments.access.outcomes(&arguments.routine, space, |json| {
+        json.clone_into(&mut outcome);
+        Ok(())
+    })?;
+    let parsed = serde_json::from_str::<Outcome>(&unindexed(&outcome)).map_err(Failure::failed)?;
+    if arguments.json {
+        print(&format!("{{\"job\":\"{id}\",{}\n", outcome.trim_start_matches('{')));
+    }
+    Ok(match parsed {
+        Outcome::Value(value) => {
+            if !arguments.json {
+                print(&format!("{value}\n"));
+            }
+            ExitCode::SUCCESS
+        }
+        Outcome::Error(error) => {
+            if !arguments.json {
+                tell(format_args!("{}", error.trace.trim_end()));
+                tell(format_args!("error: the call has failed: {}", error.message));
+            }
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Removes the index of an outcome.
+fn unindexed(outcome: &str) -> String {
+    let rest = outcome.split_once(',').map_or("", |(_, rest)| rest);
+    format!("{{{rest}")
+}
+
+fn map(arguments: &Map) -> Result<ExitCode, Failure> {
+    let space = match (arguments.range, &arguments.arguments) {
+        (Some((from, to)), _) => request::range(from, to),
+        (None, Some(file)) => request::space(&read(file)?),
+        (None, None) => Err("give --range or --arguments".to_owned()),
+    };
+    let (mut failed, mut lines) = (0_u64, Vec::new());
+    let id = arguments.access.outcomes(&arguments.routine, space.map_err(Failure::usage)?, |json| {
+        failed += u64::from(unindexed(json).starts_with("{\"error\""));
+        if arguments.json {
+            lines.push(json.to_owned());
+        } else {
+            print(&format!("{json}\n"));
+        }
+        Ok(())
+    })?;
+    if arguments.json {
+        print(&format!("{{\"job\":\"{id}\",\"results\":[{}]}}\n", lines.join(",")));
+    }
+    if failed > 0 {
+        tell(format_args!("error: {failed} calls of job {id} have failed"));
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a file with a list of arguments.
+fn read(file: &Path) -> Result<Box<RawValue>, Failure> {
+    let refused = |error: String| Failure::usage(format!("--arguments {}: {error}", file.display()));
+    let text = if file == Path::new("-") {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        fs::read_to_string(file)
+    };
+    let text = text.map_err(|error| refused(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| refused(error.to_string()))
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Io { .. } | StoreError::Package(PackageError::Changed { .. }) => Self::failed(error),
+            _ => Self::usage(error),
+        }
+    }
+}
+
+impl From<ServiceError> for Failure {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::Client(error) => error.into(),
+            ServiceError::Store(error) => error.into(),
+            ServiceError::Invalid(_) | ServiceError::NoJob(_) => Self::usage(error),
+            _ => Self::failed(error),
+        }
+    }
+}

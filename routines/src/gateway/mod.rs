@@ -1,0 +1,225 @@
+//! The REST interface to jobs of routines.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `POST /v1/jobs {routine, arguments}` | 201 with the state of the new job; 200 if `Idempotency-Key` is that of a job |
+//! | `GET /v1/jobs/J[?wait=SECONDS]` | the state, after the end of the job or this time |
+//! | `GET /v1/jobs/J/results[?from=INDEX&limit=N]` | a page of results, sorted by index |
+//! | the same with `Accept: application/x-ndjson` | all results from the index, one line each |
+//! | `POST /v1/jobs/J/cancel` | the state |
+//! | `GET /v1/routines/NAME@VERSION` | the digest and the entry |
+//!
+//! Errors are problems as in RFC 9457. A request with a body has the type `application/json`, which other sites cannot
+//! send from a browser. The server listens on this machine only.
+
+mod lines;
+mod problem;
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{
+    Extension, Json, Router,
+    body::{Body, Bytes},
+    extract::{DefaultBodyLimit, Path, Query, State, rejection::QueryRejection},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use hyper_util::service::TowerToHyperService;
+use serde::Deserialize;
+use serde_json::json;
+use taskwork::JobId;
+use taskwork_cli::{
+    Failure,
+    command::job_id,
+    web::{
+        guard::{Names, guard},
+        server::{self, Deadline},
+    },
+};
+use tokio::{net::TcpListener, time};
+
+use self::{lines::Lines, problem::Problem};
+use crate::{
+    request::JobRequest,
+    service::{Service, ServiceError},
+    store::Store,
+};
+
+/// The maximum size of the body of a request, in bytes.
+const BODY_BYTES_MAX: usize = 64 << 20;
+
+/// The default and the maximum number of results of a page, and the size at which it ends, in bytes.
+const PAGE: usize = 1_000;
+const PAGE_MAX: usize = 10_000;
+const PAGE_BYTES: usize = 16 << 20;
+
+/// The maximum time for which a request waits, in seconds.
+const WAIT_SECONDS_MAX: u64 = 60;
+
+/// The maximum length of an idempotency key, in bytes.
+const KEY_BYTES_MAX: usize = 256;
+
+/// The type of a stream of results.
+const NDJSON: &str = "application/x-ndjson";
+
+/// The shared state of request handlers.
+#[derive(Debug, Clone)]
+struct Gateway {
+    service: Service,
+    store: Store,
+}
+
+/// Listens on an address that only this machine can reach.
+///
+/// # Errors
+/// If other machines could reach the address, or it cannot be listened on.
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    server::listen_here("--listen", address)
+}
+
+/// Serves requests until the process exits.
+pub(crate) async fn serve(listener: TcpListener, service: Service, store: Store) -> Infallible {
+    let names = Names::of_this_machine().accepting_post(|path| path.starts_with("/v1/"));
+    let router = Router::new()
+        .route("/v1/jobs", post(submit))
+        .route("/v1/jobs/{job}", get(status))
+        .route("/v1/jobs/{job}/results", get(results))
+        .route("/v1/jobs/{job}/cancel", post(cancel))
+        .route("/v1/routines/{routine}", get(routine))
+        .route("/livez", get(|| async { "alive\n" }))
+        .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "there is no such resource") })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the resource does not support this method")
+        })
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(Gateway { service, store })
+        .layer(middleware::from_fn_with_state(Arc::new(names), guard));
+    server::serve(listener, None, TowerToHyperService::new(router)).await
+}
+
+async fn submit(
+    State(gateway): State<Gateway>,
+    headers: HeaderMap,
+    body: Result<Bytes, axum::extract::rejection::BytesRejection>,
+) -> Result<Response, Problem> {
+    check_type(&headers)?;
+    let body = body.map_err(|refused| Problem::new(refused.status(), refused.body_text()))?;
+    let (routine, space) = JobRequest::parse(&body).map_err(ServiceError::Invalid)?;
+    let key = headers.get("idempotency-key").map(|key| {
+        let text = key.to_str().ok().filter(|text| (1..=KEY_BYTES_MAX).contains(&text.len()));
+        text.ok_or_else(|| {
+            ServiceError::Invalid("an Idempotency-Key has 1 to 256 visible characters".to_owned())
+        })
+    });
+    let (id, is_new) = gateway.service.submit(&routine, space, key.transpose()?).await?;
+    let place = HeaderValue::from_str(&format!("/v1/jobs/{id}"))
+        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let status = gateway.service.status(&id).await?;
+    let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((code, [(header::LOCATION, place)], Json(status)).into_response())
+}
+
+/// The parameters of a query for the state of a job.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wait {
+    #[serde(default)]
+    wait: u64,
+}
+
+async fn status(
+    State(gateway): State<Gateway>,
+    Path(job): Path<String>,
+    query: Result<Query<Wait>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let id = parse(&job)?;
+    let Query(Wait { wait }) = query?;
+    if wait > 0 {
+        let most = Duration::from_secs(wait.min(WAIT_SECONDS_MAX));
+        if let Ok(ended) = time::timeout(most, gateway.service.wait(&id)).await {
+            ended?;
+        }
+    }
+    Ok(Json(gateway.service.status(&id).await?).into_response())
+}
+
+/// The parameters of a query for results.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    #[serde(default)]
+    from: u64,
+    limit: Option<usize>,
+}
+
+async fn results(
+    State(gateway): State<Gateway>,
+    Path(job): Path<String>,
+    query: Result<Query<Page>, QueryRejection>,
+    Extension(deadline): Extension<Deadline>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let id = parse(&job)?;
+    let Query(Page { from, limit }) = query?;
+    let results = gateway.service.results(&id).await?;
+    let accepts_lines = headers.get(header::ACCEPT).is_some_and(|accept| accept == NDJSON);
+    if accepts_lines {
+        let body = Body::new(Lines::new(results, from, deadline));
+        return Ok(([(header::CONTENT_TYPE, NDJSON)], body).into_response());
+    }
+    let limit = limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let count = results.len();
+    let lines = tokio::task::spawn_blocking(move || results.lines(from, limit + 1, PAGE_BYTES)).await;
+    let mut lines = lines
+        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?
+        .map_err(ServiceError::from)?;
+    // The line after the page is the first of the next one. A page of large results ends earlier.
+    let next = if lines.len() > limit {
+        lines.pop().map(|line| line.index)
+    } else {
+        lines.last().map(|line| line.index + 1).filter(|_| lines.len() < limit.min(count))
+    };
+    let next = next.map_or_else(|| "null".to_owned(), |next| next.to_string());
+    let lines: Vec<String> = lines.into_iter().map(|line| line.json).collect();
+    let text = format!("{{\"count\":{count},\"results\":[{}],\"next\":{next}}}", lines.join(","));
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+async fn cancel(
+    State(gateway): State<Gateway>,
+    Path(job): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    check_type(&headers)?;
+    let id = parse(&job)?;
+    gateway.service.cancel(&id, "cancelled by a request").await?;
+    Ok(Json(gateway.service.status(&id).await?).into_response())
+}
+
+async fn routine(State(gateway): State<Gateway>, Path(routine): Path<String>) -> Result<Response, Problem> {
+    let package = gateway.store.resolve(&routine).map_err(ServiceError::from)?;
+    let description = &package.description;
+    Ok(Json(json!({
+        "routine": package.name(),
+        "digest": package.digest,
+        "entry": description.entry,
+        "timeout": description.timeout().map(|timeout| timeout.as_secs_f64()),
+    }))
+    .into_response())
+}
+
+fn parse(job: &str) -> Result<JobId, Problem> {
+    job_id(job)
+        .map_err(|error| Problem::new(StatusCode::NOT_FOUND, format!("there is no job {job:?}: {error}")))
+}
+
+/// Refuses a request that a page of another site could send.
+fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
+        return Ok(());
+    }
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send Content-Type: application/json"))
+}

@@ -1,0 +1,76 @@
+//! Errors of requests, as in RFC 9457.
+
+use axum::{
+    extract::rejection::QueryRejection,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+use taskwork::client::ErrorKind;
+
+use crate::{service::ServiceError, store::StoreError};
+
+/// The time after which a client repeats a request, in seconds.
+const RETRY_AFTER: &str = "1";
+
+/// An error of a request.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    detail: String,
+    /// Whether the same request may succeed later.
+    is_temporary: bool,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), is_temporary: false }
+    }
+}
+
+impl From<ServiceError> for Problem {
+    fn from(error: ServiceError) -> Self {
+        let (status, is_temporary) = match &error {
+            ServiceError::Invalid(_) | ServiceError::Store(StoreError::Name { .. }) => {
+                (StatusCode::BAD_REQUEST, false)
+            }
+            ServiceError::NoJob(_) | ServiceError::Store(StoreError::Missing { .. }) => {
+                (StatusCode::NOT_FOUND, false)
+            }
+            ServiceError::NotOver { .. } => (StatusCode::CONFLICT, true),
+            ServiceError::NoResults { .. } => (StatusCode::CONFLICT, false),
+            ServiceError::KeyTaken(_) => (StatusCode::UNPROCESSABLE_ENTITY, false),
+            ServiceError::Store(_) | ServiceError::Results(_) => (StatusCode::INTERNAL_SERVER_ERROR, false),
+            ServiceError::Client(error) => match error.kind() {
+                ErrorKind::Usage => (StatusCode::BAD_REQUEST, false),
+                ErrorKind::Failed => (StatusCode::CONFLICT, false),
+                _ => (StatusCode::SERVICE_UNAVAILABLE, true),
+            },
+        };
+        Self { status, detail: error.to_string(), is_temporary }
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(error: QueryRejection) -> Self {
+        Self::new(error.status(), error.body_text())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let Self { status, detail, is_temporary } = self;
+        let body = json!({
+            "type": "about:blank",
+            "title": status.canonical_reason().unwrap_or("Error"),
+            "status": status.as_u16(),
+            "detail": detail,
+        });
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        let mut response = (status, kind, body.to_string()).into_response();
+        if is_temporary {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+        }
+        response
+    }
+}

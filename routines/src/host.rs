@@ -1,0 +1,78 @@
+//! The part of a node that runs routines: its store, its packages, its runtimes, its writers.
+
+use std::{
+    collections::HashMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+};
+
+use crate::{
+    runtime::{Packages, Pool, Starter},
+    store::{Store, Writer},
+};
+
+/// The host of this process. Tasks find it here, because their shared data is the same on all nodes.
+static HOST: OnceLock<Host> = OnceLock::new();
+
+/// The number of idle runtimes in addition to one for each worker.
+const IDLE_MORE: usize = 2;
+
+/// The part of a node that runs routines.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) store: Store,
+    pub(crate) packages: Packages,
+    pub(crate) starter: Starter,
+    pub(crate) pool: Pool,
+    writers: Mutex<HashMap<String, Weak<Writer>>>,
+    /// The number of writers that were started.
+    name: String,
+}
+
+impl Host {
+    /// Creates the host of a node with so many workers.
+    ///
+    /// # Errors
+    /// If the work folder cannot be written.
+    pub(crate) fn new(store: Store, work: &Path, python: PathBuf, workers: usize) -> io::Result<Self> {
+        Ok(Self {
+            store,
+            packages: Packages::default(),
+            starter: Starter::new(work, python)?,
+            pool: Pool::new(workers + IDLE_MORE),
+            writers: Mutex::default(),
+            name: format!("{:032x}", rand::random::<u128>()),
+        })
+    }
+
+    /// Makes this the host of the process.
+    ///
+    /// # Errors
+    /// If there is one already.
+    pub(crate) fn install(self) -> Result<(), Box<Self>> {
+        HOST.set(self).map_err(Box::new)
+    }
+
+    /// Returns the host of the process.
+    pub(crate) fn current() -> Option<&'static Self> {
+        HOST.get()
+    }
+
+    /// Returns the writer of a job's results.
+    ///
+    /// # Errors
+    /// If the folder for them cannot be created.
+    pub(crate) fn writer(&self, key: &str) -> io::Result<Arc<Writer>> {
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = writers.get(key).and_then(Weak::upgrade) {
+            return Ok(writer);
+        }
+        writers.retain(|_, writer| writer.strong_count() > 0);
+        // A new writer may not reuse the names of an earlier one.
+        let name = format!("{}-{:016x}", self.name, rand::random::<u64>());
+        let writer = Arc::new(Writer::start(self.store.job(key), name)?);
+        writers.insert(key.to_owned(), Arc::downgrade(&writer));
+        Ok(writer)
+    }
+}

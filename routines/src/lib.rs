@@ -1,0 +1,37 @@
+//! A library of functions in any language, which a cluster calls, after DEF (T. Feilhauer and M. Sobotka, *DEF: a
+//! programming language agnostic framework and execution environment for the parallel execution of library routines*,
+//! Journal of Cloud Computing, 2016).
+//!
+//! ```text
+//!   client ── REST ──▶ gateway ──▶ one job of the runtime for each request
+//!                         ▲              │
+//!                         │ results      ▼
+//!                       store ◀── nodes: tasks ──frames──▶ runtimes (Python)
+//! ```
+//!
+//! A *package* is a folder with a description (`routine.toml`) and code; its name and version stand for one content
+//! permanently. A job makes many calls of one routine. Its tasks send the calls in frames to *runtimes*, processes that
+//! have loaded the routine, and write the results to the shared *store*. Each call of a job that is done has one result,
+//! whatever nodes were lost.
+
+mod ranges;
+mod wire;
+mod package;
+mod store;
+mod runtime;
+mod host;
+mod order;
+mod tally;
+mod batch;
+mod request;
+mod service;
+mod gateway;
+mod command;
+
+pub use self::command::{main, run};
+
+/// The name of the program, of which nodes and jobs are.
+const NAME: &str = "routines";
+
+/// The version of the program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");

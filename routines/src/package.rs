@@ -1,0 +1,263 @@
+//! Packages of routines: folders with `routine.toml`, named by a digest of their content.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+/// The name of the description of a package.
+const DESCRIPTION: &str = "routine.toml";
+
+/// The maximum size of the description, in bytes.
+const DESCRIPTION_BYTES_MAX: u64 = 64 << 10;
+
+/// The maximum number of files of a package, and their maximum size together, in bytes.
+const FILES_MAX: usize = 10_000;
+const PACKAGE_BYTES_MAX: u64 = 1 << 30;
+
+/// The maximum depth of folders in a package.
+const DEPTH_MAX: usize = 32;
+
+/// The maximum length of a name or version.
+const NAME_BYTES_MAX: usize = 60;
+
+/// The runtimes that are supported.
+const RUNTIMES: &[&str] = &["python3"];
+
+/// A folder with a routine.
+#[derive(Debug, Clone)]
+pub(crate) struct Package {
+    pub(crate) folder: PathBuf,
+    pub(crate) digest: String,
+    pub(crate) description: Description,
+    /// Paths relative to the folder, sorted.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// The content of `routine.toml`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Description {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    runtime: String,
+    /// The module and the function, as in `model:run`.
+    pub(crate) entry: String,
+    /// The maximum duration of a call, in seconds.
+    timeout: Option<f64>,
+    /// The number of calls after which a runtime restarts.
+    pub(crate) reuse: Option<u64>,
+}
+
+/// The reasons for which a folder is not a package.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum PackageError {
+    #[error("{}: {error}", .path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("{}: {error}", .path.display())]
+    Description { path: PathBuf, error: Box<toml::de::Error> },
+    #[error("{}: {reason}", .path.display())]
+    Invalid { path: PathBuf, reason: String },
+    #[error("the content of {} has changed: its digest is {found}", .path.display())]
+    Changed { path: PathBuf, found: String },
+}
+
+impl Package {
+    /// Reads a folder.
+    pub(crate) fn read(folder: &Path) -> Result<Self, PackageError> {
+        let path = folder.join(DESCRIPTION);
+        let failed = |error| PackageError::Io { path: path.clone(), error };
+        let mut text = String::new();
+        let file = File::open(&path).map_err(failed)?;
+        file.take(DESCRIPTION_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+        let invalid = |reason: String| PackageError::Invalid { path: path.clone(), reason };
+        if text.len() as u64 > DESCRIPTION_BYTES_MAX {
+            return Err(invalid(format!("it has more than {DESCRIPTION_BYTES_MAX} bytes")));
+        }
+        let description: Description = toml::from_str(&text)
+            .map_err(|error| PackageError::Description { path: path.clone(), error: Box::new(error) })?;
+        description.check().map_err(invalid)?;
+        let mut files = Vec::new();
+        list(folder, Path::new(""), &mut files)?;
+        files.sort();
+        let folder = std::path::absolute(folder).map_err(failed)?;
+        let digest = digest(&folder, &files)?;
+        Ok(Self { folder, digest, description, files })
+    }
+
+    /// Returns the name with the version.
+    pub(crate) fn name(&self) -> String {
+        format!("{}@{}", self.description.name, self.description.version)
+    }
+}
+
+impl Description {
+    fn check(&self) -> Result<(), String> {
+        for (field, text) in [("name", &self.name), ("version", &self.version)] {
+            if !is_name(text) {
+                return Err(format!(
+                    "{field} = {text:?} must have 1 to {NAME_BYTES_MAX} letters, digits, `.`, `-` or `_`, the first \
+                     of them a letter or digit"
+                ));
+            }
+        }
+        if !RUNTIMES.contains(&&*self.runtime) {
+            return Err(format!("runtime = {:?} must be one of {RUNTIMES:?}", self.runtime));
+        }
+        let is_part = |part: &str| {
+            !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'))
+        };
+        if !self.entry.split_once(':').is_some_and(|(module, name)| is_part(module) && is_part(name)) {
+            return Err(format!(
+                "entry = {:?} must be a module and a function, as in \"model:run\"",
+                self.entry
+            ));
+        }
+        if self.timeout.is_some_and(|seconds| !(0.001..=31_536_000.0).contains(&seconds)) {
+            return Err("timeout must be a number of seconds from 0.001 to 31536000".to_owned());
+        }
+        if self.reuse == Some(0) {
+            return Err("reuse must be a number of calls from 1".to_owned());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout.map(Duration::from_secs_f64)
+    }
+}
+
+/// Returns whether a text is a valid name or version.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    text.len() <= NAME_BYTES_MAX
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(is_inner)
+}
+
+/// Lists the files of a folder. Hidden files, and those that Python derives from others, are not part of a package.
+fn list(folder: &Path, within: &Path, files: &mut Vec<PathBuf>) -> Result<(), PackageError> {
+    let path = folder.join(within);
+    let failed = |error| PackageError::Io { path: path.clone(), error };
+    for entry in fs::read_dir(&path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let invalid =
+            |reason: &str| Err(PackageError::Invalid { path: entry.path(), reason: reason.to_owned() });
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { return invalid("its name is not UTF-8") };
+        if name.starts_with('.') || name == "__pycache__" {
+            continue;
+        }
+        let inner = within.join(name);
+        let kind = entry.file_type().map_err(failed)?;
+        if kind.is_dir() {
+            if inner.components().count() >= DEPTH_MAX {
+                return invalid("it is nested too deep in the package");
+            }
+            list(folder, &inner, files)?;
+        } else if kind.is_file() {
+            if files.len() >= FILES_MAX {
+                return invalid("the package has more than 10,000 files");
+            }
+            files.push(inner);
+        } else {
+            return invalid("a package contains only files and folders, no links");
+        }
+    }
+    Ok(())
+}
+
+/// Returns the digest of files: of their paths, executable flags and contents.
+fn digest(folder: &Path, files: &[PathBuf]) -> Result<String, PackageError> {
+    let (mut hasher, mut left) = (blake3::Hasher::new(), PACKAGE_BYTES_MAX);
+    for file in files {
+        let path = folder.join(file);
+        let failed = |error| PackageError::Io { path: path.clone(), error };
+        let mut content = File::open(&path).map_err(failed)?;
+        let is_executable = content.metadata().map_err(failed)?.permissions().mode() & 0o100 != 0;
+        let name = file.as_os_str().as_encoded_bytes();
+        hasher.update(&(name.len() as u64).to_le_bytes()).update(name).update(&[u8::from(is_executable)]);
+        let mut inner = blake3::Hasher::new();
+        let bytes = io::copy(&mut content.by_ref().take(left + 1), &mut inner).map_err(failed)?;
+        left = left.checked_sub(bytes).ok_or_else(|| PackageError::Invalid {
+            path: folder.to_owned(),
+            reason: format!("the package has more than {PACKAGE_BYTES_MAX} bytes"),
+        })?;
+        hasher.update(inner.finalize().as_bytes());
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tempfile::{TempDir, tempdir};
+
+    use super::*;
+
+    const VALID: &str = "name = 'pi'\nversion = '1.0'\nruntime = 'python3'\nentry = 'pi:run'\n";
+
+    fn folder(description: &str) -> TempDir {
+        let folder = tempdir().unwrap();
+        fs::write(folder.path().join(DESCRIPTION), description).unwrap();
+        fs::write(folder.path().join("pi.py"), "def run(n): return n\n").unwrap();
+        folder
+    }
+
+    fn refused(folder: &TempDir) -> String {
+        Package::read(folder.path()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn digest_depends_on_content_only() {
+        let (one, two) = (folder(VALID), folder(VALID));
+        fs::create_dir(two.path().join("__pycache__")).unwrap();
+        fs::write(two.path().join("__pycache__/pi.pyc"), "x").unwrap();
+        fs::write(two.path().join(".hidden"), "x").unwrap();
+        let digest = |of: &TempDir| Package::read(of.path()).unwrap().digest;
+        assert_eq!(digest(&one), digest(&two));
+        let before = digest(&one);
+        fs::set_permissions(one.path().join("pi.py"), fs::Permissions::from_mode(0o755)).unwrap();
+        let executable = digest(&one);
+        fs::rename(two.path().join("pi.py"), two.path().join("tau.py")).unwrap();
+        assert!(executable != before && digest(&two) != before);
+    }
+
+    #[test]
+    fn invalid_descriptions_are_refused_with_their_field() {
+        for (from, to, field) in [
+            ("'pi'", "'../pi'", "name"),
+            ("'pi'", "''", "name"),
+            ("'1.0'", "'1/0'", "version"),
+            ("'python3'", "'cobol'", "runtime"),
+            ("'pi:run'", "'pi'", "entry"),
+            ("'pi:run'", "'pi:run()'", "entry"),
+            ("entry", "entyr", "entyr"),
+        ] {
+            let text = refused(&folder(&VALID.replace(from, to)));
+            assert!(text.contains(field), "{text}");
+        }
+        for (line, field) in
+            [("timeout = 0", "timeout"), ("reuse = 0", "reuse"), ("timeout = nan", "timeout")]
+        {
+            assert!(refused(&folder(&format!("{VALID}{line}\n"))).contains(field), "{line}");
+        }
+        let huge = format!("{VALID}# {}", "x".repeat(usize::try_from(DESCRIPTION_BYTES_MAX).unwrap()));
+        assert!(refused(&folder(&huge)).contains("more than 65536 bytes"));
+    }
+
+    #[test]
+    fn links_in_package_are_refused() {
+        let folder = folder(VALID);
+        symlink("/etc/passwd", folder.path().join("data")).unwrap();
+        assert!(refused(&folder).contains("no links"));
+    }
+}

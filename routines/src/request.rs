@@ -1,0 +1,129 @@
+//! Requests for jobs, as JSON.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::{order::Space, wire::check_value};
+
+/// The maximum number of calls of a job.
+const CALLS_MAX: u64 = 1_000_000_000;
+
+/// The largest integer up to which all integers are exact in every language.
+const INTEGER_MAX: i64 = 1 << 53;
+
+/// The request for a job.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JobRequest {
+    /// `NAME@VERSION`, or a digest.
+    pub(crate) routine: String,
+    /// A list of values, or a range.
+    arguments: Box<RawValue>,
+}
+
+/// A range of integers, without its end.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RangeOf {
+    range: (i64, i64),
+}
+
+impl JobRequest {
+    /// # Errors
+    /// The reason for which it is refused.
+    pub(crate) fn parse(json: &[u8]) -> Result<(String, Space), String> {
+        let Self { routine, arguments } = serde_json::from_slice(json).map_err(|error| {
+            format!("the body is not {{\"routine\": \"NAME@VERSION\", \"arguments\": [...]}}: {error}")
+        })?;
+        Ok((routine, space(&arguments)?))
+    }
+}
+
+/// Parses the arguments of the calls of a job.
+///
+/// # Errors
+/// The reason for which they are refused.
+pub(crate) fn space(arguments: &RawValue) -> Result<Space, String> {
+    let space = if arguments.get().starts_with('[') {
+        list(arguments)?
+    } else {
+        let RangeOf { range: (from, to) } = serde_json::from_str(arguments.get()).map_err(|error| {
+            format!("`arguments` is neither a list nor {{\"range\": [FROM, TO]}}: {error}")
+        })?;
+        range(from, to)?
+    };
+    if space.len() > CALLS_MAX {
+        return Err(format!("a job has at most {CALLS_MAX} calls, not {}: submit several", space.len()));
+    }
+    Ok(space)
+}
+
+/// # Errors
+/// If the range is reversed, or has numbers beyond 2⁵³.
+pub(crate) fn range(from: i64, to: i64) -> Result<Space, String> {
+    if from > to || from < -INTEGER_MAX || to > INTEGER_MAX {
+        return Err(format!(
+            "a range starts at -2^53 or later, and ends at 2^53 or earlier, not [{from}, {to}]"
+        ));
+    }
+    Ok(Space::Range { from, to })
+}
+
+fn list(arguments: &RawValue) -> Result<Space, String> {
+    let values: Vec<&RawValue> =
+        serde_json::from_str(arguments.get()).map_err(|error| format!("`arguments`: {error}"))?;
+    let values = values.into_iter().enumerate().map(|(index, value)| {
+        check_value(value.get()).map_err(|error| format!("argument {index} is invalid: {error}"))?;
+        Ok(value.get().to_owned())
+    });
+    Ok(Space::List(values.collect::<Result<_, String>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &str) -> Result<Space, String> {
+        let body = format!(r#"{{"routine":"pi@1","arguments":{arguments}}}"#);
+        JobRequest::parse(body.as_bytes()).map(|(routine, space)| {
+            assert_eq!(routine, "pi@1");
+            space
+        })
+    }
+
+    #[test]
+    fn arguments_are_a_list_or_a_range() {
+        let texts = |texts: &[&str]| Space::List(texts.iter().map(|&text| text.to_owned()).collect());
+        assert_eq!(
+            parse(r#"[1, [2, "x"], {"a": {"$i": "1"}}]"#),
+            Ok(texts(&["1", r#"[2, "x"]"#, r#"{"a": {"$i": "1"}}"#]))
+        );
+        assert_eq!(parse("[]"), Ok(texts(&[])));
+        assert_eq!(parse(r#"{"range": [-5, 5]}"#), Ok(Space::Range { from: -5, to: 5 }));
+    }
+
+    #[test]
+    fn invalid_arguments_are_refused_with_reason() {
+        let deep = format!("[{}1{}]", "[".repeat(101), "]".repeat(101));
+        for (arguments, reason) in [
+            ("[NaN]", "line 1"),
+            ("[18446744073709551616]", "2^53"),
+            (r#"["\ud800"]"#, "surrogate"),
+            (&*deep, "100 deep"),
+            (r#"{"range": [5, 4]}"#, "[5, 4]"),
+            (r#"{"range": [0, 9007199254740993]}"#, "2^53"),
+            (r#"{"range": [0, 18446744073709551616]}"#, "range"),
+            (r#"{"range": [0, 1000000000000000000]}"#, "2^53"),
+            (r#"{"range": [0, 2000000000]}"#, "at most"),
+            (r#"{"range": [0, 1], "step": 2}"#, "step"),
+            ("7", "range"),
+        ] {
+            let refused = parse(arguments).unwrap_err();
+            assert!(refused.contains(reason), "{arguments}: {refused}");
+        }
+        for body in ["", "{}", "[]", r#"{"routine":"pi@1"}"#, r#"{"routine":1,"arguments":[]}"#] {
+            assert!(JobRequest::parse(body.as_bytes()).is_err(), "{body}");
+        }
+        assert!(JobRequest::parse(&[0xff]).is_err());
+    }
+}

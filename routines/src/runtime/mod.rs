@@ -1,0 +1,11 @@
+//! Runtimes: processes that run the routines of one package, and the pool of those that are idle.
+
+mod package_cache;
+mod pool;
+mod process;
+
+pub(crate) use self::{
+    package_cache::{Installed, Packages},
+    pool::Pool,
+    process::{Event, Runtime, Starter},
+};

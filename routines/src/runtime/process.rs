@@ -1,0 +1,430 @@
+//! One runtime: a child process that is connected by two named pipes.
+//!
+//! ```text
+//!  task ──frames──▶ ROUTINES_IN ──▶ child ──▶ ROUTINES_OUT ──▶ reader thread ──▶ inbox ──▶ task
+//!                                     │ exits
+//!                                     ▼
+//!                     watcher thread closes the host's own ends of both pipes
+//! ```
+//!
+//! The host holds both ends of each pipe, so that opening one never blocks. When the watcher has closed the ends that
+//! the child should have, the reader sees the end of the stream, and a write fails: no thread waits for a dead child.
+
+use std::{
+    collections::VecDeque,
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, PipeReader, Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    fcntl::OFlag,
+    sys::{
+        stat::Mode,
+        wait::{Id, WaitPidFlag, waitid},
+    },
+    unistd::{Pid, mkfifo},
+};
+use serde_json::value::RawValue;
+use taskwork_child::{Group, Killer, shown};
+use tempfile::TempDir;
+use thiserror::Error;
+
+use crate::{
+    ranges::Ranges,
+    wire::{Exchange, Frame, FrameError, FromRuntime, Step, ToRuntime, read_frame},
+};
+
+/// The source of the Python shim.
+const PYTHON_SHIM: &str = include_str!("../../shims/python/shim.py");
+
+/// The versions of the protocol that this host speaks.
+const VERSIONS: &[u32] = &[1];
+
+/// The maximum numbers of unread messages and of their bytes; the reader waits beyond either.
+const INBOX_MESSAGES_MAX: usize = 256;
+const INBOX_BYTES_MAX: usize = 64 << 20;
+
+/// The maximum part of the log of a runtime that is kept, in bytes.
+const LOG_BYTES_MAX: usize = 64 << 10;
+
+/// The maximum time to wait for the rest of the log of a dead runtime.
+const LOG_LATE_MAX: Duration = Duration::from_millis(200);
+
+/// The environment variables that runtimes inherit. Others may contain secrets of the node.
+const INHERITED: &[&str] = &["PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"];
+
+/// The reasons for which a runtime does not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum StartError {
+    #[error("the runtime {program:?} cannot be started: {error}")]
+    Start { program: PathBuf, error: io::Error },
+    #[error("the work folder of a runtime cannot be prepared: {0}")]
+    Folder(#[from] io::Error),
+}
+
+/// Starts runtimes in work folders below one folder.
+#[derive(Debug)]
+pub(crate) struct Starter {
+    folder: TempDir,
+    python: PathBuf,
+}
+
+/// An event of a runtime.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Step(Step),
+    /// It has exited, or violated the protocol. It must be dropped.
+    Broken(String),
+}
+
+/// A runtime with a loaded routine, or one that is loading it.
+#[derive(Debug)]
+pub(crate) struct Runtime {
+    exchange: Exchange,
+    /// The encoded frames that are not written yet, and the written part of the first.
+    unwritten: VecDeque<u8>,
+    input: File,
+    inbox: Arc<Inbox>,
+    log: Arc<Log>,
+    started: Instant,
+    frames: u32,
+    calls: u64,
+    killer: Killer,
+    /// `None` only while this is dropped.
+    watcher: Option<JoinHandle<()>>,
+    /// Removed after the process is gone.
+    group: Group,
+    _folder: TempDir,
+}
+
+/// The messages of a runtime that the task has not read.
+#[derive(Debug, Default)]
+struct Inbox {
+    state: Mutex<Unread>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Unread {
+    messages: VecDeque<(FromRuntime, usize)>,
+    bytes: usize,
+    /// The reason for which no more messages follow.
+    end: Option<String>,
+    /// The runtime is dropped: nobody reads any more.
+    is_closed: bool,
+}
+
+/// The end of the output of a runtime.
+#[derive(Debug, Default)]
+struct Log {
+    state: Mutex<(VecDeque<u8>, bool)>,
+    ended: Condvar,
+}
+
+impl Starter {
+    /// Creates a starter with this Python interpreter.
+    ///
+    /// # Errors
+    /// If the folder cannot be created or written.
+    pub(crate) fn new(within: &Path, python: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(within)?;
+        let within = std::path::absolute(within)?;
+        let folder = tempfile::Builder::new().prefix("routines-work-").tempdir_in(within)?;
+        fs::write(folder.path().join("shim.py"), PYTHON_SHIM)?;
+        Ok(Self { folder, python })
+    }
+
+    /// Starts a runtime that loads a routine.
+    pub(crate) fn start(&self, package: &Path, entry: &str) -> Result<Runtime, StartError> {
+        let folder = tempfile::Builder::new().prefix("runtime-").tempdir_in(self.folder.path())?;
+        let (reads, writes) = (folder.path().join("in"), folder.path().join("out"));
+        for pipe in [&reads, &writes] {
+            mkfifo(pipe, Mode::S_IRUSR | Mode::S_IWUSR).map_err(io::Error::from)?;
+        }
+        // Opened for both directions, so that neither side waits for the other one.
+        let both = |pipe: &Path| OpenOptions::new().read(true).write(true).open(pipe);
+        let kept = (both(&reads)?, both(&writes)?);
+        let input = OpenOptions::new().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&reads)?;
+        let output = File::open(&writes)?;
+        let (log_reader, log_writer) = io::pipe()?;
+        let mut command = self.command(folder.path());
+        command
+            .env("ROUTINES_IN", &reads)
+            .env("ROUTINES_OUT", &writes)
+            .stdin(Stdio::null())
+            .stdout(log_writer.try_clone()?)
+            .stderr(log_writer);
+        let group = Group::start(&mut command);
+        // The command holds a write end of the log, which would keep its reader waiting.
+        drop(command);
+        let group = group.map_err(|error| StartError::Start { program: self.python.clone(), error })?;
+        let (inbox, log) = (Arc::<Inbox>::default(), Arc::<Log>::default());
+        let (killer, id) = (group.killer(), group.child.id());
+        let watcher = spawn("watcher", move || watch(id, kept))?;
+        let its = Arc::clone(&inbox);
+        spawn("reader", move || its.fill(output))?;
+        let its = Arc::clone(&log);
+        spawn("log", move || its.fill(log_reader))?;
+        let mut runtime = Runtime {
+            exchange: Exchange::new(),
+            unwritten: VecDeque::new(),
+            input,
+            inbox,
+            log,
+            started: Instant::now(),
+            frames: 0,
+            calls: 0,
+            killer,
+            watcher: Some(watcher),
+            group,
+            _folder: folder,
+        };
+        let package = package.to_string_lossy();
+        for message in [ToRuntime::Hello { versions: VERSIONS }, ToRuntime::Load { folder: &package, entry }]
+        {
+            let sent = runtime.send(&message.frame());
+            sent.map_err(|error| io::Error::other(error.to_string()))?;
+        }
+        Ok(runtime)
+    }
+
+    fn command(&self, folder: &Path) -> Command {
+        let mut command = Command::new(&self.python);
+        // Isolated: neither the environment nor the user's folders change the modules that a routine imports.
+        command
+            .arg("-I")
+            .arg("-X")
+            .arg(format!("pycache_prefix={}", self.folder.path().join("pyc").display()));
+        command.arg(self.folder.path().join("shim.py"));
+        command.env_clear().current_dir(folder);
+        let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.envs(inherited).env("HOME", folder).env("TMPDIR", folder);
+        // A call has one worker, so one thread.
+        command.env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1").env("PYTHONUNBUFFERED", "1");
+        command
+    }
+}
+
+/// Starts a thread.
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+/// Waits until a child has exited, without collecting its status, and then closes its ends of the pipes.
+fn watch(child: u32, kept: (File, File)) {
+    let Ok(child) = i32::try_from(child) else { return };
+    let waits = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    while let Err(nix::errno::Errno::EINTR) = waitid(Id::Pid(Pid::from_raw(child)), waits) {}
+    drop(kept);
+}
+
+impl Runtime {
+    /// Sends calls, each with its id. All earlier ones must be answered.
+    ///
+    /// # Errors
+    /// If they exceed the size of a frame.
+    pub(crate) fn call(&mut self, calls: &[(u64, Box<RawValue>)]) -> Result<(), FrameError> {
+        let frame = match calls {
+            [(id, argument)] => ToRuntime::Call { id: *id, argument }.frame(),
+            calls => {
+                let calls = calls.iter().map(|(id, argument)| (*id, &**argument)).collect();
+                ToRuntime::Many { calls }.frame()
+            }
+        };
+        self.send(&frame)?;
+        let mut ids = Ranges::default();
+        calls.iter().for_each(|(id, _)| ids.insert(*id..*id + 1));
+        self.exchange.on_calls(ids);
+        self.frames += 1;
+        self.calls += calls.len() as u64;
+        Ok(())
+    }
+
+    fn send(&mut self, frame: &Frame) -> Result<(), FrameError> {
+        self.unwritten.extend(frame.encode()?);
+        self.write();
+        Ok(())
+    }
+
+    /// Writes as much as the pipe accepts.
+    fn write(&mut self) {
+        while !self.unwritten.is_empty() {
+            match self.input.write(self.unwritten.as_slices().0) {
+                Ok(bytes) => drop(self.unwritten.drain(..bytes)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // The child is gone, which the reader reports.
+                Err(_) => return self.unwritten.clear(),
+            }
+        }
+    }
+
+    /// Waits for events at most so long, and returns them.
+    pub(crate) fn poll(&mut self, wait: Duration) -> Vec<Event> {
+        self.write();
+        let (messages, end) = self.inbox.take(wait);
+        let mut events = Vec::new();
+        for message in messages {
+            match self.exchange.on_message(message) {
+                Ok(Step::Nothing) => {}
+                Ok(step) => events.push(Event::Step(step)),
+                Err(error) => {
+                    events.push(Event::Broken(format!("{error}{}", self.log.shown(Duration::ZERO))));
+                    return events;
+                }
+            }
+        }
+        if let Some(end) = end {
+            events.push(Event::Broken(self.end(&end)));
+        }
+        events
+    }
+
+    /// Describes the end of the process.
+    fn end(&mut self, end: &str) -> String {
+        // The reader may have ended because of a broken frame.
+        let deadline = Instant::now() + LOG_LATE_MAX;
+        while self.watcher.as_ref().is_some_and(|watcher| !watcher.is_finished()) {
+            if Instant::now() >= deadline {
+                return format!("{end}{}", self.log.shown(Duration::ZERO));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let status = self.group.child.try_wait().ok().flatten();
+        let status = status.map_or_else(String::new, |status| format!(", {status}"));
+        format!("the runtime has exited{status}{}", self.log.shown(LOG_LATE_MAX))
+    }
+
+    pub(crate) fn exchange(&self) -> &Exchange {
+        &self.exchange
+    }
+
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Returns the numbers of frames and calls that it was sent.
+    pub(crate) fn used(&self) -> (u32, u64) {
+        (self.frames, self.calls)
+    }
+
+    /// Returns the end of its output, formatted for messages.
+    pub(crate) fn log(&self) -> String {
+        self.log.shown(Duration::ZERO)
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.inbox.close();
+        if self.watcher.as_ref().is_some_and(|watcher| !watcher.is_finished()) {
+            // Also kills its children, and ends the wait of the watcher. The status is collected later, so the id is
+            // still that of the group.
+            self.killer.kill();
+        }
+        if let Some(watcher) = self.watcher.take() {
+            // It only waits for the killed child.
+            let _ = watcher.join();
+        }
+    }
+}
+
+impl Inbox {
+    fn state(&self) -> MutexGuard<'_, Unread> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads frames until the stream ends, or one is not a message.
+    fn fill(&self, output: File) {
+        let mut output = io::BufReader::with_capacity(64 << 10, output);
+        let end = loop {
+            match read_frame(&mut output) {
+                Ok(None) => break "the stream of the runtime has ended".to_owned(),
+                Ok(Some(frame)) => match FromRuntime::parse(&frame) {
+                    Ok(message) => {
+                        if !self.put(message, frame.json.len()) {
+                            return;
+                        }
+                    }
+                    Err(error) => break format!("the runtime has sent a wrong message: {error}"),
+                },
+                Err(error) => break format!("the runtime has sent a broken frame: {error}"),
+            }
+        };
+        self.state().end = Some(end);
+        self.changed.notify_all();
+    }
+
+    /// Adds a message. Returns whether the runtime is still in use.
+    fn put(&self, message: FromRuntime, bytes: usize) -> bool {
+        let is_full = |unread: &mut Unread| {
+            let has_room = unread.messages.len() < INBOX_MESSAGES_MAX && unread.bytes < INBOX_BYTES_MAX;
+            !has_room && !unread.is_closed
+        };
+        let unread = self.changed.wait_while(self.state(), is_full);
+        let mut unread = unread.unwrap_or_else(PoisonError::into_inner);
+        unread.messages.push_back((message, bytes));
+        unread.bytes += bytes;
+        let is_used = !unread.is_closed;
+        drop(unread);
+        self.changed.notify_all();
+        is_used
+    }
+
+    /// Waits for a message, or the end, and returns all messages.
+    fn take(&self, wait: Duration) -> (Vec<FromRuntime>, Option<String>) {
+        let is_silent = |unread: &mut Unread| unread.messages.is_empty() && unread.end.is_none();
+        let waited = self.changed.wait_timeout_while(self.state(), wait, is_silent);
+        let (mut unread, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        unread.bytes = 0;
+        let messages = unread.messages.drain(..).map(|(message, _)| message).collect();
+        let end = unread.end.clone();
+        drop(unread);
+        self.changed.notify_all();
+        (messages, end)
+    }
+
+    fn close(&self) {
+        self.state().is_closed = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Log {
+    fn state(&self) -> MutexGuard<'_, (VecDeque<u8>, bool)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fill(&self, mut from: PipeReader) {
+        let mut part = [0; 4 << 10];
+        loop {
+            match from.read(&mut part) {
+                Ok(0) => break,
+                Ok(bytes) => {
+                    let mut state = self.state();
+                    state.0.extend(&part[..bytes]);
+                    let surplus = state.0.len().saturating_sub(LOG_BYTES_MAX);
+                    state.0.drain(..surplus);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        self.state().1 = true;
+        self.ended.notify_all();
+    }
+
+    /// Waits for the end of the log at most so long, and formats its last lines.
+    fn shown(&self, wait: Duration) -> String {
+        let waited = self.ended.wait_timeout_while(self.state(), wait, |(_, has_ended)| !*has_ended);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        shown(state.0.make_contiguous())
+    }
+}

@@ -1,0 +1,65 @@
+//! The output of the tasks of a job: numbers. Results are in segments.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use taskwork::Output;
+
+use crate::wire::ErrorKind;
+
+/// The calls that have ended. Each counts once, after its result is durable.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tally {
+    /// All calls that have ended, including failed ones.
+    pub(crate) ended: u64,
+    pub(crate) failed: BTreeMap<ErrorKind, u64>,
+}
+
+impl Output for Tally {
+    fn merge(&mut self, other: Self) {
+        self.ended += other.ended;
+        for (kind, calls) in other.failed {
+            *self.failed.entry(kind).or_default() += calls;
+        }
+    }
+}
+
+impl Tally {
+    /// Counts a call.
+    pub(crate) fn count(&mut self, failed: Option<ErrorKind>) {
+        self.ended += 1;
+        if let Some(kind) = failed {
+            *self.failed.entry(kind).or_default() += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    fn tally() -> impl Strategy<Value = Tally> {
+        let kind = prop_oneof![Just(None), Just(Some(ErrorKind::User)), Just(Some(ErrorKind::Crash))];
+        vec(kind, 0..9).prop_map(|calls| {
+            calls.into_iter().for_each(|failed| tally.count(failed));
+            tally
+        })
+    }
+
+    fn merged(one: &Tally, other: &Tally) -> Tally {
+        let mut merged = one.clone();
+        merged.merge(other.clone());
+        merged
+    }
+
+    proptest! {
+        #[test]
+        fn tally_is_commutative_monoid(a in tally(), b in tally(), c in tally()) {
+            prop_assert_eq!(merged(&a, &b), merged(&b, &a));
+            prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
+            prop_assert_eq!(merged(&a, &Tally::default()), a);
+        }
+    }
+}

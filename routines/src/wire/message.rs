@@ -1,0 +1,245 @@
+//! Messages as JSON.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use super::{Frame, ValueError, check_value};
+
+/// The maximum length of the message of an error, and of its trace, in bytes.
+const MESSAGE_BYTES_MAX: usize = 8 << 10;
+const TRACE_BYTES_MAX: usize = 64 << 10;
+
+/// A message to a runtime.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(crate) enum ToRuntime<'a> {
+    Hello {
+        versions: &'a [u32],
+    },
+    Load {
+        folder: &'a str,
+        entry: &'a str,
+    },
+    /// A call, without the others of a frame.
+    Call {
+        id: u64,
+        argument: &'a RawValue,
+    },
+    Many {
+        calls: Vec<Call<'a>>,
+    },
+}
+
+/// The id of a call, and its argument.
+pub(crate) type Call<'a> = (u64, &'a RawValue);
+
+/// A message from a runtime.
+#[derive(Debug)]
+pub(crate) enum FromRuntime {
+    Ready {
+        /// The chosen version of the protocol, in the answer to `hello`.
+        version: Option<u32>,
+    },
+    Result {
+        values: Vec<(u64, Box<RawValue>)>,
+    },
+    Error {
+        /// The failed call; `None` if the routine cannot be loaded.
+        id: Option<u64>,
+        error: CallError,
+    },
+    Log {
+        text: String,
+    },
+    Progress,
+}
+
+/// The failure of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CallError {
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: String,
+    /// The trace of the user's code, such as a Python traceback.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) trace: String,
+}
+
+/// The kind of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub(crate) enum ErrorKind {
+    /// The user's code raised an exception.
+    User,
+    /// The argument or the result is not a value.
+    Invalid,
+    /// The runtime crashed repeatedly with the call.
+    Crash,
+    /// The call exceeded its time limit.
+    Timeout,
+}
+
+/// The reasons for which a frame is not a message.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum MessageError {
+    #[error("a frame is not a message: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("the message {0:?} is unknown")]
+    Unknown(String),
+}
+
+#[derive(Deserialize)]
+struct Tag<'a> {
+    #[serde(rename = "type", borrow)]
+    tag: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Ready {
+    version: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct Values {
+    values: Vec<(u64, Box<RawValue>)>,
+}
+
+#[derive(Deserialize)]
+struct Error {
+    id: Option<u64>,
+    #[serde(flatten)]
+    error: CallError,
+}
+
+#[derive(Deserialize)]
+struct Log {
+    text: String,
+}
+
+impl ToRuntime<'_> {
+    pub(crate) fn frame(&self) -> Frame {
+        Frame::of_json(serde_json::to_string(self).expect("texts and numbers are valid JSON"))
+    }
+}
+
+impl FromRuntime {
+    pub(crate) fn parse(frame: &Frame) -> Result<Self, MessageError> {
+        let json = &frame.json;
+        let Tag { tag } = serde_json::from_str(json)?;
+        Ok(match &*tag {
+            "ready" => {
+                let Ready { version } = serde_json::from_str(json)?;
+                Self::Ready { version }
+            }
+            "result" => {
+                let Values { values } = serde_json::from_str(json)?;
+                Self::Result { values }
+            }
+            "error" => {
+                let Error { id, mut error } = serde_json::from_str(json)?;
+                shorten(&mut error.message, MESSAGE_BYTES_MAX);
+                shorten(&mut error.trace, TRACE_BYTES_MAX);
+                Self::Error { id, error }
+            }
+            "log" => {
+                let Log { text } = serde_json::from_str(json)?;
+                Self::Log { text }
+            }
+            "progress" => Self::Progress,
+            _ => return Err(MessageError::Unknown(tag.chars().take(100).collect())),
+        })
+    }
+}
+
+impl CallError {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        shorten(&mut message, MESSAGE_BYTES_MAX);
+        Self { kind, message, trace: String::new() }
+    }
+
+    /// Returns the error of a call whose result is not a value.
+    pub(crate) fn of_result(error: &ValueError) -> Self {
+        Self::new(ErrorKind::Invalid, format!("the result is invalid: {error}"))
+    }
+}
+
+/// Checks the result of a call.
+pub(crate) fn checked(value: Box<RawValue>) -> Result<Box<RawValue>, CallError> {
+    check_value(value.get()).map(|()| value).map_err(|error| CallError::of_result(&error))
+}
+
+/// Removes the middle of a text that is too long.
+fn shorten(text: &mut String, most: usize) {
+    const CUT: &str = "\n…\n";
+    if text.len() <= most {
+        return;
+    }
+    let half = (most - CUT.len()) / 2;
+    let (head, tail) = (text.floor_char_boundary(half), text.len() - half);
+    let tail = (tail..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+    text.replace_range(head..tail, CUT);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> Result<FromRuntime, MessageError> {
+        FromRuntime::parse(&Frame::of_json(json.to_owned()))
+    }
+
+    #[test]
+    fn messages_are_parsed_and_unknown_fields_are_ignored() {
+        assert!(matches!(
+            parse(r#"{"type":"ready","version":1,"language":"python"}"#),
+            Ok(FromRuntime::Ready { version: Some(1) })
+        ));
+        let result = parse(r#"{"values":[[7,{"$i":"1"}],[8,null]],"type":"result"}"#).unwrap();
+        let FromRuntime::Result { values } = result else { panic!("{result:?}") };
+        assert_eq!((values[0].0, values[0].1.get(), values[1].1.get()), (7, r#"{"$i":"1"}"#, "null"));
+        let error = parse(r#"{"type":"error","id":7,"kind":"user","message":"m","trace":"t","more":1}"#);
+        let Ok(FromRuntime::Error { id: Some(7), error }) = error else { panic!("{error:?}") };
+        assert_eq!((error.kind, &*error.trace), (ErrorKind::User, "t"));
+    }
+
+    #[test]
+    fn frames_that_are_no_messages_are_refused() {
+        for json in [
+            "",
+            "[]",
+            "{}",
+            "Traceback",
+            r#"{"type":"result"}"#,
+            r#"{"type":"result","values":[[-1,0]]}"#,
+            r#"{"type":"result","values":[[18446744073709551616,0]]}"#,
+            r#"{"type":"result","values":[[0,NaN]]}"#,
+            r#"{"type":"error","id":0,"kind":"other","message":""}"#,
+            r#"{"type":"ready"} trailing"#,
+        ] {
+            assert!(matches!(parse(json), Err(MessageError::Json(_))), "{json}");
+        }
+        assert!(matches!(parse(r#"{"type":"reboot"}"#), Err(MessageError::Unknown(tag)) if tag == "reboot"));
+    }
+
+    #[test]
+    fn deep_result_is_refused_without_recursion() {
+        let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
+        let parsed = parse(&format!(r#"{{"type":"result","values":[[0,{deep}]]}}"#)).unwrap();
+        let FromRuntime::Result { mut values } = parsed else { panic!("{parsed:?}") };
+        let refused = checked(values.remove(0).1).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Invalid);
+        assert!(refused.message.contains("100 deep"), "{}", refused.message);
+    }
+
+    #[test]
+    fn long_trace_keeps_both_ends() {
+        let mut text = format!("first{}last", "ä".repeat(100));
+        shorten(&mut text, 50);
+        assert!(text.len() <= 50 && text.starts_with("first") && text.ends_with("last"), "{text}");
+    }
+}

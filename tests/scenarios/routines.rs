@@ -1,0 +1,295 @@
+//! Routines in Python, called over REST on node processes that are killed and leave.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use taskwork_tests::cluster::{Cluster, Running, SOON};
+
+const CALLS: u64 = 1_000;
+
+/// A routine that takes a moment, and notes each call with the process of its node.
+const MODULE: &str = r#"
+import os, time
+
+# Read before the node can be killed.
+NODE = os.getppid()
+
+def run(n):
+    if n < 0:
+        raise ValueError(f"{n} is negative")
+    with open(os.path.join(FOLDER, "notes"), "a") as notes:
+        notes.write(f"{n} {NODE}\n")
+    time.sleep(0.01)
+    return {"square": n * n}
+"#;
+
+/// A cluster with a store, in which the routine is deployed.
+struct Site {
+    cluster: Cluster,
+    store: PathBuf,
+    source: PathBuf,
+}
+
+/// A running gateway.
+struct Gateway {
+    running: Running,
+    address: String,
+}
+
+impl Site {
+    fn new() -> Self {
+        let cluster = Cluster::shared().unwrap();
+        let (store, source) = (cluster.folder().join("store"), cluster.folder().join("source"));
+        fs::create_dir(&source).unwrap();
+        let text = "name = 'square'\nversion = '1.0'\nruntime = 'python3'\nentry = 'module:run'\n";
+        fs::write(source.join("routine.toml"), text).unwrap();
+        fs::write(source.join("module.py"), format!("FOLDER = {:?}\n{MODULE}", source.to_str().unwrap()))
+            .unwrap();
+        let mut site = Self { cluster, store, source };
+        let store = site.store.to_str().unwrap().to_owned();
+        site.cluster.environment.push(("ROUTINES_STORE".to_owned(), store));
+        let deployed = site.cluster.json("routines", &["deploy", site.source.to_str().unwrap()]).unwrap();
+        assert_eq!(deployed["routine"], "square@1.0");
+        site
+    }
+
+    fn start_nodes(&mut self, count: usize) {
+        let work = self.cluster.folder().join("work");
+        let options = ["--workers", "1", "--zk-session-timeout", "2", "--work", work.to_str().unwrap()];
+        self.cluster.start_nodes("routines", count, &options).unwrap();
+    }
+
+    /// Returns the noted calls, each with the processes of the nodes that have made it.
+    fn notes(&self) -> BTreeMap<u64, Vec<u32>> {
+        let mut notes = BTreeMap::<u64, Vec<u32>>::new();
+        for line in fs::read_to_string(self.source.join("notes")).unwrap_or_default().lines() {
+            // The last line may be incomplete.
+            let Some((index, node)) = line.split_once(' ') else { continue };
+            notes.entry(index.parse().unwrap()).or_default().push(node.parse().unwrap());
+        }
+        notes
+    }
+
+    /// Waits until both nodes have made calls, and this many calls were made.
+    fn wait_for_calls(&self, calls: usize) {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let notes = self.notes();
+            let nodes: BTreeSet<u32> = notes.values().flatten().copied().collect();
+            if notes.len() >= calls && nodes.len() >= 2 {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{} calls on {nodes:?}\n{}", notes.len(), self.cluster.logs());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Gateway {
+    fn start(cluster: &Cluster) -> Self {
+        let mut running = cluster.begin("routines", &["gateway", "--listen", "127.0.0.1:0"]).unwrap();
+        let deadline = Instant::now() + SOON;
+        let address = loop {
+            if let Some((_, rest)) = running.output().split_once("http://") {
+                break rest.split('/').next().unwrap().to_owned();
+            }
+            assert!(!running.has_ended().unwrap() && Instant::now() < deadline, "{}", running.errors());
+            thread::sleep(Duration::from_millis(20));
+        };
+        Self { running, address }
+    }
+
+    /// Sends a request, and returns the status and the body.
+    fn ask(&self, request: &str, headers: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        let (length, address) = (body.len(), &self.address);
+        // HTTP/1.0, so that a stream is not sent in chunks.
+        let head =
+            format!("{request} HTTP/1.0\r\nhost: {address}\r\ncontent-length: {length}\r\n{headers}\r\n");
+        stream.write_all((head + body).as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    fn get(&self, path: &str) -> (u16, Value) {
+        let (status, body) = self.ask(&format!("GET {path}"), "", "");
+        (status, serde_json::from_str(&body).unwrap())
+    }
+
+    fn post(&self, path: &str, headers: &str, body: &Value) -> (u16, Value) {
+        let headers = format!("content-type: application/json\r\n{headers}");
+        let (status, body) = self.ask(&format!("POST {path}"), &headers, &body.to_string());
+        (status, serde_json::from_str(&body).unwrap())
+    }
+
+    /// Submits a job, and returns its id.
+    fn submit(&self, arguments: &Value) -> String {
+        let request = json!({ "routine": "square@1.0", "arguments": arguments });
+        let (status, job) = self.post("/v1/jobs", "", &request);
+        assert_eq!(status, 201, "{job}");
+        job["job"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until a job is over, and returns its state.
+    fn wait(&self, job: &str, cluster: &Cluster) -> Value {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let (status, state) = self.get(&format!("/v1/jobs/{job}?wait=5"));
+            assert_eq!(status, 200, "{state}");
+            if !["accepted", "running"].contains(&state["state"].as_str().unwrap()) {
+                return state;
+            }
+            assert!(Instant::now() < deadline, "{state}\n{}", cluster.logs());
+        }
+    }
+
+    /// Reads all results page by page.
+    fn pages(&self, job: &str) -> Vec<Value> {
+        let (mut all, mut from) = (Vec::new(), 0);
+        loop {
+            let (status, page) = self.get(&format!("/v1/jobs/{job}/results?from={from}&limit=300"));
+            assert_eq!(status, 200, "{page}");
+            all.extend(page["results"].as_array().unwrap().iter().cloned());
+            match page["next"].as_u64() {
+                Some(next) => from = next,
+                None => return all,
+            }
+        }
+    }
+
+    /// Reads all results as one stream.
+    fn stream(&self, job: &str) -> Vec<Value> {
+        let request = format!("GET /v1/jobs/{job}/results");
+        let (status, body) = self.ask(&request, "accept: application/x-ndjson\r\n", "");
+        assert_eq!(status, 200, "{body}");
+        body.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// Checks that each call has one result, by pages and by the stream.
+fn check_results(gateway: &Gateway, job: &str, calls: u64) {
+    let expected: Vec<Value> =
+        (0..calls).map(|n| json!({ "index": n, "value": { "square": n * n } })).collect();
+    assert_eq!(gateway.pages(job), expected);
+    assert_eq!(gateway.stream(job), expected);
+}
+
+fn is_alive(process: &str) -> bool {
+    let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    !state.is_empty() && !state.contains(") Z ")
+}
+
+/// Returns the children of a process.
+fn children(process: u32) -> Vec<String> {
+    let tasks = Path::new("/proc").join(process.to_string()).join("task");
+    let tasks = fs::read_dir(tasks).into_iter().flatten().flatten();
+    let texts = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    texts.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn calls_over_rest_have_one_result_each_although_node_is_killed() {
+    let mut site = Site::new();
+    site.start_nodes(2);
+    let gateway = Gateway::start(&site.cluster);
+    let job = gateway.submit(&json!({ "range": [0, CALLS] }));
+    site.wait_for_calls(200);
+    let killed = site.cluster.nodes[0].id();
+    let runtimes = children(killed);
+    assert!(!runtimes.is_empty());
+    site.cluster.kill_nodes(&[0]).unwrap();
+    let (status, problem) = gateway.get(&format!("/v1/jobs/{job}/results"));
+    assert_eq!((status, &problem["status"]), (409, &json!(409)), "it is not over: {problem}");
+    let state = gateway.wait(&job, &site.cluster);
+    assert_eq!((&state["state"], &state["ended"]), (&json!("successful"), &json!(CALLS)), "{state}");
+    check_results(&gateway, &job, CALLS);
+    // Only calls of the killed node were repeated.
+    let notes = site.notes();
+    assert_eq!(notes.len() as u64, CALLS);
+    for (index, nodes) in notes.iter().filter(|(_, nodes)| nodes.len() > 1) {
+        assert!(
+            nodes.len() == 2 && nodes[0] == killed,
+            "call {index} was made on {nodes:?}, {killed} was killed"
+        );
+    }
+    let deadline = Instant::now() + SOON;
+    while runtimes.iter().any(|process| is_alive(process)) {
+        assert!(Instant::now() < deadline, "runtimes outlive their node: {runtimes:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn drained_node_and_another_gateway_change_no_result() {
+    let mut site = Site::new();
+    site.start_nodes(2);
+    let gateway = Gateway::start(&site.cluster);
+    let request = json!({ "routine": "square@1.0", "arguments": { "range": [0, CALLS] } });
+    let key = "idempotency-key: mine\r\n";
+    let (status, first) = gateway.post("/v1/jobs", key, &request);
+    assert_eq!(status, 201, "{first}");
+    let job = first["job"].as_str().unwrap().to_owned();
+    site.wait_for_calls(200);
+    let leaves = site.cluster.name_of(0).unwrap();
+    assert_eq!(site.cluster.run("taskwork", &["drain", &leaves, "--wait"]).unwrap().code, 0);
+    drop(gateway.running);
+    let gateway = Gateway::start(&site.cluster);
+    let (status, again) = gateway.post("/v1/jobs", key, &request);
+    assert_eq!((status, &again["job"]), (200, &first["job"]), "{again}");
+    let other = json!({ "routine": "square@1.0", "arguments": { "range": [0, 5] } });
+    assert_eq!(gateway.post("/v1/jobs", key, &other).0, 422);
+    assert_eq!(gateway.wait(&job, &site.cluster)["state"], "successful");
+    check_results(&gateway, &job, CALLS);
+}
+
+#[test]
+fn failures_of_users_and_wrong_requests_have_their_reasons() {
+    let mut site = Site::new();
+    site.start_nodes(1);
+    let gateway = Gateway::start(&site.cluster);
+    let job = gateway.submit(&json!([3, -1]));
+    let state = gateway.wait(&job, &site.cluster);
+    assert_eq!((&state["state"], &state["tally"]["failed"]), (&json!("successful"), &json!({ "user": 1 })));
+    let results = gateway.pages(&job);
+    assert_eq!(results[0]["value"]["square"], 9);
+    let error = &results[1]["error"];
+    assert_eq!((&error["kind"], &error["message"]), (&json!("user"), &json!("ValueError: -1 is negative")));
+    let trace = error["trace"].as_str().unwrap();
+    assert!(trace.contains("module.py") && trace.contains("in run") && !trace.contains("shim.py"), "{trace}");
+    let body = |arguments: &str| format!(r#"{{"routine":"square@1.0","arguments":{arguments}}}"#);
+    let json = "content-type: application/json\r\n";
+    for (request, headers, body, status, reason) in [
+        ("POST /v1/jobs", json, body("[NaN]"), 400, "arguments"),
+        ("POST /v1/jobs", json, body("[18446744073709551616]"), 400, "2^53"),
+        ("POST /v1/jobs", json, body("[1]").replace("square", "cube"), 404, "cube@1.0"),
+        ("POST /v1/jobs", json, body("[1]").replace("@1.0", ""), 400, "NAME@VERSION"),
+        ("POST /v1/jobs", "content-type: text/plain\r\n", body("[1]"), 415, "application/json"),
+        ("GET /v1/jobs/j-0000000999", "", String::new(), 404, "j-0000000999"),
+        ("GET /v1/jobs/x", "", String::new(), 404, "x"),
+        ("GET /v1/jobs/0/results?from=-1", "", String::new(), 400, "from"),
+        ("GET /v2", "", String::new(), 404, "resource"),
+        ("PUT /v1/jobs", json, body("[1]"), 405, ""),
+    ] {
+        let (found, answer) = gateway.ask(request, headers, &body);
+        assert!(found == status && answer.contains(reason), "{request} {body}: {found} {answer}");
+    }
+    // The commands, without the gateway.
+    let called = site.cluster.run("routines", &["call", "square@1.0", "[12]"]).unwrap();
+    assert_eq!((called.code, &*called.out), (0, "{\"square\":144}\n"), "{}", called.err);
+    let failed = site.cluster.run("routines", &["call", "square@1.0", "-5"]).unwrap();
+    assert!(failed.code == 1 && failed.err.contains("in run"), "{}", failed.err);
+    let mapped = site.cluster.json("routines", &["map", "square@1.0", "--range", "2..4"]).unwrap();
+    assert_eq!(mapped["results"][1], json!({ "index": 1, "value": { "square": 9 } }));
+    assert_eq!(site.cluster.run("routines", &["map", "cube@1.0", "--range", "2..4"]).unwrap().code, 2);
+}
