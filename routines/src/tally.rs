@@ -43,6 +43,7 @@ mod tests {
     fn tally() -> impl Strategy<Value = Tally> {
         let kind = prop_oneof![Just(None), Just(Some(ErrorKind::User)), Just(Some(ErrorKind::Crash))];
         vec(kind, 0..9).prop_map(|calls| {
+            let mut tally = Tally::default();
             calls.into_iter().for_each(|failed| tally.count(failed));
             tally
         })

@@ -258,7 +258,8 @@ fn routine_that_cannot_be_loaded_fails_job_with_traceback() {
 #[test]
 fn cut_neither_cancels_nor_ends_running_call() {
     let run = Run::of("notes", "", range(60));
-    let limits = Limits { ledger_interval_ms: 10, ..Limits::default() };
+    let mut limits = Limits::default();
+    limits.ledger_interval_ms = 10;
     let (_, outcomes) = run.run(run.job().limits(limits));
     assert!((0..60).zip(&outcomes).all(|(n, outcome)| outcome["value"] == n));
     let notes = fs::read_to_string(run.package.folder.join("notes")).unwrap();
