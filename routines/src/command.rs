@@ -52,7 +52,7 @@ enum Command {
     /// Copy a package into the store, and print its name and digest.
     Deploy(Deploy),
     /// Run a node of a cluster: it makes calls until it is asked to leave (SIGTERM, `taskwork drain`).
-    Node(Node),
+    Node(Box<Node>),
     /// Serve the REST interface on this machine.
     Gateway(Gateway),
     /// Call a routine once, and print its result as JSON.
@@ -174,7 +174,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
     };
     ended(match command {
         Command::Deploy(arguments) => deploy(&arguments),
-        Command::Node(arguments) => node(&arguments),
+        Command::Node(arguments) => node(*arguments),
         Command::Gateway(arguments) => serve(&arguments),
         Command::Call(arguments) => call(&arguments),
         Command::Map(arguments) => map(&arguments),
@@ -200,16 +200,22 @@ fn deploy(arguments: &Deploy) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn node(arguments: &Node) -> Result<ExitCode, Failure> {
+fn node(arguments: Node) -> Result<ExitCode, Failure> {
+    let store = arguments.store.open()?;
+    let label = store.label().map_err(|error| Failure::failed(format!("the id of the store: {error}")))?;
     let workers = arguments.node.workers();
     let workers = workers.unwrap_or_else(|| thread::available_parallelism().map_or(1, NonZeroUsize::get));
-    let work = arguments.work.clone().unwrap_or_else(std::env::temp_dir);
-    let host = Host::new(arguments.store.open()?, &work, arguments.python.clone(), workers);
+    let work = arguments.work.unwrap_or_else(std::env::temp_dir);
+    let host = Host::new(store, &work, arguments.python, workers);
     let host = host.map_err(|error| Failure::usage(format!("--work {}: {error}", work.display())))?;
     host.install().map_err(|_| Failure::failed("this process has a node of routines already"))?;
     let mut kinds = Kinds::default();
     kinds.add::<Batch>(KIND);
-    run_node(&arguments.node, kinds, NAME, VERSION)
+    let ran = run_node(&arguments.node.label(label), kinds, NAME, VERSION);
+    if let Some(host) = Host::current() {
+        host.starter.remove();
+    }
+    ran
 }
 
 impl Access {

@@ -123,7 +123,8 @@ impl Service {
 
     async fn send(&self, order: Order, name: &str) -> Result<JobId, ServiceError> {
         let name = job_name(&order, name);
-        let submitted = self.client.submit(Batch::job(order, name)).await?;
+        let label = self.store.label().map_err(|error| ServiceError::Invalid(error.to_string()))?;
+        let submitted = self.client.submit(Batch::job(order, name).require(label)).await?;
         if submitted.brings_data() {
             let reason = "the arguments have more than 64 MiB: submit several jobs".to_owned();
             submitted.cancel(&reason).await?;

@@ -1,14 +1,16 @@
 //! The processes that tasks start: external programs, isolated calls, runtimes of other languages.
 //!
 //! [`Group`] starts a process as the leader of a process group, which is killed at the latest when this process exits,
-//! for any reason. [`read_tail`] and [`shown`] read the end of its output and format it for messages.
+//! for any reason. A [`WorkDir`] is removed by the next process if this one is killed. [`read_tail`] and [`shown`] read the end of its output and format it for messages.
 
 mod group;
 mod output;
+mod work_dir;
 #[doc(hidden)]
 pub mod testing;
 
 pub use self::{
     group::{Group, Killer},
     output::{read_tail, shown},
+    work_dir::{WorkDir, sweep},
 };

@@ -94,6 +94,13 @@ impl Arguments {
     pub fn workers(&self) -> Option<usize> {
         self.workers
     }
+
+    /// Adds labels to the given ones.
+    #[must_use]
+    pub fn label(mut self, labels: Labels) -> Self {
+        self.labels.push(labels);
+        self
+    }
 }
 
 /// Runs a node of a program with this name and version.

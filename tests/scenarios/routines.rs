@@ -6,6 +6,7 @@ use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
     path::{Path, PathBuf},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -292,4 +293,50 @@ fn failures_of_users_and_wrong_requests_have_their_reasons() {
     let mapped = site.cluster.json("routines", &["map", "square@1.0", "--range", "2..4"]).unwrap();
     assert_eq!(mapped["results"][1], json!({ "index": 1, "value": { "square": 9 } }));
     assert_eq!(site.cluster.run("routines", &["map", "cube@1.0", "--range", "2..4"]).unwrap().code, 2);
+}
+
+#[test]
+fn python_client_calls_maps_and_executes() {
+    let mut site = Site::new();
+    site.start_nodes(1);
+    let gateway = Gateway::start(&site.cluster);
+    let script = r#"
+import asyncio, sys
+import routines
+
+with routines.connect(sys.argv[1]) as r:
+    assert r.call("square@1.0", 12) == {"square": 144}
+    assert r.call("square@1.0", n=2**60) == {"square": 2**120}
+    assert asyncio.run(r.acall("square@1.0", 3)) == {"square": 9}
+    job = r.map("square@1.0", range(20), key="a key")
+    assert [value["square"] for value in job.values()] == [n * n for n in range(20)]
+    assert r.map("square@1.0", range(20), key="a key").id == job.id
+    assert r.job(job.id).status()["ended"] == 20
+    assert list(job.progress())[-1]["state"] == "successful"
+    results = list(r.starmap("square@1.0", [(1,), {"n": -1}]).results())
+    assert results[0].value == {"square": 1}
+    try:
+        results[1].value
+    except routines.CallError as error:
+        assert error.kind == "user" and "in run" in error.trace and "-1 is negative" in str(error)
+    else:
+        raise AssertionError("it has failed")
+    try:
+        r.call("cube@1.0")
+    except routines.RequestError as error:
+        assert error.status == 404 and "cube@1.0" in str(error)
+    else:
+        raise AssertionError("there is no such routine")
+    with r.executor() as executor:
+        futures = [executor.submit("square@1.0", n) for n in range(-1, 50)]
+        assert list(executor.map("square@1.0", [7, 8])) == [{"square": 49}, {"square": 64}]
+    assert isinstance(futures[0].exception(), routines.CallError)
+    assert [future.result()["square"] for future in futures[1:]] == [n * n for n in range(50)]
+"#;
+    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python");
+    let mut python = Command::new("python3");
+    python.args(["-c", script, &format!("http://{}", gateway.address)]).env("PYTHONPATH", client);
+    python.env("PYTHONDONTWRITEBYTECODE", "1");
+    let said = Running::begin(python, site.cluster.folder()).unwrap().end().unwrap();
+    assert_eq!(said.code, 0, "{}\n{}", said.err, site.cluster.logs());
 }

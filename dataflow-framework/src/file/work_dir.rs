@@ -1,7 +1,4 @@
-//! The directory in which a process keeps its files, and the removal of directories left by dead processes.
-//!
-//! A process holds a lock on its directory until it exits, for any reason. A directory that can be locked has no
-//! owner, and the next process that needs a directory removes it.
+//! The directory in which a process keeps its files.
 
 use std::{
     env, fs, io,
@@ -12,7 +9,7 @@ use std::{
     },
 };
 
-use tempfile::TempDir;
+use taskwork_child::sweep;
 
 use super::told;
 
@@ -21,10 +18,6 @@ pub(crate) const VARIABLE: &str = "DATAFLOW_WORK_DIR";
 
 /// The prefix of the names of the directories.
 const PREFIX: &str = "dataflow-work-";
-
-/// A file in each directory that was locked by a process. A directory with such a name but without this file belongs
-/// to another user or program.
-const MARK: &str = ".directory-of-a-process";
 
 static STATE: Mutex<State> = Mutex::new(State { place: None, current: Weak::new(), is_swept: false });
 
@@ -72,9 +65,7 @@ pub(crate) fn remove_work_dir() {
 /// It is not stored in a static, because statics are never dropped and the directory would remain.
 #[derive(Debug)]
 pub(super) struct WorkDir {
-    /// Removed before it is unlocked.
-    directory: TempDir,
-    _lock: fs::File,
+    directory: taskwork_child::WorkDir,
     /// The number of the next directory in it.
     next: AtomicU64,
 }
@@ -98,42 +89,14 @@ impl WorkDir {
             format!("no files can be kept there (set {VARIABLE} to a directory that can be written)");
         fs::create_dir_all(&place).map_err(|error| told(&place, &advice, &error))?;
         if !state.is_swept {
-            sweep(&place);
+            sweep(&place, PREFIX);
             state.is_swept = true;
         }
-        let current = Self::within(&place).map_err(|error| told(&place, &advice, &error))?;
-        let current = Arc::new(current);
+        let directory = taskwork_child::WorkDir::within(&place, PREFIX);
+        let directory = directory.map_err(|error| told(&place, &advice, &error))?;
+        let current = Arc::new(Self { directory, next: AtomicU64::new(0) });
         state.current = Arc::downgrade(&current);
         Ok(current)
-    }
-
-    fn within(place: &Path) -> io::Result<Self> {
-        // Absolute, since the process may change its current directory.
-        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(std::path::absolute(place)?)?;
-        let lock = fs::File::open(directory.path())?;
-        if lock.try_lock().is_ok() {
-            // Without the mark no other process removes the directory, so it is marked only when it is locked.
-            fs::write(directory.path().join(MARK), "")?;
-        }
-        Ok(Self { directory, _lock: lock, next: AtomicU64::new(0) })
-    }
-}
-
-/// Removes directories left by dead processes, as far as possible.
-fn sweep(place: &Path) {
-    let Ok(entries) = fs::read_dir(place) else { return };
-    for entry in entries.flatten() {
-        let is_one = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX))
-            && entry.file_type().is_ok_and(|kind| kind.is_dir())
-            && entry.path().join(MARK).exists();
-        let Some(lock) = is_one.then(|| fs::File::open(entry.path()).ok()).flatten() else { continue };
-        if lock.try_lock().is_ok() {
-            let directory = entry.path();
-            match fs::remove_dir_all(&directory) {
-                Ok(()) => tracing::debug!(?directory, "removed the files of a dead process"),
-                Err(error) => tracing::warn!(?directory, %error, "cannot remove a directory of files"),
-            }
-        }
     }
 }
 
@@ -156,33 +119,5 @@ impl Drop for Folder {
         if let Err(error) = fs::remove_dir_all(&self.path) {
             tracing::debug!(path = %self.path.display(), %error, "cannot remove a directory of files");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::{MARK, PREFIX, WorkDir, sweep};
-
-    #[test]
-    fn sweep_removes_only_directories_of_dead_processes() {
-        let place = tempfile::tempdir().expect("a directory");
-        let lives = WorkDir::within(place.path()).expect("it can be made");
-        let at = |name: &str| place.path().join(format!("{PREFIX}{name}"));
-        for name in ["gone", "other", "empty"] {
-            fs::create_dir(at(name)).expect("it is new");
-        }
-        fs::write(at("gone").join(MARK), "").expect("it can be written");
-        fs::create_dir_all(at("gone").join("0/deep")).expect("it is new");
-        fs::write(at("other").join("data"), "of another program").expect("it can be written");
-        fs::write(at("file"), "").expect("it can be written");
-        sweep(place.path());
-        assert!(!at("gone").exists());
-        assert!(at("other").join("data").exists() && at("empty").exists() && at("file").exists());
-        assert!(lives.directory.path().join(MARK).exists());
-        let its = lives.directory.path().to_owned();
-        drop(lives);
-        assert!(!its.exists());
     }
 }

@@ -31,7 +31,7 @@ use nix::{
     unistd::{Pid, mkfifo},
 };
 use serde_json::value::RawValue;
-use taskwork_child::{Group, Killer, shown};
+use taskwork_child::{Group, Killer, WorkDir, shown, sweep};
 use tempfile::TempDir;
 use thiserror::Error;
 
@@ -42,6 +42,9 @@ use crate::{
 
 /// The source of the Python shim.
 const PYTHON_SHIM: &str = include_str!("../../shims/python/shim.py");
+
+/// The prefix of the names of work folders.
+const PREFIX: &str = "routines-work-";
 
 /// The versions of the protocol that this host speaks.
 const VERSIONS: &[u32] = &[1];
@@ -72,7 +75,7 @@ pub(crate) enum StartError {
 /// Starts runtimes in work folders below one folder.
 #[derive(Debug)]
 pub(crate) struct Starter {
-    folder: TempDir,
+    folder: WorkDir,
     python: PathBuf,
 }
 
@@ -97,6 +100,8 @@ pub(crate) struct Runtime {
     frames: u32,
     calls: u64,
     killer: Killer,
+    /// Whether its status was collected: then another process may have its id.
+    is_collected: bool,
     /// `None` only while this is dropped.
     watcher: Option<JoinHandle<()>>,
     /// Removed after the process is gone.
@@ -135,8 +140,8 @@ impl Starter {
     /// If the folder cannot be created or written.
     pub(crate) fn new(within: &Path, python: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(within)?;
-        let within = std::path::absolute(within)?;
-        let folder = tempfile::Builder::new().prefix("routines-work-").tempdir_in(within)?;
+        sweep(within, PREFIX);
+        let folder = WorkDir::within(within, PREFIX)?;
         fs::write(folder.path().join("shim.py"), PYTHON_SHIM)?;
         Ok(Self { folder, python })
     }
@@ -182,6 +187,7 @@ impl Starter {
             frames: 0,
             calls: 0,
             killer,
+            is_collected: false,
             watcher: Some(watcher),
             group,
             _folder: folder,
@@ -193,6 +199,13 @@ impl Starter {
             sent.map_err(|error| io::Error::other(error.to_string()))?;
         }
         Ok(runtime)
+    }
+
+    /// Removes the work folder when the process exits: statics are not dropped.
+    pub(crate) fn remove(&self) {
+        if let Err(error) = fs::remove_dir_all(self.folder.path()) {
+            tracing::debug!(%error, "cannot remove the work folder");
+        }
     }
 
     fn command(&self, folder: &Path) -> Command {
@@ -291,13 +304,19 @@ impl Runtime {
     fn end(&mut self, end: &str) -> String {
         // The reader may have ended because of a broken frame.
         let deadline = Instant::now() + LOG_LATE_MAX;
+        if self.is_collected {
+            return end.to_owned();
+        }
         while self.watcher.as_ref().is_some_and(|watcher| !watcher.is_finished()) {
             if Instant::now() >= deadline {
                 return format!("{end}{}", self.log.shown(Duration::ZERO));
             }
             thread::sleep(Duration::from_millis(1));
         }
+        // It may have left children.
+        self.killer.kill();
         let status = self.group.child.try_wait().ok().flatten();
+        self.is_collected = status.is_some();
         let status = status.map_or_else(String::new, |status| format!(", {status}"));
         format!("the runtime has exited{status}{}", self.log.shown(LOG_LATE_MAX))
     }
@@ -324,9 +343,8 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         self.inbox.close();
-        if self.watcher.as_ref().is_some_and(|watcher| !watcher.is_finished()) {
-            // Also kills its children, and ends the wait of the watcher. The status is collected later, so the id is
-            // still that of the group.
+        if !self.is_collected {
+            // Also kills its children, and ends the wait of the watcher.
             self.killer.kill();
         }
         if let Some(watcher) = self.watcher.take() {

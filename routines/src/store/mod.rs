@@ -2,6 +2,7 @@
 //!
 //! | path | content | written |
 //! |---|---|---|
+//! | `id` | a random id; nodes with another store do not take its jobs | once |
 //! | `packages/DIGEST/` | the files of a package | once, by `deploy` |
 //! | `names/NAME@VERSION` | the digest of the package | once, by `deploy` |
 //! | `jobs/KEY/WRITER-NUMBER.seg` | results of a job | once, by a node |
@@ -20,6 +21,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use taskwork::{LabelError, Labels};
 use tempfile::NamedTempFile;
 use thiserror::Error;
 
@@ -30,6 +32,9 @@ pub(crate) use self::{
 };
 use crate::package::{Package, PackageError, is_name};
 
+/// The name of the label of nodes, whose value is the id of their store.
+const LABEL: &str = "routines-store";
+
 /// The length of a digest in hexadecimal digits.
 const DIGEST_DIGITS: usize = 64;
 
@@ -37,6 +42,7 @@ const DIGEST_DIGITS: usize = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     folder: PathBuf,
+    id: String,
 }
 
 /// The reasons for which a routine is not found or deployed.
@@ -66,7 +72,17 @@ impl Store {
         for inner in ["packages", "names", "jobs"] {
             fs::create_dir_all(folder.join(inner)).map_err(failed)?;
         }
-        Ok(Self { folder })
+        let path = folder.join("id");
+        let id = || {
+            create_new(&path, format!("{:032x}", rand::random::<u128>()).as_bytes())?;
+            fs::read_to_string(&path)
+        };
+        Ok(Self { id: id().map_err(|error| StoreError::Io { path: path.clone(), error })?, folder })
+    }
+
+    /// Returns the label of nodes with this store.
+    pub(crate) fn label(&self) -> Result<Labels, LabelError> {
+        format!("{LABEL}={}", self.id).parse()
     }
 
     /// Returns the folder of a job's results.

@@ -1,0 +1,17 @@
+"""Calls functions of a library of routines that runs on a cluster.
+
+    import routines
+
+    with routines.connect("http://127.0.0.1:8790") as r:
+        r.call("square@1.0", 12)                        # one call
+        job = r.map("square@1.0", range(1000))          # a job of many calls
+        for result in job.results(): ...
+        job = r.job("j-0000000003")                     # later, or elsewhere
+        with r.executor() as executor:                  # a concurrent.futures.Executor
+            futures = [executor.submit("square@1.0", n) for n in range(10)]
+"""
+
+from ._client import CallError, Client, Job, JobError, RequestError, Result, connect
+from ._executor import Executor
+
+__all__ = ["CallError", "Client", "Executor", "Job", "JobError", "RequestError", "Result", "connect"]

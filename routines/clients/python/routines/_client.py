@@ -1,0 +1,209 @@
+"""The client of a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Type
+from urllib.parse import quote
+
+from ._values import encode, special
+
+if TYPE_CHECKING:
+    from ._executor import Executor
+
+URL = "http://127.0.0.1:8790"
+WAIT_SECONDS = 30
+OVER = ("successful", "incomplete", "failed", "cancelled")
+
+
+class RequestError(Exception):
+    """The gateway refuses a request."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class JobError(Exception):
+    """A job has no results."""
+
+
+class CallError(Exception):
+    """A call has failed: `kind` is `user`, `invalid`, `crash` or `timeout`; `trace` is that of the routine."""
+
+    def __init__(self, kind: str, message: str, trace: str = "") -> None:
+        super().__init__(f"{message}\n\n{trace}" if trace else message)
+        self.kind = kind
+        self.message = message
+        self.trace = trace
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of one call."""
+
+    index: int
+    _value: Any
+    error: Optional[CallError]
+
+    @property
+    def value(self) -> Any:
+        """The value; raises the error of a failed call."""
+        if self.error is not None:
+            raise self.error
+        return self._value
+
+
+class Client:
+    """Access to a gateway. Safe to use from several threads."""
+
+    def __init__(self, url: str = URL, timeout: float = 60.0) -> None:
+        self._url = url.rstrip("/")
+        self._timeout = timeout
+        # The gateway is on this machine, or at the end of a tunnel.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def call(self, routine: str, *args: Any, **kwargs: Any) -> Any:
+        """Calls a routine with positional or named arguments, and returns its result."""
+        return self._submit(routine, [argument(args, kwargs)]).values()[0]
+
+    async def acall(self, routine: str, *args: Any, **kwargs: Any) -> Any:
+        """Like `call`, for asyncio."""
+        return await asyncio.to_thread(lambda: self.call(routine, *args, **kwargs))
+
+    def map(self, routine: str, arguments: Iterable[Any], *, key: Optional[str] = None) -> Job:
+        """Starts a job with one call for each argument, which is the only one of its call.
+
+        A range is not expanded. A job with the same key is not started a second time.
+        """
+        if isinstance(arguments, range) and arguments.step == 1:
+            end = max(arguments.start, arguments.stop)
+            return self._submit(routine, {"range": [arguments.start, end]}, key)
+        return self._submit(routine, [[encode(value)] for value in arguments], key)
+
+    def starmap(self, routine: str, arguments: Iterable[Any], *, key: Optional[str] = None) -> Job:
+        """Starts a job in which each tuple or list has positional arguments, and each dict named ones."""
+        return self._submit(routine, [encode(value) for value in arguments], key)
+
+    def job(self, job: str) -> Job:
+        """Returns a job that was started earlier or elsewhere."""
+        return Job(self, job)
+
+    def executor(self, **options: Any) -> Executor:
+        """Returns an executor: `submit` and `map` take the name of a routine instead of a function."""
+        from ._executor import Executor
+
+        return Executor(self, **options)
+
+    def _submit(self, routine: str, arguments: Any, key: Optional[str] = None) -> Job:
+        headers = {"idempotency-key": key} if key else {}
+        job = self._ask("POST", "/v1/jobs", {"routine": routine, "arguments": arguments}, headers)
+        return Job(self, job["job"])
+
+    def _open(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = {}) -> Any:
+        data = None if body is None else json.dumps(body, allow_nan=False).encode()
+        request = urllib.request.Request(self._url + path, data, dict(headers), method=method)
+        if method == "POST":
+            request.add_header("content-type", "application/json")
+        try:
+            return self._opener.open(request, timeout=self._timeout)
+        except urllib.error.HTTPError as error:
+            text = error.read().decode("utf-8", "replace")
+            try:
+                detail = json.loads(text)["detail"]
+            except (ValueError, KeyError, TypeError):
+                detail = text.strip()
+            raise RequestError(error.code, detail) from None
+
+    def _ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = {}) -> Any:
+        with self._open(method, path, body, headers) as answer:
+            return json.load(answer, object_hook=special)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        pass
+
+
+class Job:
+    """A job of calls. Its id is enough to find it again."""
+
+    def __init__(self, client: Client, job: str) -> None:
+        self._client = client
+        self.id = job
+
+    def status(self) -> dict[str, Any]:
+        """Returns the state, with the numbers of calls and of those that have ended."""
+        return dict(self._client._ask("GET", self._path()))
+
+    def progress(self, every: float = 1.0) -> Iterator[dict[str, Any]]:
+        """Yields the state at intervals of seconds, and at last the state of the job that is over."""
+        while True:
+            status = self.status()
+            yield status
+            if status["state"] in OVER:
+                return
+            time.sleep(every)
+
+    def wait(self, timeout: Optional[float] = None) -> dict[str, Any]:
+        """Waits until the job is over, and returns its state."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = WAIT_SECONDS if deadline is None else max(0, deadline - time.monotonic())
+            wait = max(1, min(int(left), WAIT_SECONDS, int(self._client._timeout / 2)))
+            status = dict(self._client._ask("GET", f"{self._path()}?wait={wait}"))
+            if status["state"] in OVER:
+                return status
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"job {self.id} is {status['state']} after {timeout} s")
+
+    def results(self) -> Iterator[Result]:
+        """Waits until the job is over, and yields all results, sorted by index."""
+        status = self.wait()
+        if status["state"] != "successful":
+            raise JobError(f"job {self.id} is {status['state']}: {status.get('reason', '')}")
+        lines = self._client._open("GET", f"{self._path()}/results", None, {"accept": "application/x-ndjson"})
+        with lines:
+            for line in lines:
+                result = json.loads(line, object_hook=special)
+                error = result.get("error")
+                failed = None if error is None else CallError(error["kind"], error["message"], error.get("trace", ""))
+                yield Result(result["index"], result.get("value"), failed)
+
+    def values(self) -> list[Any]:
+        """Waits until the job is over, and returns the values. Raises the error of the first failed call."""
+        return [result.value for result in self.results()]
+
+    def cancel(self) -> None:
+        """Cancels the job."""
+        self._client._ask("POST", f"{self._path()}/cancel")
+
+    def _path(self) -> str:
+        return f"/v1/jobs/{quote(self.id, safe='')}"
+
+    def __repr__(self) -> str:
+        return f"Job({self.id!r})"
+
+
+def argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Returns the argument of a call."""
+    if args and kwargs:
+        raise TypeError("a call has positional or named arguments, not both")
+    return encode(kwargs) if kwargs else [encode(value) for value in args]
+
+
+def connect(url: str = URL, timeout: float = 60.0) -> Client:
+    """Returns a client of the gateway at this address. Each request may take `timeout` seconds."""
+    return Client(url, timeout)
