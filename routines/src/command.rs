@@ -94,7 +94,7 @@ struct Node {
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: PathBuf,
     #[command(flatten)]
-    node: NodeArguments,
+    options: NodeArguments,
 }
 
 /// The options of commands that submit jobs.
@@ -203,7 +203,7 @@ fn deploy(arguments: &Deploy) -> Result<ExitCode, Failure> {
 fn node(arguments: Node) -> Result<ExitCode, Failure> {
     let store = arguments.store.open()?;
     let label = store.label().map_err(|error| Failure::failed(format!("the id of the store: {error}")))?;
-    let workers = arguments.node.workers();
+    let workers = arguments.options.workers();
     let workers = workers.unwrap_or_else(|| thread::available_parallelism().map_or(1, NonZeroUsize::get));
     let work = arguments.work.unwrap_or_else(std::env::temp_dir);
     let host = Host::new(store, &work, arguments.python, workers);
@@ -211,7 +211,7 @@ fn node(arguments: Node) -> Result<ExitCode, Failure> {
     host.install().map_err(|_| Failure::failed("this process has a node of routines already"))?;
     let mut kinds = Kinds::default();
     kinds.add::<Batch>(KIND);
-    let ran = run_node(&arguments.node.label(label), kinds, NAME, VERSION);
+    let ran = run_node(&arguments.options.label(label), kinds, NAME, VERSION);
     if let Some(host) = Host::current() {
         host.starter.remove();
     }

@@ -8,7 +8,8 @@ use std::{
 };
 
 use crate::{
-    runtime::{Packages, Pool, Starter},
+    package::Package,
+    runtime::{Packages, Pool, Runtime, StartError, Starter},
     store::{Store, Writer},
 };
 
@@ -26,7 +27,7 @@ pub(crate) struct Host {
     pub(crate) starter: Starter,
     pub(crate) pool: Pool,
     writers: Mutex<HashMap<String, Weak<Writer>>>,
-    /// The number of writers that were started.
+    /// The first part of the names of writers.
     name: String,
 }
 
@@ -57,6 +58,17 @@ impl Host {
     /// Returns the host of the process.
     pub(crate) fn current() -> Option<&'static Self> {
         HOST.get()
+    }
+
+    /// Returns an idle runtime of a package, or starts one.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn runtime(&self, package: &Package) -> Result<Runtime, StartError> {
+        match self.pool.take(&package.digest) {
+            Some(runtime) => Ok(runtime),
+            None => self.starter.start(&package.folder, &package.description.entry),
+        }
     }
 
     /// Returns the writer of a job's results.

@@ -29,10 +29,13 @@ pub(crate) struct Service {
     client: Client,
     store: Store,
     /// The results that were read last, since users read page after page.
-    recent: Arc<Mutex<Option<(JobId, Arc<Results>)>>>,
+    recent: Arc<Mutex<Recent>>,
     /// Held while a job with a key of a user is looked for and submitted.
     submitting: Arc<tokio::sync::Mutex<()>>,
 }
+
+/// A job and its results.
+type Recent = Option<(JobId, Arc<Results>)>;
 
 /// The reasons for which a request is refused or fails.
 #[derive(Debug, Error)]
@@ -137,7 +140,7 @@ impl Service {
     pub(crate) async fn status(&self, id: &JobId) -> Result<Status, ServiceError> {
         let details = self.client.job(id).await.map_err(|error| missing(error, id))?;
         let record = &details.record;
-        let name = self.name(record, id)?;
+        let name = name_of(record, id)?;
         let state = word(details.stage);
         let tally =
             if state == SUCCESSFUL || state == INCOMPLETE { Some(self.tally(id).await?) } else { None };
@@ -161,7 +164,7 @@ impl Service {
     /// Cancels a job.
     pub(crate) async fn cancel(&self, id: &JobId, reason: &str) -> Result<(), ServiceError> {
         let record = self.client.record(id).await.map_err(|error| missing(error, id))?;
-        self.name(&record, id)?;
+        name_of(&record, id)?;
         Ok(self.client.cancel(id, reason).await?)
     }
 
@@ -182,23 +185,24 @@ impl Service {
         Ok(results)
     }
 
-    fn recent<R>(&self, with: impl FnOnce(&mut Option<(JobId, Arc<Results>)>) -> R) -> R {
+    fn recent<R>(&self, with: impl FnOnce(&mut Recent) -> R) -> R {
         with(&mut self.recent.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn folder(&self, id: &JobId) -> Result<PathBuf, ServiceError> {
         let record = self.client.record(id).await.map_err(|error| missing(error, id))?;
-        Ok(self.store.job(self.name(&record, id)?.key))
+        Ok(self.store.job(name_of(&record, id)?.key))
     }
 
     async fn tally(&self, id: &JobId) -> Result<Tally, ServiceError> {
         Ok(self.client.submitted::<Batch>(id).await?.result().await?.output)
     }
+}
 
-    fn name<'a>(&self, record: &'a JobRecord, id: &JobId) -> Result<Name<'a>, ServiceError> {
-        let name = Name::parse(&record.name).filter(|_| record.program == NAME);
-        name.ok_or_else(|| ServiceError::NoJob(id.clone()))
-    }
+/// Parses the name of a job of routines.
+fn name_of<'a>(record: &'a JobRecord, id: &JobId) -> Result<Name<'a>, ServiceError> {
+    let name = Name::parse(&record.name).filter(|_| record.program == NAME);
+    name.ok_or_else(|| ServiceError::NoJob(id.clone()))
 }
 
 fn job_name(order: &Order, routine: &str) -> String {
@@ -207,10 +211,10 @@ fn job_name(order: &Order, routine: &str) -> String {
 
 /// Returns the key of a job from that of a user.
 fn key_of(key: &str) -> String {
-    blake3::derive_key("routines 2026 idempotency key", key.as_bytes())[..KEY_DIGITS / 2]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let key = blake3::derive_key("routines 2026 idempotency key", key.as_bytes());
+    let mut digits = blake3::Hash::from_bytes(key).to_hex().to_string();
+    digits.truncate(KEY_DIGITS);
+    digits
 }
 
 fn missing(error: ClientError, id: &JobId) -> ServiceError {

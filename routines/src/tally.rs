@@ -44,7 +44,9 @@ mod tests {
         let kind = prop_oneof![Just(None), Just(Some(ErrorKind::User)), Just(Some(ErrorKind::Crash))];
         vec(kind, 0..9).prop_map(|calls| {
             let mut tally = Tally::default();
-            calls.into_iter().for_each(|failed| tally.count(failed));
+            for failed in calls {
+                tally.count(failed);
+            }
             tally
         })
     }

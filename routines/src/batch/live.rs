@@ -150,13 +150,7 @@ impl Live {
         let package = &installed.package;
         let runtime = match &mut self.runtime {
             Some(runtime) => runtime,
-            none => none.insert(match self.host.pool.take(&package.digest) {
-                Some(runtime) => runtime,
-                None => {
-                    let started = self.host.starter.start(&package.folder, &package.description.entry);
-                    started.map_err(|error| error.to_string())?
-                }
-            }),
+            none => none.insert(self.host.runtime(package).map_err(|error| error.to_string())?),
         };
         if !runtime.exchange().is_loaded() {
             return Ok(());
@@ -178,7 +172,7 @@ impl Live {
             // A single call, since others were limited.
             self.frame = None;
             let error = CallError::new(ErrorKind::Invalid, format!("the argument is too large: {error}"));
-            self.put(batch, vec![(taken.start, Outcome::Error(error))]);
+            self.put(batch, &[(taken.start, Outcome::Error(error))]);
             return Ok(());
         }
         let now = Instant::now();
@@ -237,7 +231,8 @@ impl Live {
             Ok(value) => Outcome::Value(value),
             Err(error) => Outcome::Error(error),
         };
-        self.put(batch, answers.into_iter().map(|(index, answer)| (index, outcome(answer))).collect());
+        let outcomes: Vec<_> = answers.into_iter().map(|(index, answer)| (index, outcome(answer))).collect();
+        self.put(batch, &outcomes);
         let Some(frame) = &mut self.frame else { return };
         frame.heard = Instant::now();
         if self.runtime.as_ref().is_some_and(|runtime| !runtime.exchange().unanswered().is_empty()) {
@@ -252,9 +247,9 @@ impl Live {
     }
 
     /// Passes outcomes to the writer.
-    fn put(&mut self, batch: &mut Batch, outcomes: Vec<(u64, Outcome)>) {
+    fn put(&mut self, batch: &mut Batch, outcomes: &[(u64, Outcome)]) {
         let (mut calls, mut tally) = (Ranges::default(), Tally::default());
-        for (index, outcome) in &outcomes {
+        for (index, outcome) in outcomes {
             calls.insert(*index..*index + 1);
             tally.count(match outcome {
                 Outcome::Value(_) => None,
@@ -263,7 +258,7 @@ impl Live {
             batch.crashed.remove(index);
         }
         batch.careful = batch.careful.saturating_sub(outcomes.len() as u64);
-        let number = self.writer.put(&outcomes);
+        let number = self.writer.put(outcomes);
         self.unsynced.push_back(Unsynced { number, calls, tally, at: Instant::now() });
     }
 
@@ -306,7 +301,7 @@ impl Live {
         *crashes += 1;
         tracing::info!(index, crashes, reason, "a runtime was lost with a call");
         if kind == ErrorKind::Timeout || *crashes >= CRASHES_MAX {
-            self.put(batch, vec![(index, Outcome::Error(CallError::new(kind, reason)))]);
+            self.put(batch, &[(index, Outcome::Error(CallError::new(kind, reason)))]);
         } else {
             batch.open.extend(rest);
         }

@@ -310,11 +310,9 @@ fn lost(script: &str) -> String {
 
 /// Returns the command that sends a message.
 fn send(json: &str) -> String {
-    let head: Vec<u8> = [json.len() + 4, json.len()]
-        .iter()
-        .flat_map(|&it| u32::try_from(it).unwrap().to_le_bytes())
-        .collect();
-    let head: String = head.iter().map(|byte| format!("\\{byte:03o}")).collect();
+    let lengths = [json.len() + 4, json.len()].map(|length| u32::try_from(length).unwrap().to_le_bytes());
+    let head: Vec<String> = lengths.concat().iter().map(|byte| format!("\\{byte:03o}")).collect();
+    let head = head.concat();
     format!("printf '{head}{json}' > $ROUTINES_OUT")
 }
 

@@ -7,5 +7,5 @@ mod process;
 pub(crate) use self::{
     package_cache::{Installed, Packages},
     pool::Pool,
-    process::{Event, Runtime, Starter},
+    process::{Event, Runtime, StartError, Starter},
 };

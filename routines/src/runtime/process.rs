@@ -253,7 +253,9 @@ impl Runtime {
         };
         self.send(&frame)?;
         let mut ids = Ranges::default();
-        calls.iter().for_each(|(id, _)| ids.insert(*id..*id + 1));
+        for (id, _) in calls {
+            ids.insert(*id..*id + 1);
+        }
         self.exchange.on_calls(ids);
         self.frames += 1;
         self.calls += calls.len() as u64;

@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use super::{
     create_new,
-    segment::{self, SegmentError},
+    segment::{self, Places, SegmentError},
 };
 use crate::ranges::Ranges;
 
@@ -172,12 +172,8 @@ fn choose(folder: &Path, expected: u64) -> Result<Manifest, ResultsError> {
     Ok(Manifest { count: expected, segments })
 }
 
-/// Returns the index and the place of each result in a segment.
-fn read(path: &Path) -> Result<Vec<(u64, Range<u64>)>, ResultsError> {
-    let read = segment::read(path);
-    let (_, places) = read.map_err(|error| ResultsError::Segment { path: path.to_owned(), error })?;
-    let place = |place: Range<usize>| place.start as u64..place.end as u64;
-    Ok(places.into_iter().map(|(index, it)| (index, place(it))).collect())
+fn read(path: &Path) -> Result<Places, ResultsError> {
+    segment::read(path).map_err(|error| ResultsError::Segment { path: path.to_owned(), error })
 }
 
 /// Returns the names of all segments, sorted.
@@ -209,7 +205,9 @@ mod tests {
 
     fn write(folder: &Path, name: &str, results: &[(u64, &str)]) {
         let mut draft = Draft::new();
-        results.iter().for_each(|(index, json)| draft.add(*index, &value(json)));
+        for (index, json) in results {
+            draft.add(*index, &value(json));
+        }
         write_durably(&folder.join(name), &draft.seal()).unwrap();
     }
 

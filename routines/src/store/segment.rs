@@ -68,14 +68,15 @@ impl Draft {
     }
 }
 
-/// Reads a segment, and returns its content with the index and the place of each outcome.
-pub(super) fn read(path: &Path) -> Result<(Vec<u8>, Vec<(u64, Range<usize>)>), SegmentError> {
-    let content = fs::read(path)?;
-    let places = places(&content).ok_or(SegmentError::Damaged)?;
-    Ok((content, places))
+/// The index and the place of each outcome in a segment.
+pub(super) type Places = Vec<(u64, Range<u64>)>;
+
+/// Reads a segment.
+pub(super) fn read(path: &Path) -> Result<Places, SegmentError> {
+    places(&fs::read(path)?).ok_or(SegmentError::Damaged)
 }
 
-fn places(content: &[u8]) -> Option<Vec<(u64, Range<usize>)>> {
+fn places(content: &[u8]) -> Option<Places> {
     let (before, hash) = content.split_last_chunk::<{ blake3::OUT_LEN }>()?;
     if blake3::hash(before) != *hash {
         return None;
@@ -86,9 +87,9 @@ fn places(content: &[u8]) -> Option<Vec<(u64, Range<usize>)>> {
         let (index, after) = rest.split_first_chunk::<8>()?;
         let (length, after) = after.split_first_chunk::<4>()?;
         let length = u32::from_le_bytes(*length) as usize;
-        let start = before.len() - after.len();
+        let start = (before.len() - after.len()) as u64;
         rest = after.get(length..)?;
-        places.push((u64::from_le_bytes(*index), start..start + length));
+        places.push((u64::from_le_bytes(*index), start..start + length as u64));
     }
     Some(places)
 }
@@ -108,9 +109,15 @@ pub(super) mod tests {
         draft.add(3, &value("null"));
         let sealed = draft.seal();
         let found = places(&sealed).unwrap();
-        let text = |place: &Range<usize>| std::str::from_utf8(&sealed[place.clone()]).unwrap();
-        assert_eq!((found[0].0, text(&found[0].1)), (7, r#"{"value":{"a": 1}}"#));
-        assert_eq!((found[1].0, text(&found[1].1)), (3, r#"{"value":null}"#));
+        let text = |place: &Range<u64>| {
+            let bytes = sealed
+                .iter()
+                .skip(usize::try_from(place.start).unwrap())
+                .take(usize::try_from(place.end - place.start).unwrap());
+            String::from_utf8(bytes.copied().collect()).unwrap()
+        };
+        assert_eq!((found[0].0, &*text(&found[0].1)), (7, r#"{"value":{"a": 1}}"#));
+        assert_eq!((found[1].0, &*text(&found[1].1)), (3, r#"{"value":null}"#));
         for at in 0..sealed.len() {
             assert!(places(&sealed[..at]).is_none(), "cut at {at}");
             let mut damaged = sealed.clone();

@@ -160,7 +160,7 @@ impl Shared {
             match age {
                 Some(age) if is_due || age >= SEGMENT_TIME => break,
                 Some(age) => {
-                    let waited = self.changed.wait_timeout(state, SEGMENT_TIME - age);
+                    let waited = self.changed.wait_timeout(state, SEGMENT_TIME.saturating_sub(age));
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
                 None if state.is_closed => return None,
@@ -203,7 +203,7 @@ mod tests {
             writer.hurry();
             assert!(writer.wait(last, LONG));
             let path = folder.path().join(format!("j/w-{index:010}.seg"));
-            let (_, places) = segment::read(&path).unwrap();
+            let places = segment::read(&path).unwrap();
             assert_eq!(places.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [index, index + 10]);
         }
     }

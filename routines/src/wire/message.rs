@@ -180,7 +180,8 @@ fn shorten(text: &mut String, most: usize) {
         return;
     }
     let half = (most - CUT.len()) / 2;
-    let (head, tail) = (text.floor_char_boundary(half), text.len() - half);
+    let head = (0..=half).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    let tail = text.len() - half;
     let tail = (tail..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
     text.replace_range(head..tail, CUT);
 }
