@@ -79,6 +79,16 @@ impl Site {
         notes
     }
 
+    /// Returns the names of all segments.
+    fn segments(&self) -> BTreeSet<PathBuf> {
+        let jobs = fs::read_dir(self.store.join("jobs")).unwrap();
+        let files = jobs.flat_map(|job| fs::read_dir(job.unwrap().path()).unwrap());
+        files
+            .map(|file| file.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|it| it == "seg"))
+            .collect()
+    }
+
     /// Waits until both nodes have made calls, and this many calls were made.
     fn wait_for_calls(&self, calls: usize) {
         let deadline = Instant::now() + SOON;
@@ -229,6 +239,30 @@ fn calls_over_rest_have_one_result_each_although_node_is_killed() {
         assert!(Instant::now() < deadline, "runtimes outlive their node: {runtimes:?}");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+#[test]
+fn stopped_node_changes_no_result_when_it_continues() {
+    let mut site = Site::new();
+    site.start_nodes(2);
+    let gateway = Gateway::start(&site.cluster);
+    let job = gateway.submit(&json!({ "range": [0, CALLS] }));
+    site.wait_for_calls(200);
+    let earlier = site.cluster.name_of(0).unwrap();
+    site.cluster.signal_nodes(&[0], "STOP").unwrap();
+    assert_eq!(gateway.wait(&job, &site.cluster)["state"], "successful");
+    check_results(&gateway, &job, CALLS);
+    let segments = site.segments();
+    site.cluster.signal_nodes(&[0], "CONT").unwrap();
+    // It notices that it was considered lost, and writes the results that it has.
+    let deadline = Instant::now() + SOON;
+    while site.cluster.name_of(0).unwrap() == earlier || site.segments() == segments {
+        assert!(Instant::now() < deadline, "{:?}\n{}", site.segments(), site.cluster.logs());
+        thread::sleep(Duration::from_millis(20));
+    }
+    drop(gateway.running);
+    let gateway = Gateway::start(&site.cluster);
+    check_results(&gateway, &job, CALLS);
 }
 
 #[test]
