@@ -21,6 +21,13 @@ pub(crate) struct JobRequest {
     arguments: Box<RawValue>,
 }
 
+/// The request for one call.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallRequest {
+    argument: Box<RawValue>,
+}
+
 /// A range of integers, without its end.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,6 +44,17 @@ impl JobRequest {
         })?;
         Ok((routine, space(&arguments)?))
     }
+}
+
+/// Parses the request for one call.
+///
+/// # Errors
+/// The reason for which it is refused.
+pub(crate) fn single(json: &[u8]) -> Result<Space, String> {
+    let CallRequest { argument } = serde_json::from_slice(json)
+        .map_err(|error| format!("the body is not {{\"argument\": VALUE}}: {error}"))?;
+    check_value(argument.get()).map_err(|error| format!("the argument is invalid: {error}"))?;
+    Ok(Space::List(vec![argument.get().to_owned()]))
 }
 
 /// Parses the arguments of the calls of a job.
@@ -121,6 +139,7 @@ mod tests {
             let refused = parse(arguments).unwrap_err();
             assert!(refused.contains(reason), "{arguments}: {refused}");
         }
+        assert!(single(br#"{"argument":[NaN]}"#).is_err() && single(br#"{"argument":1e999}"#).is_err());
         for body in ["", "{}", "[]", r#"{"routine":"pi@1"}"#, r#"{"routine":1,"arguments":[]}"#] {
             assert!(JobRequest::parse(body.as_bytes()).is_err(), "{body}");
         }

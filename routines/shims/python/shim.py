@@ -39,20 +39,20 @@ def plain(value, depth=0):
             return value
         return {"$f": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
     if depth >= DEPTH_MAX:
-        raise Invalid(f"it is nested more than {DEPTH_MAX} deep")
+        raise Invalid(f"the result is nested more than {DEPTH_MAX} deep")
     if isinstance(value, (list, tuple)):
         return [plain(part, depth + 1) for part in value]
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise Invalid(f"a dict has the key {key!r:.100}, which is no str")
+                raise Invalid(f"a dict in the result has the key {key!r:.100}, which is no str")
         if len(value) == 1 and next(iter(value)).startswith("$"):
-            raise Invalid("a dict with one key that starts with $ is reserved")
+            raise Invalid("a dict with one key that starts with $ in the result is reserved")
         return {key: plain(part, depth + 1) for key, part in value.items()}
     if hasattr(value, "tolist"):
         # Arrays and scalars of numpy.
         return plain(value.tolist(), depth + 1)
-    raise Invalid(f"a {type(value).__name__} is no value: return None, bool, int, float, str, list or dict")
+    raise Invalid(f"a {type(value).__name__} is no result: return None, bool, int, float, str, list or dict")
 
 
 def encode(value):
@@ -60,9 +60,9 @@ def encode(value):
     try:
         encoded = json.dumps(plain(value), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
-        raise Invalid("a str has half of a surrogate pair, which is no character") from None
+        raise Invalid("a str in the result has half of a surrogate pair, which is no character") from None
     if len(encoded) > VALUE_BYTES_MAX:
-        raise Invalid(f"it has {len(encoded)} bytes, more than {VALUE_BYTES_MAX}")
+        raise Invalid(f"the result has {len(encoded)} bytes, more than {VALUE_BYTES_MAX}")
     return encoded
 
 
@@ -70,10 +70,18 @@ def special(value):
     """Converts a JSON object that stands for a number."""
     if len(value) == 1:
         if "$i" in value:
-            return int(value["$i"])
+            return int(str(value["$i"]))
         if "$f" in value:
-            return float(value["$f"])
+            return float(str(value["$f"]))
     return value
+
+
+def decode(argument):
+    """Returns an argument with its special numbers."""
+    try:
+        return json.loads(json.dumps(argument), object_hook=special)
+    except ValueError as error:
+        raise Invalid(f"the argument is invalid: {error}") from None
 
 
 class Pipes:
@@ -92,7 +100,12 @@ class Pipes:
         content = self.reads.read(length - 4)
         if len(content) < length - 4:
             sys.exit(0)
-        return json.loads(content[:json_length], object_hook=special)
+        text = content[:json_length]
+        try:
+            return json.loads(text, object_hook=special), False
+        except ValueError:
+            # An argument is invalid: each is decoded by itself.
+            return json.loads(text), True
 
     def send(self, message):
         rest = memoryview(struct.pack("<II", len(message) + 4, len(message)) + message)
@@ -161,9 +174,11 @@ def load(folder, entry):
     return routine
 
 
-def run(routine, call, argument, answers):
+def run(routine, call, argument, answers, is_encoded):
     """Makes a call: a list has positional arguments, a dict named ones, and any other value is the only argument."""
     try:
+        if is_encoded:
+            argument = decode(argument)
         if isinstance(argument, list):
             result = routine(*argument)
         elif isinstance(argument, dict):
@@ -172,7 +187,7 @@ def run(routine, call, argument, answers):
             result = routine(argument)
         encoded = encode(result)
     except Invalid as error:
-        answers.fail("invalid", f"the result is invalid: {error}", call=call)
+        answers.fail("invalid", str(error), call=call)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         answers.fail("user", message_of(error), trace_of(error), call)
     else:
@@ -184,7 +199,7 @@ def main():
     answers = Answers(pipes)
     routine = None
     while True:
-        message = pipes.receive()
+        message, is_encoded = pipes.receive()
         kind = message["type"]
         if kind == "hello":
             if VERSION not in message["versions"]:
@@ -199,11 +214,11 @@ def main():
             else:
                 pipes.send(b'{"type":"ready"}')
         elif kind == "call":
-            run(routine, message["id"], message["argument"], answers)
+            run(routine, message["id"], message["argument"], answers, is_encoded)
             answers.flush()
         elif kind == "many":
             for call, argument in message["calls"]:
-                run(routine, call, argument, answers)
+                run(routine, call, argument, answers, is_encoded)
             answers.flush()
         else:
             sys.exit(f"the host has sent the unknown message {kind!r:.100}")

@@ -8,13 +8,14 @@ use std::{
 };
 
 use serde_json::Value;
-use taskwork::{JobError, Limits, LocalJob, Report};
+use taskwork::{JobError, Limits, LocalJob, Report, Task as _};
 
-use super::Batch;
+use super::{Batch, Live};
 use crate::{
     host::Host,
     order::{Order, Space},
     package::Package,
+    ranges::Ranges,
     runtime::{Event, Starter},
     store::{Results, Store},
     wire::{ErrorKind, Step},
@@ -207,6 +208,17 @@ fn results_that_are_no_values_are_invalid() {
 }
 
 #[test]
+fn only_argument_with_wrong_number_is_invalid() {
+    let run =
+        Run::of("arguments", "", list(&["[1]", r#"{"$i":"one"}"#, r#"[{"$f":"nan"}]"#, r#"{"$f":[]}"#]));
+    let (report, outcomes) = run.run(run.job());
+    assert_eq!(report.output.failed.into_iter().collect::<Vec<_>>(), [(ErrorKind::Invalid, 2)]);
+    assert_eq!(outcomes[0]["value"].to_string(), "[[1],{}]");
+    assert!(outcomes[1]["error"]["message"].as_str().unwrap().contains("'one'"), "{}", outcomes[1]);
+    assert_eq!(outcomes[2]["value"].to_string(), r#"[[{"$f":"nan"}],{}]"#);
+}
+
+#[test]
 fn exception_reaches_result_with_traceback_of_user_code() {
     let run = Run::of("fails", "", list(&["5"]));
     let (report, outcomes) = run.run(run.job());
@@ -264,6 +276,59 @@ fn cut_neither_cancels_nor_ends_running_call() {
     assert!((0..60).zip(&outcomes).all(|(n, outcome)| outcome["value"] == n));
     let notes = fs::read_to_string(run.package.folder.join("notes")).unwrap();
     assert_eq!(notes.lines().count(), 60, "no call was repeated");
+}
+
+#[test]
+fn calls_are_open_in_encoded_task_until_results_are_durable() {
+    const CALLS: u64 = 20;
+    let run = Run::of("square", "", range(20));
+    let folder = fixture().store.job(&run.order.key);
+    let mut live = Live::new(Host::current().unwrap(), &run.order).unwrap();
+    // No result can be written.
+    fs::remove_dir(&folder).unwrap();
+    fs::write(&folder, "in the way").unwrap();
+    let mut batch = Batch::of(CALLS);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut answered = 0;
+    while answered < CALLS {
+        assert!(Instant::now() < deadline, "{answered} answers");
+        live.advance(&mut batch, &run.order).unwrap();
+        // Also while a runtime has some of them.
+        let mut unfinished = batch.open.clone();
+        live.add_unfinished(&mut unfinished);
+        assert_eq!(unfinished, Ranges::from(0..CALLS));
+        answered += live.wait(&mut batch, Duration::from_millis(10)).unwrap();
+        assert!(live.settled().is_empty());
+    }
+    assert!(batch.open.is_empty() && !live.is_done());
+    batch.live = Some(Box::new(live));
+    let encoded = serde_json::to_vec(&batch).unwrap();
+    let decoded: Batch = serde_json::from_slice(&encoded).unwrap();
+    assert_eq!(decoded.open, Ranges::from(0..CALLS));
+    fs::remove_file(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
+    let mut live = batch.live.take().unwrap();
+    let mut ended = 0;
+    while ended < CALLS {
+        assert!(Instant::now() < deadline, "{ended} durable results");
+        live.wait(&mut batch, Duration::from_millis(10)).unwrap();
+        ended += live.settled().iter().map(|tally| tally.ended).sum::<u64>();
+    }
+    assert!(live.is_done());
+    assert_eq!(Results::open(&folder, CALLS).unwrap().len(), 20);
+}
+
+#[test]
+fn split_gives_away_half_of_open_calls() {
+    let mut batch = Batch::of(9);
+    batch.crashed = [(1, 1), (8, 2)].into();
+    batch.careful = 6;
+    let order = Order { digest: String::new(), key: String::new(), space: range(9) };
+    let given = batch.split(&order).unwrap();
+    assert_eq!((batch.open, given.open), (Ranges::from(0..5), Ranges::from(5..9)));
+    assert_eq!((batch.crashed, given.crashed), ([(1, 1)].into(), [(8, 2)].into()));
+    assert_eq!(given.careful, 1, "the calls after the suspects are not among them");
+    assert!(Batch::of(1).split(&order).is_none(), "its only call");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! | `GET /v1/jobs/J/results[?from=INDEX&limit=N]` | a page of results, sorted by index |
 //! | the same with `Accept: application/x-ndjson` | all results from the index, one line each |
 //! | `POST /v1/jobs/J/cancel` | the state |
+//! | `POST /v1/routines/NAME@VERSION/call {argument}` | the result of one call; 202 with the job if it takes more than a minute |
 //! | `GET /v1/routines/NAME@VERSION` | the digest and the entry |
 //!
 //! Errors are problems as in RFC 9457. A request with a body has the type `application/json`, which other sites cannot
@@ -20,7 +21,10 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 use axum::{
     Extension, Json, Router,
     body::{Body, Bytes},
-    extract::{DefaultBodyLimit, Path, Query, State, rejection::QueryRejection},
+    extract::{
+        DefaultBodyLimit, Path, Query, State,
+        rejection::{BytesRejection, QueryRejection},
+    },
     http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware,
     response::{IntoResponse, Response},
@@ -42,7 +46,7 @@ use tokio::{net::TcpListener, time};
 
 use self::{lines::Lines, problem::Problem};
 use crate::{
-    request::JobRequest,
+    request::{self, JobRequest},
     service::{Service, ServiceError},
     store::Store,
 };
@@ -88,6 +92,7 @@ pub(crate) async fn serve(listener: TcpListener, service: Service, store: Store)
         .route("/v1/jobs/{job}/results", get(results))
         .route("/v1/jobs/{job}/cancel", post(cancel))
         .route("/v1/routines/{routine}", get(routine))
+        .route("/v1/routines/{routine}/call", post(call))
         .route("/livez", get(|| async { "alive\n" }))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "there is no such resource") })
         .method_not_allowed_fallback(|| async {
@@ -102,7 +107,7 @@ pub(crate) async fn serve(listener: TcpListener, service: Service, store: Store)
 async fn submit(
     State(gateway): State<Gateway>,
     headers: HeaderMap,
-    body: Result<Bytes, axum::extract::rejection::BytesRejection>,
+    body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     check_type(&headers)?;
     let body = body.map_err(|refused| Problem::new(refused.status(), refused.body_text()))?;
@@ -114,11 +119,35 @@ async fn submit(
         })
     });
     let (id, is_new) = gateway.service.submit(&routine, space, key.transpose()?).await?;
-    let place = HeaderValue::from_str(&format!("/v1/jobs/{id}"))
-        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    let status = gateway.service.status(&id).await?;
     let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((code, [(header::LOCATION, place)], Json(status)).into_response())
+    job(&gateway, code, &id).await
+}
+
+/// Returns the state of a job with its place.
+async fn job(gateway: &Gateway, code: StatusCode, id: &JobId) -> Result<Response, Problem> {
+    let place = HeaderValue::from_str(&format!("/v1/jobs/{id}"));
+    let place = place.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok((code, [(header::LOCATION, place)], Json(gateway.service.status(id).await?)).into_response())
+}
+
+async fn call(
+    State(gateway): State<Gateway>,
+    Path(routine): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    check_type(&headers)?;
+    let body = body.map_err(|refused| Problem::new(refused.status(), refused.body_text()))?;
+    let space = request::single(&body).map_err(ServiceError::Invalid)?;
+    let (id, _) = gateway.service.submit(&routine, space, None).await?;
+    let most = Duration::from_secs(WAIT_SECONDS_MAX);
+    match time::timeout(most, gateway.service.wait(&id)).await {
+        Ok(ended) => ended?,
+        Err(_) => return job(&gateway, StatusCode::ACCEPTED, &id).await,
+    }
+    let lines = gateway.service.results(&id).await?.lines(0, 1, PAGE_BYTES).map_err(ServiceError::from)?;
+    let line = lines.into_iter().next().map_or_else(|| "null".to_owned(), |line| line.json);
+    Ok(([(header::CONTENT_TYPE, "application/json")], line).into_response())
 }
 
 /// The parameters of a query for the state of a job.

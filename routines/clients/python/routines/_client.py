@@ -63,7 +63,7 @@ class Result:
 class Client:
     """Access to a gateway. Safe to use from several threads."""
 
-    def __init__(self, url: str = URL, timeout: float = 60.0) -> None:
+    def __init__(self, url: str = URL, timeout: float = 90.0) -> None:
         self._url = url.rstrip("/")
         self._timeout = timeout
         # The gateway is on this machine, or at the end of a tunnel.
@@ -71,7 +71,10 @@ class Client:
 
     def call(self, routine: str, *args: Any, **kwargs: Any) -> Any:
         """Calls a routine with positional or named arguments, and returns its result."""
-        return self._submit(routine, [argument(args, kwargs)]).values()[0]
+        body = {"argument": argument(args, kwargs)}
+        answer = self._ask("POST", f"/v1/routines/{quote(routine, safe='@')}/call", body)
+        # A call that takes longer than a request continues as a job.
+        return Job(self, answer["job"]).values()[0] if "job" in answer else result_of(answer).value
 
     async def acall(self, routine: str, *args: Any, **kwargs: Any) -> Any:
         """Like `call`, for asyncio."""
@@ -177,10 +180,7 @@ class Job:
         lines = self._client._open("GET", f"{self._path()}/results", None, {"accept": "application/x-ndjson"})
         with lines:
             for line in lines:
-                result = json.loads(line, object_hook=special)
-                error = result.get("error")
-                failed = None if error is None else CallError(error["kind"], error["message"], error.get("trace", ""))
-                yield Result(result["index"], result.get("value"), failed)
+                yield result_of(json.loads(line, object_hook=special))
 
     def values(self) -> list[Any]:
         """Waits until the job is over, and returns the values. Raises the error of the first failed call."""
@@ -197,6 +197,13 @@ class Job:
         return f"Job({self.id!r})"
 
 
+def result_of(line: dict[str, Any]) -> Result:
+    """Returns the result of a line of JSON."""
+    error = line.get("error")
+    failed = None if error is None else CallError(error["kind"], error["message"], error.get("trace", ""))
+    return Result(line["index"], line.get("value"), failed)
+
+
 def argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Returns the argument of a call."""
     if args and kwargs:
@@ -204,6 +211,6 @@ def argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return encode(kwargs) if kwargs else [encode(value) for value in args]
 
 
-def connect(url: str = URL, timeout: float = 60.0) -> Client:
+def connect(url: str = URL, timeout: float = 90.0) -> Client:
     """Returns a client of the gateway at this address. Each request may take `timeout` seconds."""
     return Client(url, timeout)
