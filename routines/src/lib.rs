@@ -12,7 +12,7 @@
 //! A *package* is a folder with a description (`routine.toml`) and code; its name and version stand for one content
 //! permanently. A job makes many calls of one routine. Its tasks send the calls in frames to *runtimes*, processes that
 //! have loaded the routine, and write the results to the shared *store*. Each call of a job that is done has one result,
-//! whatever nodes were lost.
+//! although nodes may be lost.
 
 mod ranges;
 mod wire;

@@ -20,7 +20,7 @@ pub struct WorkDir {
 }
 
 impl WorkDir {
-    /// Creates a directory in a place, whose name has this prefix.
+    /// Creates a directory in a place, with a name that starts with this prefix.
     ///
     /// # Errors
     /// If it cannot be created.

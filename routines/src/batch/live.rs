@@ -71,7 +71,7 @@ struct Sent {
     heard: Instant,
 }
 
-/// Calls whose results are not durable.
+/// Calls with results that are not durable yet.
 #[derive(Debug)]
 struct Unsynced {
     /// The number of the last result at the writer.
@@ -109,7 +109,7 @@ impl Live {
         self.frame.is_none() && self.unsynced.is_empty()
     }
 
-    /// Adds the calls whose results are not durable.
+    /// Adds the calls without durable results.
     pub(super) fn add_unfinished(&self, to: &mut Ranges) {
         if let (Some(_), Some(runtime)) = (&self.frame, &self.runtime) {
             to.extend(runtime.exchange().unanswered());
@@ -117,7 +117,7 @@ impl Live {
         self.unsynced.iter().for_each(|unsynced| to.extend(&unsynced.calls));
     }
 
-    /// Returns the tallies of calls whose results have become durable.
+    /// Returns the tallies of the results that have become durable.
     pub(super) fn settled(&mut self) -> Vec<Tally> {
         let durable = self.writer.durable();
         let count = self.unsynced.iter().take_while(|unsynced| unsynced.number <= durable).count();

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A call is *open* for every other node until its result is durable: the encoded task contains the calls of the
-//! current frame, and those whose results are not durable, as open. So whatever is lost, each call of the job is open in
-//! a task, or its result is durable and it counts in the output of exactly one task. A lost node repeats the calls whose
-//! end was not written yet; the manifest counts each index once.
+//! current frame, and those with unsynced results, as open. So each call of the job is always open in a task, or its
+//! result is durable and it counts in the output of exactly one task. If a node is lost, the calls that it has ended since
+//! its last flush are repeated; the manifest counts each index once.
 
 mod live;
 #[cfg(test)]
@@ -66,7 +66,7 @@ impl Batch {
         Job::new(Self::of(order.space.len()), order).kind(KIND).name(name)
     }
 
-    /// Returns the calls whose results are not durable.
+    /// Returns the calls without durable results.
     fn unfinished(&self) -> Ranges {
         let mut unfinished = self.open.clone();
         if let Some(live) = &self.live {
@@ -114,7 +114,7 @@ impl Batch {
     }
 }
 
-/// Counts the calls whose results have become durable.
+/// Counts the results that have become durable.
 fn settle(live: &mut Live, cx: &mut Context<'_, Batch>) {
     for tally in live.settled() {
         taskwork::Output::merge(cx.output(), tally);

@@ -21,7 +21,7 @@ use crate::{
     wire::{ErrorKind, Step},
 };
 
-/// The module of all routines of these tests.
+/// The module with the routines.
 const MODULE: &str = r#"
 import os, sys, time
 

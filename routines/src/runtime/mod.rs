@@ -1,4 +1,4 @@
-//! Runtimes: processes that run the routines of one package, and the pool of those that are idle.
+//! Runtimes: processes that run the routines of one package, and the pool of idle ones.
 
 mod package_cache;
 mod pool;

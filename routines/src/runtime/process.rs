@@ -122,7 +122,7 @@ struct Unread {
     bytes: usize,
     /// The reason for which no more messages follow.
     end: Option<String>,
-    /// The runtime is dropped: nobody reads any more.
+    /// The runtime is dropped, so messages are not read.
     is_closed: bool,
 }
 

@@ -32,7 +32,7 @@ pub(crate) use self::{
 };
 use crate::package::{Package, PackageError, is_name};
 
-/// The name of the label of nodes, whose value is the id of their store.
+/// The name of the label of nodes; its value is the id of the store.
 const LABEL: &str = "routines-store";
 
 /// The length of a digest in hexadecimal digits.
@@ -90,7 +90,7 @@ impl Store {
         self.folder.join("jobs").join(key)
     }
 
-    /// Returns a package, whose content is checked.
+    /// Returns a package after a check of its content.
     pub(crate) fn package(&self, digest: &str) -> Result<Package, PackageError> {
         let path = self.folder.join("packages").join(digest);
         let package = Package::read(&path)?;
@@ -137,7 +137,7 @@ impl Store {
             }
             renamed => {
                 renamed?;
-                // It is not there any more.
+                // It has another name now.
                 let _ = draft.keep();
             }
         }

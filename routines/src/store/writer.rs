@@ -46,7 +46,7 @@ struct State {
     last: u64,
     /// The time at which the draft has got its first result.
     since: Option<Instant>,
-    /// Whether the draft is to be written at once.
+    /// Whether the draft is written at once.
     hurries: bool,
     /// Whether no more results follow.
     is_closed: bool,

@@ -162,7 +162,7 @@ impl CallError {
         Self { kind, message, trace: String::new() }
     }
 
-    /// Returns the error of a call whose result is not a value.
+    /// Returns the error of a call with a result that is not a value.
     pub(crate) fn of_result(error: &ValueError) -> Self {
         Self::new(ErrorKind::Invalid, format!("the result is invalid: {error}"))
     }
