@@ -375,3 +375,53 @@ with routines.connect(sys.argv[1]) as r:
     let said = Running::begin(python, site.cluster.folder()).unwrap().end().unwrap();
     assert_eq!(said.code, 0, "{}\n{}", said.err, site.cluster.logs());
 }
+
+/// Returns the blocks of a document in a language.
+fn blocks<'a>(document: &'a str, language: &str) -> Vec<&'a str> {
+    let head = format!("```{language}\n");
+    document.split(&head).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+#[test]
+fn guide_leads_to_results() {
+    let document = include_str!("../../docs/routines.md");
+    let mut site = Site::new();
+    site.start_nodes(2);
+    let gateway = Gateway::start(&site.cluster);
+    let folder = site.cluster.folder().join("demo");
+    fs::create_dir_all(folder.join("pi")).unwrap();
+    fs::write(folder.join("pi/pi.py"), blocks(document, "python")[0]).unwrap();
+    fs::write(folder.join("pi/routine.toml"), blocks(document, "toml")[0]).unwrap();
+    fs::write(folder.join("cases.json"), "[[0], {\"part\": 1, \"parts\": 50}]").unwrap();
+    let program = taskwork_tests::cluster::program("routines").unwrap();
+    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let command = |mut command: Command| {
+        command.current_dir(&folder).env("PATH", &path);
+        command.envs(site.cluster.environment.iter().map(|(name, value)| (name, value)));
+        let said = Running::begin(command, site.cluster.folder()).unwrap().end().unwrap();
+        assert_eq!(said.code, 0, "{}\n{}\n{}", said.out, said.err, site.cluster.logs());
+        said.out
+    };
+    // Nodes and the gateway run already, and the build is this one. The ids of jobs are those of the page, since the
+    // cluster is new.
+    let is_run = |line: &&str| {
+        !["cargo", "export", "mkdir", "routines node", "routines gateway"]
+            .iter()
+            .any(|it| line.starts_with(it))
+    };
+    let address = |text: &str| text.replace("127.0.0.1:8790", &gateway.address);
+    let script = blocks(document, "text").concat().lines().filter(is_run).collect::<Vec<_>>().join("\n");
+    let mut shell = Command::new("bash");
+    shell.args(["-e", "-o", "pipefail", "-c", &address(&script)]);
+    let printed = command(shell);
+    for part in ["pi@1.0 ", "\n0.0314", "\n0.3141", r#"{"index":99,"value":0.03"#, r#""state":"successful""#]
+    {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    let mut python = Command::new("python3");
+    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python");
+    let program =
+        blocks(document, "python")[1].replace("connect()", &format!("connect('http://{}')", gateway.address));
+    python.args(["-c", &program]).env("PYTHONPATH", client).env("PYTHONDONTWRITEBYTECODE", "1");
+    assert!(command(python).starts_with("3.14159265"));
+}

@@ -22,8 +22,8 @@ const NETWORK_PACKAGES: &[&str] = &["iproute2", "nftables"];
 /// The packages used by scripts of `deploy/` to read JSON.
 const SCRIPT_PACKAGES: &[&str] = &["jq"];
 
-/// The packages that run routines.
-const RUNTIME_PACKAGES: &[&str] = &["python3"];
+/// The packages that run routines, and the commands of their guide.
+const ROUTINE_PACKAGES: &[&str] = &["curl", "python3"];
 
 /// The packages that check the models.
 const MODEL_PACKAGES: &[&str] = &["gcc", "libc6-dev", "spin"];
@@ -83,7 +83,7 @@ fn install_packages(long: bool) -> Result<()> {
             NETWORK_PACKAGES,
             MODEL_PACKAGES,
             SCRIPT_PACKAGES,
-            RUNTIME_PACKAGES,
+            ROUTINE_PACKAGES,
             monitoring::PACKAGES,
         ]
         .concat(),
