@@ -148,13 +148,14 @@ fn whatif_leaves_policy_unchanged() {
     let table = policy.whatif(&seen, &[5, 30, 200, 30]);
     assert_eq!(policy, before);
     let nodes: Vec<u32> = table.iter().map(|size| size.nodes).collect();
-    assert_eq!(nodes, [5, 10, 30], "200 are not to be had");
+    assert_eq!(nodes, [5, 10, 30], "200 are not available");
     assert!(table[1].now && !table[0].now);
     let ends: Vec<u64> = table.iter().map(|size| size.finish_ms.unwrap().1).collect();
     assert!(ends[0] > ends[1] && ends[1] > ends[2], "{table:?}");
-    // 70,000 s at 0.1 an hour are 1.94, and more machines cost little more.
+    // 70,000 s at 0.1 an hour are 1.94. On average, recorded runs needed six tenths of that remainder in proportion to the
+    // share. More machines cost little more.
     let cost = table[1].cost.unwrap() - policy.spent().unwrap();
-    assert!((1.5..2.6).contains(&cost), "{cost}");
+    assert!((0.9..1.5).contains(&cost), "{cost}");
     assert!((table[0].cost.unwrap() / table[2].cost.unwrap() - 1.0).abs() < 0.2, "{table:?}");
 }
 
