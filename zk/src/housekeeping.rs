@@ -85,7 +85,8 @@ fn too_old(jobs: &[(String, JobRecord)], keep: Keep, now_ms: u64) -> BTreeSet<St
     for (name, record) in over {
         let with_it = bytes.saturating_add(record.result_bytes);
         let is_old = now_ms.saturating_sub(ended_ms(record)) > keep.age_ms_max;
-        let is_surplus = kept >= keep.jobs_max || (with_it > keep.result_bytes_max && kept > 0);
+        let is_too_large = record.result_bytes > 0 && with_it > keep.result_bytes_max && kept > 0;
+        let is_surplus = kept >= keep.jobs_max || is_too_large;
         if (is_old || is_surplus) && !awaited.contains(name) {
             forgotten.insert(name.clone());
         } else {
