@@ -13,7 +13,7 @@ use std::{
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use serde_json::{json, value::RawValue};
-use taskwork::{Client, Kinds};
+use taskwork::{Client, JobId, Kinds};
 use taskwork_cli::{
     Failure,
     command::{
@@ -24,12 +24,13 @@ use taskwork_cli::{
 
 use crate::{
     NAME, VERSION,
-    batch::{Batch, KIND},
+    batch::{self, Batch},
     gateway,
     host::Host,
-    order::Space,
+    order::{Space, Work},
     package::{Package, PackageError},
     request,
+    search::{self, Foreign},
     service::{SUCCESSFUL, Service, ServiceError},
     store::{Outcome, Store, StoreError},
     wire::check_value,
@@ -59,6 +60,8 @@ enum Command {
     Call(Call),
     /// Call a routine with many arguments, and print a line of JSON for each result, sorted by index.
     Map(Map),
+    /// Search a tree, and print its result as JSON.
+    Search(Search),
     /// Print the completion script for a shell: bash, elvish, fish, powershell or zsh.
     Completions(Completions),
 }
@@ -155,6 +158,21 @@ struct Map {
     access: Access,
 }
 
+#[derive(Debug, Args)]
+struct Search {
+    /// NAME@VERSION, or a digest.
+    #[arg(value_name = "ROUTINE")]
+    routine: String,
+    /// The argument in JSON: a list has positional arguments, an object named ones.
+    #[arg(value_name = "JSON", default_value = "[]", allow_hyphen_values = true)]
+    argument: String,
+    /// Print one JSON object with the job and its result.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
 /// Parses a range of integers.
 fn integers(text: &str) -> Result<(i64, i64), String> {
     let parsed = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
@@ -178,6 +196,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Command::Gateway(arguments) => serve(&arguments),
         Command::Call(arguments) => call(&arguments),
         Command::Map(arguments) => map(&arguments),
+        Command::Search(arguments) => search(&arguments),
         Command::Completions(completions) => Ok(completions.run(CommandLine::command())),
     })
 }
@@ -210,7 +229,7 @@ fn node(arguments: Node) -> Result<ExitCode, Failure> {
     let host = host.map_err(|error| Failure::usage(format!("--work {}: {error}", work.display())))?;
     host.install().map_err(|_| Failure::failed("this process has a node of routines already"))?;
     let mut kinds = Kinds::default();
-    kinds.add::<Batch>(KIND);
+    kinds.add::<Batch>(batch::KIND).add::<Foreign>(search::KIND);
     let ran = run_node(&arguments.options.label(label), kinds, NAME, VERSION);
     if let Some(host) = Host::current() {
         host.starter.remove();
@@ -247,14 +266,8 @@ impl Access {
         show: impl FnMut(&str) -> Result<(), Failure>,
     ) -> Result<String, Failure> {
         self.run(Level::Warn, async |service, _| {
-            let (id, _) = service.submit(routine, space, None).await?;
+            let id = succeed(&service, routine, Work::Calls(space)).await?;
             let mut show = show;
-            service.wait(&id).await?;
-            let status = service.status(&id).await?;
-            if status.state != SUCCESSFUL {
-                let reason = status.reason.unwrap_or_default();
-                return Err(Failure::failed(format!("job {id} is {}: {reason}", status.state)));
-            }
             let results = service.results(&id).await?;
             let mut from = 0;
             loop {
@@ -265,6 +278,18 @@ impl Access {
             }
         })
     }
+}
+
+/// Submits a job and waits until it is successful.
+async fn succeed(service: &Service, routine: &str, work: Work) -> Result<JobId, Failure> {
+    let (id, _) = service.submit(routine, work, None).await?;
+    service.wait(&id).await?;
+    let status = service.status(&id).await?;
+    if status.state == SUCCESSFUL {
+        return Ok(id);
+    }
+    let reason = status.reason.unwrap_or_default();
+    Err(Failure::failed(format!("job {id} is {}: {reason}", status.state)))
 }
 
 /// Returns the name of the user, for display.
@@ -281,11 +306,32 @@ fn serve(arguments: &Gateway) -> Result<ExitCode, Failure> {
     })
 }
 
-fn call(arguments: &Call) -> Result<ExitCode, Failure> {
+/// Parses the argument of a call or a search.
+fn parse(argument: &str) -> Result<Box<RawValue>, Failure> {
     let refused = |error: String| Failure::usage(format!("the argument is not JSON: {error}"));
     let argument: Box<RawValue> =
-        serde_json::from_str(&arguments.argument).map_err(|error| refused(error.to_string()))?;
+        serde_json::from_str(argument).map_err(|error| refused(error.to_string()))?;
     check_value(argument.get()).map_err(|error| refused(error.to_string()))?;
+    Ok(argument)
+}
+
+fn search(arguments: &Search) -> Result<ExitCode, Failure> {
+    let work = Work::Search(parse(&arguments.argument)?.get().to_owned());
+    let (id, result) = arguments.access.run(Level::Warn, async |service, _| {
+        let id = succeed(&service, &arguments.routine, work).await?;
+        let result = service.search_result(&id).await?;
+        Ok((id, result.ok_or_else(|| Failure::failed("the job is not a search"))?))
+    })?;
+    print(&if arguments.json {
+        format!("{{\"job\":\"{id}\",\"result\":{result}}}\n")
+    } else {
+        format!("{result}\n")
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn call(arguments: &Call) -> Result<ExitCode, Failure> {
+    let argument = parse(&arguments.argument)?;
     let space = Space::List(vec![argument.get().to_owned()]);
     let mut outcome = String::new();
     let id = arguments.access.outcomes(&arguments.routine, space, |json| {

@@ -67,7 +67,10 @@ impl Host {
     pub(crate) fn runtime(&self, package: &Package) -> Result<Runtime, StartError> {
         match self.pool.take(&package.digest) {
             Some(runtime) => Ok(runtime),
-            None => self.starter.start(&package.folder, &package.description.entry),
+            None => {
+                let description = &package.description;
+                self.starter.start(&package.folder, &description.entry, description.kind)
+            }
         }
     }
 

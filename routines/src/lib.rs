@@ -23,6 +23,7 @@ mod host;
 mod order;
 mod tally;
 mod batch;
+mod search;
 mod request;
 mod service;
 mod gateway;

@@ -13,6 +13,14 @@ pub(crate) struct Order {
     pub(crate) space: Space,
 }
 
+/// The requested work of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Work {
+    Calls(Space),
+    /// A search with this argument.
+    Search(String),
+}
+
 /// The arguments of the calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Space {

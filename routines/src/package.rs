@@ -11,6 +11,8 @@ use std::{
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::wire::EntryKind;
+
 /// The name of the description of a package.
 const DESCRIPTION: &str = "routine.toml";
 
@@ -47,8 +49,10 @@ pub(crate) struct Description {
     pub(crate) name: String,
     pub(crate) version: String,
     runtime: String,
-    /// The module and the function, as in `model:run`.
+    /// The module and the function or class, as in `model:run`.
     pub(crate) entry: String,
+    #[serde(default)]
+    pub(crate) kind: EntryKind,
     /// The maximum duration of a call, in seconds.
     timeout: Option<f64>,
     /// The number of calls after which a runtime restarts.
@@ -122,6 +126,9 @@ impl Description {
         }
         if self.timeout.is_some_and(|seconds| !(0.001..=31_536_000.0).contains(&seconds)) {
             return Err("timeout must be a number of seconds from 0.001 to 31536000".to_owned());
+        }
+        if self.kind == EntryKind::Search && (self.timeout.is_some() || self.reuse.is_some()) {
+            return Err("a search has neither timeout nor reuse, which are limits of calls".to_owned());
         }
         if self.reuse == Some(0) {
             return Err("reuse must be a number of calls from 1".to_owned());

@@ -3,7 +3,10 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{order::Space, wire::check_value};
+use crate::{
+    order::{Space, Work},
+    wire::check_value,
+};
 
 /// The maximum number of calls of a job.
 const CALLS_MAX: u64 = 1_000_000_000;
@@ -18,7 +21,9 @@ pub(crate) struct JobRequest {
     /// `NAME@VERSION`, or a digest.
     pub(crate) routine: String,
     /// A list of values, or a range.
-    arguments: Box<RawValue>,
+    arguments: Option<Box<RawValue>>,
+    /// The argument of a search.
+    argument: Option<Box<RawValue>>,
 }
 
 /// The request for one call.
@@ -38,23 +43,37 @@ struct RangeOf {
 impl JobRequest {
     /// # Errors
     /// The reason for which it is refused.
-    pub(crate) fn parse(json: &[u8]) -> Result<(String, Space), String> {
-        let Self { routine, arguments } = serde_json::from_slice(json).map_err(|error| {
+    pub(crate) fn parse(json: &[u8]) -> Result<(String, Work), String> {
+        let Self { routine, arguments, argument } = serde_json::from_slice(json).map_err(|error| {
             format!("the body is not {{\"routine\": \"NAME@VERSION\", \"arguments\": [...]}}: {error}")
         })?;
-        Ok((routine, space(&arguments)?))
+        let work = match (arguments, argument) {
+            (Some(arguments), None) => Work::Calls(space(&arguments)?),
+            (None, Some(argument)) => search(&argument)?,
+            _ => return Err("give either `arguments` of calls or the `argument` of a search".to_owned()),
+        };
+        Ok((routine, work))
     }
+}
+
+/// Parses the argument of a search.
+///
+/// # Errors
+/// The reason for which it is refused.
+pub(crate) fn search(argument: &RawValue) -> Result<Work, String> {
+    check_value(argument.get()).map_err(|error| format!("the argument is invalid: {error}"))?;
+    Ok(Work::Search(argument.get().to_owned()))
 }
 
 /// Parses the request for one call.
 ///
 /// # Errors
 /// The reason for which it is refused.
-pub(crate) fn single(json: &[u8]) -> Result<Space, String> {
+pub(crate) fn single(json: &[u8]) -> Result<Work, String> {
     let CallRequest { argument } = serde_json::from_slice(json)
         .map_err(|error| format!("the body is not {{\"argument\": VALUE}}: {error}"))?;
     check_value(argument.get()).map_err(|error| format!("the argument is invalid: {error}"))?;
-    Ok(Space::List(vec![argument.get().to_owned()]))
+    Ok(Work::Calls(Space::List(vec![argument.get().to_owned()])))
 }
 
 /// Parses the arguments of the calls of a job.
@@ -103,8 +122,9 @@ mod tests {
 
     fn parse(arguments: &str) -> Result<Space, String> {
         let body = format!(r#"{{"routine":"pi@1","arguments":{arguments}}}"#);
-        JobRequest::parse(body.as_bytes()).map(|(routine, space)| {
+        JobRequest::parse(body.as_bytes()).map(|(routine, work)| {
             assert_eq!(routine, "pi@1");
+            let Work::Calls(space) = work else { panic!("{work:?}") };
             space
         })
     }
@@ -118,6 +138,16 @@ mod tests {
         );
         assert_eq!(parse("[]"), Ok(texts(&[])));
         assert_eq!(parse(r#"{"range": [-5, 5]}"#), Ok(Space::Range { from: -5, to: 5 }));
+    }
+
+    #[test]
+    fn request_is_for_calls_or_a_search() {
+        let parse = |more: &str| JobRequest::parse(format!(r#"{{"routine":"q@1"{more}}}"#).as_bytes());
+        let search = parse(r#","argument":[12]"#).unwrap();
+        assert_eq!(search, ("q@1".to_owned(), Work::Search("[12]".to_owned())));
+        for wrong in ["", r#","argument":1,"arguments":[1]"#, r#","argument":18446744073709551616"#] {
+            assert!(parse(wrong).unwrap_err().contains("argument"), "{wrong}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 use taskwork::{
-    Client, JobId,
+    Client, Job, JobId, Task,
     client::{ClientError, JobRecord, Stage},
 };
 use thiserror::Error;
@@ -15,13 +15,19 @@ use thiserror::Error;
 use crate::{
     NAME,
     batch::Batch,
-    order::{Order, Space},
+    order::{Order, Space, Work},
+    package::Package,
+    search::{Best, Foreign, result_of},
     store::{Results, ResultsError, Store, StoreError},
     tally::Tally,
+    wire::EntryKind,
 };
 
 /// The number of hexadecimal digits of a key.
 const KEY_DIGITS: usize = 32;
+
+/// The part of the name of a search, instead of the number of calls.
+const SEARCH: &str = "search";
 
 /// Access to the jobs of a cluster and their results.
 #[derive(Debug, Clone)]
@@ -65,10 +71,12 @@ pub(crate) struct Status {
     pub(crate) job: String,
     pub(crate) routine: String,
     pub(crate) state: &'static str,
-    /// The number of calls.
-    pub(crate) calls: u64,
+    /// The number of calls; `None` if the job is a search.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) calls: Option<u64>,
     /// The number of calls that have ended; while the job runs, as its nodes have last reported it.
-    pub(crate) ended: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tally: Option<Tally>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +87,8 @@ pub(crate) struct Status {
 struct Name<'a> {
     routine: &'a str,
     key: &'a str,
-    calls: u64,
+    /// The number of calls; `None` if the job is a search.
+    calls: Option<u64>,
 }
 
 impl<'a> Name<'a> {
@@ -87,7 +96,8 @@ impl<'a> Name<'a> {
         let mut parts = name.split(' ');
         let (routine, key, calls) = (parts.next()?, parts.next()?, parts.next()?);
         let is_key = key.len() == KEY_DIGITS && key.bytes().all(|byte| byte.is_ascii_hexdigit());
-        (is_key && parts.next().is_none()).then_some(Self { routine, key, calls: calls.parse().ok()? })
+        let calls = if calls == SEARCH { None } else { Some(calls.parse().ok()?) };
+        (is_key && parts.next().is_none()).then_some(Self { routine, key, calls })
     }
 }
 
@@ -100,16 +110,18 @@ impl Service {
     pub(crate) async fn submit(
         &self,
         routine: &str,
-        space: Space,
+        work: Work,
         key: Option<&str>,
     ) -> Result<(JobId, bool), ServiceError> {
         let (store, of) = (self.store.clone(), routine.to_owned());
         let package = blocking(move || store.resolve(&of)).await??;
+        let kind = package.description.kind;
+        let space = space_of(work, &package)?;
         let name = package.name();
         let Some(key) = key else {
             let order =
                 Order { digest: package.digest, key: format!("{:032x}", rand::random::<u128>()), space };
-            return Ok((self.send(order, &name).await?, true));
+            return Ok((self.send(order, kind, &name).await?, true));
         };
         let order = Order { digest: package.digest, key: key_of(key), space };
         let _one = self.submitting.lock().await;
@@ -117,17 +129,24 @@ impl Service {
             let Some(record) = entry.record.filter(|record| record.program == NAME) else { continue };
             if Name::parse(&record.name).is_some_and(|its| its.key == order.key) {
                 let id = entry.id.parse().map_err(|_| ServiceError::Invalid("a job has no id".to_owned()))?;
-                let is_same = record.name == job_name(&order, &name);
+                let is_same = record.name == job_name(&order, kind, &name);
                 return if is_same { Ok((id, false)) } else { Err(ServiceError::KeyTaken(id)) };
             }
         }
-        Ok((self.send(order, &name).await?, true))
+        Ok((self.send(order, kind, &name).await?, true))
     }
 
-    async fn send(&self, order: Order, name: &str) -> Result<JobId, ServiceError> {
-        let name = job_name(&order, name);
+    async fn send(&self, order: Order, kind: EntryKind, name: &str) -> Result<JobId, ServiceError> {
+        let name = job_name(&order, kind, name);
+        match kind {
+            EntryKind::Function => self.send_job(Batch::job(order, name)).await,
+            EntryKind::Search => self.send_job(Foreign::job(order, name)).await,
+        }
+    }
+
+    async fn send_job<T: Task>(&self, job: Job<T>) -> Result<JobId, ServiceError> {
         let label = self.store.label().map_err(|error| ServiceError::Invalid(error.to_string()))?;
-        let submitted = self.client.submit(Batch::job(order, name).require(label)).await?;
+        let submitted = self.client.submit(job.require(label)).await?;
         if submitted.brings_data() {
             let reason = "the arguments have more than 64 MiB: submit several jobs".to_owned();
             submitted.cancel(&reason).await?;
@@ -142,15 +161,15 @@ impl Service {
         let record = &details.record;
         let name = name_of(record, id)?;
         let state = word(details.stage);
-        let tally =
-            if state == SUCCESSFUL || state == INCOMPLETE { Some(self.tally(id).await?) } else { None };
-        let reported = details.sums().0.worked.min(name.calls);
+        let has_tally = name.calls.is_some() && (state == SUCCESSFUL || state == INCOMPLETE);
+        let tally = if has_tally { Some(self.tally(id).await?) } else { None };
+        let reported = name.calls.map(|calls| details.sums().0.worked.min(calls));
         Ok(Status {
             job: id.to_string(),
             routine: name.routine.to_owned(),
             state,
             calls: name.calls,
-            ended: tally.as_ref().map_or(reported, |tally| tally.ended),
+            ended: tally.as_ref().map(|tally| tally.ended).or(reported),
             tally,
             reason: record.reason.clone().or(details.missing),
         })
@@ -173,16 +192,35 @@ impl Service {
         if let Some(results) = self.recent(|recent| recent.as_ref().filter(|(of, _)| of == id).cloned()) {
             return Ok(results.1);
         }
-        let Status { state, reason, ended, .. } = self.status(id).await?;
-        match state {
-            SUCCESSFUL => {}
-            ACCEPTED | RUNNING | SUSPENDED => return Err(ServiceError::NotOver { job: id.clone(), state }),
-            _ => return Err(ServiceError::NoResults { job: id.clone(), state, reason }),
-        }
+        let Some(ended) = self.successful(id).await?.ended else {
+            return Err(ServiceError::Invalid(format!("job {id} is a search, which has one result")));
+        };
         let folder = self.folder(id).await?;
         let results = Arc::new(blocking(move || Results::open(&folder, ended)).await??);
         self.recent(|recent| *recent = Some((id.clone(), Arc::clone(&results))));
         Ok(results)
+    }
+
+    /// Returns the result of a successful search as JSON; `None` if the job makes calls.
+    pub(crate) async fn search_result(&self, id: &JobId) -> Result<Option<String>, ServiceError> {
+        let record = self.client.record(id).await.map_err(|error| missing(error, id))?;
+        if name_of(&record, id)?.calls.is_some() {
+            return Ok(None);
+        }
+        self.successful(id).await?;
+        let report = self.client.submitted::<Foreign>(id).await?.result().await?;
+        Ok(Some(result_of(&report.output, report.var::<Best>().as_deref())))
+    }
+
+    /// Returns the state of a job that is successful.
+    async fn successful(&self, id: &JobId) -> Result<Status, ServiceError> {
+        let status = self.status(id).await?;
+        let (job, state) = (id.clone(), status.state);
+        match state {
+            SUCCESSFUL => Ok(status),
+            ACCEPTED | RUNNING | SUSPENDED => Err(ServiceError::NotOver { job, state }),
+            _ => Err(ServiceError::NoResults { job, state, reason: status.reason }),
+        }
     }
 
     fn recent<R>(&self, with: impl FnOnce(&mut Recent) -> R) -> R {
@@ -205,8 +243,26 @@ fn name_of<'a>(record: &'a JobRecord, id: &JobId) -> Result<Name<'a>, ServiceErr
     name.ok_or_else(|| ServiceError::NoJob(id.clone()))
 }
 
-fn job_name(order: &Order, routine: &str) -> String {
-    format!("{routine} {} {}", order.key, order.space.len())
+fn job_name(order: &Order, kind: EntryKind, routine: &str) -> String {
+    match kind {
+        EntryKind::Function => format!("{routine} {} {}", order.key, order.space.len()),
+        EntryKind::Search => format!("{routine} {} {SEARCH}", order.key),
+    }
+}
+
+/// Returns the arguments of work that is of the kind of a package.
+fn space_of(work: Work, package: &Package) -> Result<Space, ServiceError> {
+    let name = package.name();
+    match (work, package.description.kind) {
+        (Work::Calls(space), EntryKind::Function) => Ok(space),
+        (Work::Search(argument), EntryKind::Search) => Ok(Space::List(vec![argument])),
+        (Work::Calls(_), EntryKind::Search) => Err(ServiceError::Invalid(format!(
+            "{name} is a search, not a function: submit a job with its `argument`, or use the command search"
+        ))),
+        (Work::Search(_), EntryKind::Function) => Err(ServiceError::Invalid(format!(
+            "{name} is a function, not a search: submit a job with `arguments`, or use the command call or map"
+        ))),
+    }
 }
 
 /// Returns the key of a job from that of a user.
@@ -259,9 +315,11 @@ mod tests {
     fn job_name_contains_what_gateways_need() {
         let order =
             Order { digest: String::new(), key: key_of("mine"), space: Space::Range { from: 3, to: 10 } };
-        let name = job_name(&order, "pi@1");
+        let name = job_name(&order, EntryKind::Function, "pi@1");
         let parsed = Name::parse(&name).unwrap();
-        assert_eq!((parsed.routine, parsed.key, parsed.calls), ("pi@1", &*order.key, 7));
+        assert_eq!((parsed.routine, parsed.key, parsed.calls), ("pi@1", &*order.key, Some(7)));
+        let search = job_name(&order, EntryKind::Search, "queens@1");
+        assert_eq!(Name::parse(&search).unwrap().calls, None);
         assert_ne!(key_of("mine"), key_of("yours"));
         for wrong in ["", "pi@1", "pi@1 key 7", "a night's work", &format!("{name} more")] {
             assert!(Name::parse(wrong).is_none(), "{wrong}");

@@ -2,11 +2,16 @@
 
 A frame is `u32 length, u32 JSON length, JSON, bytes`, little endian. Each call is answered once, by a `result` or an
 `error`. Standard output and standard error are the log, so routines may print. Python 3.9 or later, no dependencies.
+
+A search reads the first byte of a mapped page in its loop. When it is set, the shim sends the state of the search.
 """
 
+import collections
+import copy
 import importlib
 import json
 import math
+import operator
 import os
 import platform
 import struct
@@ -22,6 +27,11 @@ DEPTH_MAX = 100
 INTEGER_MAX = 1 << 53
 FLUSH_SECONDS = 0.01
 FLUSH_BYTES = 1 << 20
+STATE_BYTES_MAX = 1 << 20
+SOLUTION_BYTES_MAX = 64 << 10
+NAMES_MAX = 1000
+# Requests to a search, in the first byte of its page.
+BOUND, SPLIT = 1, 2
 
 
 class Invalid(Exception):
@@ -91,6 +101,8 @@ class Pipes:
         # Removed from the environment, so that routines do not write there by mistake.
         self.reads = open(os.environ.pop("ROUTINES_IN"), "rb")
         self.writes = os.open(os.environ.pop("ROUTINES_OUT"), os.O_WRONLY | os.O_CLOEXEC)
+        # The bytes of the last frame.
+        self.bytes = b""
 
     def receive(self):
         head = self.reads.read(8)
@@ -100,15 +112,15 @@ class Pipes:
         content = self.reads.read(length - 4)
         if len(content) < length - 4:
             sys.exit(0)
-        text = content[:json_length]
+        text, self.bytes = content[:json_length], content[json_length:]
         try:
             return json.loads(text, object_hook=special), False
         except ValueError:
             # An argument is invalid: each is decoded by itself.
             return json.loads(text), True
 
-    def send(self, message):
-        rest = memoryview(struct.pack("<II", len(message) + 4, len(message)) + message)
+    def send(self, message, data=b""):
+        rest = memoryview(struct.pack("<II", len(message) + len(data) + 4, len(message)) + message + data)
         while rest:
             rest = rest[os.write(self.writes, rest) :]
 
@@ -162,30 +174,149 @@ def message_of(error):
     return "".join(traceback.format_exception_only(type(error), error)).strip()
 
 
-def load(folder, entry):
-    """Returns the function of a package."""
+class Search:
+    """A part of a search tree, with the methods `search(cx)` and `split()`. Its attributes are pickled."""
+
+    def but(self, **changes):
+        """Returns a copy with other values of attributes."""
+        other = copy.copy(self)
+        other.__dict__.update(changes)
+        return other
+
+
+class Context:
+    """The job of a running search: `asked[0]`, `bound[0]`, `count[name]` and `offer`."""
+
+    def __init__(self, pipes, path):
+        # Searches only.
+        import mmap
+
+        self._pipes = pipes
+        with open(path, "r+b") as page:
+            self._page = memoryview(mmap.mmap(page.fileno(), 24))
+        self.asked = self._page[:1]
+        # A list: reading it is faster than the page, and the host never writes a half of it.
+        self.bound = [math.inf]
+        self.count = collections.defaultdict(int)
+
+    def _read_bound(self):
+        while self._page[16:24] != self._page[8:16]:
+            pass
+        self.bound[0] = min(self.bound[0], struct.unpack("=d", self._page[8:16])[0])
+
+    def _counts(self):
+        """Returns the new numbers in JSON."""
+        if len(self.count) > NAMES_MAX:
+            raise Invalid(f"cx.count has {len(self.count)} names, more than {NAMES_MAX}")
+        counts = {str(name): operator.index(number) for name, number in self.count.items()}
+        if any(abs(number) > INTEGER_MAX for number in counts.values()):
+            raise Invalid("a number in cx.count exceeds 2^53: add less at a time")
+        self.count.clear()
+        return json.dumps(counts).encode()
+
+    def offer(self, cost, solution):
+        """Offers a solution. Returns whether its cost is less than that of the best known one."""
+        cost = float(cost)
+        if not math.isfinite(cost):
+            raise ValueError(f"the cost of a solution is {cost}, which is not finite")
+        if cost >= self.bound[0]:
+            return False
+        encoded = encode(solution)
+        if len(encoded) > SOLUTION_BYTES_MAX:
+            raise ValueError(f"the solution has {len(encoded)} bytes as JSON, more than {SOLUTION_BYTES_MAX}")
+        self._pipes.send(b'{"type":"offer","cost":%b,"solution":%b}' % (repr(cost).encode(), encoded))
+        self.bound[0] = cost
+        return True
+
+
+def pickled(search):
+    import pickle
+
+    try:
+        state = pickle.dumps(search, 5)
+    except Exception as error:
+        raise Invalid(f"the search cannot be pickled: {message_of(error)}") from None
+    if len(state) > STATE_BYTES_MAX:
+        raise Invalid(f"the state of the search has {len(state)} bytes when pickled, more than {STATE_BYTES_MAX}")
+    return state
+
+
+def run_search(search, cx, pipes):
+    """Searches until all is done, or the host has sent another message than `go`, which is returned."""
+    while True:
+        cx._read_bound()
+        search.search(cx)
+        asked = cx.asked[0]
+        if not asked:
+            pipes.send(b'{"type":"result","counts":%b}' % cx._counts())
+            return None
+        if asked == BOUND:
+            # Before the bound is read. The host repeats a request that is overwritten here.
+            cx.asked[0] = 0
+            continue
+        part = search.split() if asked == SPLIT else None
+        rest = pickled(search)
+        if part is None:
+            pipes.send(b'{"type":"paused","counts":%b}' % cx._counts(), rest)
+        else:
+            part = pickled(part)
+            pipes.send(b'{"type":"child","part":%d,"counts":%b}' % (len(part), cx._counts()), part + rest)
+        message = pipes.receive()
+        if message[0]["type"] != "go":
+            return message
+
+
+def start_search(routine, argument, is_encoded, page, pipes, answers):
+    """Runs a search from its state or its argument. Returns the message that has replaced it, if there is one."""
+    try:
+        if pipes.bytes:
+            import pickle
+
+            search = pickle.loads(pipes.bytes)
+        else:
+            search = apply(routine, decode(argument) if is_encoded else argument)
+        return run_search(search, Context(pipes, page), pipes)
+    except Invalid as error:
+        answers.fail("invalid", str(error))
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        answers.fail("user", message_of(error), trace_of(error))
+
+
+def load(folder, entry, kind):
+    """Returns the function or the class of a package."""
     module, _, name = entry.partition(":")
     sys.path.insert(0, folder)
+    if kind == "search":
+        import importlib.util
+
+        # Unless the client is installed, which has the same class.
+        if importlib.util.find_spec("routines") is None:
+            sys.modules["routines"] = stub = type(sys)("routines")
+            stub.Search = Search
     routine = importlib.import_module(module)
     for part in name.split("."):
         routine = getattr(routine, part)
+    is_search = isinstance(routine, type) and hasattr(routine, "search") and hasattr(routine, "split")
+    if kind == "search" and not is_search:
+        raise TypeError(f"{entry} is not a class with the methods search and split")
     if not callable(routine):
         raise TypeError(f"{entry} is not a function")
     return routine
 
 
-def run(routine, call, argument, answers, is_encoded):
+def apply(routine, argument):
     """Makes a call: a list has positional arguments, a dict named ones, and any other value is the only argument."""
+    if isinstance(argument, list):
+        return routine(*argument)
+    if isinstance(argument, dict):
+        return routine(**argument)
+    return routine(argument)
+
+
+def run(routine, call, argument, answers, is_encoded):
+    """Makes a call and answers it."""
     try:
-        if is_encoded:
-            argument = decode(argument)
-        if isinstance(argument, list):
-            result = routine(*argument)
-        elif isinstance(argument, dict):
-            result = routine(**argument)
-        else:
-            result = routine(argument)
-        encoded = encode(result)
+        encoded = encode(apply(routine, decode(argument) if is_encoded else argument))
     except Invalid as error:
         answers.fail("invalid", str(error), call=call)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -197,9 +328,10 @@ def run(routine, call, argument, answers, is_encoded):
 def main():
     pipes = Pipes()
     answers = Answers(pipes)
-    routine = None
+    page = os.environ.pop("ROUTINES_PAGE")
+    routine = following = None
     while True:
-        message, is_encoded = pipes.receive()
+        (message, is_encoded), following = following or pipes.receive(), None
         kind = message["type"]
         if kind == "hello":
             if VERSION not in message["versions"]:
@@ -208,7 +340,7 @@ def main():
             pipes.send(json.dumps(ready).encode())
         elif kind == "load":
             try:
-                routine = load(message["folder"], message["entry"])
+                routine = load(message["folder"], message["entry"], message["kind"])
             except (Exception, SystemExit) as error:
                 answers.fail("user", message_of(error), trace_of(error))
             else:
@@ -220,6 +352,9 @@ def main():
             for call, argument in message["calls"]:
                 run(routine, call, argument, answers, is_encoded)
             answers.flush()
+        elif kind == "search":
+            argument = message.get("argument")
+            following = start_search(routine, argument, is_encoded, page, pipes, answers)
         else:
             sys.exit(f"the host has sent the unknown message {kind!r:.100}")
 

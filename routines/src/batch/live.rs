@@ -215,7 +215,8 @@ impl Live {
                     let name = self.installed.package.name();
                     return Err(format!("routine {name} cannot be loaded: {message}\n{trace}"));
                 }
-                Event::Step(Step::Nothing) => {}
+                // A runtime without a search sends no messages of searches.
+                Event::Step(_) => {}
                 Event::Broken(reason) => {
                     self.on_broken(batch, ErrorKind::Crash, reason)?;
                     return Ok(answered);

@@ -18,7 +18,7 @@ use crate::{
     ranges::Ranges,
     runtime::{Event, Starter},
     store::{Results, Store},
-    wire::{ErrorKind, Step},
+    wire::{EntryKind, ErrorKind, Step},
 };
 
 /// The module with the routines.
@@ -356,7 +356,7 @@ fn lost(script: &str) -> String {
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let starter = Starter::new(folder.path(), program).unwrap();
-    let mut runtime = starter.start(folder.path(), "module:run").unwrap();
+    let mut runtime = starter.start(folder.path(), "module:run", EntryKind::Function).unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         assert!(Instant::now() < deadline, "the runtime is not lost");

@@ -3,9 +3,11 @@
 //! | request | answer |
 //! |---|---|
 //! | `POST /v1/jobs {routine, arguments}` | 201 with the state of the new job; 200 if `Idempotency-Key` is that of a job |
+//! | `POST /v1/jobs {routine, argument}` | the same for a search |
 //! | `GET /v1/jobs/J[?wait=SECONDS]` | the state, after the end of the job or this time |
 //! | `GET /v1/jobs/J/results[?from=INDEX&limit=N]` | a page of results, sorted by index |
 //! | the same with `Accept: application/x-ndjson` | all results from the index, one line each |
+//! | `GET /v1/jobs/J/results` of a search | its result |
 //! | `POST /v1/jobs/J/cancel` | the state |
 //! | `POST /v1/routines/NAME@VERSION/call {argument}` | the result of one call; 202 with the job if it takes more than a minute |
 //! | `GET /v1/routines/NAME@VERSION` | the digest and the entry |
@@ -111,14 +113,14 @@ async fn submit(
 ) -> Result<Response, Problem> {
     check_type(&headers)?;
     let body = body.map_err(|refused| Problem::new(refused.status(), refused.body_text()))?;
-    let (routine, space) = JobRequest::parse(&body).map_err(ServiceError::Invalid)?;
+    let (routine, work) = JobRequest::parse(&body).map_err(ServiceError::Invalid)?;
     let key = headers.get("idempotency-key").map(|key| {
         let text = key.to_str().ok().filter(|text| (1..=KEY_BYTES_MAX).contains(&text.len()));
         text.ok_or_else(|| {
             ServiceError::Invalid("an Idempotency-Key has 1 to 256 visible characters".to_owned())
         })
     });
-    let (id, is_new) = gateway.service.submit(&routine, space, key.transpose()?).await?;
+    let (id, is_new) = gateway.service.submit(&routine, work, key.transpose()?).await?;
     let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     job(&gateway, code, &id).await
 }
@@ -138,8 +140,8 @@ async fn call(
 ) -> Result<Response, Problem> {
     check_type(&headers)?;
     let body = body.map_err(|refused| Problem::new(refused.status(), refused.body_text()))?;
-    let space = request::single(&body).map_err(ServiceError::Invalid)?;
-    let (id, _) = gateway.service.submit(&routine, space, None).await?;
+    let work = request::single(&body).map_err(ServiceError::Invalid)?;
+    let (id, _) = gateway.service.submit(&routine, work, None).await?;
     let most = Duration::from_secs(WAIT_SECONDS_MAX);
     match time::timeout(most, gateway.service.wait(&id)).await {
         Ok(ended) => ended?,
@@ -192,6 +194,9 @@ async fn results(
 ) -> Result<Response, Problem> {
     let id = parse(&job)?;
     let Query(Page { from, limit }) = query?;
+    if let Some(result) = gateway.service.search_result(&id).await? {
+        return Ok(([(header::CONTENT_TYPE, "application/json")], result).into_response());
+    }
     let results = gateway.service.results(&id).await?;
     let accepts_lines = headers.get(header::ACCEPT).is_some_and(|accept| accept == NDJSON);
     if accepts_lines {
@@ -234,6 +239,7 @@ async fn routine(State(gateway): State<Gateway>, Path(routine): Path<String>) ->
         "routine": package.name(),
         "digest": package.digest,
         "entry": description.entry,
+        "kind": description.kind,
         "timeout": description.timeout().map(|timeout| timeout.as_secs_f64()),
     }))
     .into_response())

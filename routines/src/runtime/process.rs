@@ -35,9 +35,10 @@ use taskwork_child::{Group, Killer, WorkDir, shown, sweep};
 use tempfile::TempDir;
 use thiserror::Error;
 
+use super::page::{Page, SearchRequest};
 use crate::{
     ranges::Ranges,
-    wire::{Exchange, Frame, FrameError, FromRuntime, Step, ToRuntime, read_frame},
+    wire::{EntryKind, Exchange, Frame, FrameError, FromRuntime, Step, ToRuntime, read_frame},
 };
 
 /// The source of the Python shim.
@@ -94,6 +95,7 @@ pub(crate) struct Runtime {
     /// The encoded frames that are not written yet, and the written part of the first.
     unwritten: VecDeque<u8>,
     input: File,
+    page: Page,
     inbox: Arc<Inbox>,
     log: Arc<Log>,
     started: Instant,
@@ -147,12 +149,14 @@ impl Starter {
     }
 
     /// Starts a runtime that loads a routine.
-    pub(crate) fn start(&self, package: &Path, entry: &str) -> Result<Runtime, StartError> {
+    pub(crate) fn start(&self, package: &Path, entry: &str, kind: EntryKind) -> Result<Runtime, StartError> {
         let folder = tempfile::Builder::new().prefix("runtime-").tempdir_in(self.folder.path())?;
         let (reads, writes) = (folder.path().join("in"), folder.path().join("out"));
         for pipe in [&reads, &writes] {
             mkfifo(pipe, Mode::S_IRUSR | Mode::S_IWUSR).map_err(io::Error::from)?;
         }
+        let page_path = folder.path().join("page");
+        let page = Page::create(&page_path)?;
         // Opened for both directions, so that neither side waits for the other one.
         let both = |pipe: &Path| OpenOptions::new().read(true).write(true).open(pipe);
         let kept = (both(&reads)?, both(&writes)?);
@@ -163,6 +167,7 @@ impl Starter {
         command
             .env("ROUTINES_IN", &reads)
             .env("ROUTINES_OUT", &writes)
+            .env("ROUTINES_PAGE", &page_path)
             .stdin(Stdio::null())
             .stdout(log_writer.try_clone()?)
             .stderr(log_writer);
@@ -181,6 +186,7 @@ impl Starter {
             exchange: Exchange::new(),
             unwritten: VecDeque::new(),
             input,
+            page,
             inbox,
             log,
             started: Instant::now(),
@@ -193,8 +199,8 @@ impl Starter {
             _folder: folder,
         };
         let package = package.to_string_lossy();
-        for message in [ToRuntime::Hello { versions: VERSIONS }, ToRuntime::Load { folder: &package, entry }]
-        {
+        let load = ToRuntime::Load { folder: &package, entry, kind };
+        for message in [ToRuntime::Hello { versions: VERSIONS }, load] {
             let sent = runtime.send(&message.frame());
             sent.map_err(|error| io::Error::other(error.to_string()))?;
         }
@@ -260,6 +266,49 @@ impl Runtime {
         self.frames += 1;
         self.calls += calls.len() as u64;
         Ok(())
+    }
+
+    /// Starts a search from its state, or without one from its argument. No other search may run.
+    ///
+    /// # Errors
+    /// If it exceeds the size of a frame.
+    pub(crate) fn search(
+        &mut self,
+        argument: &RawValue,
+        state: Option<&[u8]>,
+        bound: f64,
+    ) -> Result<(), FrameError> {
+        self.set_bound(bound);
+        let argument = state.is_none().then_some(argument);
+        let frame = ToRuntime::Search { argument }.frame();
+        self.resume(&Frame { bytes: state.unwrap_or_default().to_vec(), ..frame })
+    }
+
+    /// Continues the paused search.
+    pub(crate) fn go(&mut self) -> Result<(), FrameError> {
+        self.resume(&ToRuntime::Go.frame())
+    }
+
+    fn resume(&mut self, frame: &Frame) -> Result<(), FrameError> {
+        // Before the search reads its page, so that no later request is lost.
+        self.request(None);
+        self.send(frame)?;
+        self.exchange.on_search();
+        Ok(())
+    }
+
+    /// Makes a request to the running search. It must be repeated until the search is paused.
+    pub(crate) fn request(&self, request: Option<SearchRequest>) {
+        if let Err(error) = self.page.set_request(request) {
+            tracing::warn!(%error, "the page of a search cannot be written");
+        }
+    }
+
+    /// Sets the bound that the search reads at the next request.
+    pub(crate) fn set_bound(&self, bound: f64) {
+        if let Err(error) = self.page.set_bound(bound) {
+            tracing::warn!(%error, "the page of a search cannot be written");
+        }
     }
 
     fn send(&mut self, frame: &Frame) -> Result<(), FrameError> {
@@ -369,7 +418,7 @@ impl Inbox {
                 Ok(None) => break "the stream of the runtime has ended".to_owned(),
                 Ok(Some(frame)) => match FromRuntime::parse(&frame) {
                     Ok(message) => {
-                        if !self.put(message, frame.json.len()) {
+                        if !self.put(message, frame.json.len() + frame.bytes.len()) {
                             return;
                         }
                     }

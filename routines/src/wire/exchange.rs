@@ -3,11 +3,14 @@
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-use super::{CallError, FromRuntime, message::checked};
+use super::{CallError, FromRuntime, NewCounts, Offer, message::checked};
 use crate::ranges::Ranges;
 
 /// The version of the protocol.
 pub(crate) const VERSION: u32 = 1;
+
+/// The maximum size of the state of a search, in bytes.
+const STATE_BYTES_MAX: usize = 1 << 20;
 
 /// The expected messages of a runtime.
 #[derive(Debug)]
@@ -16,6 +19,17 @@ pub(crate) struct Exchange {
     /// The calls of the current frame, and those without an answer.
     calls: Ranges,
     unanswered: Ranges,
+    search: SearchStage,
+}
+
+/// The stage of a search in a runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SearchStage {
+    /// There is none, or it is complete or has failed.
+    Idle,
+    Running,
+    /// It waits for `go`.
+    Paused,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +53,17 @@ pub(crate) enum Step {
     NotLoaded(CallError),
     /// Calls are answered.
     Answered(Vec<(u64, Result<Box<RawValue>, CallError>)>),
+    Offered(Offer),
+    /// The search waits for `go`, after it has split off a part, if there is one.
+    Paused {
+        part: Option<Vec<u8>>,
+        rest: Vec<u8>,
+        counts: NewCounts,
+    },
+    /// The search is complete.
+    Complete(NewCounts),
+    /// The search has failed.
+    Failed(CallError),
 }
 
 /// A message that violates the protocol.
@@ -57,12 +82,19 @@ pub(crate) enum ProtocolError {
     NotCalled(u64),
     #[error("the runtime reports an error of no call: {}", .0.message)]
     NoCall(CallError),
+    #[error("the runtime sends {0} although its search does not run")]
+    NotSearching(&'static str),
+    #[error("the runtime offers a solution with the cost {0}, which is not finite")]
+    Cost(f64),
+    #[error("the runtime sends a state of {bytes} bytes, more than {STATE_BYTES_MAX}")]
+    State { bytes: usize },
 }
 
 impl Exchange {
     /// Creates the exchange of a runtime that was sent `hello` and `load`.
     pub(crate) fn new() -> Self {
-        Self { stage: Stage::Greeting, calls: Ranges::default(), unanswered: Ranges::default() }
+        let (calls, unanswered) = (Ranges::default(), Ranges::default());
+        Self { stage: Stage::Greeting, calls, unanswered, search: SearchStage::Idle }
     }
 
     pub(crate) fn is_loaded(&self) -> bool {
@@ -74,6 +106,16 @@ impl Exchange {
         debug_assert!(self.unanswered.is_empty(), "one frame at a time");
         self.calls = calls.clone();
         self.unanswered = calls;
+    }
+
+    pub(crate) fn search(&self) -> SearchStage {
+        self.search
+    }
+
+    /// Notes that `search` or `go` is sent. A paused search is replaced by another one.
+    pub(crate) fn on_search(&mut self) {
+        debug_assert!(self.search != SearchStage::Running, "one search at a time");
+        self.search = SearchStage::Running;
     }
 
     /// Returns the calls without an answer.
@@ -109,13 +151,43 @@ impl Exchange {
             FromRuntime::Error { id: None, error } if self.stage == Stage::Loading => {
                 Ok(Step::NotLoaded(error))
             }
+            FromRuntime::Error { id: None, error } if self.search == SearchStage::Running => {
+                self.search = SearchStage::Idle;
+                Ok(Step::Failed(error))
+            }
             FromRuntime::Error { id: None, error } => Err(ProtocolError::NoCall(error)),
+            FromRuntime::Offer(offer) => {
+                self.check_search("an offer")?;
+                if !offer.cost.is_finite() {
+                    return Err(ProtocolError::Cost(offer.cost));
+                }
+                Ok(Step::Offered(offer))
+            }
+            FromRuntime::Paused { part, rest, counts } => {
+                self.check_search("a state")?;
+                let bytes = rest.len().max(part.as_ref().map_or(0, Vec::len));
+                if bytes > STATE_BYTES_MAX {
+                    return Err(ProtocolError::State { bytes });
+                }
+                self.search = SearchStage::Paused;
+                Ok(Step::Paused { part, rest, counts })
+            }
+            FromRuntime::Complete { counts } => {
+                self.check_search("a result")?;
+                self.search = SearchStage::Idle;
+                Ok(Step::Complete(counts))
+            }
             FromRuntime::Log { text } => {
                 tracing::debug!(text, "a runtime logs");
                 Ok(Step::Nothing)
             }
             FromRuntime::Progress => Ok(Step::Nothing),
         }
+    }
+
+    fn check_search(&self, sent: &'static str) -> Result<(), ProtocolError> {
+        let is_running = self.search == SearchStage::Running;
+        is_running.then_some(()).ok_or(ProtocolError::NotSearching(sent))
     }
 
     fn answer(&mut self, id: u64) -> Result<(), ProtocolError> {
@@ -172,5 +244,61 @@ mod tests {
         assert!(matches!(hear(&mut Exchange::new(), early), Err(ProtocolError::NotReady(5))));
         let version = r#"{"type":"ready","version":2}"#;
         assert!(matches!(hear(&mut Exchange::new(), version), Err(ProtocolError::Version(Some(2)))));
+    }
+
+    fn hear_state(exchange: &mut Exchange, json: &str, bytes: usize) -> Result<Step, ProtocolError> {
+        let frame = Frame { json: json.to_owned(), bytes: vec![0; bytes] };
+        exchange.on_message(FromRuntime::parse(&frame).unwrap())
+    }
+
+    const PAUSED: &str = r#"{"type":"paused","counts":{}}"#;
+    const CHILD: &str = r#"{"type":"child","part":2,"counts":{}}"#;
+    const OFFER: &str = r#"{"type":"offer","cost":1,"solution":null}"#;
+    const COMPLETE: &str = r#"{"type":"result","counts":{}}"#;
+    const FAILED: &str = r#"{"type":"error","kind":"user","message":"m"}"#;
+
+    #[test]
+    fn search_pauses_and_continues_until_it_is_complete() {
+        let mut exchange = loaded();
+        exchange.on_search();
+        assert!(matches!(hear(&mut exchange, OFFER), Ok(Step::Offered(_))));
+        let step = hear_state(&mut exchange, CHILD, 5);
+        let Ok(Step::Paused { part: Some(part), rest, .. }) = step else { panic!("{step:?}") };
+        assert_eq!((part.len(), rest.len(), exchange.search()), (2, 3, SearchStage::Paused));
+        exchange.on_search();
+        assert!(matches!(hear(&mut exchange, PAUSED), Ok(Step::Paused { part: None, .. })));
+        // Another search replaces the paused one.
+        exchange.on_search();
+        assert!(matches!(hear(&mut exchange, COMPLETE), Ok(Step::Complete(_))));
+        exchange.on_search();
+        assert!(matches!(hear(&mut exchange, FAILED), Ok(Step::Failed(_))));
+        assert_eq!(exchange.search(), SearchStage::Idle);
+    }
+
+    #[test]
+    fn messages_of_search_that_does_not_run_are_refused() {
+        for json in [OFFER, PAUSED, CHILD, COMPLETE] {
+            let early = hear_state(&mut loaded(), json, 2);
+            assert!(matches!(early, Err(ProtocolError::NotSearching(_))), "{json}");
+            let mut paused = loaded();
+            paused.on_search();
+            assert!(hear(&mut paused, PAUSED).is_ok());
+            let second = hear_state(&mut paused, json, 2);
+            assert!(matches!(second, Err(ProtocolError::NotSearching(_))), "{json}");
+        }
+        let mut paused = loaded();
+        paused.on_search();
+        assert!(hear(&mut paused, PAUSED).is_ok());
+        assert!(matches!(hear(&mut paused, FAILED), Err(ProtocolError::NoCall(_))));
+    }
+
+    #[test]
+    fn state_beyond_limit_is_refused() {
+        let mut exchange = loaded();
+        exchange.on_search();
+        assert!(hear_state(&mut exchange, CHILD, STATE_BYTES_MAX + 2).is_ok());
+        exchange.on_search();
+        let large = hear_state(&mut exchange, CHILD, STATE_BYTES_MAX + 3);
+        assert!(matches!(large, Err(ProtocolError::State { bytes }) if bytes == STATE_BYTES_MAX + 1));
     }
 }

@@ -1,6 +1,6 @@
 //! Messages as JSON.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -22,6 +22,7 @@ pub(crate) enum ToRuntime<'a> {
     Load {
         folder: &'a str,
         entry: &'a str,
+        kind: EntryKind,
     },
     /// A call, without the others of a frame.
     Call {
@@ -31,6 +32,24 @@ pub(crate) enum ToRuntime<'a> {
     Many {
         calls: Vec<Call<'a>>,
     },
+    /// A search, from its argument, or from its state in the bytes of the frame.
+    Search {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        argument: Option<&'a RawValue>,
+    },
+    /// The search continues.
+    Go,
+}
+
+/// The kind of an entry of a package.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum EntryKind {
+    /// A function that is called.
+    #[default]
+    Function,
+    /// A class whose instances are searched and split.
+    Search,
 }
 
 /// The id of a call, and its argument.
@@ -55,6 +74,29 @@ pub(crate) enum FromRuntime {
         text: String,
     },
     Progress,
+    /// The search waits for `go`.
+    Paused {
+        /// A part that was split off.
+        part: Option<Vec<u8>>,
+        rest: Vec<u8>,
+        counts: NewCounts,
+    },
+    Offer(Offer),
+    /// The search is complete.
+    Complete {
+        counts: NewCounts,
+    },
+}
+
+/// The numbers that a search has counted since its last message with numbers.
+pub(crate) type NewCounts = BTreeMap<String, i64>;
+
+/// A solution that a search has found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Offer {
+    pub(crate) cost: f64,
+    /// A value as JSON.
+    pub(crate) solution: String,
 }
 
 /// The failure of a call.
@@ -90,6 +132,10 @@ pub(crate) enum MessageError {
     Json(#[from] serde_json::Error),
     #[error("the message {0:?} is unknown")]
     Unknown(String),
+    #[error("a part of {part} bytes is not in the {bytes} bytes of its frame")]
+    Part { part: usize, bytes: usize },
+    #[error("a solution is no value: {0}")]
+    Solution(#[from] ValueError),
 }
 
 #[derive(Deserialize)]
@@ -105,7 +151,24 @@ struct Ready {
 
 #[derive(Deserialize)]
 struct Values {
+    #[serde(default)]
     values: Vec<(u64, Box<RawValue>)>,
+    /// At the end of a search.
+    counts: Option<NewCounts>,
+}
+
+#[derive(Deserialize)]
+struct Pause {
+    /// The length of the part, which precedes the rest in the bytes.
+    #[serde(default)]
+    part: usize,
+    counts: NewCounts,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    cost: f64,
+    solution: Box<RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -136,8 +199,8 @@ impl FromRuntime {
                 Self::Ready { version }
             }
             "result" => {
-                let Values { values } = serde_json::from_str(json)?;
-                Self::Result { values }
+                let Values { values, counts } = serde_json::from_str(json)?;
+                counts.map_or(Self::Result { values }, |counts| Self::Complete { counts })
             }
             "error" => {
                 let Error { id, mut error } = serde_json::from_str(json)?;
@@ -150,6 +213,18 @@ impl FromRuntime {
                 Self::Log { text }
             }
             "progress" => Self::Progress,
+            "child" | "paused" => {
+                let Pause { part, counts } = serde_json::from_str(json)?;
+                let bytes = frame.bytes.len();
+                let split = frame.bytes.split_at_checked(part).ok_or(MessageError::Part { part, bytes })?;
+                let part = (&*tag == "child").then(|| split.0.to_vec());
+                Self::Paused { part, rest: split.1.to_vec(), counts }
+            }
+            "offer" => {
+                let Found { cost, solution } = serde_json::from_str(json)?;
+                check_value(solution.get())?;
+                Self::Offer(Offer { cost, solution: solution.get().to_owned() })
+            }
             _ => return Err(MessageError::Unknown(tag.chars().take(100).collect())),
         })
     }
@@ -215,7 +290,6 @@ mod tests {
             "[]",
             "{}",
             "Traceback",
-            r#"{"type":"result"}"#,
             r#"{"type":"result","values":[[-1,0]]}"#,
             r#"{"type":"result","values":[[18446744073709551616,0]]}"#,
             r#"{"type":"result","values":[[0,NaN]]}"#,
@@ -225,6 +299,24 @@ mod tests {
             assert!(matches!(parse(json), Err(MessageError::Json(_))), "{json}");
         }
         assert!(matches!(parse(r#"{"type":"reboot"}"#), Err(MessageError::Unknown(tag)) if tag == "reboot"));
+    }
+
+    #[test]
+    fn messages_of_searches_have_states_in_bytes() {
+        let json = r#"{"type":"child","part":2,"counts":{"states":3}}"#.to_owned();
+        let mut frame = Frame { json, bytes: b"parest".to_vec() };
+        let parsed = FromRuntime::parse(&frame).unwrap();
+        let FromRuntime::Paused { part: Some(part), rest, counts } = parsed else { panic!("{parsed:?}") };
+        assert_eq!((&*part, &*rest, counts["states"]), (&b"pa"[..], &b"rest"[..], 3));
+        frame.bytes.truncate(1);
+        assert!(matches!(FromRuntime::parse(&frame), Err(MessageError::Part { part: 2, bytes: 1 })));
+        let offer = parse(r#"{"type":"offer","cost":2.5,"solution":[1]}"#).unwrap();
+        let FromRuntime::Offer(offer) = offer else { panic!("{offer:?}") };
+        assert_eq!(offer, Offer { cost: 2.5, solution: "[1]".to_owned() });
+        let offer = parse(r#"{"type":"offer","cost":2,"solution":18446744073709551616}"#);
+        assert!(matches!(offer, Err(MessageError::Solution(_))));
+        let complete = parse(r#"{"type":"result","counts":{}}"#);
+        assert!(matches!(complete, Ok(FromRuntime::Complete { .. })));
     }
 
     #[test]

@@ -6,11 +6,18 @@
 //! | host → runtime | runtime → host |
 //! |---|---|
 //! | `hello {versions}` | `ready {version, language}` |
-//! | `load {folder, entry}` | `ready {}`, or `error {kind, message, trace}` |
+//! | `load {folder, entry, kind}` | `ready {}`, or `error {kind, message, trace}` |
+//! | `search {argument}`, or `search {}` and a state | `offer {cost, solution}`; `paused {counts}` and the rest; `child {part, counts}`, a part and the rest; `result {counts}`, `error {kind, message, trace}` |
+//! | `go {}` | after `paused` or `child`, as after `search` |
 //! | `call {id, argument}`, `many {calls: [[id, argument], …]}` | `result {values: [[id, value], …]}`, `error {id, kind, message, trace}` |
 //!
 //! At any time a runtime may send `log {text}` and `progress {share}`. Each call is answered once, by a `result` or an
 //! `error`; the calls of one frame are answered in any order and grouping.
+//!
+//! A search watches a [page](crate::runtime). When its first byte is set, the runtime sends the state of the search in the
+//! bytes of `paused` or `child`, with the numbers that were counted since the last state, and waits for `go`. Both states of
+//! `child` and the numbers are in one frame: a search whose runtime crashes continues from the last rest, and nothing is
+//! lost or counted twice.
 
 mod exchange;
 mod frame;
@@ -18,8 +25,8 @@ mod message;
 mod value;
 
 pub(crate) use self::{
-    exchange::{Exchange, Step},
+    exchange::{Exchange, SearchStage, Step},
     frame::{Frame, FrameError, read_frame},
-    message::{CallError, ErrorKind, FromRuntime, ToRuntime},
+    message::{CallError, EntryKind, ErrorKind, FromRuntime, NewCounts, Offer, ToRuntime},
     value::{ValueError, check_value},
 };

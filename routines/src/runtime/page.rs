@@ -1,0 +1,52 @@
+//! The page that a search reads in its loop: a small file that the runtime maps.
+//!
+//! | offset | content |
+//! |---|---|
+//! | 0 | the request to the search: one byte |
+//! | 8 | the bound: a double in the order of this machine |
+//! | 16 | the bound again |
+//!
+//! The host writes by `pwrite`, and the search needs no system call. The runtime clears a request only if it is `Bound`; a
+//! request that it overwrites by this is repeated. A bound that is being written differs from its copy.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::FileExt as _,
+    path::Path,
+};
+
+const BOUND_AT: u64 = 8;
+
+/// A request to a search, in the order of precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum SearchRequest {
+    /// Read the bound, and continue.
+    Bound = 1,
+    /// Split off a part.
+    Split = 2,
+    /// Send the state.
+    Pause = 3,
+}
+
+/// The page of a runtime.
+#[derive(Debug)]
+pub(super) struct Page(File);
+
+impl Page {
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let page = Self(OpenOptions::new().write(true).create_new(true).open(path)?);
+        page.set_request(None)?;
+        page.set_bound(f64::INFINITY)?;
+        Ok(page)
+    }
+
+    pub(super) fn set_request(&self, request: Option<SearchRequest>) -> io::Result<()> {
+        self.0.write_all_at(&[request.map_or(0, |request| request as u8)], 0)
+    }
+
+    pub(super) fn set_bound(&self, bound: f64) -> io::Result<()> {
+        let bound = bound.to_ne_bytes();
+        self.0.write_all_at(&[bound, bound].concat(), BOUND_AT)
+    }
+}
