@@ -28,6 +28,8 @@ mod request;
 mod service;
 mod gateway;
 mod command;
+#[cfg(test)]
+mod testing;
 
 pub use self::command::{main, run};
 

@@ -33,20 +33,20 @@ def run(n):
 "#;
 
 /// A cluster with a store, in which the routine is deployed.
-struct Site {
-    cluster: Cluster,
+pub(crate) struct Site {
+    pub(crate) cluster: Cluster,
     store: PathBuf,
-    source: PathBuf,
+    pub(crate) source: PathBuf,
 }
 
 /// A running gateway.
-struct Gateway {
+pub(crate) struct Gateway {
     running: Running,
     address: String,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let cluster = Cluster::shared().unwrap();
         let (store, source) = (cluster.folder().join("store"), cluster.folder().join("source"));
         fs::create_dir(&source).unwrap();
@@ -62,14 +62,14 @@ impl Site {
         site
     }
 
-    fn start_nodes(&mut self, count: usize) {
+    pub(crate) fn start_nodes(&mut self, count: usize) {
         let work = self.cluster.folder().join("work");
         let options = ["--workers", "1", "--zk-session-timeout", "2", "--work", work.to_str().unwrap()];
         self.cluster.start_nodes("routines", count, &options).unwrap();
     }
 
     /// Returns the noted calls, each with the processes of the nodes that have made it.
-    fn notes(&self) -> BTreeMap<u64, Vec<u32>> {
+    pub(crate) fn notes(&self) -> BTreeMap<u64, Vec<u32>> {
         let mut notes = BTreeMap::<u64, Vec<u32>>::new();
         for line in fs::read_to_string(self.source.join("notes")).unwrap_or_default().lines() {
             // The last line may be incomplete.
@@ -105,7 +105,7 @@ impl Site {
 }
 
 impl Gateway {
-    fn start(cluster: &Cluster) -> Self {
+    pub(crate) fn start(cluster: &Cluster) -> Self {
         let mut running = cluster.begin("routines", &["gateway", "--listen", "127.0.0.1:0"]).unwrap();
         let deadline = Instant::now() + SOON;
         let address = loop {
@@ -133,12 +133,12 @@ impl Gateway {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    fn get(&self, path: &str) -> (u16, Value) {
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
         let (status, body) = self.ask(&format!("GET {path}"), "", "");
         (status, serde_json::from_str(&body).unwrap())
     }
 
-    fn post(&self, path: &str, headers: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn post(&self, path: &str, headers: &str, body: &Value) -> (u16, Value) {
         let headers = format!("content-type: application/json\r\n{headers}");
         let (status, body) = self.ask(&format!("POST {path}"), &headers, &body.to_string());
         (status, serde_json::from_str(&body).unwrap())
@@ -153,7 +153,7 @@ impl Gateway {
     }
 
     /// Waits until a job is over, and returns its state.
-    fn wait(&self, job: &str, cluster: &Cluster) -> Value {
+    pub(crate) fn wait(&self, job: &str, cluster: &Cluster) -> Value {
         let deadline = Instant::now() + SOON;
         loop {
             let (status, state) = self.get(&format!("/v1/jobs/{job}?wait=5"));
@@ -389,9 +389,11 @@ fn guide_leads_to_results() {
     site.start_nodes(2);
     let gateway = Gateway::start(&site.cluster);
     let folder = site.cluster.folder().join("demo");
-    fs::create_dir_all(folder.join("pi")).unwrap();
-    fs::write(folder.join("pi/pi.py"), blocks(document, "python")[0]).unwrap();
-    fs::write(folder.join("pi/routine.toml"), blocks(document, "toml")[0]).unwrap();
+    for (name, python, toml) in [("pi", 0, 0), ("queens", 2, 1)] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+        fs::write(folder.join(name).join(format!("{name}.py")), blocks(document, "python")[python]).unwrap();
+        fs::write(folder.join(name).join("routine.toml"), blocks(document, "toml")[toml]).unwrap();
+    }
     fs::write(folder.join("cases.json"), "[[0], {\"part\": 1, \"parts\": 50}]").unwrap();
     let program = taskwork_tests::cluster::program("routines").unwrap();
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -414,8 +416,14 @@ fn guide_leads_to_results() {
     let mut shell = Command::new("bash");
     shell.args(["-e", "-o", "pipefail", "-c", &address(&script)]);
     let printed = command(shell);
-    for part in ["pi@1.0 ", "\n0.0314", "\n0.3141", r#"{"index":99,"value":0.03"#, r#""state":"successful""#]
-    {
+    for part in [
+        "pi@1.0 ",
+        "\n0.0314",
+        "\n0.3141",
+        r#"{"index":99,"value":0.03"#,
+        r#""state":"successful""#,
+        r#"{"best":null,"counts":{"solutions":724}}"#,
+    ] {
         assert!(printed.contains(part), "{part}: {printed}");
     }
     let mut python = Command::new("python3");

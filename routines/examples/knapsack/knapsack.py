@@ -35,5 +35,7 @@ class Knapsack(routines.Search):
                 stack.append((item + 1, profit + value, free - weight, chosen + (number,)))
 
     def split(self):
+        if len(self.stack) < 2:
+            return None
         give, self.stack = self.stack[::2], self.stack[1::2]
-        return self.but(stack=give) if give else None
+        return self.but(stack=give)

@@ -27,5 +27,7 @@ class Queens(routines.Search):
         cx.count["solutions"] += solutions
 
     def split(self):
+        if len(self.stack) < 2:
+            return None
         give, self.stack = self.stack[::2], self.stack[1::2]
-        return self.but(stack=give) if give else None
+        return self.but(stack=give)

@@ -32,6 +32,8 @@ SOLUTION_BYTES_MAX = 64 << 10
 NAMES_MAX = 1000
 # Requests to a search, in the first byte of its page.
 BOUND, SPLIT = 1, 2
+# The time that a search runs before it is split again, so that it advances however often parts are requested.
+SPLIT_SECONDS = 0.001
 
 
 class Invalid(Exception):
@@ -243,6 +245,7 @@ def pickled(search):
 
 def run_search(search, cx, pipes):
     """Searches until all is done, or the host has sent another message than `go`, which is returned."""
+    since = time.monotonic()
     while True:
         cx._read_bound()
         search.search(cx)
@@ -250,8 +253,8 @@ def run_search(search, cx, pipes):
         if not asked:
             pipes.send(b'{"type":"result","counts":%b}' % cx._counts())
             return None
-        if asked == BOUND:
-            # Before the bound is read. The host repeats a request that is overwritten here.
+        if asked == BOUND or (asked == SPLIT and time.monotonic() - since < SPLIT_SECONDS):
+            # Before the bound is read. The host repeats a request that is cleared here.
             cx.asked[0] = 0
             continue
         part = search.split() if asked == SPLIT else None
@@ -264,6 +267,7 @@ def run_search(search, cx, pipes):
         message = pipes.receive()
         if message[0]["type"] != "go":
             return message
+        since = time.monotonic()
 
 
 def start_search(routine, argument, is_encoded, page, pipes, answers):
@@ -287,10 +291,10 @@ def load(folder, entry, kind):
     module, _, name = entry.partition(":")
     sys.path.insert(0, folder)
     if kind == "search":
-        import importlib.util
+        from importlib.util import find_spec
 
         # Unless the client is installed, which has the same class.
-        if importlib.util.find_spec("routines") is None:
+        if find_spec("routines") is None:
             sys.modules["routines"] = stub = type(sys)("routines")
             stub.Search = Search
     routine = importlib.import_module(module)

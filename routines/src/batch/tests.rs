@@ -2,8 +2,6 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
-    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -17,7 +15,8 @@ use crate::{
     package::Package,
     ranges::Ranges,
     runtime::{Event, Starter},
-    store::{Results, Store},
+    store::Results,
+    testing::{Fixture, fixture, package},
     wire::{EntryKind, ErrorKind, Step},
 };
 
@@ -74,36 +73,6 @@ def notes(n):
     time.sleep(0.035)
     return n
 "#;
-
-struct Fixture {
-    folder: PathBuf,
-    store: Store,
-}
-
-/// Returns the store of the host of this process.
-fn fixture() -> &'static Fixture {
-    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
-    FIXTURE.get_or_init(|| {
-        // Not removed: statics are not dropped.
-        let folder = tempfile::tempdir().unwrap().keep();
-        let store = Store::open(&folder.join("store")).unwrap();
-        let host = Host::new(store.clone(), &folder, "python3".into(), 4).unwrap();
-        host.install().unwrap();
-        Fixture { folder, store }
-    })
-}
-
-fn package(folder: &Path, module: &str, entry: &str, more: &str) -> Package {
-    let folder = folder.join(format!("source-{:x}", rand::random::<u64>()));
-    fs::create_dir(&folder).unwrap();
-    let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
-    let text =
-        format!("name = '{name}'\nversion = '1'\nruntime = 'python3'\nentry = 'module:{entry}'\n{more}\n");
-    fs::write(folder.join("routine.toml"), text).unwrap();
-    let place = format!("FOLDER = {:?}\n", folder.to_str().unwrap());
-    fs::write(folder.join("module.py"), place + module).unwrap();
-    Package::read(&folder).unwrap()
-}
 
 /// A job of a routine of the module.
 struct Run {

@@ -9,9 +9,11 @@
         job = r.job("j-0000000003")                     # later, or elsewhere
         with r.executor() as executor:                  # a concurrent.futures.Executor
             futures = [executor.submit("square@1.0", n) for n in range(10)]
+        r.search("queens@1.0", 12).found()["counts"]    # a tree search, of a class derived from Search
 """
 
 from ._client import CallError, Client, Job, JobError, RequestError, Result, connect
 from ._executor import Executor
+from ._search import Search
 
-__all__ = ["CallError", "Client", "Executor", "Job", "JobError", "RequestError", "Result", "connect"]
+__all__ = ["CallError", "Client", "Executor", "Job", "JobError", "RequestError", "Result", "Search", "connect"]

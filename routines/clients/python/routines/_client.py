@@ -94,6 +94,11 @@ class Client:
         """Starts a job in which each tuple or list has positional arguments, and each dict named ones."""
         return self._submit(routine, [encode(value) for value in arguments], key)
 
+    def search(self, routine: str, *args: Any, **kwargs: Any) -> Job:
+        """Starts a search with positional or named arguments of its class."""
+        job = self._ask("POST", "/v1/jobs", {"routine": routine, "argument": argument(args, kwargs)})
+        return Job(self, job["job"])
+
     def job(self, job: str) -> Job:
         """Returns a job that was started earlier or elsewhere."""
         return Job(self, job)
@@ -174,13 +179,21 @@ class Job:
 
     def results(self) -> Iterator[Result]:
         """Waits until the job is over, and yields all results, sorted by index."""
-        status = self.wait()
-        if status["state"] != "successful":
-            raise JobError(f"job {self.id} is {status['state']}: {status.get('reason', '')}")
+        self._succeed()
         lines = self._client._open("GET", f"{self._path()}/results", None, {"accept": "application/x-ndjson"})
         with lines:
             for line in lines:
                 yield result_of(json.loads(line, object_hook=special))
+
+    def found(self) -> dict[str, Any]:
+        """Waits until a search is over, and returns its `counts` and the `best` solution with its cost, or None."""
+        self._succeed()
+        return dict(self._client._ask("GET", f"{self._path()}/results"))
+
+    def _succeed(self) -> None:
+        status = self.wait()
+        if status["state"] != "successful":
+            raise JobError(f"job {self.id} is {status['state']}: {status.get('reason', '')}")
 
     def values(self) -> list[Any]:
         """Waits until the job is over, and returns the values. Raises the error of the first failed call."""
