@@ -95,7 +95,8 @@ impl Foreign {
                     self.live = Some(live);
                     return Ok(Outcome::Migrate);
                 }
-                if cx.hunger().is_some() {
+                // After a crash, only a cut changes the state, so that a search that always crashes soon fails.
+                if self.crashes == 0 && cx.hunger().is_some() {
                     live.request_split();
                 }
             }
