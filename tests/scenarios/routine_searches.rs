@@ -3,12 +3,13 @@
 use std::{
     fs,
     path::Path,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
-use taskwork_tests::cluster::SOON;
+use taskwork_tests::cluster::{Running, SOON};
 
 use crate::routines::{Gateway, Site};
 
@@ -104,6 +105,32 @@ fn count_queens(nodes: usize) {
 #[test]
 fn search_on_one_node_counts_each_state_once() {
     count_queens(1);
+}
+
+#[test]
+fn python_client_searches() {
+    let mut site = Site::new();
+    deploy(&site, "queens", "Queens");
+    site.start_nodes(1);
+    let gateway = Gateway::start(&site.cluster);
+    let script = r#"
+import sys, routines
+with routines.connect(sys.argv[1]) as r:
+    assert r.search("queens@1", 6).found() == {"counts": {"states": 153, "solutions": 4}, "best": None}
+    try:
+        r.search("queens@1", n="six").found()
+    except routines.JobError as error:
+        assert "in search" in str(error) and "TypeError" in str(error), error
+    else:
+        raise AssertionError("the argument is wrong")
+assert routines.Search().but(part=1).part == 1
+"#;
+    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../routines/clients/python");
+    let mut python = Command::new("python3");
+    python.args(["-c", script, &format!("http://{}", gateway.address)]).env("PYTHONPATH", client);
+    python.env("PYTHONDONTWRITEBYTECODE", "1");
+    let ended = Running::begin(python, site.cluster.folder()).unwrap().end().unwrap();
+    assert_eq!(ended.code, 0, "{}\n{}", ended.err, site.cluster.logs());
 }
 
 #[test]

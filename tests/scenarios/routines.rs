@@ -42,7 +42,7 @@ pub(crate) struct Site {
 /// A running gateway.
 pub(crate) struct Gateway {
     running: Running,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Site {
