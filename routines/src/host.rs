@@ -65,13 +65,11 @@ impl Host {
     /// # Errors
     /// If it cannot be started.
     pub(crate) fn runtime(&self, package: &Package) -> Result<Runtime, StartError> {
-        match self.pool.take(&package.digest) {
-            Some(runtime) => Ok(runtime),
-            None => {
-                let description = &package.description;
-                self.starter.start(&package.folder, &description.entry, description.kind)
-            }
+        if let Some(runtime) = self.pool.take(&package.digest) {
+            return Ok(runtime);
         }
+        let description = &package.description;
+        self.starter.start(&package.folder, &description.entry, description.kind)
     }
 
     /// Returns the writer of a job's results.

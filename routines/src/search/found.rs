@@ -15,7 +15,7 @@ const NAMES_MAX: usize = 1_000;
 const STATES: &str = "states";
 
 /// The largest integer up to which all integers are exact in a double.
-const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
+const INTEGER_MAX: u128 = 1 << 53;
 
 /// Numbers by name, which are added up. A sum of `i64` cannot overflow an `i128`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,15 +66,15 @@ impl Variable for Best {
 /// Returns the result of a search as JSON.
 pub(crate) fn result_of(counts: &Counts, best: Option<&Offer>) -> String {
     let number = |&number: &i128| {
-        let is_exact = number.unsigned_abs() <= INTEGER_MAX as u128;
+        let is_exact = number.unsigned_abs() <= INTEGER_MAX;
         if is_exact { number.to_string() } else { format!("{{\"$i\":\"{number}\"}}") }
     };
     let raw = |json: String| RawValue::from_string(json).expect("numbers and checked values are valid JSON");
     let counts: BTreeMap<_, _> = counts.0.iter().map(|(name, count)| (name, raw(number(count)))).collect();
     let best = best.map(|best| {
         // As in JSON of Python: `3` and `3.0` are equal, and the first is shorter.
-        let is_integer = best.cost.fract() == 0.0 && best.cost.abs() < INTEGER_MAX;
-        let cost = if is_integer { format!("{}", best.cost as i64) } else { format!("{:?}", best.cost) };
+        let is_integer = best.cost.fract() == 0.0 && best.cost.abs() < INTEGER_MAX as f64;
+        let cost = if is_integer { format!("{}", best.cost) } else { format!("{:?}", best.cost) };
         BTreeMap::from([("cost", raw(cost)), ("solution", raw(best.solution.clone()))])
     });
     let result = BTreeMap::from([

@@ -87,7 +87,7 @@ impl Live {
             SearchStage::Paused if self.is_sent => runtime.go(),
             SearchStage::Paused | SearchStage::Idle => {
                 self.is_sent = true;
-                runtime.search(&*order.space.argument(0)?, state, self.bound)
+                runtime.search(&order.space.argument(0)?, state, self.bound)
             }
         };
         sent.map_err(|error| error.to_string())

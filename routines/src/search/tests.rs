@@ -117,7 +117,11 @@ fn knapsack_has_optimum_of_dynamic_programming() {
     let argument = json!({ "capacity": capacity, "profits": profits, "weights": weights });
     let found = run(&example("knapsack"), &argument, 10).unwrap()["best"].clone();
     assert_eq!(found["cost"].as_f64(), Some(-(best[capacity] as f64)), "{found}");
-    let items = found["solution"].as_array().unwrap().iter().map(|item| item.as_u64().unwrap() as usize);
+    let items = found["solution"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| usize::try_from(item.as_u64().unwrap()).unwrap());
     assert_eq!(items.map(|item| profits[item]).sum::<usize>(), best[capacity]);
 }
 
