@@ -60,7 +60,8 @@ fn deploy(site: &Site, name: &str, class: &str) {
         "name = '{name}'\nversion = '1'\nruntime = 'python3'\nkind = 'search'\nentry = 'slow:{class}'\n"
     );
     fs::write(folder.join("routine.toml"), text).unwrap();
-    fs::write(folder.join("slow.py"), format!("FOLDER = {:?}\n{MODULE}", site.source)).unwrap();
+    fs::write(folder.join("slow.py"), format!("FOLDER = {:?}\n{MODULE}", site.source.display().to_string()))
+        .unwrap();
     site.cluster.json("routines", &["deploy", folder.to_str().unwrap()]).unwrap();
 }
 
