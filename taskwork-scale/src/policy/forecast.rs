@@ -26,8 +26,8 @@ const TAIL_S: f64 = 3.0;
 const SPEED_SIGMA: f64 = 0.015;
 /// A paid quantum is used up only if it is longer than this.
 pub(super) const QUANTUM_FINE_MS: u64 = 90_000;
-/// The minimum useful share of the first such quantum of a new machine, even if the job is shorter than expected.
-const QUANTUM_USED_MIN: f64 = 0.5;
+/// The minimum useful share of the first such quantum of a new machine, for the median duration of the jobs.
+const QUANTUM_USED_MIN: f64 = 0.25;
 /// The maximum predicted duration, in seconds: thirty years.
 const FOREVER_S: f64 = 1e9;
 /// Points and weights of a normal distribution with the same first moments (E. Pearson and J. Tukey, 1965, rounded by
@@ -351,11 +351,11 @@ impl<'a> Outlook<'a> {
         let is_first = size.nodes <= 1 && self.base <= 0.0;
         // The median, since a few very long jobs dominate the mean.
         let useful_s = forecast.takes_s[1] - size.start_s;
-        // A begun hour is paid in any case. If time has a price but no bound, even a job that is shorter than
-        // expected should need half of it.
+        // A begun hour is paid in any case. If time has a price but no bound, the jobs should probably need a
+        // quarter of it.
         let is_bound = self.goals.deadline_ms.is_some();
         let quantum_s = if is_bound { 0.0 } else { size.quantum_s * QUANTUM_USED_MIN };
-        let is_short = useful_s < size.start_s.max(size.minimum_s) || forecast.takes_s[0] < quantum_s;
+        let is_short = useful_s < size.start_s.max(size.minimum_s) || forecast.takes_s[1] < quantum_s;
         !size.started.is_empty() && !is_first && is_short
     }
 }

@@ -75,12 +75,15 @@ fn policy_costs_no_more_than_other_policies() {
 fn paid_hours_are_used_up() {
     let mut figures = Figures::default();
     for shape in Shape::LONG {
+        let mut of_shape = Figures::default();
         for seed in seeds(2) {
             let world = world(shape, seed, hourly());
             let (_, oracle) = best_fixed(&world, MAX, DELAY_PRICE);
             let ours = world.run(&mut Policy::new(with_delay_price()));
+            of_shape.add(ours.total(DELAY_PRICE) / oracle.total(DELAY_PRICE));
             figures.add(ours.total(DELAY_PRICE) / oracle.total(DELAY_PRICE));
         }
+        println!("cost against the oracle, billed by the hour, {shape:?}: {}", of_shape.summary());
     }
     println!("cost against the oracle, billed by the hour: {}", figures.summary());
 }
