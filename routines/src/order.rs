@@ -39,6 +39,20 @@ impl Space {
         }
     }
 
+    /// Returns a short digest of all arguments.
+    pub(crate) fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        match self {
+            Self::Range { from, to } => drop(hasher.update(format!("{from}..{to}").as_bytes())),
+            Self::List(values) => values.iter().for_each(|value| {
+                hasher.update(&(value.len() as u64).to_le_bytes()).update(value.as_bytes());
+            }),
+        }
+        let mut digits = hasher.finalize().to_hex().to_string();
+        digits.truncate(16);
+        digits
+    }
+
     /// Returns the argument of a call.
     ///
     /// # Errors

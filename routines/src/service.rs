@@ -94,7 +94,7 @@ struct Name<'a> {
 impl<'a> Name<'a> {
     fn parse(name: &'a str) -> Option<Self> {
         let mut parts = name.split(' ');
-        let (routine, key, calls) = (parts.next()?, parts.next()?, parts.next()?);
+        let (routine, key, calls, _arguments) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let is_key = key.len() == KEY_DIGITS && key.bytes().all(|byte| byte.is_ascii_hexdigit());
         let calls = if calls == SEARCH { None } else { Some(calls.parse().ok()?) };
         (is_key && parts.next().is_none()).then_some(Self { routine, key, calls })
@@ -244,10 +244,11 @@ fn name_of<'a>(record: &'a JobRecord, id: &JobId) -> Result<Name<'a>, ServiceErr
 }
 
 fn job_name(order: &Order, kind: EntryKind, routine: &str) -> String {
-    match kind {
-        EntryKind::Function => format!("{routine} {} {}", order.key, order.space.len()),
-        EntryKind::Search => format!("{routine} {} {SEARCH}", order.key),
-    }
+    let calls = match kind {
+        EntryKind::Function => order.space.len().to_string(),
+        EntryKind::Search => SEARCH.to_owned(),
+    };
+    format!("{routine} {} {calls} {}", order.key, order.space.digest())
 }
 
 /// Returns the arguments of work that is of the kind of a package.
@@ -321,6 +322,12 @@ mod tests {
         let search = job_name(&order, EntryKind::Search, "queens@1");
         assert_eq!(Name::parse(&search).unwrap().calls, None);
         assert_ne!(key_of("mine"), key_of("yours"));
+        let others = Order { space: Space::Range { from: 4, to: 11 }, ..order.clone() };
+        assert_ne!(
+            job_name(&others, EntryKind::Function, "pi@1"),
+            name,
+            "as many calls with other arguments"
+        );
         for wrong in ["", "pi@1", "pi@1 key 7", "a night's work", &format!("{name} more")] {
             assert!(Name::parse(wrong).is_none(), "{wrong}");
         }
