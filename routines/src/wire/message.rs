@@ -48,7 +48,7 @@ pub(crate) enum EntryKind {
     /// A function that is called.
     #[default]
     Function,
-    /// A class whose instances are searched and split.
+    /// A class with instances that are searched and split.
     Search,
 }
 

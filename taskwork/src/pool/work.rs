@@ -53,7 +53,7 @@ pub(crate) enum PoolFault {
          on its node. Call migrate() between two calls of spawn(), and return Migrate when it returns true"
     )]
     TooManySpawned { task: TaskId, max: usize },
-    #[error("in task {task} the program found a mistake in itself: {reason}")]
+    #[error("task {task} has failed the job: {reason}")]
     Mistake { task: TaskId, reason: String },
     #[error("task {task} cannot be sent: {reason}")]
     Unsendable { task: TaskId, reason: String },

@@ -16,7 +16,7 @@ const Z90: f64 = 1.281_551_565_545;
 /// The factor by which a job that counts its work exactly may become slower.
 const SLOWER: f64 = 1.2;
 
-/// By the complete share: mean and standard deviation of log(remaining work / remainder in proportion).
+/// Mean and standard deviation of log(remaining work / remainder in proportion), for each complete share.
 const ERRORS: [(f64, f64, f64); 5] =
     [(0.02, -3.2, 1.7), (0.1, -1.8, 1.0), (0.3, -1.2, 1.2), (0.6, -0.5, 1.3), (1.0, 0.0, 1.0)];
 
