@@ -33,7 +33,7 @@ pub(super) struct Asked {
 pub(super) struct Fake {
     pub(super) port: u16,
     asked: Arc<Mutex<Vec<Asked>>>,
-    _serving: JoinSet<()>,
+    serving: JoinSet<()>,
 }
 
 impl Fake {
@@ -63,7 +63,12 @@ impl Fake {
                 });
             }
         });
-        Self { port, asked, _serving: serving }
+        Self { port, asked, serving }
+    }
+
+    /// Closes the port. Returns when it refuses connections, which is later than the drop of `self`.
+    pub(super) async fn stop(mut self) {
+        self.serving.shutdown().await;
     }
 
     /// Returns the requests so far.

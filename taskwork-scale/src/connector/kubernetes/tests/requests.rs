@@ -237,7 +237,7 @@ async fn faulty_api_is_reported_in_time() {
     }
     let fake = Fake::start(None, |_| Reply::Hang).await;
     let connector = proxied(&fake);
-    drop(fake);
+    fake.stop().await;
     let refusal = connector.list().await.expect_err("it is away");
     assert!(refusal.why == Why::Unknown && refusal.message.contains("cannot be reached"), "{refusal}");
 }
