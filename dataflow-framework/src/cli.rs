@@ -142,7 +142,7 @@ struct NodeOptions {
 
 /// Parses the size of a store.
 fn store(text: &str) -> Result<u64, String> {
-    crate::node::bytes(text)
+    crate::size::parse(text)
 }
 
 impl NodeOptions {

@@ -190,6 +190,8 @@ pub(crate) enum Trouble {
     Task,
     /// The node: the call may succeed on another one.
     Node,
+    /// The store of the node, which is too small for the inputs, of this number of bytes.
+    Store(u64),
     /// A version that is missing or corrupt on the node.
     Content,
     /// This version, which is missing or corrupt on the node.

@@ -91,6 +91,7 @@ mod task;
 mod options;
 mod value;
 mod spilled;
+mod size;
 mod core;
 mod encoding;
 mod ids;

@@ -178,6 +178,23 @@ fn nodes_with_small_stores_share_the_calls() {
 }
 
 #[test]
+fn calls_too_large_for_each_store_wait_for_a_node_with_a_larger_one() {
+    let mut cluster = Cluster::shared().unwrap();
+    // Each call reads three blocks of 3.2 KB.
+    cluster.start_nodes("matmul", 2, &["--workers", "1", "--store", "7 KiB"]).unwrap();
+    let input = ["--blocks", "4", "--size", "20"];
+    let submitted = cluster.begin("matmul", &[&["submit", "--wait", "--json"], &input[..]].concat()).unwrap();
+    wait_for(&cluster, &[0, 1], 1, "it needs a store for 9.4 KiB of inputs");
+    cluster.start_node("matmul", &["--workers", "1", "--store", "64 KiB"]).unwrap();
+    let output = submitted.end().unwrap();
+    assert_eq!(output.code, 0, "{}\n{}", output.err, cluster.logs());
+    let result: Value = serde_json::from_str(&output.out).unwrap();
+    let expected =
+        cluster.json("matmul", &[&["solve", "--sequential", "--quiet"], &input[..]].concat()).unwrap();
+    assert_eq!(result["blocks"], expected["blocks"]);
+}
+
+#[test]
 fn data_of_killed_node_is_recomputed() {
     run(|scene| {
         scene.cluster.kill_nodes(&scene.others[..1]).unwrap();

@@ -33,6 +33,7 @@ pub(super) async fn run(mut cx: CompanionContext, station: Arc<WorkflowNode>) ->
         workers: u32::try_from(workers).unwrap_or(u32::MAX),
         memory: cx.memory_bytes(),
         labels: cx.labels().clone(),
+        ..Capacity::default()
     };
     station.starts(cx.messenger().clone(), cx.node(), capacity, !cx.is_public());
     let witness: Weak<WorkflowNode> = Arc::downgrade(&station);

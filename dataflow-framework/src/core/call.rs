@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{mark::Mark, members::Member};
+use super::{demand::Demand, mark::Mark, members::Member};
 use crate::{
     failure::Failure,
     ids::{Argument, CallId, Execution, VersionId},
@@ -101,6 +101,8 @@ pub(super) struct Call {
     /// The number of its versions that are known.
     pub(super) known: u32,
     pub(super) state: CallState,
+    /// The size of its inputs in bytes, if it was too large for the store of a member; otherwise 0.
+    pub(super) store: u64,
     /// The number of failed runs.
     pub(super) failures: u32,
     /// The number of lost members that ran it.
@@ -127,6 +129,11 @@ pub(super) enum CallState {
 }
 
 impl Call {
+    /// Returns its requirements on its member.
+    pub(super) fn demand(&self) -> Demand {
+        Demand { store: self.store, ..Demand::of(&self.options) }
+    }
+
     /// Returns the versions that it reads, in order.
     pub(super) fn reads(&self) -> impl Iterator<Item = VersionId> {
         self.arguments.iter().flat_map(Argument::versions).copied()
@@ -185,6 +192,16 @@ pub(crate) struct Unfit {
     pub(crate) reason: String,
     /// The versions that it would have updated in place but has not, with their sizes.
     pub(crate) unchanged: Vec<(VersionId, u64)>,
-    /// An input that the member should have but has not.
-    pub(crate) damaged: Option<VersionId>,
+    pub(crate) cause: Cause,
+}
+
+/// The cause of a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Cause {
+    /// A fault of the member, such as a full disk.
+    Member,
+    /// The store of the member cannot hold the inputs, which have this number of bytes.
+    Store(u64),
+    /// An input is missing or corrupt on the member.
+    Damaged(VersionId),
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use taskwork::Labels;
 
-use crate::options::Options;
+use crate::{options::Options, size::shown};
 
 /// The requirements of a call on its member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +14,8 @@ pub(crate) struct Demand {
     pub(crate) cores: u32,
     /// The memory, in bytes.
     pub(crate) memory: u64,
+    /// The size of the inputs, in bytes, if a store was too small for them; otherwise 0.
+    pub(crate) store: u64,
     /// The required labels, each as a name, or as a name with a value (`name=value`).
     pub(crate) needs: &'static [&'static str],
 }
@@ -24,6 +26,9 @@ pub(crate) struct Capacity {
     pub(crate) workers: u32,
     /// The memory, in bytes; 0 if it is unknown, which satisfies any requirement.
     pub(crate) memory: u64,
+    /// The size of inputs for which its store was too small, in bytes; 0 as long as there were none.
+    #[serde(skip)]
+    pub(crate) store_exceeded: u64,
     pub(crate) labels: Labels,
 }
 
@@ -34,6 +39,8 @@ pub(crate) enum Lack {
     Cores { demanded: u32, most: u32 },
     /// An amount of memory, in bytes.
     Memory { demanded: u64, most: u64 },
+    /// A store for inputs of this size, in bytes.
+    Store(u64),
     /// A label.
     Label(&'static str),
     /// Each requirement is satisfied by some member, but not all by the same one.
@@ -42,10 +49,10 @@ pub(crate) enum Lack {
 
 impl Demand {
     /// The requirements of a call that may run anywhere.
-    pub(crate) const NONE: Self = Self { cores: 1, memory: 0, needs: &[] };
+    pub(crate) const NONE: Self = Self { cores: 1, memory: 0, store: 0, needs: &[] };
 
     pub(crate) fn of(options: &Options) -> Self {
-        Self { cores: options.cores.max(1), memory: options.memory, needs: options.needs }
+        Self { cores: options.cores.max(1), memory: options.memory, needs: options.needs, ..Self::NONE }
     }
 }
 
@@ -58,12 +65,17 @@ impl Capacity {
     /// Returns whether an idle member can run a call.
     pub(super) fn can_take(&self, demand: Demand) -> bool {
         self.has_memory(demand.memory)
+            && self.has_store(demand.store)
             && self.workers >= demand.cores
             && demand.needs.iter().all(|label| self.has(label))
     }
 
     pub(super) fn has_memory(&self, bytes: u64) -> bool {
         self.memory == 0 || bytes <= self.memory
+    }
+
+    fn has_store(&self, bytes: u64) -> bool {
+        self.store_exceeded == 0 || bytes < self.store_exceeded
     }
 
     fn has(&self, label: &str) -> bool {
@@ -89,6 +101,9 @@ impl Lack {
             let most = all.map(|one| one.memory).max().unwrap_or(0);
             return Some(Self::Memory { demanded: demand.memory, most });
         }
+        if !all.clone().any(|one| one.has_store(demand.store)) {
+            return Some(Self::Store(demand.store));
+        }
         let label = demand.needs.iter().find(|label| !all.clone().any(|one| one.has(label)));
         Some(label.map_or(Self::Together, |label| Self::Label(label)))
     }
@@ -105,10 +120,13 @@ impl fmt::Display for Lack {
                 let (demanded, most) = (gib(demanded), gib(most));
                 write!(f, "{demanded:.1} GiB of memory on one node, and none has more than {most:.1}")
             }
-            Self::Label(label) => write!(f, "the label {label}, and no node has it"),
-            Self::Together => {
-                f.write_str("cores, memory and labels that are all there, but not together on one node")
+            Self::Store(bytes) => {
+                write!(f, "a store for {} of inputs (`--store`), and no node has one", shown(bytes))
             }
+            Self::Label(label) => write!(f, "the label {label}, and no node has it"),
+            Self::Together => f.write_str(
+                "cores, memory, store and labels that are all there, but not together on one node",
+            ),
         }
     }
 }
@@ -120,7 +138,7 @@ mod tests {
     fn capacity(workers: u32, memory: u64, labels: &str) -> Capacity {
         let labels =
             if labels.is_empty() { Labels::default() } else { labels.parse().expect("they are labels") };
-        Capacity { workers, memory, labels }
+        Capacity { workers, memory, labels, ..Capacity::default() }
     }
 
     #[test]
@@ -129,9 +147,9 @@ mod tests {
         let lack = |demand: Demand| Lack::of(demand, members.iter()).map(|lack| lack.to_string());
         for (demand, expected) in [
             (Demand::NONE, None),
-            (Demand { cores: 4, memory: 8 << 30, needs: &["blast"] }, None),
+            (Demand { cores: 4, memory: 8 << 30, needs: &["blast"], ..Demand::NONE }, None),
             (Demand { needs: &["blast=2.9"], ..Demand::NONE }, None),
-            (Demand { needs: &["gpu", "zone=a"], cores: 2, memory: 1 }, None),
+            (Demand { needs: &["gpu", "zone=a"], cores: 2, memory: 1, ..Demand::NONE }, None),
             (Demand { cores: 8, ..Demand::NONE }, Some("8 workers on one node, and none has more than 4")),
             (
                 Demand { memory: 64 << 30, ..Demand::NONE },
@@ -143,7 +161,7 @@ mod tests {
             ),
             (
                 Demand { needs: &["gpu", "blast"], ..Demand::NONE },
-                Some("cores, memory and labels that are all there, but not together on one node"),
+                Some("cores, memory, store and labels that are all there, but not together on one node"),
             ),
         ] {
             assert_eq!(lack(demand).as_deref(), expected, "{demand:?}");

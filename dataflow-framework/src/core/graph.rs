@@ -50,6 +50,8 @@ use crate::{
 pub(crate) struct Graph {
     /// Whether members may be lost, so that the calls that can recompute versions are kept.
     pub(super) has_losses: bool,
+    /// Whether no member can join, so that a call waits for none.
+    pub(super) has_fixed_members: bool,
     pub(super) calls: Calls,
     pub(super) versions: FxHashMap<VersionId, Version>,
     pub(super) ready: Ready,
@@ -152,6 +154,7 @@ impl Graph {
     pub(crate) fn new(has_losses: bool) -> Self {
         Self {
             has_losses,
+            has_fixed_members: false,
             calls: Calls::default(),
             versions: FxHashMap::default(),
             ready: Ready::default(),
@@ -181,6 +184,11 @@ impl Graph {
             figures: Figures::default(),
             observed: Observed::default(),
         }
+    }
+
+    /// Records that no member can join later.
+    pub(crate) fn fix_members(&mut self) {
+        self.has_fixed_members = true;
     }
 
     /// Enables collecting events for an observer.
@@ -256,6 +264,7 @@ impl Graph {
             writes,
             known: writes,
             state: CallState::Inputs(0),
+            store: 0,
             failures: 0,
             deaths: 0,
             is_earlier: false,

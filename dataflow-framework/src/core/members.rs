@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     demand::{Capacity, Demand},
     durations::{Durations, TaskKey},
+    state::lanes::LaneKind,
 };
 use crate::task::TaskDef;
 
@@ -182,9 +183,18 @@ impl Members {
         self.known.iter().filter(move |(member, load)| runs(load) && !shunned.contains(member))
     }
 
-    /// Returns whether any other member than these runs calls.
-    pub(super) fn any_other_than(&self, shunned: &[Member]) -> bool {
-        self.others_than(shunned).next().is_some()
+    /// Returns whether any other member than these can run calls with these requirements.
+    pub(super) fn any_other_than(&self, shunned: &[Member], demand: Demand) -> bool {
+        self.others_than(shunned).any(|(_, load)| load.capacity.can_take(demand))
+    }
+
+    /// Records that the store of a member is too small for inputs of this size.
+    pub(super) fn store_is_exceeded(&mut self, member: Member, bytes: u64) {
+        let Some(Load { capacity, .. }) = self.known.get_mut(&member) else { return };
+        capacity.store_exceeded = match capacity.store_exceeded {
+            0 => bytes,
+            before => before.min(bytes),
+        };
     }
 
     /// Returns the member with the least work that accepts a call now, except for these.
@@ -307,28 +317,32 @@ impl Members {
     }
 
     /// Returns the member for a call with requirements, as [`choose`](Self::choose) does for others: of all
-    /// that can run it now, or the one of these with the fewest spread calls.
+    /// that can run it now, except for the shunned ones, or the one of these with the fewest spread calls.
     pub(super) fn place(
         &self,
-        demand: Demand,
-        is_spread: bool,
+        (demand, is_spread): LaneKind,
         bytes: u64,
         with: &[(Member, u64)],
+        shunned: &[Member],
     ) -> Option<Member> {
-        let fitting = self.known.iter().filter(|(_, load)| load.takes_now(demand));
+        let fitting = self.others_than(shunned).filter(|(_, load)| load.takes_now(demand));
         let cost = |member: Member, load: &Load| {
             if is_spread { load.spread } else { self.begin_ns(member, bytes, with) }
         };
         fitting.min_by_key(|(member, load)| cost(**member, load)).map(|(member, _)| *member)
     }
 
-    /// Keeps a member free for a call: of those that can run it, the one with the fewest busy workers.
-    pub(super) fn reserve(&mut self, demand: Demand) {
-        if self.is_reserved(demand) {
+    /// Keeps a member free for a call: of those that can run it, except for the shunned ones, the one with the
+    /// fewest busy workers.
+    pub(super) fn reserve(&mut self, demand: Demand, shunned: &[Member]) {
+        if self.is_reserved(demand, shunned) {
             return;
         }
-        let able = self.known.iter_mut().filter(|(_, load)| {
-            !load.is_leaving && load.reserved.is_none() && load.capacity.can_take(demand)
+        let able = self.known.iter_mut().filter(|(member, load)| {
+            !load.is_leaving
+                && load.reserved.is_none()
+                && load.capacity.can_take(demand)
+                && !shunned.contains(member)
         });
         let Some((member, load)) = able.min_by_key(|(_, load)| load.cores) else { return };
         load.reserved = Some(demand);
@@ -336,9 +350,10 @@ impl Members {
         self.note(member);
     }
 
-    /// Returns whether a member is kept free for calls of this kind.
-    pub(super) fn is_reserved(&self, demand: Demand) -> bool {
-        self.known.values().any(|load| !load.is_leaving && load.reserved == Some(demand))
+    /// Returns whether a member, except for the shunned ones, is kept free for calls of this kind.
+    pub(super) fn is_reserved(&self, demand: Demand, shunned: &[Member]) -> bool {
+        let kept = self.known.iter().filter(|(_, load)| !load.is_leaving && load.reserved == Some(demand));
+        kept.into_iter().any(|(member, _)| !shunned.contains(member))
     }
 
     /// Stops keeping members free for calls of this kind.

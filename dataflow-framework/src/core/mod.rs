@@ -73,7 +73,7 @@ mod waiting_tests;
 
 pub use self::seen::{How, Run, Seen, Version};
 pub(crate) use self::{
-    call::{Commute, Failing, Manner, Merge, NewCall, Outcome, Unfit},
+    call::{Cause, Commute, Failing, Manner, Merge, NewCall, Outcome, Unfit},
     demand::{Capacity, Demand, Lack},
     fact::{Choice, Decision, Fact},
     graph::{Action, Assignment, Graph, Input},

@@ -15,8 +15,8 @@ use self::{
     task::{Now, Running},
 };
 use super::{
-    Action, Answer, Assignment, Capacity, Demand, Graph, Held, History, Input, Mark, Member, Outcome, Source,
-    Step, Unfit,
+    Action, Answer, Assignment, Capacity, Cause, Demand, Graph, Held, History, Input, Mark, Member, Outcome,
+    Source, Step, Unfit,
     call::CallState,
     graph_tests::{new_call, version},
     lineage::DEATHS_MAX,
@@ -180,7 +180,8 @@ impl Run {
             let task = self.running.swap_remove(at);
             let call = task.assignment.call;
             self.troubled.insert(call);
-            let unfit = Unfit { reason: "its disk is full".to_owned(), unchanged: Vec::new(), damaged: None };
+            let unfit =
+                Unfit { reason: "its disk is full".to_owned(), unchanged: Vec::new(), cause: Cause::Member };
             self.graph.ended(call, task.member, Outcome::Unfit(unfit));
         }
     }

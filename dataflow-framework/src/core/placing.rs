@@ -18,33 +18,27 @@ use super::{
     ready::{Key, Urgency, urgency},
     state::lanes::LaneKind,
 };
-use crate::{ids::CallId, options::Options, task::TaskDef};
+use crate::{ids::CallId, task::TaskDef};
 
 /// The base level of nested calls, to which their depth is added: running calls wait for them.
 const NESTED_LEVEL: u32 = 1 << 31;
-
-impl Options {
-    /// Returns whether a call may run anywhere.
-    fn are_plain(&self) -> bool {
-        Demand::of(self) == Demand::NONE && !self.spread
-    }
-}
 
 impl Graph {
     /// Adds a call to those that wait for a worker.
     pub(super) fn waits_for_worker(&mut self, id: CallId) {
         let call = &self.calls[&id];
-        let (options, within) = (call.options, self.within(id));
-        if let Some(within) = within.filter(|_| options.are_plain()) {
+        let (options, demand, within) = (call.options, call.demand(), self.within(id));
+        let is_plain = demand == Demand::NONE && !options.spread;
+        if let Some(within) = within.filter(|_| is_plain) {
             return self.nests.is_ready(id, options.priority, within);
         }
         let level = within.map_or_else(|| self.levels.of(id), |within| NESTED_LEVEL + within.depth);
         let urgency: Urgency = urgency(options.priority, level);
-        if options.are_plain() {
+        if is_plain {
             let nearness = self.nearness(id, &Arc::clone(&call.arguments));
             self.ready.push((urgency, id), nearness);
         } else {
-            self.lanes.push((Demand::of(&options), options.spread), (urgency, id));
+            self.lanes.push((demand, options.spread), (urgency, id));
         }
     }
 
@@ -62,7 +56,7 @@ impl Graph {
     /// Returns the claim of a known call on its member.
     pub(super) fn claim_of(&self, id: CallId) -> Claim {
         let call = &self.calls[&id];
-        Claim::of(Demand::of(&call.options), call.task)
+        Claim::of(call.demand(), call.task)
     }
 
     /// Takes the most urgent call of the lanes that has a place; returns none if `open` and a call outside of
@@ -70,17 +64,20 @@ impl Graph {
     pub(super) fn next_of_lanes(&mut self, open: bool) -> Option<(CallId, Member)> {
         let (plain, nested) = (self.ready.first(), self.nests.priority());
         for (key, kind) in self.first_of_lanes() {
-            let (demand, is_spread) = kind;
+            let (demand, _) = kind;
             let ((Reverse(priority), _), _) = key;
             let is_urgent =
                 plain.is_none_or(|plain| key < plain) && nested.is_none_or(|other| other <= priority);
-            let is_reserved = self.members.is_reserved(demand);
+            let (_, id) = key;
+            // Without another member the call is tried once more, and fails there.
+            let shunned = self.troubles.shunned(id);
+            let shunned = if self.members.any_other_than(shunned, demand) { shunned } else { &[] };
+            let is_reserved = self.members.is_reserved(demand, shunned);
             if open && !is_urgent && !is_reserved {
                 continue;
             }
-            let (_, id) = key;
             let (bytes, with) = self.whereabouts(&self.calls[&id].arguments);
-            let Some(member) = self.members.place(demand, is_spread, bytes, &with) else {
+            let Some(member) = self.members.place(kind, bytes, &with, shunned) else {
                 self.has_no_place(kind, id, is_urgent);
                 continue;
             };
@@ -123,7 +120,7 @@ impl Graph {
             lane.is_told = false;
             // A call that only needs a label gets a place whenever another call ends.
             if is_urgent && (demand.cores > 1 || demand.memory > 0) {
-                self.members.reserve(demand);
+                self.members.reserve(demand, self.troubles.shunned(id));
             }
             return;
         };
@@ -140,7 +137,7 @@ impl Graph {
     /// Returns the requirement of a waiting call that no member satisfies.
     pub(crate) fn lacks(&self, id: CallId) -> Option<Lack> {
         let call = self.calls.get(&id).filter(|call| call.state == CallState::Worker)?;
-        Lack::of(Demand::of(&call.options), self.members.staying())
+        Lack::of(call.demand(), self.members.staying())
     }
 
     /// Handles a new member that runs calls, with its capacity.

@@ -14,7 +14,7 @@ use crate::{
 const GIB: u64 = 1 << 30;
 
 fn capacity(workers: u32, memory: u64, labels: &str) -> Capacity {
-    Capacity { workers, memory, labels: labels.parse().expect("they are labels") }
+    Capacity { workers, memory, labels: labels.parse().expect("they are labels"), ..Capacity::default() }
 }
 
 /// Creates a graph of members with these capacities.

@@ -2,8 +2,7 @@
 //! before it fails, and damaged data is fetched from another node or recomputed.
 
 use super::{
-    call::{CallState, Unfit},
-    demand::Demand,
+    call::{CallState, Cause, Unfit},
     graph::{Action, Graph},
     members::Member,
     version::State,
@@ -19,7 +18,8 @@ const DAMAGES_MAX: u32 = 4;
 impl Graph {
     /// Handles a call that could not run on its member.
     pub(super) fn unfit(&mut self, id: CallId, member: Member, unfit: Unfit) {
-        let Unfit { reason, unchanged, damaged } = unfit;
+        let Unfit { reason, unchanged, cause } = unfit;
+        let damaged = if let Cause::Damaged(version) = cause { Some(version) } else { None };
         for (version, bytes) in unchanged {
             if Some(version) != damaged {
                 self.is_there(version, member, bytes);
@@ -30,14 +30,22 @@ impl Graph {
             self.is_damaged(version, member, &reason);
         }
         let troubled = self.troubles.0.entry(id).or_default();
-        let is_hopeless = if damaged.is_some() {
-            troubled.damages += 1;
-            troubled.damages > DAMAGES_MAX
-        } else {
-            troubled.shunned.push(member);
-            // A call with requirements keeps the place that was found for it.
-            let has_demands = Demand::of(&self.calls[&id].options) != Demand::NONE;
-            has_demands || !self.members.any_other_than(&troubled.shunned)
+        let call = self.calls.get_mut(&id).expect("it was assigned");
+        let is_hopeless = match cause {
+            Cause::Damaged(_) => {
+                troubled.damages += 1;
+                troubled.damages > DAMAGES_MAX
+            }
+            Cause::Member => {
+                troubled.shunned.push(member);
+                !self.members.any_other_than(&troubled.shunned, call.demand())
+            }
+            // It waits for a member with a larger store.
+            Cause::Store(bytes) => {
+                call.store = bytes;
+                self.members.store_is_exceeded(member, bytes);
+                self.has_fixed_members && !self.members.any_other_than(&[], call.demand())
+            }
         };
         if is_hopeless {
             self.troubles.are_over(id);

@@ -1,7 +1,7 @@
 //! Members that are unfit for a call, have damaged data, or have redundant copies.
 
 use super::{
-    Action, Capacity, Graph, Held, Input, Member, Outcome, Unfit,
+    Action, Capacity, Cause, Graph, Held, Input, Member, Outcome, Unfit,
     graph_tests::{new_call, version},
     losses_tests::assigned,
 };
@@ -48,7 +48,11 @@ fn written(graph: &mut Graph, id: CallId, member: Member) {
 }
 
 fn unfit(graph: &mut Graph, id: CallId, member: Member, damaged: Option<VersionId>) {
-    let unfit = Unfit { reason: format!("no room on {}", member.0), unchanged: Vec::new(), damaged };
+    unfit_because(graph, id, member, damaged.map_or(Cause::Member, Cause::Damaged));
+}
+
+fn unfit_because(graph: &mut Graph, id: CallId, member: Member, cause: Cause) {
+    let unfit = Unfit { reason: format!("no room on {}", member.0), unchanged: Vec::new(), cause };
     graph.ended(id, member, Outcome::Unfit(unfit));
 }
 
@@ -68,6 +72,76 @@ fn unfit_call_is_tried_on_each_member_before_it_fails() {
     assert_eq!(tried, MEMBERS);
     let [failure] = graph.failures() else { panic!("the call has failed once") };
     assert_eq!(failure.reason(), format!("no room on {}", last.0));
+}
+
+#[test]
+fn call_with_demands_is_retried_on_another_member_with_them() {
+    let mut graph = Graph::new(true);
+    for (member, workers) in [(Member(0), 1), (Member(1), 2), (Member(2), 2)] {
+        graph.joined(member, Capacity::of_workers(workers));
+    }
+    graph.call(0, new_call(vec![], 1, Options { cores: 2, ..Options::DEFAULT }));
+    let [(0, first)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
+    unfit(&mut graph, 0, first, None);
+    let [(0, second)] = assigned(&mut graph)[..] else { panic!("it runs elsewhere") };
+    assert_eq!([first, second].iter().filter(|member| **member != Member(0)).count(), 2);
+    assert_ne!(first, second);
+    unfit(&mut graph, 0, second, None);
+    let [failure] = graph.failures() else { panic!("no member is left for it") };
+    assert_eq!(failure.reason(), format!("no room on {}", second.0));
+}
+
+#[test]
+fn call_whose_other_member_leaves_is_tried_again_on_the_unfit_one() {
+    let mut graph = Graph::new(true);
+    for member in [Member(0), Member(1)] {
+        graph.joined(member, Capacity::of_workers(2));
+    }
+    graph.call(0, new_call(vec![], 1, Options { cores: 2, ..Options::DEFAULT }));
+    let [(0, first)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
+    let other = if first == Member(0) { Member(1) } else { Member(0) };
+    call(&mut graph, 1, vec![]);
+    let busy = assigned(&mut graph);
+    unfit(&mut graph, 0, first, None);
+    let again = assigned(&mut graph);
+    if again.is_empty() {
+        assert_eq!(busy, [(1, other)], "the other member is busy");
+        graph.leaves(other);
+        assert_eq!(assigned(&mut graph), [(0, first)]);
+    } else {
+        assert_eq!(again, [(0, other)]);
+    }
+}
+
+#[test]
+fn call_too_large_for_each_store_waits_for_a_larger_one() {
+    let mut graph = graph();
+    call(&mut graph, 0, vec![]);
+    for _ in MEMBERS {
+        let [(0, member)] = assigned(&mut graph)[..] else { panic!("it is tried on each member") };
+        unfit_because(&mut graph, 0, member, Cause::Store(3 << 20));
+    }
+    assert_eq!(assigned(&mut graph), []);
+    assert!(graph.failures().is_empty());
+    let lack = graph.lacks(0).expect("no store is large enough").to_string();
+    assert_eq!(lack, "a store for 3.0 MiB of inputs (`--store`), and no node has one");
+    call(&mut graph, 1, vec![]);
+    let [(1, other)] = assigned(&mut graph)[..] else { panic!("it delays no other call") };
+    written(&mut graph, 1, other);
+    graph.joined(Member(3), Capacity::of_workers(1));
+    assert_eq!(assigned(&mut graph), [(0, Member(3))]);
+}
+
+#[test]
+fn call_too_large_for_each_store_fails_where_no_member_can_join() {
+    let mut graph = graph();
+    graph.fix_members();
+    call(&mut graph, 0, vec![]);
+    for _ in MEMBERS {
+        let [(0, member)] = assigned(&mut graph)[..] else { panic!("it is tried on each member") };
+        unfit_because(&mut graph, 0, member, Cause::Store(3 << 20));
+    }
+    assert_eq!((assigned(&mut graph), graph.failures().len()), (vec![], 1));
 }
 
 #[test]
@@ -93,7 +167,7 @@ fn unfit_call_unchanged_input_is_kept() {
     graph.release(version(0, 0));
     assert_eq!(assigned(&mut graph), [(1, first)]);
     let unchanged = vec![(version(0, 0), 8)];
-    let outcome = Unfit { reason: "its store is too small".to_owned(), unchanged, damaged: None };
+    let outcome = Unfit { reason: "its store is too small".to_owned(), unchanged, cause: Cause::Member };
     graph.ended(1, first, Outcome::Unfit(outcome));
     let actions = graph.actions();
     let [Action::Assign(second, assignment)] = &actions[..] else { panic!("it runs elsewhere: {actions:?}") };

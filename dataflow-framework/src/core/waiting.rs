@@ -57,6 +57,7 @@ impl Graph {
             writes: 0,
             known: 0,
             state: CallState::Inputs(0),
+            store: 0,
             failures: 0,
             deaths: 0,
             is_earlier: false,

@@ -19,7 +19,8 @@ use crate::{
     failure::Failed,
     file::{Folder, WORK_DIR_VARIABLE},
     ids::Argument,
-    node::{exceeded, shown_bytes, time_left},
+    node::{exceeded, time_left},
+    size,
     value::Value,
 };
 
@@ -74,7 +75,7 @@ pub(crate) fn run(assignment: &Assignment, inputs: &[Value]) -> Result<Vec<Value
         return Err(Failed::of(not_served(&format!("it has exited, {status}{said}"))));
     }
     let limit = assignment.manner.memory_max.map_or_else(String::new, |bytes| {
-        format!(" (it may take {} of memory: `memory_max`)", shown_bytes(bytes))
+        format!(" (it may take {} of memory: `memory_max`)", size::shown(bytes))
     });
     Err(Failed::of(format!("its process has exited without a reply: {status}{limit}{said}")))
 }

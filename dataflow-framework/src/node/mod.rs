@@ -28,8 +28,6 @@ mod store;
 mod store_tests;
 mod waits;
 
-#[cfg(feature = "cli")]
-pub(crate) use self::room::bytes;
 pub(crate) use self::{
     answers::Answer,
     attempt::run_here,
@@ -39,7 +37,7 @@ pub(crate) use self::{
     messages::{Coded, News, Order, Report},
     nesting::{Nesting, Running, end},
     queue::{Crew, Queue},
-    room::{Room, shown as shown_bytes},
+    room::Room,
     stopwatch::Timing,
     store::Store,
     waits::Given,

@@ -2,7 +2,7 @@
 
 use super::{attempt::Written, executor::Executor, messages::News};
 use crate::{
-    core::{Assignment, Outcome, Step, Unfit},
+    core::{Assignment, Cause, Outcome, Step, Unfit},
     failure::{Failed, Failure, Trouble},
     ids::{Execution, VersionId},
     invocation::Put,
@@ -95,12 +95,16 @@ impl Executor {
         if !self.has_peers {
             return Outcome::Failed(Failure::new(assignment.task.name, assignment.call, reason));
         }
-        let damaged = if let Trouble::Version(version) = trouble { Some(version) } else { None };
-        if let Some(version) = damaged {
-            self.loses_rest(version, &reason);
-            drop(self.forget(version));
-        }
+        let cause = match trouble {
+            Trouble::Version(version) => {
+                self.loses_rest(version, &reason);
+                drop(self.forget(version));
+                Cause::Damaged(version)
+            }
+            Trouble::Store(bytes) => Cause::Store(bytes),
+            Trouble::Task | Trouble::Node | Trouble::Content => Cause::Member,
+        };
         let (_, unchanged) = self.give_back(assignment);
-        Outcome::Unfit(Unfit { reason, unchanged, damaged })
+        Outcome::Unfit(Unfit { reason, unchanged, cause })
     }
 }

@@ -6,12 +6,13 @@ use rustc_hash::FxHashMap;
 
 use super::{
     ledger::{Arrival, Ledger, Relief, Use},
-    room::{Room, shown},
+    room::Room,
 };
 use crate::{
     core::{Assignment, Held, Mark},
-    failure::Failed,
+    failure::{Failed, Trouble},
     ids::{Argument, VersionId},
+    size::shown,
     value::Value,
 };
 
@@ -263,12 +264,13 @@ impl Store {
 }
 
 fn too_much(all: u64, limit: u64) -> Failed {
-    Failed::of_node(format!(
+    let reason = format!(
         "it reads {} of data at once, and the store takes {}: give nodes more (`--store`, or DATAFLOW_STORE), or split \
          the data",
         shown(all),
         shown(limit)
-    ))
+    );
+    Failed { trouble: Trouble::Store(all), ..Failed::of(reason) }
 }
 
 fn full(failed: &Failed, limit: u64, used: u64) -> Failed {

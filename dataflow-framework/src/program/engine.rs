@@ -158,6 +158,9 @@ impl Engine {
         // Each node receives the history when it joins.
         graph.take_news();
         graph.records();
+        if is_embedded {
+            graph.fix_members();
+        }
         let most = is_embedded.then_some(capacity);
         Self { others: Some(others), most, ..Self::with_graph(graph, site, queue, ahead_max) }.begin()
     }

@@ -6,10 +6,7 @@ use proptest::prelude::*;
 
 use super::{End, MEMORY, Run, Running, Survivor};
 use crate::{
-    core::{
-        Capacity, Demand, Graph, Held, Member, Outcome, Unfit, call::Call, graph_tests::version,
-        lineage::DEATHS_MAX,
-    },
+    core::{Capacity, Cause, Graph, Held, Member, Outcome, Unfit, graph_tests::version, lineage::DEATHS_MAX},
     ids::{Argument, VersionId},
 };
 
@@ -31,16 +28,15 @@ impl Run {
         let Running { member, assignment, .. } = &self.running[which];
         let (member, call) = (*member, assignment.call);
         // The call would fail if no other member can take it, or if each member were unfit.
-        let has_demands = |call: &Call| Demand::of(&call.options) != Demand::NONE;
-        let is_hopeless = !self.graph.members.any_other_than(&[member])
-            || self.graph.calls.get(&call).is_none_or(has_demands);
+        let others = |demand| self.graph.members.any_other_than(&[member], demand);
+        let is_hopeless = !self.graph.calls.get(&call).is_some_and(|call| others(call.demand()));
         if is_hopeless || self.vanished.contains(&member) || !self.unfit.insert(call) {
             return;
         }
         let running = self.running.swap_remove(which);
         let changes_nothing = which.is_multiple_of(2) && self.graph_knows(&running);
         let unchanged = if changes_nothing { self.give_back(&running) } else { Vec::new() };
-        let unfit = Unfit { reason: "its disk is full".to_owned(), unchanged, damaged: None };
+        let unfit = Unfit { reason: "its disk is full".to_owned(), unchanged, cause: Cause::Member };
         self.graph.ended(call, member, Outcome::Unfit(unfit));
     }
 
