@@ -62,6 +62,8 @@ struct Content {
     unprotected: bool,
     /// The maximum number of nodes in a row that were lost with any of the tasks.
     deaths: u32,
+    /// Whether its tasks were set aside.
+    is_set_aside: bool,
 }
 
 /// The state in the tree of the attempts at one job.
@@ -98,6 +100,7 @@ impl Durable {
             Op::Create { path, data, .. } | Op::Set { path, data, .. } => {
                 let content = read(sizes, folder, data, servers)
                     .ok_or_else(|| format!("{path} cannot be read back"))?;
+                let content = Content { is_set_aside: *folder == "quarantine", ..content };
                 znodes.insert(path.clone(), content);
             }
             Op::Check { .. } => {}
@@ -118,7 +121,7 @@ impl Durable {
     pub(crate) fn set_aside(&self, attempt: u32) -> (usize, Done) {
         let mut all = (0, Done::default());
         let znodes = self.attempts.get(&attempt).into_iter().flatten();
-        for (_, content) in znodes.filter(|(path, _)| path.contains("/quarantine/")) {
+        for (_, content) in znodes.filter(|(_, content)| content.is_set_aside) {
             all.0 += content.tasks;
             taskwork::Output::merge(&mut all.1, content.states);
         }
@@ -143,9 +146,9 @@ impl Durable {
 
     /// Returns whether a node that is not a member holds more than it has written.
     pub(crate) fn is_unprotected(&self, attempt: u32, node: &str) -> bool {
-        let of_node = |path: &str| path.ends_with(&format!("/held/{node}"));
+        let held = format!("/held/{node}");
         let znodes = self.attempts.get(&attempt).into_iter().flatten();
-        znodes.into_iter().any(|(path, content)| of_node(path) && content.unprotected)
+        znodes.into_iter().any(|(path, content)| content.unprotected && path.ends_with(&held))
     }
 }
 
@@ -171,7 +174,7 @@ fn read(sizes: &Sizes, folder: &str, data: &[u8], servers: &Servers) -> Option<C
             }
         }
     }
-    Some(Content { tasks: tasks.len(), states, unprotected, deaths })
+    Some(Content { tasks: tasks.len(), states, unprotected, deaths, ..Content::default() })
 }
 
 /// Reads the znode of a workflow: its program is a task, whose output has no states.
@@ -181,7 +184,7 @@ fn read_workflow(folder: &str, data: &[u8]) -> Option<Content> {
         "parked" | "quarantine" => simulation::parked::<Main<Flow>>(data)?,
         _ => simulation::held::<Main<Flow>>(data)?,
     };
-    Some(Content { tasks: tasks.len(), states: Done::default(), unprotected, deaths })
+    Some(Content { tasks: tasks.len(), unprotected, deaths, ..Content::default() })
 }
 
 /// Returns the data of a znode, or of the chunks that it names.
