@@ -1,9 +1,15 @@
 //! `taskwork doctor`: its findings on healthy and faulty clusters.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
-use taskwork_tests::cluster::{Cluster, CommandOutput};
+use taskwork_tests::cluster::{Cluster, CommandOutput, SOON};
 use zk::{ClusterPaths, Connect, CreateMode, Store};
 use zk_server::Setup;
 
@@ -46,7 +52,10 @@ fn doctor_finds_nothing_until_a_server_is_down() {
     let checks: Vec<&str> = found.iter().map(|finding| finding["check"].as_str().unwrap()).collect();
     assert_eq!(
         checks,
-        ["server", "server", "server", "TLS", "access", "clock", "members", "job", "data", "stopping"]
+        [
+            "server", "server", "server", "TLS", "access", "clock", "members", "network", "job", "data",
+            "stopping"
+        ]
     );
     let servers: Vec<&str> = found[..3].iter().map(|finding| finding["said"].as_str().unwrap()).collect();
     assert_eq!(servers.iter().filter(|said| said.contains("leader")).count(), 1, "{servers:?}");
@@ -100,4 +109,31 @@ fn doctor_finds_open_folders_wrong_clocks_and_stuck_jobs() {
     assert_eq!(bare.run("tree", &["submit", "3"]).unwrap().code, 0);
     let said = doctor(&bare, &auth);
     finds(&said, "access", &["/taskwork/default/jobs", "/taskwork/default/members"]);
+}
+
+#[test]
+fn nodes_that_cannot_reach_each_other_are_named() {
+    let mut cluster = Cluster::shared().unwrap();
+    // Nothing listens at these ports: 9 is `discard`, and 7 is `echo`.
+    for port in [7, 9] {
+        let address = format!("127.0.0.1:{port}");
+        cluster.start_node("tree", &["--workers", "1", "--advertise", &address]).unwrap();
+    }
+    let gate = cluster.gate().unwrap();
+    let waiting = cluster.begin("tree", &["submit", "10", "--wait", "--gate", gate.path()]).unwrap();
+    let deadline = Instant::now() + SOON;
+    while !cluster.logs().contains("a node cannot be reached over the network") {
+        assert!(Instant::now() < deadline, "no node warns\n{}", cluster.logs());
+        thread::sleep(Duration::from_millis(50));
+    }
+    let said = loop {
+        let said = doctor(&cluster, &[]);
+        if said.code == 1 || Instant::now() > deadline {
+            break said;
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    finds(&said, "network", &["cannot reach node", "at 127.0.0.1:"]);
+    gate.open().unwrap();
+    assert_eq!(waiting.end().unwrap().code, 0);
 }

@@ -184,7 +184,7 @@ fn calls_too_large_for_each_store_wait_for_a_node_with_a_larger_one() {
     cluster.start_nodes("matmul", 2, &["--workers", "1", "--store", "7 KiB"]).unwrap();
     let input = ["--blocks", "4", "--size", "20"];
     let submitted = cluster.begin("matmul", &[&["submit", "--wait", "--json"], &input[..]].concat()).unwrap();
-    wait_for(&cluster, &[0, 1], 1, "it needs a store for 9.4 KiB of inputs");
+    wait_for(&cluster, &[0, 1], 1, "it needs a store for 9.3 KiB of inputs");
     cluster.start_node("matmul", &["--workers", "1", "--store", "64 KiB"]).unwrap();
     let output = submitted.end().unwrap();
     assert_eq!(output.code, 0, "{}\n{}", output.err, cluster.logs());

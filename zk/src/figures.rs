@@ -46,6 +46,9 @@ pub struct NodeFigures<F> {
     /// next job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub silent: Vec<Silent>,
+    /// The members that it cannot reach over the network, if there are any: at most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut_off: Vec<String>,
     /// Whether this is the node's last report: it no longer works on the job.
     pub last: bool,
     /// The number of other nodes of its release that it knows; `None` from nodes that do not report it.
@@ -225,11 +228,12 @@ mod tests {
             givers: Some(Givers { most: vec![StolenFrom { node: "n1".to_owned(), tasks: 2 }], rest: 1 }),
             process: Some(ProcessNow { load: Some(0.5), ..ProcessNow::default() }),
             latencies: Some(Latencies::default()),
+            cut_off: vec!["n2".to_owned()],
             ..NodeFigures::<()>::default()
         };
         let mut written = serde_json::to_value(&said).unwrap();
         assert_eq!(parse(&written.to_string()), said);
-        for name in ["pool", "best", "givers", "process", "latencies"] {
+        for name in ["pool", "best", "givers", "process", "latencies", "cut_off"] {
             assert!(written.as_object_mut().unwrap().remove(name).is_some(), "{name}");
         }
         assert_eq!(parse(&written.to_string()), NodeFigures::default());

@@ -162,6 +162,7 @@ async fn look(
     let overview = Overview::read(store, cluster, Scope::Current).await?;
     clocks(store, cluster, findings).await?;
     hearing(&overview, findings);
+    reaching(&overview, findings);
     jobs(cluster, &overview, findings);
     data(store, cluster, findings).await?;
     stopping(&overview.unstoppable_tasks(), findings);
@@ -323,6 +324,28 @@ fn hearing(overview: &Overview, findings: &mut Findings) {
     if !findings.has(CHECK) {
         let nodes = overview.members.len();
         findings.well(CHECK, format!("{nodes} nodes, and all working nodes know each other"));
+    }
+}
+
+/// Reports nodes that cannot reach each other.
+fn reaching(overview: &Overview, findings: &mut Findings) {
+    const CHECK: &str = "network";
+    let mut pairs = BTreeMap::new();
+    for (_, node, said) in overview.reports() {
+        for other in &said.cut_off {
+            let member = overview.members.iter().find(|member| member.node == *other);
+            pairs.extend(member.and_then(|member| member.address).map(|address| ((node, other), address)));
+        }
+    }
+    for ((node, other), address) in &pairs {
+        findings.wrong(
+            CHECK,
+            format!("node {node} cannot reach node {other} at {address}"),
+            "Check --listen and --advertise of the node at this address, and that firewalls let UDP pass between both",
+        );
+    }
+    if pairs.is_empty() {
+        findings.well(CHECK, "no working node reports another one as unreachable");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The main loop of a node: waits for an event, passes it to the core, and performs the resulting actions.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -62,6 +62,8 @@ pub(crate) struct Driver {
     pub(crate) ledger: Arc<Mutex<Option<LedgerState>>>,
     /// The nodes from which its tasks came, for observers.
     pub(crate) givers: Arc<Mutex<Givers>>,
+    /// The nodes that cannot be reached over the network, for observers; `None` if there were none yet.
+    pub(crate) cut_off: Arc<Mutex<Option<BTreeSet<NodeId>>>>,
     /// The node's events in the job, for users.
     pub(crate) timeline: Arc<Timeline>,
     pub(crate) clock: Clock,
@@ -176,11 +178,21 @@ impl Driver {
     fn open(&mut self, delivery: Delivery) -> Option<Event> {
         match delivery {
             Delivery::Unreachable { to } => {
-                self.mail.unreachable(to, self.clock.now_ms());
+                if self.mail.unreachable(to, self.clock.now_ms()) {
+                    tracing::warn!(
+                        %to,
+                        "a node cannot be reached over the network: check its --listen and --advertise (`taskwork nodes` \
+                         shows its address), and that firewalls let UDP pass"
+                    );
+                    self.note_cut_off();
+                }
                 Some(Event::Unreachable { to })
             }
             Delivery::Message { from, parcel, room: _room } => {
-                self.mail.on_message(from);
+                if self.mail.on_message(from) {
+                    tracing::info!(%from, "the node is reached over the network again");
+                    self.note_cut_off();
+                }
                 self.unpack(from, parcel)
             }
         }
@@ -215,8 +227,10 @@ impl Driver {
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
             self.publish.notify_one();
         }
-        if let Event::Left { node, .. } = &event {
-            self.mail.left(*node);
+        if let Event::Left { node, .. } = &event
+            && self.mail.left(*node)
+        {
+            self.note_cut_off();
         }
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -241,6 +255,11 @@ impl Driver {
         }
         self.show_figures();
         None
+    }
+
+    /// Shows observers the nodes that cannot be reached.
+    fn note_cut_off(&self) {
+        *self.cut_off.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.mail.cut_off().clone());
     }
 
     /// Records the nodes from which tasks have just come.

@@ -5,7 +5,7 @@
 //! until one of them has received the other's answer. Either both reach ZooKeeper and communicate there, or one of
 //! them soon ceases to be a member. The protocol is unaware of this: it treats a letter as a late message.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::transport::Subject;
 use crate::{core::Message, id::NodeId};
@@ -13,6 +13,9 @@ use crate::{core::Message, id::NodeId};
 /// The time for which a node must be unreachable, or a grant unanswered, before letters are sent, in
 /// milliseconds.
 const UNREACHABLE_MS: u64 = 2_000;
+/// The time after which an unreachable node is reported to the user, in milliseconds: longer than the default session
+/// timeout, after which a lost node is not a member any more.
+const REPORT_MS: u64 = 15_000;
 /// The time after which a letter is repeated, in milliseconds.
 const REPEAT_MS: u64 = 2_000;
 /// The number of bytes that extend this time by one millisecond, so that a large letter is not repeated while it may
@@ -26,6 +29,8 @@ const WRITTEN_MAX: usize = 1024;
 pub(crate) struct Mail {
     /// The times since which nodes have been unreachable.
     unreached: BTreeMap<NodeId, u64>,
+    /// The nodes of these that were reported to the user.
+    cut_off: BTreeSet<NodeId>,
     /// The times at which grants were first sent, by thief and grant.
     granted: BTreeMap<(NodeId, u64), u64>,
     /// The times at which letters about grants were last written, by addressee, grant and kind of message.
@@ -33,26 +38,35 @@ pub(crate) struct Mail {
 }
 
 impl Mail {
-    /// Records that a message could not be sent to a node.
-    pub(crate) fn unreachable(&mut self, node: NodeId, now: u64) {
-        self.unreached.entry(node).or_insert(now);
+    /// Records that a message could not be sent to a node. Returns whether the node is now to be reported.
+    pub(crate) fn unreachable(&mut self, node: NodeId, now: u64) -> bool {
+        let since = *self.unreached.entry(node).or_insert(now);
+        now >= since + REPORT_MS && self.cut_off.insert(node)
     }
 
-    /// Records that a message was received from a node over the network.
-    pub(crate) fn on_message(&mut self, node: NodeId) {
+    /// Records that a message was received from a node over the network. Returns whether the node was reported before.
+    pub(crate) fn on_message(&mut self, node: NodeId) -> bool {
         self.unreached.remove(&node);
+        self.cut_off.remove(&node)
+    }
+
+    /// Returns the unreachable nodes that were reported.
+    pub(crate) fn cut_off(&self) -> &BTreeSet<NodeId> {
+        &self.cut_off
     }
 
     /// Records a letter from a node: the network does not connect it to this node, so it is answered by letter.
     pub(crate) fn on_letter(&mut self, node: NodeId, now: u64) {
-        self.unreached.insert(node, now.saturating_sub(UNREACHABLE_MS));
+        let due = now.saturating_sub(UNREACHABLE_MS);
+        let since = self.unreached.entry(node).or_insert(due);
+        *since = (*since).min(due);
     }
 
-    /// Forgets a node that is no longer a member: nothing is sent to it.
-    pub(crate) fn left(&mut self, node: NodeId) {
-        self.unreached.remove(&node);
+    /// Forgets a node that is no longer a member: nothing is sent to it. Returns whether it was reported before.
+    pub(crate) fn left(&mut self, node: NodeId) -> bool {
         self.granted.retain(|&(to, _), _| to != node);
         self.written.retain(|&(to, ..), _| to != node);
+        self.on_message(node)
     }
 
     /// Returns the subject of a message. `None` for a message that is not about a grant: a thief can ask another
@@ -111,6 +125,22 @@ mod tests {
 
     fn ack(grant: u64) -> Message {
         Message::Ack { grant }
+    }
+
+    #[test]
+    fn unreachable_node_is_reported_once_until_it_answers() {
+        let mut mail = Mail::default();
+        assert!(!mail.unreachable(FAR, 1_000));
+        assert!(!mail.unreachable(FAR, 15_999));
+        mail.on_letter(FAR, 15_999);
+        assert!(mail.unreachable(FAR, 16_000));
+        assert!(!mail.unreachable(FAR, 30_000), "it was reported before");
+        assert_eq!(mail.cut_off().iter().collect::<Vec<_>>(), [&FAR]);
+        assert!(mail.on_message(FAR));
+        assert!(!mail.unreachable(FAR, 31_000));
+        assert!(mail.unreachable(FAR, 46_000));
+        assert!(mail.left(FAR));
+        assert!(mail.cut_off().is_empty());
     }
 
     #[test]

@@ -119,6 +119,10 @@ pub(crate) fn listen(
     let local = transport.local_address();
     let found = |(ip, port): (IpAddr, Option<u16>)| SocketAddr::new(ip, port.unwrap_or(local.port()));
     let address = advertise.map_or(local, found);
+    // A socket for all addresses of IPv6 usually accepts IPv4 as well.
+    if address.is_ipv4() != local.is_ipv4() && local.is_ipv4() {
+        tracing::warn!(%local, %address, "the node listens on IPv4 and advertises an address of IPv6: check --listen");
+    }
     let bulk = Some(transport.bulk());
     let network = Network { carrier: Box::new(transport), arrivals };
     Ok(Endpoint { network, address, fingerprint, peers, bulk })

@@ -12,6 +12,7 @@ use crate::{
     companion::Load,
     core::{LedgerState, PoolView},
     figures::{Figures, WorkerTimes},
+    id::NodeId,
     shell::{clock::unix_ms, roster::Roster},
     variable::Score,
 };
@@ -30,6 +31,9 @@ const MEMBERS: usize = 250;
 
 /// The first figures are written after this fraction of the interval, so that observers soon see the node.
 const FIRST_PART: u32 = 8;
+
+/// The maximum number of unreachable nodes in the figures.
+const CUT_OFF_MAX: usize = 16;
 
 /// Returns the interval at which figures are written in a cluster with this number of members.
 fn interval(members: usize) -> Duration {
@@ -79,10 +83,17 @@ impl Coordination {
             }
             // The times grow even if nothing happens, so they do not count as a change.
             let figures = Figures { times: WorkerTimes::default(), ..self.figures_now() };
-            let now = Some((self.attempt_seen(), figures, self.silent(), self.ledger_state(), self.sight()));
+            let now = Some((
+                self.attempt_seen(),
+                figures,
+                self.silent(),
+                self.cut_off(),
+                self.ledger_state(),
+                self.sight(),
+            ));
             // The duration of a long call grows, too.
             let is_news = now != published || self.load().busy > 0;
-            if self.has_worked() && is_news {
+            if self.has_figures() && is_news {
                 self.publish_figures_once(false).await;
                 published = now;
             }
@@ -94,9 +105,16 @@ impl Coordination {
         self.others.look(Roster::others).1 + 1
     }
 
-    /// Returns whether the node has taken part in the job. Otherwise it has no figures.
-    fn has_worked(&self) -> bool {
-        self.takes_part_in.load(Relaxed) != 0 || self.load() != Load::default()
+    /// Returns whether the node has figures: it has taken part in the job, or could not because it was cut off.
+    fn has_figures(&self) -> bool {
+        let has_worked = self.takes_part_in.load(Relaxed) != 0 || self.load() != Load::default();
+        has_worked || self.cut_off.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Returns the first nodes that cannot be reached over the network.
+    fn cut_off(&self) -> Vec<String> {
+        let nodes = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.iter().flatten().take(CUT_OFF_MAX).map(NodeId::to_string).collect()
     }
 
     /// Returns the companion's own work.
@@ -138,6 +156,7 @@ impl Coordination {
             process: Some(self.probe.process()),
             timeline: self.timeline.all(),
             silent: self.silent(),
+            cut_off: self.cut_off(),
             last,
             ledger: self.ledger_state().filter(|_| !last).map(|state| self.dated(state)),
             sight: self.sight(),
@@ -148,7 +167,7 @@ impl Coordination {
 
     /// Writes the current figures in a single try: nothing depends on them.
     pub(crate) async fn publish_figures_once(&self, last: bool) {
-        if !self.visibility.is_public() || !self.has_worked() {
+        if !self.visibility.is_public() || !self.has_figures() {
             return;
         }
         let (node, figures) = (self.node.to_string(), self.report(last));

@@ -41,6 +41,7 @@ mod variables;
 mod waits;
 
 use std::{
+    collections::BTreeSet,
     future::Future,
     sync::{
         Arc, Mutex,
@@ -110,6 +111,8 @@ pub(crate) struct Coordination {
     pub(crate) ledger_state: Arc<Mutex<Option<LedgerState>>>,
     /// The nodes from which its tasks came, as published by the driver.
     pub(crate) givers: Arc<Mutex<Givers>>,
+    /// The nodes that it cannot reach over the network, as published by the driver; `None` if there were none yet.
+    pub(crate) cut_off: Arc<Mutex<Option<BTreeSet<NodeId>>>>,
     /// The clock that the driver uses.
     pub(crate) clock: Clock,
     /// The outlook of the node.
