@@ -8,8 +8,9 @@ use std::{
 };
 
 use crate::{
+    call::call_nested,
     package::Package,
-    runtime::{Packages, Pool, Runtime, StartError, Starter},
+    runtime::{Installed, Packages, Pool, Runtime, StartError, Starter},
     store::{Store, Writer},
 };
 
@@ -40,7 +41,7 @@ impl Host {
         Ok(Self {
             store,
             packages: Packages::default(),
-            starter: Starter::new(work, python)?,
+            starter: Starter::new(work, python, call_nested)?,
             pool: Pool::new(workers + IDLE_MORE),
             writers: Mutex::default(),
             name: format!("{:032x}", rand::random::<u128>()),
@@ -70,6 +71,13 @@ impl Host {
         }
         let description = &package.description;
         self.starter.start(&package.folder, &description.entry, description.kind)
+    }
+
+    /// Keeps a runtime without calls for others, unless it must not get more.
+    pub(crate) fn keep(&self, installed: &Installed, runtime: Runtime) {
+        if !installed.has_used_up(&runtime) {
+            self.pool.put(&installed.package.digest, runtime);
+        }
     }
 
     /// Returns the writer of a job's results.

@@ -19,6 +19,7 @@ mod wire;
 mod package;
 mod store;
 mod runtime;
+mod call;
 mod host;
 mod order;
 mod tally;

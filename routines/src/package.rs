@@ -57,6 +57,9 @@ pub(crate) struct Description {
     timeout: Option<f64>,
     /// The number of calls after which a runtime restarts.
     pub(crate) reuse: Option<u64>,
+    /// Whether a direct call is repeated after its node, or its runtime, was lost with it.
+    #[serde(default)]
+    pub(crate) idempotent: bool,
 }
 
 /// The reasons for which a folder is not a package.
@@ -129,6 +132,9 @@ impl Description {
         }
         if self.kind == EntryKind::Search && (self.timeout.is_some() || self.reuse.is_some()) {
             return Err("a search has neither timeout nor reuse, which are limits of calls".to_owned());
+        }
+        if self.kind == EntryKind::Search && self.idempotent {
+            return Err("a search is not idempotent: that is a property of calls".to_owned());
         }
         if self.reuse == Some(0) {
             return Err("reuse must be a number of calls from 1".to_owned());

@@ -16,6 +16,7 @@ import os
 import platform
 import struct
 import sys
+import threading
 import time
 import traceback
 
@@ -34,6 +35,10 @@ NAMES_MAX = 1000
 BOUND, SPLIT = 1, 2
 # The time that a search runs before it is split again, so that it advances however often parts are requested.
 SPLIT_SECONDS = 0.001
+
+
+# The thread of the routine, and the pipes and answers, if it is a function.
+running = []
 
 
 class Invalid(Exception):
@@ -94,6 +99,14 @@ def decode(argument):
         return json.loads(json.dumps(argument), object_hook=special)
     except ValueError as error:
         raise Invalid(f"the argument is invalid: {error}") from None
+
+
+class CallError(Exception):
+    """A call has failed, as in the client."""
+
+    def __init__(self, kind, message, trace=""):
+        super().__init__(f"{message}\n\n{trace}" if trace else message)
+        self.kind, self.message, self.trace = kind, message, trace
 
 
 class Pipes:
@@ -173,6 +186,8 @@ def trace_of(error):
 
 
 def message_of(error):
+    if isinstance(error, call_error()):
+        return error.message
     return "".join(traceback.format_exception_only(type(error), error)).strip()
 
 
@@ -286,17 +301,38 @@ def start_search(routine, argument, is_encoded, page, pipes, answers):
         answers.fail("user", message_of(error), trace_of(error))
 
 
+def call_error():
+    """Returns the class of the client, if the routine has imported that."""
+    return getattr(sys.modules.get("routines"), "CallError", CallError)
+
+
+def routines_call(routine, *args, **kwargs):
+    """Calls another routine from a running one, and returns its result."""
+    if not running or threading.get_ident() != running[0]:
+        raise RuntimeError("routines.call works in the thread of a running routine that is a function")
+    if args and kwargs:
+        raise TypeError("a call has positional or named arguments, not both")
+    pipes, answers = running[1:]
+    answers.flush()
+    argument = encode(kwargs or args)
+    pipes.send(b'{"type":"call","routine":%b,"argument":%b}' % (json.dumps(str(routine)).encode(), argument))
+    answer, is_encoded = pipes.receive()
+    if "error" in answer:
+        error = answer["error"]
+        raise call_error()(error["kind"], error["message"], error.get("trace", ""))
+    return decode(answer["value"]) if is_encoded else answer["value"]
+
+
 def load(folder, entry, kind):
     """Returns the function or the class of a package."""
     module, _, name = entry.partition(":")
     sys.path.insert(0, folder)
-    if kind == "search":
-        from importlib.util import find_spec
+    from importlib.util import find_spec
 
-        # Unless the client is installed, which has the same class.
-        if find_spec("routines") is None:
-            sys.modules["routines"] = stub = type(sys)("routines")
-            stub.Search = Search
+    # Unless the client is installed, which has the same classes.
+    if find_spec("routines") is None:
+        sys.modules["routines"] = stub = type(sys)("routines")
+        stub.Search, stub.CallError, stub.call = Search, CallError, routines_call
     routine = importlib.import_module(module)
     for part in name.split("."):
         routine = getattr(routine, part)
@@ -348,6 +384,7 @@ def main():
             except (Exception, SystemExit) as error:
                 answers.fail("user", message_of(error), trace_of(error))
             else:
+                running[:] = (threading.get_ident(), pipes, answers) if message["kind"] == "function" else ()
                 pipes.send(b'{"type":"ready"}')
         elif kind == "call":
             run(routine, message["id"], message["argument"], answers, is_encoded)

@@ -14,7 +14,7 @@ use crate::{
     host::Host,
     order::Order,
     ranges::Ranges,
-    runtime::{Event, Installed, Runtime},
+    runtime::{ANSWER_LATE_MAX, CRASHES_MAX, Event, Installed, LOADS_MAX, Runtime},
     store::{Outcome, Writer},
     tally::Tally,
     wire::{CallError, ErrorKind, Step},
@@ -26,21 +26,6 @@ const FRAME_TIME: Duration = Duration::from_millis(30);
 /// The maximum number of calls of a frame, and of the bytes of their arguments if there are several.
 const FRAME_CALLS_MAX: u64 = 10_000;
 const FRAME_ARGUMENTS_BYTES_MAX: usize = 1 << 20;
-
-/// The number of frames after which a runtime restarts, unless its package limits its calls.
-const RUNTIME_FRAMES_MAX: u32 = 1_000;
-
-/// The maximum time until a runtime has loaded its routine.
-const LOAD_MAX: Duration = Duration::from_secs(60);
-
-/// The number of runtimes in a row that do not load the routine, after which the job fails.
-const LOADS_MAX: u32 = 3;
-
-/// The number of crashes of runtimes with a call after which it fails.
-const CRASHES_MAX: u32 = 3;
-
-/// The time in which a runtime collects answers, in addition to the time limit of a call.
-const ANSWER_LATE_MAX: Duration = Duration::from_millis(50);
 
 /// The duration of a call after which its result is written at once.
 const LONG_CALL: Duration = Duration::from_secs(1);
@@ -143,7 +128,7 @@ impl Live {
         if self.frame.is_some() || batch.open.is_empty() || !self.writer.has_room() {
             return Ok(());
         }
-        if self.runtime.as_ref().is_some_and(|runtime| self.is_used_up(runtime)) {
+        if self.runtime.as_ref().is_some_and(|runtime| self.installed.has_used_up(runtime)) {
             self.runtime = None;
         }
         let installed = Arc::clone(&self.installed);
@@ -168,7 +153,7 @@ impl Live {
         let end = taken.start + calls.len() as u64;
         batch.open.insert(end..taken.end);
         taken.end = end;
-        if let Err(error) = runtime.call(&calls) {
+        if let Err(error) = runtime.call(&calls, 0) {
             // A single call, since others were limited.
             self.frame = None;
             let error = CallError::new(ErrorKind::Invalid, format!("the argument is too large: {error}"));
@@ -178,14 +163,6 @@ impl Live {
         let now = Instant::now();
         self.frame = Some(Sent { calls: taken, at: now, heard: now });
         Ok(())
-    }
-
-    fn is_used_up(&self, runtime: &Runtime) -> bool {
-        let (frames, calls) = runtime.used();
-        match self.installed.package.description.reuse {
-            Some(reuse) => calls >= reuse,
-            None => frames >= RUNTIME_FRAMES_MAX,
-        }
     }
 
     /// Waits for answers or for durable results, and handles them. Returns the number of answers.
@@ -266,8 +243,7 @@ impl Live {
     /// Handles a call, or a start, that takes too long.
     fn check_time(&mut self, batch: &mut Batch) -> Result<(), String> {
         let Some(runtime) = &self.runtime else { return Ok(()) };
-        if !runtime.exchange().is_loaded() && runtime.started().elapsed() >= LOAD_MAX {
-            let reason = format!("it was not loaded within {} s{}", LOAD_MAX.as_secs(), runtime.log());
+        if let Some(reason) = runtime.late_load() {
             return self.on_broken(batch, ErrorKind::Timeout, reason);
         }
         let (Some(frame), Some(limit)) = (&self.frame, self.installed.package.description.timeout()) else {
@@ -276,8 +252,7 @@ impl Live {
         if frame.heard.elapsed() < limit + ANSWER_LATE_MAX {
             return Ok(());
         }
-        let reason =
-            format!("the call exceeded its time limit of {} s{}", limit.as_secs_f64(), runtime.log());
+        let reason = runtime.exceeded(limit);
         self.on_broken(batch, ErrorKind::Timeout, reason)
     }
 
@@ -329,9 +304,8 @@ impl Drop for Live {
     fn drop(&mut self) {
         if self.frame.is_none()
             && let Some(runtime) = self.runtime.take()
-            && !self.is_used_up(&runtime)
         {
-            self.host.pool.put(&self.installed.package.digest, runtime);
+            self.host.keep(&self.installed, runtime);
         }
     }
 }

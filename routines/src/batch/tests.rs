@@ -10,6 +10,7 @@ use taskwork::{JobError, Limits, LocalJob, Report, Task as _};
 
 use super::{Batch, Live};
 use crate::{
+    call::call_nested,
     host::Host,
     order::{Order, Space},
     package::Package,
@@ -324,7 +325,7 @@ fn lost(script: &str) -> String {
     let program = folder.path().join("runtime");
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let starter = Starter::new(folder.path(), program).unwrap();
+    let starter = Starter::new(folder.path(), program, call_nested).unwrap();
     let mut runtime = starter.start(folder.path(), "module:run", EntryKind::Function).unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -334,7 +335,7 @@ fn lost(script: &str) -> String {
                 Event::Broken(reason) => return reason,
                 Event::Step(Step::Loaded) => {
                     let argument = serde_json::value::RawValue::from_string("5".to_owned()).unwrap();
-                    runtime.call(&[(5, argument)]).unwrap();
+                    runtime.call(&[(5, argument)], 0).unwrap();
                 }
                 Event::Step(_) => {}
             }

@@ -9,13 +9,19 @@ use std::{
     time::Duration,
 };
 
+use super::Runtime;
 use crate::{
     package::{Package, PackageError},
-    store::Store,
+    store::{Store, StoreError},
 };
 
 /// The assumed duration of the first call of a routine: the first frame then has one call.
 const FIRST: Duration = Duration::from_secs(1);
+
+/// The number of frames after which a runtime restarts, unless its package limits its calls, and its minimum age then:
+/// frames of direct calls are short.
+const RUNTIME_FRAMES_MAX: u32 = 1_000;
+const RUNTIME_AGE_MIN: Duration = Duration::from_secs(20);
 
 /// A package that was checked against its digest, with the measured duration of its calls.
 #[derive(Debug)]
@@ -27,24 +33,61 @@ pub(crate) struct Installed {
 
 /// The packages that this process has checked.
 #[derive(Debug, Default)]
-pub(crate) struct Packages(Mutex<HashMap<String, Arc<Installed>>>);
+pub(crate) struct Packages(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    packages: HashMap<String, Arc<Installed>>,
+    /// The digests of names, which are permanent.
+    names: HashMap<String, String>,
+}
 
 impl Packages {
     /// Returns a package of a store, which is checked once.
     pub(crate) fn get(&self, store: &Store, digest: &str) -> Result<Arc<Installed>, PackageError> {
-        let mut packages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(installed) = packages.get(digest) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(installed) = known.packages.get(digest) {
             return Ok(Arc::clone(installed));
         }
-        let package = store.package(digest)?;
-        let pace = AtomicU64::new(nanoseconds(FIRST));
-        let installed = Arc::new(Installed { package, pace });
-        packages.insert(digest.to_owned(), Arc::clone(&installed));
-        Ok(installed)
+        Ok(known.add(store.package(digest)?))
+    }
+
+    /// Returns whether [`named`](Self::named) needs no files.
+    pub(crate) fn is_known(&self, routine: &str) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.names.contains_key(routine) || known.packages.contains_key(routine)
+    }
+
+    /// Returns a package with this name and version, or this digest.
+    pub(crate) fn named(&self, store: &Store, routine: &str) -> Result<Arc<Installed>, StoreError> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let digest = known.names.get(routine).map_or(routine, String::as_str);
+        if let Some(installed) = known.packages.get(digest) {
+            return Ok(Arc::clone(installed));
+        }
+        let package = store.resolve(routine)?;
+        known.names.insert(package.name(), package.digest.clone());
+        Ok(known.add(package))
+    }
+}
+
+impl Known {
+    fn add(&mut self, package: Package) -> Arc<Installed> {
+        let (digest, pace) = (package.digest.clone(), AtomicU64::new(nanoseconds(FIRST)));
+        Arc::clone(self.packages.entry(digest).or_insert_with(|| Arc::new(Installed { package, pace })))
     }
 }
 
 impl Installed {
+    /// Returns whether a runtime of the package must not get more calls.
+    pub(crate) fn has_used_up(&self, runtime: &Runtime) -> bool {
+        let (frames, calls) = runtime.used();
+        match self.package.description.reuse {
+            Some(reuse) => calls >= reuse,
+            None => frames >= RUNTIME_FRAMES_MAX && runtime.age() >= RUNTIME_AGE_MIN,
+        }
+    }
+
     /// Returns the number of calls that take about this long.
     pub(crate) fn calls_within(&self, target: Duration) -> u64 {
         (nanoseconds(target) / self.pace.load(Relaxed).max(1)).max(1)

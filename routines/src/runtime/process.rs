@@ -35,10 +35,16 @@ use taskwork_child::{Group, Killer, WorkDir, shown, sweep};
 use tempfile::TempDir;
 use thiserror::Error;
 
-use super::page::{Page, SearchRequest};
+use super::{
+    LOAD_MAX,
+    inbox::Inbox,
+    nested::{CallNested, NestedCall},
+    page::{Page, SearchRequest},
+};
 use crate::{
     ranges::Ranges,
-    wire::{EntryKind, Exchange, Frame, FrameError, FromRuntime, Step, ToRuntime, read_frame},
+    store::Outcome,
+    wire::{CallError, EntryKind, ErrorKind as WireErrorKind, Exchange, Frame, FrameError, Step, ToRuntime},
 };
 
 /// The source of the Python shim.
@@ -49,10 +55,6 @@ const PREFIX: &str = "routines-work-";
 
 /// The versions of the protocol that this host speaks.
 const VERSIONS: &[u32] = &[1];
-
-/// The maximum numbers of unread messages and of their bytes; the reader waits beyond either.
-const INBOX_MESSAGES_MAX: usize = 256;
-const INBOX_BYTES_MAX: usize = 64 << 20;
 
 /// The maximum part of the log of a runtime that is kept, in bytes.
 const LOG_BYTES_MAX: usize = 64 << 10;
@@ -78,6 +80,7 @@ pub(crate) enum StartError {
 pub(crate) struct Starter {
     folder: WorkDir,
     python: PathBuf,
+    call_nested: CallNested,
 }
 
 /// An event of a runtime.
@@ -101,6 +104,9 @@ pub(crate) struct Runtime {
     started: Instant,
     frames: u32,
     calls: u64,
+    /// The depth of the current calls: 0 unless a call of another runtime has made them.
+    depth: u32,
+    call_nested: CallNested,
     killer: Killer,
     /// Whether its status was collected: then another process may have its id.
     is_collected: bool,
@@ -111,23 +117,6 @@ pub(crate) struct Runtime {
     _folder: TempDir,
 }
 
-/// The messages of a runtime that the task has not read.
-#[derive(Debug, Default)]
-struct Inbox {
-    state: Mutex<Unread>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Unread {
-    messages: VecDeque<(FromRuntime, usize)>,
-    bytes: usize,
-    /// The reason for which no more messages follow.
-    end: Option<String>,
-    /// The runtime is dropped, so messages are not read.
-    is_closed: bool,
-}
-
 /// The end of the output of a runtime.
 #[derive(Debug, Default)]
 struct Log {
@@ -136,16 +125,16 @@ struct Log {
 }
 
 impl Starter {
-    /// Creates a starter with this Python interpreter.
+    /// Creates a starter with this Python interpreter, and a function for the calls that runtimes make.
     ///
     /// # Errors
     /// If the folder cannot be created or written.
-    pub(crate) fn new(within: &Path, python: PathBuf) -> io::Result<Self> {
+    pub(crate) fn new(within: &Path, python: PathBuf, call_nested: CallNested) -> io::Result<Self> {
         fs::create_dir_all(within)?;
         sweep(within, PREFIX);
         let folder = WorkDir::within(within, PREFIX)?;
         fs::write(folder.path().join("shim.py"), PYTHON_SHIM)?;
-        Ok(Self { folder, python })
+        Ok(Self { folder, python, call_nested })
     }
 
     /// Starts a runtime that loads a routine.
@@ -192,6 +181,8 @@ impl Starter {
             started: Instant::now(),
             frames: 0,
             calls: 0,
+            depth: 0,
+            call_nested: self.call_nested,
             killer,
             is_collected: false,
             watcher: Some(watcher),
@@ -232,7 +223,7 @@ impl Starter {
 }
 
 /// Starts a thread.
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
@@ -245,11 +236,11 @@ fn watch(child: u32, kept: (File, File)) {
 }
 
 impl Runtime {
-    /// Sends calls, each with its id. All earlier ones must be answered.
+    /// Sends calls at a depth, each with its id. All earlier ones must be answered.
     ///
     /// # Errors
     /// If they exceed the size of a frame.
-    pub(crate) fn call(&mut self, calls: &[(u64, Box<RawValue>)]) -> Result<(), FrameError> {
+    pub(crate) fn call(&mut self, calls: &[(u64, Box<RawValue>)], depth: u32) -> Result<(), FrameError> {
         let frame = match calls {
             [(id, argument)] => ToRuntime::Call { id: *id, argument }.frame(),
             calls => {
@@ -263,6 +254,7 @@ impl Runtime {
             ids.insert(*id..*id + 1);
         }
         self.exchange.on_calls(ids);
+        self.depth = depth;
         self.frames += 1;
         self.calls += calls.len() as u64;
         Ok(())
@@ -333,11 +325,15 @@ impl Runtime {
     /// Waits for events at most so long, and returns them.
     pub(crate) fn poll(&mut self, wait: Duration) -> Vec<Event> {
         self.write();
-        let (messages, end) = self.inbox.take(wait);
+        let (messages, answer, end) = self.inbox.take(wait);
+        if let Some(answer) = answer {
+            self.answer(&answer);
+        }
         let mut events = Vec::new();
         for message in messages {
             match self.exchange.on_message(message) {
                 Ok(Step::Nothing) => {}
+                Ok(Step::Calls { routine, argument }) => self.nest(routine, argument),
                 Ok(step) => events.push(Event::Step(step)),
                 Err(error) => {
                     events.push(Event::Broken(format!("{error}{}", self.log.shown(Duration::ZERO))));
@@ -349,6 +345,23 @@ impl Runtime {
             events.push(Event::Broken(self.end(&end)));
         }
         events
+    }
+
+    /// Starts a call that the runtime has made, in its slot: it waits for the answer.
+    fn nest(&self, routine: String, argument: Box<RawValue>) {
+        NestedCall::new(routine, argument, self.depth + 1, Arc::clone(&self.inbox)).start(self.call_nested);
+    }
+
+    fn answer(&mut self, outcome: &Outcome) {
+        let (value, error) = match outcome {
+            Outcome::Value(value) => (Some(&**value), None),
+            Outcome::Error(error) => (None, Some(error)),
+        };
+        self.exchange.on_nested_answer();
+        if let Err(error) = self.send(&ToRuntime::Answer { value, error }.frame()) {
+            let error = CallError::new(WireErrorKind::Invalid, format!("the result is too large: {error}"));
+            self.answer(&Outcome::Error(error));
+        }
     }
 
     /// Describes the end of the process.
@@ -376,8 +389,19 @@ impl Runtime {
         &self.exchange
     }
 
-    pub(crate) fn started(&self) -> Instant {
-        self.started
+    /// Returns the reason if it should have loaded its routine by now.
+    pub(crate) fn late_load(&self) -> Option<String> {
+        let is_late = !self.exchange.is_loaded() && self.age() >= LOAD_MAX;
+        is_late.then(|| format!("it was not loaded within {} s{}", LOAD_MAX.as_secs(), self.log()))
+    }
+
+    /// Returns the message about a call that has exceeded its time limit.
+    pub(crate) fn exceeded(&self, limit: Duration) -> String {
+        format!("the call exceeded its time limit of {} s{}", limit.as_secs_f64(), self.log())
+    }
+
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Returns the numbers of frames and calls that it was sent.
@@ -386,7 +410,7 @@ impl Runtime {
     }
 
     /// Returns the end of its output, formatted for messages.
-    pub(crate) fn log(&self) -> String {
+    fn log(&self) -> String {
         self.log.shown(Duration::ZERO)
     }
 }
@@ -402,67 +426,6 @@ impl Drop for Runtime {
             // It only waits for the killed child.
             let _ = watcher.join();
         }
-    }
-}
-
-impl Inbox {
-    fn state(&self) -> MutexGuard<'_, Unread> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reads frames until the stream ends, or one is not a message.
-    fn fill(&self, output: File) {
-        let mut output = io::BufReader::with_capacity(64 << 10, output);
-        let end = loop {
-            match read_frame(&mut output) {
-                Ok(None) => break "the stream of the runtime has ended".to_owned(),
-                Ok(Some(frame)) => match FromRuntime::parse(&frame) {
-                    Ok(message) => {
-                        if !self.put(message, frame.json.len() + frame.bytes.len()) {
-                            return;
-                        }
-                    }
-                    Err(error) => break format!("the runtime has sent a wrong message: {error}"),
-                },
-                Err(error) => break format!("the runtime has sent a broken frame: {error}"),
-            }
-        };
-        self.state().end = Some(end);
-        self.changed.notify_all();
-    }
-
-    /// Adds a message. Returns whether the runtime is still in use.
-    fn put(&self, message: FromRuntime, bytes: usize) -> bool {
-        let is_full = |unread: &mut Unread| {
-            let has_room = unread.messages.len() < INBOX_MESSAGES_MAX && unread.bytes < INBOX_BYTES_MAX;
-            !has_room && !unread.is_closed
-        };
-        let unread = self.changed.wait_while(self.state(), is_full);
-        let mut unread = unread.unwrap_or_else(PoisonError::into_inner);
-        unread.messages.push_back((message, bytes));
-        unread.bytes += bytes;
-        let is_used = !unread.is_closed;
-        drop(unread);
-        self.changed.notify_all();
-        is_used
-    }
-
-    /// Waits for a message, or the end, and returns all messages.
-    fn take(&self, wait: Duration) -> (Vec<FromRuntime>, Option<String>) {
-        let is_silent = |unread: &mut Unread| unread.messages.is_empty() && unread.end.is_none();
-        let waited = self.changed.wait_timeout_while(self.state(), wait, is_silent);
-        let (mut unread, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        unread.bytes = 0;
-        let messages = unread.messages.drain(..).map(|(message, _)| message).collect();
-        let end = unread.end.clone();
-        drop(unread);
-        self.changed.notify_all();
-        (messages, end)
-    }
-
-    fn close(&self) {
-        self.state().is_closed = true;
-        self.changed.notify_all();
     }
 }
 

@@ -8,15 +8,9 @@ use std::{
 use crate::{
     host::Host,
     order::Order,
-    runtime::{Event, Installed, Runtime, SearchRequest},
+    runtime::{Event, Installed, LOADS_MAX, Runtime, SearchRequest},
     wire::{SearchStage, Step},
 };
-
-/// The maximum time until a runtime has loaded its routine.
-const LOAD_MAX: Duration = Duration::from_secs(60);
-
-/// The number of runtimes in a row that do not load the routine, after which the job fails.
-const LOADS_MAX: u32 = 3;
 
 /// The time to the next request for a part, after so many requests in a row without one.
 const PART_WAIT: Duration = Duration::from_millis(1);
@@ -161,8 +155,7 @@ impl Live {
         let events = runtime.poll(most);
         if events.iter().any(|event| matches!(event, Event::Step(Step::Loaded))) {
             self.failed_loads = 0;
-        } else if !runtime.exchange().is_loaded() && runtime.started().elapsed() >= LOAD_MAX {
-            let reason = format!("it was not loaded within {} s{}", LOAD_MAX.as_secs(), runtime.log());
+        } else if let Some(reason) = runtime.late_load() {
             self.on_broken(&reason)?;
         }
         Ok(events)

@@ -20,6 +20,8 @@ pub(crate) struct Exchange {
     calls: Ranges,
     unanswered: Ranges,
     search: SearchStage,
+    /// Whether a call of the runtime waits for its answer.
+    is_calling: bool,
 }
 
 /// The stage of a search in a runtime.
@@ -64,6 +66,11 @@ pub(crate) enum Step {
     Complete(NewCounts),
     /// The search has failed.
     Failed(CallError),
+    /// A running call calls another routine.
+    Calls {
+        routine: String,
+        argument: Box<RawValue>,
+    },
 }
 
 /// A message that violates the protocol.
@@ -82,6 +89,10 @@ pub(crate) enum ProtocolError {
     NotCalled(u64),
     #[error("the runtime reports an error of no call: {}", .0.message)]
     NoCall(CallError),
+    #[error("the runtime calls {0:?} although none of its calls runs, or its last call is not answered")]
+    Call(String),
+    #[error("the runtime answers call {0} although it waits for the answer to its own call")]
+    Waits(u64),
     #[error("the runtime sends {0} although its search does not run")]
     NotSearching(&'static str),
     #[error("the runtime offers a solution with the cost {0}, which is not finite")]
@@ -94,7 +105,7 @@ impl Exchange {
     /// Creates the exchange of a runtime that was sent `hello` and `load`.
     pub(crate) fn new() -> Self {
         let (calls, unanswered) = (Ranges::default(), Ranges::default());
-        Self { stage: Stage::Greeting, calls, unanswered, search: SearchStage::Idle }
+        Self { stage: Stage::Greeting, calls, unanswered, search: SearchStage::Idle, is_calling: false }
     }
 
     pub(crate) fn is_loaded(&self) -> bool {
@@ -116,6 +127,11 @@ impl Exchange {
     pub(crate) fn on_search(&mut self) {
         debug_assert!(self.search != SearchStage::Running, "one search at a time");
         self.search = SearchStage::Running;
+    }
+
+    /// Notes that the call of the runtime is answered.
+    pub(crate) fn on_nested_answer(&mut self) {
+        self.is_calling = false;
     }
 
     /// Returns the calls without an answer.
@@ -177,6 +193,13 @@ impl Exchange {
                 self.search = SearchStage::Idle;
                 Ok(Step::Complete(counts))
             }
+            FromRuntime::Call { routine, argument } => {
+                if self.unanswered.is_empty() || self.is_calling {
+                    return Err(ProtocolError::Call(routine));
+                }
+                self.is_calling = true;
+                Ok(Step::Calls { routine, argument })
+            }
             FromRuntime::Log { text } => {
                 tracing::debug!(text, "a runtime logs");
                 Ok(Step::Nothing)
@@ -193,6 +216,9 @@ impl Exchange {
     fn answer(&mut self, id: u64) -> Result<(), ProtocolError> {
         if !self.is_loaded() {
             return Err(ProtocolError::NotReady(id));
+        }
+        if self.is_calling {
+            return Err(ProtocolError::Waits(id));
         }
         if self.unanswered.remove(id) {
             return Ok(());
@@ -244,6 +270,24 @@ mod tests {
         assert!(matches!(hear(&mut Exchange::new(), early), Err(ProtocolError::NotReady(5))));
         let version = r#"{"type":"ready","version":2}"#;
         assert!(matches!(hear(&mut Exchange::new(), version), Err(ProtocolError::Version(Some(2)))));
+    }
+
+    #[test]
+    fn runtime_makes_one_call_at_a_time_within_its_calls() {
+        const CALL: &str = r#"{"type":"call","routine":"pi@1","argument":[1]}"#;
+        let mut exchange = loaded();
+        let step = hear(&mut exchange, CALL);
+        assert!(
+            matches!(&step, Ok(Step::Calls { routine, argument }) if routine == "pi@1" && argument.get() == "[1]")
+        );
+        assert!(matches!(hear(&mut exchange, CALL), Err(ProtocolError::Call(_))), "it waits for the answer");
+        let early = r#"{"type":"result","values":[[5,1]]}"#;
+        assert!(matches!(hear(&mut exchange, early), Err(ProtocolError::Waits(5))));
+        exchange.on_nested_answer();
+        assert!(hear(&mut exchange, CALL).is_ok());
+        let mut idle = loaded();
+        assert!(hear(&mut idle, r#"{"type":"result","values":[[5,1],[6,1],[7,1]]}"#).is_ok());
+        assert!(matches!(hear(&mut idle, CALL), Err(ProtocolError::Call(_))), "no call runs");
     }
 
     fn hear_state(exchange: &mut Exchange, json: &str, bytes: usize) -> Result<Step, ProtocolError> {

@@ -39,6 +39,13 @@ pub(crate) enum ToRuntime<'a> {
     },
     /// The search continues.
     Go,
+    /// The outcome of a call that the runtime has made: a value or an error.
+    Answer {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        value: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a CallError>,
+    },
 }
 
 /// The kind of an entry of a package.
@@ -86,6 +93,11 @@ pub(crate) enum FromRuntime {
     Complete {
         counts: NewCounts,
     },
+    /// The running call calls another routine, and waits for `answer`.
+    Call {
+        routine: String,
+        argument: Box<RawValue>,
+    },
 }
 
 /// The numbers that a search has counted since its last message with numbers.
@@ -122,6 +134,9 @@ pub(crate) enum ErrorKind {
     Crash,
     /// The call exceeded its time limit.
     Timeout,
+    /// The node was lost with the call.
+    #[serde(rename = "outcome-unknown")]
+    OutcomeUnknown,
 }
 
 /// The reasons for which a frame is not a message.
@@ -169,6 +184,12 @@ struct Pause {
 struct Found {
     cost: f64,
     solution: Box<RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Nested {
+    routine: String,
+    argument: Box<RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -224,6 +245,10 @@ impl FromRuntime {
                 let Found { cost, solution } = serde_json::from_str(json)?;
                 check_value(solution.get())?;
                 Self::Offer(Offer { cost, solution: solution.get().to_owned() })
+            }
+            "call" => {
+                let Nested { routine, argument } = serde_json::from_str(json)?;
+                Self::Call { routine, argument }
             }
             _ => return Err(MessageError::Unknown(tag.chars().take(100).collect())),
         })

@@ -10,6 +10,7 @@
 //! | `search {argument}`, or `search {}` and a state | `offer {cost, solution}`; `paused {counts}` and the rest; `child {part, counts}`, a part and the rest; `result {counts}`, `error {kind, message, trace}` |
 //! | `go {}` | after `paused` or `child`, as after `search` |
 //! | `call {id, argument}`, `many {calls: [[id, argument], …]}` | `result {values: [[id, value], …]}`, `error {id, kind, message, trace}` |
+//! | `answer {value}` or `answer {error}` | before that `call {routine, argument}`, within a call |
 //!
 //! At any time a runtime may send `log {text}` and `progress {share}`. Each call is answered once, by a `result` or an
 //! `error`; the calls of one frame are answered in any order and grouping.

@@ -12,8 +12,20 @@
         r.search("queens@1.0", 12).found()["counts"]    # a tree search, of a class derived from Search
 """
 
+from ._call import call
 from ._client import CallError, Client, Job, JobError, RequestError, Result, connect
 from ._executor import Executor
 from ._search import Search
 
-__all__ = ["CallError", "Client", "Executor", "Job", "JobError", "RequestError", "Result", "Search", "connect"]
+__all__ = [
+    "CallError",
+    "Client",
+    "Executor",
+    "Job",
+    "JobError",
+    "RequestError",
+    "Result",
+    "Search",
+    "call",
+    "connect",
+]
