@@ -1,10 +1,11 @@
 //! The command line.
 
+mod serve;
+
 use std::{
     ffi::OsString,
     fs,
     io::{self, Read as _},
-    net::SocketAddr,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -13,7 +14,7 @@ use std::{
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use serde_json::{json, value::RawValue};
-use taskwork::{Client, JobId, Kinds};
+use taskwork::{Client, JobId, Kinds, LabelError, Labels, Release};
 use taskwork_cli::{
     Failure,
     command::{
@@ -22,14 +23,15 @@ use taskwork_cli::{
     },
 };
 
+use self::serve::{Gateway, serve};
 use crate::{
     NAME, VERSION,
     batch::{self, Batch},
-    gateway,
     host::Host,
+    mesh::{self, Direct},
     order::{Space, Work},
     package::{Package, PackageError},
-    request,
+    remote, request,
     search::{self, Foreign},
     service::{SUCCESSFUL, Service, ServiceError},
     store::{Outcome, Store, StoreError},
@@ -53,7 +55,7 @@ enum Command {
     /// Copy a package into the store, and print its name and digest.
     Deploy(Deploy),
     /// Run a node of a cluster: it makes calls until it is asked to leave (SIGTERM, `taskwork drain`).
-    Node(Box<Node>),
+    Node(Box<NodeOptions>),
     /// Serve the REST interface on this machine.
     Gateway(Gateway),
     /// Call a routine once, and print its result as JSON.
@@ -87,7 +89,7 @@ struct Deploy {
 }
 
 #[derive(Debug, Args)]
-struct Node {
+struct NodeOptions {
     #[command(flatten)]
     store: StoreArguments,
     /// The folder for pipes and temporary files of runtimes. Default: the system's folder for temporary files
@@ -117,15 +119,6 @@ struct Access {
 }
 
 #[derive(Debug, Args)]
-struct Gateway {
-    /// The address to listen on; only this machine can reach it. Port 0 selects any free port.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8790")]
-    listen: SocketAddr,
-    #[command(flatten)]
-    access: Access,
-}
-
-#[derive(Debug, Args)]
 struct Call {
     /// NAME@VERSION, or a digest.
     #[arg(value_name = "ROUTINE")]
@@ -133,9 +126,12 @@ struct Call {
     /// The argument in JSON: a list has positional arguments, an object named ones.
     #[arg(value_name = "JSON", default_value = "[]", allow_hyphen_values = true)]
     argument: String,
-    /// Print one JSON object with the job and its outcome.
+    /// Print one JSON object with the outcome, and with the job if there is one.
     #[arg(long)]
     json: bool,
+    /// The address that a gateway has printed, for a direct call within milliseconds. Without it, the call is a job.
+    #[arg(long, value_name = "URL", env = "ROUTINES_GATEWAY")]
+    gateway: Option<String>,
     #[command(flatten)]
     access: Access,
 }
@@ -219,40 +215,63 @@ fn deploy(arguments: &Deploy) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn node(arguments: Node) -> Result<ExitCode, Failure> {
+fn node(arguments: NodeOptions) -> Result<ExitCode, Failure> {
     let store = arguments.store.open()?;
-    let label = store.label().map_err(|error| Failure::failed(format!("the id of the store: {error}")))?;
+    let (label, direct) = (id_of(store.label())?, id_of(store.direct_label())?);
     let workers = arguments.options.workers();
     let workers = workers.unwrap_or_else(|| thread::available_parallelism().map_or(1, NonZeroUsize::get));
     let work = arguments.work.unwrap_or_else(std::env::temp_dir);
     let host = Host::new(store, &work, arguments.python, workers);
     let host = host.map_err(|error| Failure::usage(format!("--work {}: {error}", work.display())))?;
     host.install().map_err(|_| Failure::failed("this process has a node of routines already"))?;
-    let mut kinds = Kinds::default();
-    kinds.add::<Batch>(batch::KIND).add::<Foreign>(search::KIND);
-    let ran = run_node(&arguments.options.label(label), kinds, NAME, VERSION);
+    let ran = run_node(&arguments.options.label(label).label(direct), kinds(), NAME, VERSION);
     if let Some(host) = Host::current() {
         host.starter.remove();
     }
     ran
 }
 
+/// Returns a label with the id of a store.
+fn id_of(label: Result<Labels, LabelError>) -> Result<Labels, Failure> {
+    label.map_err(|error| Failure::failed(format!("the id of the store: {error}")))
+}
+
+/// Returns the kinds of jobs.
+fn kinds() -> Kinds {
+    let mut kinds = Kinds::default();
+    kinds.add::<Batch>(batch::KIND).add::<Foreign>(search::KIND).add::<Direct>(mesh::KIND);
+    kinds
+}
+
 impl Access {
+    fn release(&self) -> Result<Release, Failure> {
+        self.build.release(NAME, VERSION)
+    }
+
     /// Connects, and calls `with` with the service until it has ended or Ctrl-C arrives.
     fn run<T>(
         &self,
         level: Level,
         with: impl AsyncFnOnce(Service, Store) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        self.connected(level, async |service, store, _| interruptible(with(service, store)).await)
+    }
+
+    /// Connects, and calls `with` with the service.
+    fn connected<T>(
+        &self,
+        level: Level,
+        with: impl AsyncFnOnce(Service, Store, Client) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         self.log.start(level);
         let store = self.store.open()?;
-        let release = self.build.release(NAME, VERSION)?;
+        let release = self.release()?;
         runtime()?.block_on(async {
             let client = self.cluster.client(&Notes::default())?.release(release);
             let client = client.submitter(submitter()).connect().await?;
             let client = client.with_patience(Some(self.patience.of_a_step()));
             let service = Service::new(Client::clone(&client), store.clone());
-            let done = interruptible(with(service, store)).await;
+            let done = with(service, store, Client::clone(&client)).await;
             client.close().await;
             done
         })
@@ -297,15 +316,6 @@ fn submitter() -> String {
     std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned())
 }
 
-fn serve(arguments: &Gateway) -> Result<ExitCode, Failure> {
-    arguments.access.run(Level::Info, async |service, store| {
-        let listener = gateway::listen(arguments.listen)?;
-        let at = listener.local_addr().map_or_else(|_| arguments.listen.to_string(), |at| at.to_string());
-        print(&format!("serving http://{at}/\n"));
-        match gateway::serve(listener, service, store).await {}
-    })
-}
-
 /// Parses the argument of a call or a search.
 fn parse(argument: &str) -> Result<Box<RawValue>, Failure> {
     let refused = |error: String| Failure::usage(format!("the argument is not JSON: {error}"));
@@ -334,12 +344,20 @@ fn call(arguments: &Call) -> Result<ExitCode, Failure> {
     let argument = parse(&arguments.argument)?;
     let space = Space::List(vec![argument.get().to_owned()]);
     let mut outcome = String::new();
-    let id = arguments.access.outcomes(&arguments.routine, space, |json| {
-        json.clone_into(&mut outcome);
-        Ok(())
-    })?;
+    let id = match &arguments.gateway {
+        Some(gateway) => {
+            outcome = remote::call(gateway, &arguments.routine, argument.get()).map_err(Failure::failed)?;
+            String::new()
+        }
+        None => arguments.access.outcomes(&arguments.routine, space, |json| {
+            json.clone_into(&mut outcome);
+            Ok(())
+        })?,
+    };
     let parsed = serde_json::from_str::<Outcome>(&unindexed(&outcome)).map_err(Failure::failed)?;
-    if arguments.json {
+    if arguments.json && id.is_empty() {
+        print(&format!("{outcome}\n"));
+    } else if arguments.json {
         print(&format!("{{\"job\":\"{id}\",{}\n", outcome.trim_start_matches('{')));
     }
     Ok(match parsed {

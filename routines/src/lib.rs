@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A *package* is a folder with a description (`routine.toml`) and code; its name and version stand for one content
-//! permanently. A job makes many calls of one routine. Its tasks send the calls in frames to *runtimes*, processes that
+//! permanently. A direct call is a message from the gateway to a node. A job makes many calls of one routine. Its tasks send the calls in frames to *runtimes*, processes that
 //! have loaded the routine, and write the results to the shared *store*. Each call of a job that is done has one result,
 //! although nodes may be lost.
 
@@ -26,8 +26,10 @@ mod tally;
 mod batch;
 mod search;
 mod request;
+mod mesh;
 mod service;
 mod gateway;
+mod remote;
 mod command;
 #[cfg(test)]
 mod testing;

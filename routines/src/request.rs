@@ -69,11 +69,11 @@ pub(crate) fn search(argument: &RawValue) -> Result<Work, String> {
 ///
 /// # Errors
 /// The reason for which it is refused.
-pub(crate) fn single(json: &[u8]) -> Result<Work, String> {
+pub(crate) fn single(json: &[u8]) -> Result<String, String> {
     let CallRequest { argument } = serde_json::from_slice(json)
         .map_err(|error| format!("the body is not {{\"argument\": VALUE}}: {error}"))?;
     check_value(argument.get()).map_err(|error| format!("the argument is invalid: {error}"))?;
-    Ok(Work::Calls(Space::List(vec![argument.get().to_owned()])))
+    Ok(argument.get().to_owned())
 }
 
 /// Parses the arguments of the calls of a job.

@@ -1,8 +1,10 @@
 //! Jobs of routines: submission, state, results. The gateway and the commands use it.
 
 use std::{
+    io,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use serde::Serialize;
@@ -15,12 +17,14 @@ use thiserror::Error;
 use crate::{
     NAME,
     batch::Batch,
+    mesh::{self, Ended, Spec},
     order::{Order, Space, Work},
     package::Package,
+    runtime::Packages,
     search::{Best, Foreign, result_of},
-    store::{Results, ResultsError, Store, StoreError},
+    store::{Body, Outcome, Results, ResultsError, Store, StoreError},
     tally::Tally,
-    wire::EntryKind,
+    wire::{CallError, EntryKind, ErrorKind},
 };
 
 /// The number of hexadecimal digits of a key.
@@ -28,6 +32,9 @@ const KEY_DIGITS: usize = 32;
 
 /// The part of the name of a search, instead of the number of calls.
 const SEARCH: &str = "search";
+
+/// The maximum duration of a direct call, unless its routine has a time limit.
+const CALL_MAX: Duration = Duration::from_secs(60);
 
 /// Access to the jobs of a cluster and their results.
 #[derive(Debug, Clone)]
@@ -38,6 +45,7 @@ pub(crate) struct Service {
     recent: Arc<Mutex<Recent>>,
     /// Held while a job with a key of a user is looked for and submitted.
     submitting: Arc<tokio::sync::Mutex<()>>,
+    packages: Arc<Packages>,
 }
 
 /// A job and its results.
@@ -55,6 +63,10 @@ pub(crate) enum ServiceError {
     NotOver { job: JobId, state: &'static str },
     #[error("job {job} is {state}, so it has no results{}", .reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default())]
     NoResults { job: JobId, state: &'static str, reason: Option<String> },
+    #[error("all nodes are busy with other calls: repeat the request later")]
+    Busy,
+    #[error("there is no node that makes direct calls: start one by routines node")]
+    NoNode,
     #[error("the key was used for other calls, in job {0}: choose another one")]
     KeyTaken(JobId),
     #[error(transparent)]
@@ -103,7 +115,7 @@ impl<'a> Name<'a> {
 
 impl Service {
     pub(crate) fn new(client: Client, store: Store) -> Self {
-        Self { client, store, recent: Arc::default(), submitting: Arc::default() }
+        Self { client, store, recent: Arc::default(), submitting: Arc::default(), packages: Arc::default() }
     }
 
     /// Submits a job. If there is one with the same key of the user, that is returned, and not new.
@@ -153,6 +165,45 @@ impl Service {
             return Err(ServiceError::Invalid(reason));
         }
         Ok(submitted.id().clone())
+    }
+
+    /// Makes a call on a node, and returns its outcome as JSON. Dropping the future cancels it.
+    pub(crate) async fn call(&self, routine: &str, argument: String) -> Result<String, ServiceError> {
+        let (service, of, is_large) = (self.clone(), routine.to_owned(), Body::is_large(&argument));
+        let prepare = move || {
+            let installed = service.packages.named(&service.store, &of)?;
+            Ok::<_, ServiceError>((installed, Argument::new(service.store, &argument)?))
+        };
+        // Another thread would cost a tenth of the time of a call.
+        let is_fast = !is_large && self.packages.is_known(routine);
+        let (installed, argument) = if is_fast { prepare()? } else { blocking(prepare).await?? };
+        let Package { digest, description, .. } = &installed.package;
+        if description.kind == EntryKind::Search {
+            return Err(wrong_kind(&installed.package));
+        }
+        let limit = description.timeout().unwrap_or(CALL_MAX);
+        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1);
+        let spec = Spec { digest: digest.clone(), argument: argument.body.clone(), limit_ms };
+        match mesh::call(spec, description.idempotent).await {
+            Ended::Answered(Body::Inline(outcome)) => Ok(outcome),
+            Ended::Answered(stored) => {
+                let store = self.store.clone();
+                let read = move || {
+                    let content = store.content(&stored);
+                    store.remove(&stored);
+                    content
+                };
+                blocking(read).await?.map_err(|error| not_stored(&error))
+            }
+            Ended::Busy => Err(ServiceError::Busy),
+            Ended::NoNode => Err(ServiceError::NoNode),
+            Ended::Unknown => {
+                let reason = "the node was lost with the call, which may have run, in part or as a whole; declare the \
+                              routine idempotent to have such calls repeated";
+                let outcome = Outcome::Error(CallError::new(ErrorKind::OutcomeUnknown, reason));
+                serde_json::to_string(&outcome).map_err(|error| ServiceError::Invalid(error.to_string()))
+            }
+        }
     }
 
     /// Returns the state of a job.
@@ -237,6 +288,29 @@ impl Service {
     }
 }
 
+/// The argument of a direct call, until the call has ended.
+struct Argument {
+    store: Store,
+    body: Body,
+}
+
+impl Argument {
+    fn new(store: Store, argument: &str) -> Result<Self, ServiceError> {
+        let body = store.body(argument).map_err(|error| not_stored(&error))?;
+        Ok(Self { store, body })
+    }
+}
+
+impl Drop for Argument {
+    fn drop(&mut self) {
+        self.store.remove(&self.body);
+    }
+}
+
+fn not_stored(error: &io::Error) -> ServiceError {
+    ServiceError::Invalid(format!("a large argument or result cannot be stored: {error}"))
+}
+
 /// Parses the name of a job of routines.
 fn name_of<'a>(record: &'a JobRecord, id: &JobId) -> Result<Name<'a>, ServiceError> {
     let name = Name::parse(&record.name).filter(|_| record.program == NAME);
@@ -257,13 +331,18 @@ fn space_of(work: Work, package: &Package) -> Result<Space, ServiceError> {
     match (work, package.description.kind) {
         (Work::Calls(space), EntryKind::Function) => Ok(space),
         (Work::Search(argument), EntryKind::Search) => Ok(Space::List(vec![argument])),
-        (Work::Calls(_), EntryKind::Search) => Err(ServiceError::Invalid(format!(
-            "{name} is a search, not a function: submit a job with its `argument`, or use the command search"
-        ))),
+        (Work::Calls(_), EntryKind::Search) => Err(wrong_kind(package)),
         (Work::Search(_), EntryKind::Function) => Err(ServiceError::Invalid(format!(
             "{name} is a function, not a search: submit a job with `arguments`, or use the command call or map"
         ))),
     }
+}
+
+fn wrong_kind(package: &Package) -> ServiceError {
+    let name = package.name();
+    ServiceError::Invalid(format!(
+        "{name} is a search, not a function: submit a job with its `argument`, or use the command search"
+    ))
 }
 
 /// Returns the key of a job from that of a user.

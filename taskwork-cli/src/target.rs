@@ -151,7 +151,7 @@ impl ClusterArguments {
     }
 
     /// Returns whether the network is trusted.
-    pub(crate) fn is_insecure(&self) -> bool {
+    pub fn is_insecure(&self) -> bool {
         self.insecure
     }
 }

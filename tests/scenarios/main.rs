@@ -26,6 +26,7 @@ mod published_on_a_cluster;
 mod reconnect;
 mod scale;
 mod reports;
+mod routine_calls;
 mod routine_searches;
 mod routines;
 mod set_aside;

@@ -41,13 +41,16 @@ pub(crate) struct Site {
 
 /// A running gateway.
 pub(crate) struct Gateway {
-    running: Running,
+    pub(crate) running: Running,
     pub(crate) address: String,
 }
 
 impl Site {
     pub(crate) fn new() -> Self {
-        let cluster = Cluster::shared().unwrap();
+        Self::on(Cluster::shared().unwrap())
+    }
+
+    pub(crate) fn on(cluster: Cluster) -> Self {
         let (store, source) = (cluster.folder().join("store"), cluster.folder().join("source"));
         fs::create_dir(&source).unwrap();
         let text = "name = 'square'\nversion = '1.0'\nruntime = 'python3'\nentry = 'module:run'\n";
@@ -120,6 +123,14 @@ impl Gateway {
 
     /// Sends a request, and returns the status and the body.
     fn ask(&self, request: &str, headers: &str, body: &str) -> (u16, String) {
+        let mut answer = String::new();
+        self.send(request, headers, body).read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    /// Sends a request, and returns the connection with its answer.
+    pub(crate) fn send(&self, request: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
         let (length, address) = (body.len(), &self.address);
@@ -127,10 +138,7 @@ impl Gateway {
         let head =
             format!("{request} HTTP/1.0\r\nhost: {address}\r\ncontent-length: {length}\r\n{headers}\r\n");
         stream.write_all((head + body).as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        stream
     }
 
     pub(crate) fn get(&self, path: &str) -> (u16, Value) {
@@ -393,10 +401,14 @@ fn guide_leads_to_results() {
     site.start_nodes(2);
     let gateway = Gateway::start(&site.cluster);
     let folder = site.cluster.folder().join("demo");
-    for (name, python, toml) in [("pi", 0, 0), ("queens", 2, 1)] {
+    for (name, python, toml) in [("pi", 0, 0), ("area", 2, 0), ("queens", 3, 1)] {
         fs::create_dir_all(folder.join(name)).unwrap();
+        let mut toml = blocks(document, "toml")[toml].to_owned();
+        if name == "area" {
+            toml = toml.replace("\"pi\"", "\"area\"").replace("pi:run", "area:area");
+        }
         fs::write(folder.join(name).join(format!("{name}.py")), blocks(document, "python")[python]).unwrap();
-        fs::write(folder.join(name).join("routine.toml"), blocks(document, "toml")[toml]).unwrap();
+        fs::write(folder.join(name).join("routine.toml"), toml).unwrap();
     }
     fs::write(folder.join("cases.json"), "[[0], {\"part\": 1, \"parts\": 50}]").unwrap();
     let program = taskwork_tests::cluster::program("routines").unwrap();
@@ -426,6 +438,7 @@ fn guide_leads_to_results() {
         "\n0.3141",
         r#"{"index":99,"value":0.03"#,
         r#""state":"successful""#,
+        "\n15\n",
         r#"{"best":null,"counts":{"solutions":724}}"#,
     ] {
         assert!(printed.contains(part), "{part}: {printed}");

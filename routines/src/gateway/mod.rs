@@ -9,7 +9,7 @@
 //! | the same with `Accept: application/x-ndjson` | all results from the index, one line each |
 //! | `GET /v1/jobs/J/results` of a search | its result |
 //! | `POST /v1/jobs/J/cancel` | the state |
-//! | `POST /v1/routines/NAME@VERSION/call {argument}` | the result of one call; 202 with the job if it takes more than a minute |
+//! | `POST /v1/routines/NAME@VERSION/call {argument}` | the result of one direct call |
 //! | `GET /v1/routines/NAME@VERSION` | the digest and the entry |
 //!
 //! Errors are problems as in RFC 9457. A request with a body has the type `application/json`, which other sites cannot
@@ -135,21 +135,34 @@ async fn job(gateway: &Gateway, code: StatusCode, id: &JobId) -> Result<Response
 async fn call(
     State(gateway): State<Gateway>,
     Path(routine): Path<String>,
+    Extension(deadline): Extension<Deadline>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     check_type(&headers)?;
     let body = body.map_err(|refused| Problem::new(refused.status(), refused.body_text()))?;
-    let work = request::single(&body).map_err(ServiceError::Invalid)?;
-    let (id, _) = gateway.service.submit(&routine, work, None).await?;
-    let most = Duration::from_secs(WAIT_SECONDS_MAX);
-    match time::timeout(most, gateway.service.wait(&id)).await {
-        Ok(ended) => ended?,
-        Err(_) => return job(&gateway, StatusCode::ACCEPTED, &id).await,
-    }
-    let lines = gateway.service.results(&id).await?.lines(0, 1, PAGE_BYTES).map_err(ServiceError::from)?;
-    let line = lines.into_iter().next().map_or_else(|| "null".to_owned(), |line| line.json);
+    let argument = request::single(&body).map_err(ServiceError::Invalid)?;
+    let _lifted = Lifted::new(deadline);
+    let outcome = gateway.service.call(&routine, argument).await?;
+    // As in a job of one call.
+    let line = outcome.replacen('{', "{\"index\":0,", 1);
     Ok(([(header::CONTENT_TYPE, "application/json")], line).into_response())
+}
+
+/// A lifted deadline of a connection: calls have their own limits.
+struct Lifted(Deadline);
+
+impl Lifted {
+    fn new(deadline: Deadline) -> Self {
+        deadline.lift();
+        Self(deadline)
+    }
+}
+
+impl Drop for Lifted {
+    fn drop(&mut self) {
+        self.0.restore();
+    }
 }
 
 /// The parameters of a query for the state of a job.

@@ -39,6 +39,7 @@ impl From<ServiceError> for Problem {
             }
             ServiceError::NotOver { .. } => (StatusCode::CONFLICT, true),
             ServiceError::NoResults { .. } => (StatusCode::CONFLICT, false),
+            ServiceError::Busy | ServiceError::NoNode => (StatusCode::SERVICE_UNAVAILABLE, true),
             ServiceError::KeyTaken(_) => (StatusCode::UNPROCESSABLE_ENTITY, false),
             ServiceError::Store(_) | ServiceError::Results(_) => (StatusCode::INTERNAL_SERVER_ERROR, false),
             ServiceError::Client(error) => match error.kind() {

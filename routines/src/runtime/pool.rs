@@ -26,6 +26,11 @@ impl Pool {
         idle.remove(place).map(|(_, runtime)| runtime)
     }
 
+    /// Returns the keys of all idle runtimes.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(key, _)| key.clone()).collect()
+    }
+
     /// Adds a runtime without calls. The least recently used one is stopped if there are too many.
     pub(crate) fn put(&self, key: &str, runtime: Runtime) {
         let surplus = {

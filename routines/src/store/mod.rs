@@ -6,10 +6,12 @@
 //! | `packages/DIGEST/` | the files of a package | once, by `deploy` |
 //! | `names/NAME@VERSION` | the digest of the package | once, by `deploy` |
 //! | `jobs/KEY/WRITER-NUMBER.seg` | results of a job | once, by a node |
+//! | `values/ID` | a large argument or result of a direct call | once; removed by its caller |
 //! | `jobs/KEY/manifest.json` | the results that count | once, by the first reader after the end |
 //!
 //! Files appear complete under their names, and synced: they are written under another name first.
 
+mod body;
 mod manifest;
 mod segment;
 mod writer;
@@ -26,6 +28,7 @@ use tempfile::NamedTempFile;
 use thiserror::Error;
 
 pub(crate) use self::{
+    body::Body,
     manifest::{Results, ResultsError},
     segment::Outcome,
     writer::Writer,
@@ -34,6 +37,9 @@ use crate::package::{Package, PackageError, is_name};
 
 /// The name of the label of nodes; its value is the id of the store.
 const LABEL: &str = "routines-store";
+
+/// The name of the label of nodes and gateways.
+const DIRECT_LABEL: &str = "routines-direct";
 
 /// The length of a digest in hexadecimal digits.
 const DIGEST_DIGITS: usize = 64;
@@ -69,7 +75,7 @@ impl Store {
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
         let failed = |error| StoreError::Io { path: folder.to_owned(), error };
         let folder = std::path::absolute(folder).map_err(failed)?;
-        for inner in ["packages", "names", "jobs"] {
+        for inner in ["packages", "names", "jobs", "values"] {
             fs::create_dir_all(folder.join(inner)).map_err(failed)?;
         }
         let path = folder.join("id");
@@ -88,6 +94,11 @@ impl Store {
     /// Returns the folder of a job's results.
     pub(crate) fn job(&self, key: &str) -> PathBuf {
         self.folder.join("jobs").join(key)
+    }
+
+    /// Returns the label of nodes and gateways with this store.
+    pub(crate) fn direct_label(&self) -> Result<Labels, LabelError> {
+        format!("{DIRECT_LABEL}={}", self.id).parse()
     }
 
     /// Returns a package after a check of its content.

@@ -10,6 +10,8 @@
         with r.executor() as executor:                  # a concurrent.futures.Executor
             futures = [executor.submit("square@1.0", n) for n in range(10)]
         r.search("queens@1.0", 12).found()["counts"]    # a tree search, of a class derived from Search
+
+A routine that runs on a node calls another one by `routines.call("square@1.0", 12)`.
 """
 
 from ._call import call

@@ -35,7 +35,10 @@ class JobError(Exception):
 
 
 class CallError(Exception):
-    """A call has failed: `kind` is `user`, `invalid`, `crash` or `timeout`; `trace` is that of the routine."""
+    """A call has failed.
+
+    `kind` is `user`, `invalid`, `crash`, `timeout` or `outcome-unknown`; `trace` is that of the routine.
+    """
 
     def __init__(self, kind: str, message: str, trace: str = "") -> None:
         super().__init__(f"{message}\n\n{trace}" if trace else message)
@@ -70,11 +73,12 @@ class Client:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def call(self, routine: str, *args: Any, **kwargs: Any) -> Any:
-        """Calls a routine with positional or named arguments, and returns its result."""
+        """Calls a routine with positional or named arguments, and returns its result.
+
+        A direct call: within milliseconds, and stopped when this client does not wait for it any longer.
+        """
         body = {"argument": argument(args, kwargs)}
-        answer = self._ask("POST", f"/v1/routines/{quote(routine, safe='@')}/call", body)
-        # A call that takes longer than a request continues as a job.
-        return Job(self, answer["job"]).values()[0] if "job" in answer else result_of(answer).value
+        return result_of(self._ask("POST", f"/v1/routines/{quote(routine, safe='@')}/call", body)).value
 
     async def acall(self, routine: str, *args: Any, **kwargs: Any) -> Any:
         """Like `call`, for asyncio."""

@@ -1,0 +1,72 @@
+//! `gateway`: serves the REST interface, as a node that takes the service job only.
+
+use std::{net::SocketAddr, process::ExitCode, time::Duration};
+
+use clap::Args;
+use taskwork::{Address, Labels, Node, NodeBuilder};
+use taskwork_cli::{
+    Failure,
+    command::{Level, interruptible, print},
+};
+use tokio::time::timeout;
+
+use super::{Access, id_of, kinds};
+use crate::{gateway, mesh};
+
+/// The maximum time that a gateway takes to leave its cluster.
+const LEAVE_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Args)]
+pub(super) struct Gateway {
+    /// The address to listen on; only this machine can reach it. Port 0 selects any free port.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8790")]
+    listen: SocketAddr,
+    /// The address to listen on for nodes; port 0 selects any free port.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    node_listen: SocketAddr,
+    /// The address at which nodes reach this gateway, if it differs: an IP address or a host name, with or without a
+    /// port.
+    #[arg(long, value_name = "ADDR", value_parser = str::parse::<Address>)]
+    node_advertise: Option<Address>,
+    #[command(flatten)]
+    access: Access,
+}
+
+pub(super) fn serve(arguments: &Gateway) -> Result<ExitCode, Failure> {
+    let Gateway { access, listen, .. } = arguments;
+    access.connected(Level::Info, async |service, store, client| {
+        let listener = gateway::listen(*listen)?;
+        let at = listener.local_addr().map_or_else(|_| listen.to_string(), |at| at.to_string());
+        let label = id_of(store.direct_label())?;
+        let mut node = node_of(arguments, &label)?.serve()?;
+        let version = access.release()?.version().to_owned();
+        print(&format!("serving http://{at}/\n"));
+        let ended = Box::pin(interruptible(async {
+            tokio::select! {
+                never = gateway::serve(listener, service, store) => match never {},
+                never = mesh::keep(client, label, version) => match never {},
+                ended = node.ended() => ended.map_err(Failure::from),
+            }
+        }))
+        .await;
+        // So that nodes do not wait for the end of its session.
+        node.drain_within(LEAVE_MAX);
+        let _ = timeout(LEAVE_MAX * 2, node.ended()).await;
+        ended.map(|()| ExitCode::SUCCESS)
+    })
+}
+
+/// Returns the node of a gateway, which takes the service job and no others.
+fn node_of(arguments: &Gateway, label: &Labels) -> Result<NodeBuilder, Failure> {
+    let Gateway { access, node_listen, node_advertise, .. } = arguments;
+    let builder = Node::builder_at(access.cluster.connect()?, access.cluster.name(), access.release()?)?
+        .kinds(kinds())
+        .workers(1)
+        .labels(label.clone())
+        .listen(*node_listen);
+    let builder = if access.cluster.is_insecure() { builder.insecure() } else { builder };
+    Ok(match node_advertise {
+        Some(address) => builder.advertise(address.clone()),
+        None => builder,
+    })
+}

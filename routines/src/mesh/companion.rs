@@ -1,0 +1,248 @@
+//! The companion of the service job: connects the state machines to messages, threads and the clock.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
+    thread,
+    time::Duration,
+};
+
+use serde_json::value::RawValue;
+use taskwork::{CompanionContext, CompanionEvent, Rescue};
+use tokio::{
+    sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    time::{Instant, MissedTickBehavior, interval},
+};
+
+use super::{
+    Request, Requests,
+    callee::{self, Callee, Key},
+    caller::{self, Caller, REPEAT_MS, Ticket},
+    companions,
+    message::{Message, Spec, warm_key},
+};
+use crate::{
+    call::{CallHere, failed},
+    host::Host,
+    store::{Body, Outcome},
+    wire::ErrorKind,
+};
+
+/// The interval of checks for messages to repeat and for abandoned calls.
+const TICK: Duration = Duration::from_millis(REPEAT_MS);
+
+/// Runs until the node's work on the service job is over.
+pub(super) async fn run(
+    mut cx: CompanionContext,
+    requests: Requests,
+    mut requested: UnboundedReceiver<Request>,
+) -> Result<(), String> {
+    let host = Host::current();
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    let mut shell = Shell {
+        caller: Caller::new(rand::random()),
+        callee: Callee::new(host.map_or(0, |_| cx.workers())),
+        replies: BTreeMap::new(),
+        running: BTreeMap::new(),
+        start: Instant::now(),
+        tickets: 0,
+        host,
+        ended,
+    };
+    companions().insert(cx.job().clone(), requests.clone());
+    let (mut ticks, mut rescue) = (interval(TICK), None);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            event = cx.next() => match event {
+                Some(event) => shell.on_event(event, &mut rescue),
+                None => break,
+            },
+            Some(request) = requested.recv() => shell.on_request(request),
+            Some((key, outcome)) = ends.recv() => shell.on_end(key, outcome),
+            _ = ticks.tick() => shell.on_tick(),
+        }
+        shell.execute(&cx);
+        if shell.callee.is_idle() {
+            // The node may leave.
+            rescue = None;
+        }
+    }
+    // A later companion of the job may have taken its place.
+    companions().retain(|_, other| !other.same_channel(&requests));
+    requested.close();
+    while let Ok(request) = requested.try_recv() {
+        shell.on_request(request);
+    }
+    shell.caller.on_over();
+    shell.execute(&cx);
+    // Their results would not be sent.
+    shell.running.values().for_each(|stop| stop.store(true, Release));
+    Ok(())
+}
+
+/// The state of the companion.
+struct Shell {
+    caller: Caller,
+    callee: Callee,
+    replies: BTreeMap<Ticket, tokio::sync::oneshot::Sender<caller::Ended>>,
+    /// Running calls, each with a request to stop.
+    running: BTreeMap<Key, Arc<AtomicBool>>,
+    start: Instant,
+    tickets: Ticket,
+    host: Option<&'static Host>,
+    ended: UnboundedSender<(Key, Body)>,
+}
+
+impl Shell {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn on_event(&mut self, event: CompanionEvent, rescue: &mut Option<Rescue>) {
+        let now_ms = self.now_ms();
+        match event {
+            CompanionEvent::Joined { node } => {
+                self.callee.on_joined(node);
+                self.caller.on_joined(node);
+            }
+            CompanionEvent::Left { node } => {
+                self.callee.on_left(node);
+                self.caller.on_left(node, now_ms);
+            }
+            CompanionEvent::Message { from, bytes } => {
+                let Some(message) = Message::decode(&bytes) else {
+                    return tracing::warn!(%from, "a message of a companion is damaged");
+                };
+                self.set_warm();
+                if message.is_of_caller() {
+                    self.callee.on_message(from, message, now_ms);
+                } else {
+                    self.caller.on_message(from, message, now_ms);
+                }
+            }
+            CompanionEvent::Refused { to, number, .. } => self.caller.on_refused(to, number, now_ms),
+            CompanionEvent::Rescue(asked) => {
+                self.callee.leave();
+                *rescue = Some(asked);
+            }
+            CompanionEvent::Attempt { .. } => {}
+        }
+    }
+
+    fn set_warm(&mut self) {
+        let keys = self.host.map(|host| host.pool.keys()).unwrap_or_default();
+        self.callee.set_warm(keys.iter().map(|key| warm_key(key)).collect());
+    }
+
+    fn on_request(&mut self, Request { spec, is_idempotent, reply }: Request) {
+        self.tickets += 1;
+        self.replies.insert(self.tickets, reply);
+        self.caller.on_call(self.tickets, spec, is_idempotent, self.now_ms());
+    }
+
+    fn on_end(&mut self, key: Key, outcome: Body) {
+        self.running.remove(&key);
+        self.set_warm();
+        self.callee.on_outcome(key, outcome, self.now_ms());
+    }
+
+    fn on_tick(&mut self) {
+        let now_ms = self.now_ms();
+        let late = failed(ErrorKind::Timeout, "the call has waited for a free slot for too long".to_owned());
+        self.callee.on_tick(&Body::Inline(json(&late)), now_ms);
+        self.replies.retain(|&ticket, reply| {
+            if reply.is_closed() {
+                self.caller.on_abandoned(ticket);
+            }
+            !reply.is_closed()
+        });
+        self.caller.on_tick(now_ms);
+    }
+
+    /// Executes the effects of the state machines, which may have further ones.
+    fn execute(&mut self, cx: &CompanionContext) {
+        for effect in self.callee.take_effects() {
+            match effect {
+                callee::Effect::Send(to, message) => drop(cx.messenger().send(to, message.encode())),
+                callee::Effect::Start(key, spec) => self.run_call(key, spec),
+                callee::Effect::Stop(key) => {
+                    self.running.get(&key).inspect(|stop| stop.store(true, Release));
+                }
+            }
+        }
+        loop {
+            let effects = self.caller.take_effects();
+            if effects.is_empty() {
+                break;
+            }
+            for effect in effects {
+                match effect {
+                    caller::Effect::Send(to, message) => {
+                        let sent = cx.messenger().send(to, message.encode()).ok();
+                        if let Message::Call { number, .. } = message {
+                            self.caller.on_sent(to, number, sent, self.now_ms());
+                        }
+                    }
+                    caller::Effect::End(ticket, ended) => {
+                        // The request may be gone.
+                        let _ = self.replies.remove(&ticket).map(|reply| reply.send(ended));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs a call on a thread.
+    fn run_call(&mut self, key: Key, spec: Spec) {
+        let (stop, ended) = (Arc::new(AtomicBool::new(false)), self.ended.clone());
+        self.running.insert(key, Arc::clone(&stop));
+        let host = self.host;
+        let running = thread::Builder::new().name("direct".to_owned()).spawn(move || {
+            let outcome = host.map_or_else(
+                || failed(ErrorKind::Invalid, "this process is not a node of routines".to_owned()),
+                |host| make(host, &spec, &stop),
+            );
+            let encoded = json(&outcome);
+            let body = host.and_then(|host| host.store.body(&encoded).ok()).unwrap_or_else(|| {
+                let reason = "the result cannot be written to the store".to_owned();
+                Body::Inline(json(&failed(ErrorKind::Invalid, reason)))
+            });
+            // The companion may be gone.
+            let _ = ended.send((key, body));
+        });
+        if let Err(error) = running {
+            let outcome = failed(ErrorKind::Crash, format!("the call cannot be started: {error}"));
+            let _ = self.ended.send((key, Body::Inline(json(&outcome))));
+        }
+    }
+}
+
+/// Makes a call on this node.
+fn make(host: &Host, spec: &Spec, stop: &AtomicBool) -> Outcome {
+    let argument = host.store.content(&spec.argument).map_err(|error| error.to_string());
+    let argument = argument.and_then(|json| RawValue::from_string(json).map_err(|error| error.to_string()));
+    let argument = match argument {
+        Ok(argument) => argument,
+        Err(error) => {
+            return failed(ErrorKind::Invalid, format!("the argument cannot be read: {error}"));
+        }
+    };
+    let installed = match host.packages.get(&host.store, &spec.digest) {
+        Ok(installed) => installed,
+        Err(error) => return failed(ErrorKind::Invalid, format!("the package cannot be used: {error}")),
+    };
+    let limit = Some(Duration::from_millis(spec.limit_ms));
+    let call = CallHere { argument, depth: 0, limit, installed: &installed };
+    call.run(host, &|| stop.load(Acquire))
+}
+
+fn json(outcome: &Outcome) -> String {
+    serde_json::to_string(outcome).expect("outcomes are JSON")
+}

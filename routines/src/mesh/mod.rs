@@ -1,0 +1,108 @@
+//! Direct calls: messages between gateways and nodes, without a job for each call.
+//!
+//! ```text
+//!   gateway: request ──▶ Caller ──call──▶ Callee :node ──▶ runtime
+//!                          ▲ ◀─accepted, busy─┘              │
+//!                          └──────answer, until settled ◀────┘
+//! ```
+//!
+//! One job of a cluster and store, the *service job*, stays open. Its root completes at once; its companion runs on every
+//! node with the store and on every gateway, and is a [`Caller`] and a [`Callee`]. Gateways lack the label of other jobs,
+//! and have no slots. Membership comes from the runtime, which reads it in ZooKeeper; the messages need no ZooKeeper.
+
+mod callee;
+mod caller;
+mod companion;
+mod keeper;
+mod message;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use taskwork::{Companion, Context, Job, JobId, Labels, Outcome, Task};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep},
+};
+
+pub(crate) use self::{caller::Ended, keeper::keep, message::Spec};
+
+/// The name of this kind of task.
+pub(crate) const KIND: &str = "direct";
+
+/// The interval of checks for a companion at the start of a process.
+const CHECK: Duration = Duration::from_millis(20);
+
+/// The root of the service job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Direct;
+
+impl Direct {
+    pub(crate) fn job(name: String, label: Labels) -> Job<Self> {
+        Job::new(Self, ()).kind(KIND).name(name).require(label).stay_open()
+    }
+}
+
+impl Task for Direct {
+    type Shared = ();
+    type Output = u64;
+
+    fn companion(_: &Arc<()>) -> Option<Companion> {
+        let (requests, requested) = mpsc::unbounded_channel();
+        Some(Companion::new(Arc::new(()), |cx| companion::run(cx, requests, requested)))
+    }
+
+    fn search(&mut self, _: &mut Context<'_, Self>) -> Outcome {
+        Outcome::Complete
+    }
+
+    fn split(&mut self, (): &()) -> Option<Self> {
+        None
+    }
+}
+
+/// A call of this process.
+#[derive(Debug)]
+struct Request {
+    spec: Spec,
+    is_idempotent: bool,
+    /// Closed when the request is gone.
+    reply: oneshot::Sender<Ended>,
+}
+
+type Requests = mpsc::UnboundedSender<Request>;
+
+/// The running companions of this process. There are several while a second service job is being cancelled.
+static COMPANIONS: Mutex<BTreeMap<JobId, Requests>> = Mutex::new(BTreeMap::new());
+
+fn companions() -> MutexGuard<'static, BTreeMap<JobId, Requests>> {
+    COMPANIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes a call on a node. Dropping the future cancels it.
+pub(crate) async fn call(spec: Spec, is_idempotent: bool) -> Ended {
+    let deadline = Instant::now() + Duration::from_millis(caller::WAIT_MS);
+    loop {
+        let first = companions().values().next().cloned();
+        let (reply, ended) = oneshot::channel();
+        let request = Request { spec: spec.clone(), is_idempotent, reply };
+        if first.is_some_and(|first| first.send(request).is_ok()) {
+            match ended.await {
+                // The service job may be over: then there will be another one.
+                Ok(Ended::NoNode) => {}
+                Ok(ended) => return ended,
+                Err(_) => return Ended::Unknown,
+            }
+        }
+        if Instant::now() >= deadline {
+            return Ended::NoNode;
+        }
+        sleep(CHECK).await;
+    }
+}
