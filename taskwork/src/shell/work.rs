@@ -70,6 +70,7 @@ pub(super) async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave)
         closing: Vec::new(),
         rested: BTreeSet::new(),
         absent: BTreeMap::new(),
+        reported: BTreeSet::new(),
         report_at: None,
         intent: Intent::Stay,
         end: None,
@@ -108,6 +109,8 @@ struct SeatJobs<'a> {
     rested: BTreeSet<String>,
     /// Jobs whose shared data no member has sent, with the time of the next try.
     absent: BTreeMap<String, time::Instant>,
+    /// The jobs whose absent data was reported.
+    reported: BTreeSet<String>,
     /// The time of the next progress report in the log.
     report_at: Option<time::Instant>,
     intent: Intent,
@@ -309,10 +312,15 @@ impl SeatJobs<'_> {
             Input::Opened(pool) => {
                 let Opening { job, record, limits, .. } = self.opening.take()?;
                 match pool {
-                    Ok(pool) => self.begin(job, &record, limits, pool),
+                    Ok(pool) => {
+                        self.reported.remove(&job.0);
+                        self.begin(job, &record, limits, pool);
+                    }
                     Err(NotOpened::Failed(error)) => self.on_open_failed(&job, &error).await,
                     Err(NotOpened::Absent(why)) => {
-                        tracing::warn!(node = %self.seat.node, %job, why, "the job waits for its data");
+                        if self.reported.insert(job.0.clone()) {
+                            tracing::warn!(node = %self.seat.node, %job, why, "the job waits for its data");
+                        }
                         self.absent.insert(job.0, time::Instant::now() + ABSENT_PAUSE);
                     }
                 }
