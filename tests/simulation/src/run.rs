@@ -1,6 +1,7 @@
 //! One run: a world, its nodes, its jobs and all faults; then a calm phase, in which the jobs must end.
 
 mod faults;
+mod released;
 
 use std::{
     any::Any,
@@ -245,6 +246,9 @@ impl<'a> Stage<'a> {
         // Gives every node time to finish its part in the last job.
         sleep(Duration::from_millis(SETTLED_MS)).await;
         let census = self.world.with(|state| state.census(&self.setup.cluster));
+        if !self.failed() {
+            self.check_released().await;
+        }
         if !self.failed() {
             self.leave().await;
         }

@@ -56,6 +56,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        { let _ = fence; Op::Check { path: paths.record(), version: None } },\n        Op::Set",
     ),
     mutant(
+        "data of an ended job not released",
+        "zk/src/job/release.rs",
+        "    if !record.state.is_over() || !was_run ||",
+        "    if record.state.is_over() || !was_run ||",
+    ),
+    mutant(
         "batch committed without output",
         "taskwork/src/pool/ledger.rs",
         "        let output = codec::encode(&self.total)?;\n",
