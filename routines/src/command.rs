@@ -141,7 +141,7 @@ struct Map {
     /// NAME@VERSION, or a digest.
     #[arg(value_name = "ROUTINE")]
     routine: String,
-    /// Call it with each integer from FROM to TO, without TO.
+    /// Call it with each integer from FROM to TO, excluding TO.
     #[arg(long, value_name = "FROM..TO", value_parser = integers, allow_hyphen_values = true)]
     range: Option<(i64, i64)>,
     /// Call it with each element of a list in this JSON file; - is standard input.

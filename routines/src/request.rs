@@ -33,7 +33,7 @@ struct CallRequest {
     argument: Box<RawValue>,
 }
 
-/// A range of integers, without its end.
+/// A range of integers, which includes the first number and excludes the second.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RangeOf {

@@ -1,4 +1,4 @@
-//! The calls of other processes on this node, without input, output or a clock.
+//! The calls that other processes make on this node, as a pure state machine: it does no I/O and reads no clock.
 //!
 //! A call is accepted at most once: its number is remembered as long as its caller is a member. The answer is repeated
 //! until the caller has settled it.

@@ -1,4 +1,4 @@
-//! The calls of this process on other nodes, without input, output or a clock.
+//! The calls that this process makes on other nodes, as a pure state machine: it does no I/O and reads no clock.
 //!
 //! ```text
 //!   waiting ──▶ sent ──▶ accepted ──▶ answered
@@ -26,13 +26,13 @@ const ASK_MS: u64 = 1_000;
 /// The time without any message after which a node with calls is considered lost, although it is a member.
 pub(super) const SILENCE_MS: u64 = 10_000;
 
-/// The maximum time that a call waits for the first node.
+/// The maximum time of one wait for a node, at first or after a rejection or a loss.
 pub(super) const WAIT_MS: u64 = 10_000;
 
-/// The maximum number of busy nodes that a call is sent to.
+/// The maximum number of nodes that a call is tried on since its last loss, including the lost node.
 pub(super) const TRIES_MAX: usize = 8;
 
-/// The number of nodes that may be lost with an idempotent call.
+/// The number of lost nodes after which an idempotent call is no longer repeated.
 const LOSSES_MAX: u32 = 3;
 
 /// The maximum number of calls of this process.
@@ -47,9 +47,11 @@ pub(crate) enum Ended {
     Answered(Body),
     /// It was not started: all nodes are busy.
     Busy,
-    /// It was not started: there is no node.
+    /// No node takes it. It was not started, or it is idempotent: then it may have run on a lost node, or until the
+    /// service job ended.
     NoNode,
-    /// A node was lost with it.
+    /// It may have run, but its outcome is unknown: its node was lost, it had no answer in time, or the service job
+    /// ended.
     Unknown,
 }
 
@@ -88,7 +90,7 @@ struct Open {
     is_idempotent: bool,
     until_ms: u64,
     losses: u32,
-    /// The nodes that have not accepted it, or were lost with it.
+    /// The nodes that did not take it since its last loss, and the node of that loss.
     tried: Vec<NodeId>,
     stage: Stage,
 }
@@ -107,7 +109,8 @@ struct Sent {
     is_accepted: bool,
     /// The number of messages with the call.
     copies: u32,
-    /// The number of the message, if there is one: if it is refused, the node does not have the call.
+    /// The number of the message with the first copy, while it is the only copy: if that message is refused, the node
+    /// does not have the call.
     message: Option<u64>,
 }
 
@@ -150,7 +153,8 @@ impl Caller {
     }
 
     pub(super) fn on_joined(&mut self, node: NodeId) {
-        // A node that left an attempt may join the next one: it remembers the earlier numbers.
+        // A node that left and joined again may remember the numbers of earlier calls, so numbers start at a random
+        // value.
         let next = u64::from(self.random.random::<u32>()) << u32::BITS;
         self.nodes.entry(node).or_insert_with(|| Known { next, ..Known::default() });
         self.effects.push(Effect::Send(node, Message::Hello));
@@ -164,7 +168,7 @@ impl Caller {
 
     /// Notes the number of the message with a call; `None` if it was not sent.
     pub(super) fn on_sent(&mut self, node: NodeId, number: u64, message: Option<u64>, now_ms: u64) {
-        // An earlier copy may have been accepted.
+        // Only the first copy counts: after a repetition, an earlier copy may have been accepted.
         let Some(sent) = self.sent(node, number).filter(|sent| sent.copies == 1) else { return };
         sent.message = message;
         if message.is_none() {
@@ -318,7 +322,8 @@ impl Caller {
         }
     }
 
-    /// Sends a waiting call to a node. It ends if there are only busy ones, and waits if there is none.
+    /// Sends a waiting call to a node. It keeps waiting if no node serves calls. If all of them, or `TRIES_MAX`, were
+    /// tried, it ends as busy, or waits if a node was lost with it.
     fn send(&mut self, ticket: Ticket, now_ms: u64) {
         let Some(open) = self.calls.get_mut(&ticket) else { return };
         let serves = |known: &Known| known.load.as_ref().is_some_and(|load| load.slots > 0);
@@ -336,7 +341,7 @@ impl Caller {
                 self.calls.remove(&ticket);
                 self.effects.push(Effect::End(ticket, Ended::Busy));
             }
-            // Otherwise it waits for another node than the lost one.
+            // Otherwise it waits for a node that was not tried.
             return;
         };
         let Some(known) = self.nodes.get_mut(&node) else { return };
