@@ -97,7 +97,7 @@ pub fn main<P: Command>() -> ExitCode {
     code
 }
 
-/// Does the same with these arguments, the first of which is the name of the command.
+/// Runs the command line of a program, like [`main`], with these arguments; the first one is the name of the command.
 pub fn run<P: Command>(
     arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
 ) -> ExitCode {

@@ -128,7 +128,7 @@ impl fmt::Display for Place {
             }
             Self::Ended => write!(f, "has ended"),
             Self::Failed { reason } => write!(f, "has failed: {reason}"),
-            Self::Over => write!(f, "is over, or is data that the program has brought in"),
+            Self::Over => write!(f, "is over, or is data that the program created with Data::new"),
         }
     }
 }

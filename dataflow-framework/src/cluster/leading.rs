@@ -93,9 +93,9 @@ struct Follower {
     /// The number of the line, which is that of the member.
     member: Member,
     line: Line,
-    /// The reports of earlier runs received so far, until they are complete. The node gets no assignments
-    /// before: its data may come from executions that do not count, and would be mistaken for data fetched in
-    /// this run.
+    /// The reports about earlier runs of the program received so far; `None` once all have arrived. Until then the
+    /// node gets no calls: its data may come from executions that do not count, and would be mistaken for data
+    /// fetched in this run.
     told: Option<Vec<News>>,
 }
 
@@ -238,7 +238,7 @@ impl Leading {
         }
     }
 
-    /// Logs events that matter to operators.
+    /// Records joins, departures and the times of calls in the trace, if one was requested.
     fn note(&self, member: Member, all: &[News]) {
         for news in all {
             match news {
@@ -274,7 +274,7 @@ impl Leading {
         self.others.known().by_node.values().any(|follower| follower.line.is_held())
     }
 
-    /// Prepares for leaving, once the other nodes have reported their state of earlier runs.
+    /// Records a request to leave; [`leave_if_told`](Self::leave_if_told) acts on it.
     pub(super) fn leave(&self) {
         let mut leave = self.leave_now();
         if *leave == Leave::No {
@@ -286,8 +286,8 @@ impl Leading {
         self.leave.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts to leave if requested, once the other nodes have reported their state or the time for that is
-    /// over.
+    /// Starts to leave, if that was requested, once the journal is taken and all nodes have reported their state of
+    /// earlier runs, or after `TELL_MAX_MS`.
     pub(super) fn leave_if_told(&self, now_ms: u64) {
         let mut leave = self.leave_now();
         let Leave::Asked { since_ms } = &mut *leave else { return };

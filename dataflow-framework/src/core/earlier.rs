@@ -297,7 +297,7 @@ impl Graph {
         }
     }
 
-    /// Does the same for a call that was made by the program, or within a call of it.
+    /// Adds a completed call to the news for the other nodes: one within `root`, or one of the program.
     pub(super) fn ends_in_history(&mut self, id: CallId, root: Option<CallId>) {
         if !self.has_losses {
             return;

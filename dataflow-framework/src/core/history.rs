@@ -33,13 +33,13 @@ impl History {
         is_in(&self.ended, call)
     }
 
-    /// Does the same for a call that was made within a call of the program.
+    /// Returns whether a call that was made within `root`, a call of the program, has written its output.
     pub(super) fn has_ended_within(&self, root: CallId, call: CallId) -> bool {
         self.within.get(&root).is_some_and(|calls| calls.contains(&call))
     }
 
-    /// Does the same for a call that was made within `root`, if there is one; the call counts as completed also
-    /// if `root` is.
+    /// Returns whether a call has written its output. If it was made within `root`, it counts as completed also if
+    /// `root` is.
     pub(crate) fn has_ended_of(&self, call: CallId, root: Option<CallId>) -> bool {
         match root {
             Some(root) => self.has_ended(root) || self.has_ended_within(root, call),
@@ -63,7 +63,7 @@ impl History {
         self.within.remove(&call);
     }
 
-    /// Does the same for a call that was made within a call of the program, unless that has completed.
+    /// Adds a call, made within `root`, that has written its output, unless `root` has completed.
     pub(super) fn ends_within(&mut self, root: CallId, call: CallId) {
         if !self.has_ended(root) {
             self.within.entry(root).or_default().insert(call);

@@ -207,12 +207,12 @@ impl Graph {
                     // It was not dropped, but may have been damaged before the last other copy was lost.
                     self.is_lost_for_good(
                         id,
-                        "the program has brought it in, and the nodes are lost that had it",
+                        "the program created it with `Data::new`, and all nodes that had it are lost",
                     );
                 } else if self.task_with_handle(id).is_none() {
                     self.is_lost_for_good(
                         id,
-                        "the task that has brought it in has ended, and the nodes are lost that had it",
+                        "the task that created it with `Data::new` has ended, and all nodes that had it are lost",
                     );
                 }
                 // Otherwise the task that has created it creates it again, since the task's output was lost

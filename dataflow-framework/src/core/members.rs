@@ -1,8 +1,9 @@
 //! The members that run calls, and the choice of one for a call.
 //!
 //! A call is assigned to the member where it is expected to start first: after the calls assigned there before,
-//! and the transfer of its missing inputs. Only members with some of its inputs and the one with the least work
-//! are considered: so the cost of the choice does not depend on the number of members.
+//! and the transfer of its missing inputs. For a plain call, only the members that have some of its inputs, and the
+//! member with the least work, are considered, so the cost does not depend on the number of members. For a call
+//! with requirements and for a spread call (`place`), all members are considered.
 
 mod leaving;
 
@@ -61,7 +62,7 @@ pub(super) struct Members {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Claim {
     demand: Demand,
-    /// The task, from which the duration is known; `None` if it is unknown.
+    /// The task of the call, which determines its expected duration; `None` if the call is unknown.
     task: Option<TaskKey>,
 }
 
@@ -74,7 +75,7 @@ impl Claim {
     }
 }
 
-/// The members that run calls now, and are not leaving.
+/// The numbers of members and workers that can run calls, without leaving members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Crew {
     pub(super) members: u64,
@@ -104,7 +105,7 @@ struct Load {
     spread: u64,
     /// The demand of the calls for which it is kept free.
     reserved: Option<Demand>,
-    /// The number of assigned calls that need no worker, since their tasks wait for others.
+    /// The number of calls that wait for others and have lent their workers; they are not in `assigned`.
     lent: u64,
     /// Whether it receives no more calls, because it leaves.
     is_leaving: bool,
@@ -177,13 +178,13 @@ impl Members {
         }
     }
 
-    /// Returns the members that run calls, except for these.
+    /// Returns the members that run calls and are not leaving, except for the shunned ones.
     fn others_than(&self, shunned: &[Member]) -> impl Iterator<Item = (&Member, &Load)> {
         let runs = |load: &Load| !load.is_leaving && load.workers > 0;
         self.known.iter().filter(move |(member, load)| runs(load) && !shunned.contains(member))
     }
 
-    /// Returns whether any other member than these can run calls with these requirements.
+    /// Returns whether any member that is not shunned can run calls with these requirements.
     pub(super) fn any_other_than(&self, shunned: &[Member], demand: Demand) -> bool {
         self.others_than(shunned).any(|(_, load)| load.capacity.can_take(demand))
     }
@@ -197,7 +198,7 @@ impl Members {
         };
     }
 
-    /// Returns the member with the least work that accepts a call now, except for these.
+    /// Returns the member with the least work that accepts plain calls, except for the shunned ones.
     pub(super) fn other_than(&self, shunned: &[Member]) -> Option<Member> {
         // Members that are kept free for calls with requirements must not receive others.
         let others = self.others_than(shunned).filter(|(_, load)| !load.is_kept_free() && load.wide == 0);
@@ -234,7 +235,7 @@ impl Members {
         self.note(member);
     }
 
-    /// Records that such a call continues.
+    /// Records that a call that waited for others continues, and takes its workers and memory back.
     pub(super) fn takes_back(&mut self, member: Member, claim: Claim) {
         if let Some(load) = self.known.get_mut(&member) {
             load.takes(claim);
@@ -259,7 +260,7 @@ impl Members {
         }
     }
 
-    /// Returns the members that run calls.
+    /// Returns the numbers of members and workers that can run calls, without leaving members.
     pub(super) fn crew(&self) -> Crew {
         let mut crew = Crew::default();
         for load in self.known.values().filter(|load| !load.is_leaving && load.workers > 0) {
@@ -270,24 +271,24 @@ impl Members {
         crew
     }
 
-    /// Returns their number.
+    /// Returns the number of members.
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Returns whether there is more than one.
+    /// Returns whether there are several members.
     pub(super) fn are_several(&self) -> bool {
         self.known.len() > 1
     }
 
-    /// Returns the member with the least work of those that accept another call. Of equal ones it is the first,
-    /// which is the one of the program.
+    /// Returns the member with the least work of those that accept another call. Of equal ones it is the one with
+    /// the lowest number: that of the program, if it is among them.
     pub(super) fn next(&self) -> Option<Member> {
         self.open.first().map(|(_, member)| *member)
     }
 
-    /// Returns the member for a call, of whose inputs some members have these numbers of bytes. `bytes` is the
-    /// total size of the inputs, and `least` the member with the least work.
+    /// Returns the member for a plain call. `bytes` is the total size of its inputs, `with` lists the members that
+    /// have some of them, with the number of these bytes, and `least` is the member with the least work.
     pub(super) fn choose(&self, bytes: u64, with: &[(Member, u64)], least: Member) -> Member {
         let has_room =
             |member: &&(Member, u64)| self.known.get(&member.0).is_some_and(|load| load.rank.is_some());
@@ -316,8 +317,9 @@ impl Members {
         self.known[&member].queue_ns() + transfer_ns
     }
 
-    /// Returns the member for a call with requirements, as [`choose`](Self::choose) does for others: of all
-    /// that can run it now, except for the shunned ones, or the one of these with the fewest spread calls.
+    /// Returns the member for a call of a lane. Of the members that can start it now and are not shunned, it is the
+    /// one where the call is expected to begin first; for a spread call, the one that has received the fewest
+    /// spread calls.
     pub(super) fn place(
         &self,
         (demand, is_spread): LaneKind,
@@ -390,8 +392,8 @@ impl Load {
         if self.wide > 0 {
             return self.cores < self.workers;
         }
-        // Few long calls and many short ones, also if both are mixed: otherwise a member would receive hundreds
-        // of long calls because short ones have completed recently.
+        // The expected total duration is limited, so a member accepts few long calls and many short ones. It is
+        // computed from the tasks of the calls: recent short calls must not admit hundreds of long ones.
         let ahead = self.assigned.saturating_sub(self.workers);
         ahead < AHEAD_MIN
             || (ahead < AHEAD_MAX && self.expected_ns < self.workers * (AHEAD_NS + self.longest_ns))
@@ -446,11 +448,11 @@ impl Load {
         self.queue_ps() / 1_000
     }
 
-    /// Returns the same in picoseconds, for comparing members: the duration of the waiting calls, or else of
-    /// the running ones, per worker.
+    /// Returns the expected wait in picoseconds: the calls that must complete first, at their mean duration, plus
+    /// 10 ns for each assigned call, divided by the number of workers.
     fn queue_ps(&self) -> u64 {
         let mean_ns = self.expected_ns.checked_div(self.assigned).unwrap_or(0).max(1_000);
-        // Even a short call counts, so that the first calls are distributed over all members.
+        // Each assigned call adds 10 ns, so that the first calls are distributed over all members.
         let waits_ps = self.before().saturating_mul(mean_ns).saturating_mul(1_000);
         waits_ps.saturating_add(self.assigned * 10_000) / self.workers.max(1)
     }

@@ -1,10 +1,12 @@
-//! Placement of calls that may not run anywhere: those that take several workers, or memory, or need a label;
-//! and spread calls.
+//! Placement of calls that cannot run on every member (they need several workers, memory, a larger store or a
+//! label), and of spread calls.
 //!
-//! They wait in *lanes*, one for each demand, so that a call without a place does not delay others. A call that
-//! takes several workers never waits at its member: it is assigned only when enough workers are free there, so
-//! that it starts immediately. A busy member would never get there. So the member that is expected to be free
-//! first is *reserved* for the lane, and receives no other calls until the call is assigned.
+//! They wait in *lanes*, one for each demand and for spread or not, so that a call without a place does not delay
+//! others. A call that takes several workers never waits at its member: it is assigned only when enough workers
+//! are free there, so that it starts immediately. A member that always receives other calls would never have
+//! enough free workers or memory. So one is *reserved* for the demand: the one with the fewest used workers. Until
+//! the call is assigned, it receives no calls with other requirements, and no plain calls if the call takes several
+//! workers.
 //!
 //! Calls that no member can run wait for one that can, and delay no other call.
 
@@ -59,8 +61,9 @@ impl Graph {
         Claim::of(call.demand(), call.task)
     }
 
-    /// Takes the most urgent call of the lanes that has a place; returns none if `open` and a call outside of
-    /// the lanes is more urgent.
+    /// Removes and returns the most urgent call of the lanes that has a place, with its member. If `open`, which
+    /// means that a plain call can be assigned now, a lane whose first call is less urgent than a waiting plain or
+    /// nested call is skipped, unless a member is reserved for it.
     pub(super) fn next_of_lanes(&mut self, open: bool) -> Option<(CallId, Member)> {
         let (plain, nested) = (self.ready.first(), self.nests.priority());
         for (key, kind) in self.first_of_lanes() {
@@ -69,7 +72,8 @@ impl Graph {
             let is_urgent =
                 plain.is_none_or(|plain| key < plain) && nested.is_none_or(|other| other <= priority);
             let (_, id) = key;
-            // Without another member the call is tried once more, and fails there.
+            // If no other member can run the call, it may run again on a shunned one; if it cannot run there
+            // either, it fails.
             let shunned = self.troubles.shunned(id);
             let shunned = if self.members.any_other_than(shunned, demand) { shunned } else { &[] };
             let is_reserved = self.members.is_reserved(demand, shunned);

@@ -12,7 +12,7 @@ use crate::{
     ids::{CallId, NESTED, VersionId},
 };
 
-/// The maximum number of damaged inputs of a call before the call itself fails.
+/// The number of attempts that a call may lose to a damaged or missing input; the next one fails the call.
 const DAMAGES_MAX: u32 = 4;
 
 impl Graph {
@@ -98,12 +98,12 @@ impl Graph {
         self.is_lost_for_good(id, reason);
     }
 
-    /// Handles the loss of data created by the program, which cannot be recomputed.
+    /// Handles the loss of data that the program or a task created with `Data::new`: no call can recompute it.
     pub(super) fn is_lost_for_good(&mut self, id: VersionId, reason: &str) {
         let failure = match self.task_with_handle(id) {
             Some(parent) => {
                 let failure =
-                    self.failure_of(parent, format!("data that it has brought in is lost: {reason}"));
+                    self.failure_of(parent, format!("data that it created with `Data::new` is lost: {reason}"));
                 self.nest(parent).fails.get_or_insert(failure.clone());
                 failure
             }
@@ -121,7 +121,8 @@ impl Graph {
         }
     }
 
-    /// Lets a full member drop copies that others have as well, and that none of its calls needs.
+    /// Handles the report that the store of a member is nearly full: lets it drop those copies that a member that
+    /// stays also has, and that no running call or waiting program needs.
     pub(crate) fn has_copies(&mut self, member: Member, copies: Vec<VersionId>) {
         for id in copies {
             let Some(version) = self.versions.get(&id) else { continue };

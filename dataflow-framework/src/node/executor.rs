@@ -147,15 +147,16 @@ impl Executor {
         }
         self.waits.end_all();
         duty.forget_halves(&self.store);
-        // A call that completes now is in exactly one of the two lists.
+        // `duty` is locked, so a call that completes now is in exactly one of `duty.running` and `duty.unseen`.
+        // `Inventory::running` contains both.
         let running = duty.running.iter().map(|(call, mark)| (*call, *mark));
-        // The outcomes in `unseen` are reported next.
         let unseen = duty.unseen.iter().map(|(call, (mark, _))| (*call, *mark));
         let running = running.chain(unseen).collect();
         let unseen = duty.unseen.iter().map(|(call, (_, outcome))| (*call, outcome.clone())).collect();
         let epoch = duty.epoch;
         let mut held = self.store.held();
-        // The output of an unrecorded execution becomes valid with its outcome.
+        // The output of an execution whose outcome may not be recorded is not listed: it becomes valid only with that
+        // outcome. Fetched versions (`brought`) are listed.
         held.retain(|Held { version, .. }| {
             !duty.unseen.contains_key(&version.call) || duty.brought.contains(version)
         });
@@ -341,12 +342,12 @@ impl Executor {
         self.fetches().absent(from, version);
     }
 
-    /// Takes in that a node has a version, and needs time until it can send it.
+    /// Records that a node has a version but needs more time before it can send it.
     pub(crate) fn peer_prepares(&self, from: NodeId, version: VersionId, now_ms: u64) {
         self.fetches().prepares(from, version, now_ms);
     }
 
-    /// Takes in that a node is gone.
+    /// Records that a node is lost.
     pub(crate) fn is_gone(&self, peer: NodeId) {
         self.fetches().is_gone(peer);
     }
@@ -362,7 +363,8 @@ impl Executor {
                 return None;
             }
         }
-        // A call that changes a version in place has seen it.
+        // The call consumes these versions, so this node forgets the outcomes, kept for reporting, of the calls that
+        // wrote them.
         assignment.taken().for_each(|version| self.is_not_kept(version));
         let Inputs { values: inputs, uses } = match self.store.inputs(&assignment) {
             Ok(inputs) => inputs,
@@ -390,7 +392,8 @@ impl Executor {
         Some(RunningCall { site, epoch, assignment, inputs, uses, deadline, watch, since, lap })
     }
 
-    /// Sets the deadline of a call that starts. If it passes, the call fails, and its thread is abandoned.
+    /// Sets the deadline of a call that starts. When it is over, the call fails, or ends with its default output if
+    /// its failures are ignored; its thread is abandoned.
     fn watch(
         self: &Arc<Self>,
         epoch: u64,
@@ -405,7 +408,7 @@ impl Executor {
         let inputs = if attempt::ignores(&assignment) { inputs.to_vec() } else { Vec::new() };
         let watched = self.queue.watch(deadline, move || {
             let task = assignment.task.name;
-            tracing::warn!(task, call, ?timeout, "a call has taken too long; its thread is left to it");
+            tracing::warn!(task, call, ?timeout, "a call has exceeded its timeout; its thread is abandoned");
             let written = attempt::otherwise(&assignment, inputs, deadline::exceeded(timeout), site.nesting);
             let outcome = site.outcome(&assignment, None, written, 0);
             let has_calls = site.duty().nesting.contains(&call);

@@ -195,7 +195,7 @@ pub(crate) fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Does the same unless a file of this name exists. Returns whether it was written.
+/// Writes a file that appears complete and synced under its name, unless one exists. Returns whether it was written.
 pub(crate) fn create_new(path: &Path, content: &[u8]) -> io::Result<bool> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut draft = draft(folder)?;

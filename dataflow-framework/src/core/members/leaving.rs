@@ -34,12 +34,12 @@ impl Members {
         self.give(bytes, |_| true)
     }
 
-    /// Does the same, for data that must be on another member than the program.
+    /// Returns a staying member, other than that of the program, for data of this size of a leaving member.
     pub(in crate::core) fn other_stays(&mut self, bytes: u64) -> Option<Member> {
         self.give(bytes, |member| member != Member::HERE)
     }
 
-    /// Does the same, for data that one member has already.
+    /// Returns a staying member for data of this size that one member has already.
     pub(in crate::core) fn another_stays(&mut self, bytes: u64, than: Member) -> Option<Member> {
         self.give(bytes, |member| member != than)
     }

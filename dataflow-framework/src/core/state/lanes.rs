@@ -1,4 +1,5 @@
-//! Queues of calls that may not run anywhere, one for each demand. See `placing.rs`.
+//! Queues of calls that cannot run on every member, and of spread calls: one for each demand and for spread or not.
+//! See `placing.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -12,7 +12,7 @@ pub(in crate::core) struct Troubles(pub(in crate::core) BTreeMap<CallId, Trouble
 pub(in crate::core) struct Troubled {
     /// The members on which it could not run.
     pub(in crate::core) shunned: Vec<Member>,
-    /// The number of damaged inputs that it has met.
+    /// The number of its attempts that failed because of a damaged or missing input.
     pub(in crate::core) damages: u32,
 }
 

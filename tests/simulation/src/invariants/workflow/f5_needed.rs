@@ -3,7 +3,7 @@
 //! node that stalls until others consider it lost, are not part of the checked plans.
 //!
 //! One recomputation is allowed: a call that fails, or whose failure is ignored, while the coordinator
-//! leaves. The failure may be unrecorded, so the call may be tried again, with its inputs.
+//! leaves. The failure may be unrecorded, so the call may run again, and so may the calls that computed its inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
