@@ -23,7 +23,7 @@ pub(super) struct Surroundings {
     pub(super) random: SmallRng,
     /// The other members. Some may turn out not to work on jobs like this one.
     pub(super) members: BTreeSet<NodeId>,
-    /// The members known to work on such jobs.
+    /// The members known to work on jobs like this one.
     pub(super) known: BTreeSet<NodeId>,
     /// The known members that are near.
     pub(super) near: BTreeSet<NodeId>,

@@ -5,9 +5,9 @@
 //! after a round of denials it pauses, each time longer, so that hungry nodes do not disturb the last tasks
 //! of a job.
 //!
-//! It prefers near members, and then members that it knows: the first message to another one requires reading its
-//! record and opening a connection. But some requests go to any member, so that work spreads
-//! everywhere.
+//! It prefers near members, then members known to work on jobs like this one; the first message to any other member
+//! requires reading its record and opening a connection. One request in eight goes to a random member, so that work
+//! spreads everywhere.
 
 use std::collections::BTreeSet;
 
@@ -44,14 +44,14 @@ pub(super) struct Thief {
 /// milliseconds.
 const PATIENCE_MS: u64 = 1;
 
-/// One in so many requests goes to any member instead of a preferred one.
+/// One in this number of requests goes to a random member instead of a preferred one.
 const ANY_ONE_IN: u32 = 8;
 
 /// The members to choose from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Members<'a> {
     pub(super) all: &'a BTreeSet<NodeId>,
-    /// The members known to work on the job.
+    /// The members known to work on jobs like this one.
     pub(super) known: &'a BTreeSet<NodeId>,
     /// The known members that are near.
     pub(super) near: &'a BTreeSet<NodeId>,
@@ -74,9 +74,9 @@ impl Thief {
         self.next_request
     }
 
-    /// Returns the time to commit completed work because no more tasks may come: [`Limits::commit_patience_ms`] after
-    /// the first unsuccessful request. Not immediately: with many small tasks a node is idle every few milliseconds,
-    /// and a commit is the most expensive operation.
+    /// Returns the time at which completed work is to be committed, because perhaps no more tasks will come:
+    /// [`Limits::commit_patience_ms`] after the first unsuccessful request. It is not committed at once, because with
+    /// many small tasks a node is idle every few milliseconds, and a commit is the most expensive operation.
     pub(super) fn commits_at(&self, limits: &Limits) -> Option<u64> {
         self.denied_at.map(|at| at + limits.commit_patience_ms)
     }

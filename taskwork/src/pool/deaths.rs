@@ -1,4 +1,4 @@
-//! The number of nodes lost with a task, and the time after which it is forgotten.
+//! The number of nodes lost with a task, and the time after which this number is forgotten.
 
 use std::time::Duration;
 

@@ -161,9 +161,9 @@ pub(crate) struct PoolLimits {
     pub(crate) task_children_max: usize,
     pub(crate) batch_ids_commit: usize,
     pub(crate) spawned_tasks_max: usize,
-    /// The number of consecutive nodes that may be lost with a task, 0 for no limit.
+    /// The number of consecutive nodes lost with a task after which the task is set aside; 0 for no limit.
     pub(crate) deaths_max: u32,
-    /// Whether running tasks are written periodically.
+    /// Whether the node's tasks are written to ZooKeeper periodically; if not, only completions are.
     pub(crate) ledger: bool,
     /// The size of the tasks of a cut beyond which further queued tasks need not be in it, in bytes.
     pub(crate) ledger_bytes_max: usize,
@@ -220,7 +220,7 @@ impl<T: Task> Pool<T> {
         }
     }
 
-    /// Numbers its tasks after those that the node has created before.
+    /// Takes the ids of new tasks from this counter of the node, so that no id is used twice.
     pub(crate) fn numbered(self, tasks_made: Arc<AtomicU64>) -> Self {
         Self { tasks_made, ..self }
     }
@@ -278,7 +278,8 @@ impl<T: Task> Pool<T> {
         }
     }
 
-    /// Makes a worker's task wait, which names these tasks of the scope that it waits for.
+    /// Makes a worker's task wait. `named` are the tasks that it has spawned in the scope that it waits for; none if it
+    /// waits for an external event.
     fn wait_by(&self, worker: usize, entry: Entry<T>, waits: Waits, named: &[TaskId]) {
         let again = waits.clone();
         let waiting =
@@ -313,8 +314,8 @@ impl<T: Task> Pool<T> {
         self.queue.is_interrupted(worker)
     }
 
-    /// Records a task that a worker has completed, and notifies the driver if it waits for the batch or the
-    /// batch has grown enough to be committed.
+    /// Records the completion of a worker's task. Notifies the driver (`shell/driver.rs`) if it waits for a cut that is
+    /// now finished, if it must act on a task that waited for this one, or if the batch is large enough to commit.
     pub(crate) fn complete(&self, worker: usize, basis: Basis, completed: &Completed<'_>, output: T::Output) {
         let standing = || self.queue.standing(worker, basis);
         let waited_for = self.batches.complete(&self.queue, standing, completed, output);

@@ -140,7 +140,7 @@ struct State<T: Task> {
     /// For each worker that has a task, the basis of the task.
     running: Vec<Option<Basis>>,
     cut: Collecting,
-    /// The number of consecutive nodes that may be lost with a task, 0 for no limit.
+    /// The number of consecutive nodes lost with a task after which the task is set aside; 0 for no limit.
     deaths_max: u32,
 }
 

@@ -341,8 +341,8 @@ impl Driver {
     }
 
     /// # Errors
-    /// If the message cannot be encoded. Its tasks were encoded before, and are few enough, so this is a bug of
-    /// the runtime; the error prevents endless retries.
+    /// If a grant cannot be encoded. Its tasks were encoded before and are limited in size, so this is a bug of the
+    /// runtime; the error prevents endless retries. Other messages that cannot be encoded are only logged.
     fn send_parcel(&self, to: NodeId, parcel: &Parcel) -> Result<(), PoolFault> {
         let Some(line) = &self.line else { return Ok(()) };
         let message = &parcel.message;
@@ -375,8 +375,9 @@ impl Driver {
     }
 
     fn order(&self, order: Order) {
-        // The core requests one transaction and one enrolment at a time. So the channel is full only if attempts follow
-        // each other faster than the node can enrol, and closed only when the node stops.
+        // The core has at most one transaction and one enrolment of an attempt open, and letters leave half of the
+        // channel free. So the channel is full only if orders come faster than they are received, and closed only when the
+        // node stops.
         if let Err(error) = self.orders.try_send(order) {
             tracing::warn!(%error, "the coordination is overloaded; a write was dropped");
         }

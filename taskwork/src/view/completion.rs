@@ -1,11 +1,11 @@
-//! The remaining work of a job, estimated from the share that is complete.
+//! The remaining work of a job, estimated from the completed share.
 //!
-//! The share takes the subtrees of a state for equally large (P. Kilby, J. Slaney, S. Thiébaux and T. Walsh, Estimating
-//! search tree size, 2006). Their real sizes differ by orders of magnitude. Most of the time is spent in the large ones,
-//! so the share lags behind the work, and jumps when small ones are complete. In recorded runs of many kinds of trees
-//! (`taskwork-scale/tests/policy/recorded.tsv`), neither the trend of the share nor its past steadiness predicted the end
-//! better than the share alone. So the estimate is the remainder in proportion to the share, corrected by the bias that it
-//! had in those runs, with the error that it had there.
+//! The share assumes that all subtrees of a state are equally large (P. Kilby, J. Slaney, S. Thiébaux and T. Walsh,
+//! Estimating search tree size, 2006). Their real sizes differ by orders of magnitude. Most of the time is spent in the
+//! large ones, so the share lags behind the work, and jumps when small ones are complete. In recorded runs of many kinds
+//! of trees (`taskwork-scale/tests/policy/recorded.tsv`), neither the trend of the share nor its past steadiness
+//! predicted the end better than the share alone. So the estimate is the remainder in proportion to the share, corrected
+//! by the bias that it had in those runs, with the error that it had there.
 
 /// The minimum share for an estimate of the end: below it, the range spans two orders of magnitude.
 pub const SHARE_MIN: f64 = 0.1;
@@ -13,14 +13,16 @@ pub const SHARE_MIN: f64 = 0.1;
 /// The quantile of 90 % of the normal distribution: 8 of 10 cases are within this many standard deviations.
 const Z90: f64 = 1.281_551_565_545;
 
-/// The factor by which a job that counts its work exactly may become slower.
+/// The upper end of the range is at least this multiple of the remainder in proportion: a job that counts its work
+/// exactly may still become slower.
 const SLOWER: f64 = 1.2;
 
-/// Mean and standard deviation of log(remaining work / remainder in proportion), for each complete share.
+/// Mean and standard deviation of log(remaining work / remainder in proportion), for each completed share.
 const ERRORS: [(f64, f64, f64); 5] =
     [(0.02, -3.2, 1.7), (0.1, -1.8, 1.0), (0.3, -1.2, 1.2), (0.6, -0.5, 1.3), (1.0, 0.0, 1.0)];
 
-/// The remaining work of a job, relative to the complete work. Its logarithm is normally distributed.
+/// The remaining work of a job, as a multiple of the work completed so far. Its logarithm is taken to be normally
+/// distributed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Remainder {
     /// The median.
@@ -32,7 +34,7 @@ pub struct Remainder {
 }
 
 impl Remainder {
-    /// Returns the remainder of a job of which a share is complete; `None` if that is not between 0 and 1.
+    /// Returns the remainder of a job with this completed share; `None` if the share is not above 0 and at most 1.
     pub fn at_share(share: f64) -> Option<Self> {
         if !(share > 0.0 && share <= 1.0) {
             return None;

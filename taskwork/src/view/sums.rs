@@ -266,7 +266,7 @@ fn eta(series: &Series) -> Option<Eta> {
     if observed_ms < OBSERVED_MS_MIN || share < SHARE_MIN || done <= 0.0 {
         return None;
     }
-    // As much time as the complete share would have taken.
+    // As much time as the completed share would have taken.
     let complete_s = observed_ms as f64 / 1e3 * share / done;
     let remainder = Remainder::at_share(share)?;
     let (least, most) = remainder.range();

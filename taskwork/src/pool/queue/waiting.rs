@@ -220,9 +220,9 @@ impl<T: Task> Queue<T> {
         self.lock().waiting.mirrors.remove(&scope);
     }
 
-    /// Makes a worker's task wait, which names these tasks of the scope that it waits for. As with
-    /// [`put_by`](Self::put_by), it may have to come with its sealed form. Returns whether the driver should be
-    /// notified.
+    /// Makes a worker's task wait. `named` are the tasks that it has spawned in the scope that it waits for; none if it
+    /// waits for an external event. As with [`put_by`](Self::put_by), it may have to come with its sealed form. Returns
+    /// whether the driver should be notified.
     pub(in crate::pool) fn wait_by(
         &self,
         worker: usize,
