@@ -13,7 +13,8 @@ use crate::{
     store::{OneShot, Store, WatchEvent, seen},
 };
 
-/// The number of jobs that a node examines, from the oldest: of thousands that wait, only these are read.
+/// The maximum number of runnable jobs that are compared, from the oldest. Priorities of later jobs have no effect
+/// until they are among these.
 const LOOK_MAX: usize = 64;
 
 /// The jobs of a cluster, from the perspective of a node of one release.
@@ -31,9 +32,10 @@ impl JobQueue {
         Self { store, cluster, member, passed: BTreeSet::new() }
     }
 
-    /// Waits for the next job that can run next to the active ones, or that waits for a job that will never
-    /// be done. An exclusive job is next when none is active, and blocks the jobs after it until then. Jobs
-    /// in `aside` are skipped.
+    /// Waits for a job that this node can start in addition to its active jobs: the one with the highest priority,
+    /// and of equal ones the oldest. If it is exclusive, no job starts until none is active. Also returns a job
+    /// that can never start, because a job on which it depends has failed or was cancelled. Jobs in `aside` are
+    /// skipped.
     ///
     /// # Errors
     /// Any error from the store; after a transient error it can be called again.
@@ -68,8 +70,8 @@ impl JobQueue {
         }
     }
 
-    /// Reads the records of some jobs. Adds runnable jobs to the candidates, and for blocked ones adds
-    /// watches on the records that block them. Returns a job that waits for one that will never be done.
+    /// Reads the records of some jobs. Adds runnable jobs to the candidates, and for waiting ones adds watches on
+    /// the records that they wait for. Returns a job that can never start.
     async fn look(
         &mut self,
         names: Vec<String>,
@@ -80,7 +82,7 @@ impl JobQueue {
         // All are requested before the first answer is awaited.
         let asked: Vec<_> = paths.iter().map(|path| self.store.get_and_watch(path)).collect();
         for ((name, path), answer) in names.into_iter().zip(paths).zip(asked) {
-            // Messages are assigned to jobs by the number, which it lacks.
+            // Messages name their job by its number, and this name contains no number.
             if job_number(&name).is_none() {
                 tracing::warn!(
                     job = name,
@@ -121,7 +123,7 @@ impl JobQueue {
         Ok(None)
     }
 
-    /// Returns whether a job that runs after these jobs still waits.
+    /// Returns whether a job that depends on these jobs can start, must wait, or can never start.
     async fn waits(&self, jobs: &[String]) -> Result<Waits> {
         for job in jobs {
             let path = self.cluster.job(job).record();
@@ -134,7 +136,11 @@ impl JobQueue {
             let state = match record::read::<JobRecord>(&path, &content) {
                 Ok(record) => record.state,
                 Err(error) => {
-                    tracing::warn!(%error, "another job waits for one that cannot be read");
+                    tracing::warn!(
+                        %job,
+                        %error,
+                        "the record of a job on which another job depends cannot be read; that job waits"
+                    );
                     return Ok(Waits::For(changed));
                 }
             };
@@ -176,16 +182,16 @@ impl JobQueue {
 pub enum Next {
     /// It can be worked on.
     Job(String, Box<JobRecord>),
-    /// It waits for a job that will never be done, for this reason.
+    /// It can never start, for this reason: a job on which it depends has failed or was cancelled.
     InVain(String, String),
 }
 
-/// Whether a job waits for others.
+/// Whether a job can start, as far as the jobs on which it depends are concerned.
 enum Waits {
     NoLonger,
     /// Until one of them has changed.
     For(OneShot),
-    /// It will never be done.
+    /// It can never start, for this reason.
     InVain(String),
 }
 
