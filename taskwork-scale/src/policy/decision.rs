@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// The user's goals. `nodes` are machines of the connector, each with one node.
+/// The user's goals. They count nodes; each machine of the connector runs one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Goals {
-    /// The minimum number of nodes, which also runs without a job.
+    /// The minimum number of nodes. They also run when there is no job, as long as the budget pays for them.
     pub min: u32,
     /// The maximum number of nodes.
     pub max: u32,
@@ -17,7 +17,7 @@ pub struct Goals {
     /// The maximum money to spend on machines, counted from the time the controller first ran with this budget for
     /// these jobs.
     pub budget: Option<f64>,
-    /// The minimum useful share of each further worker's time, from 0 to 1.
+    /// The minimum useful share of the time of the last workers added (not the mean), from 0 to 1.
     pub efficiency: Option<f64>,
     /// The price of an hour of delay.
     pub delay_price: Option<f64>,
@@ -82,8 +82,8 @@ impl Goals {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Decision {
-    /// The number of machines of each offer, with starting machines and without leaving ones. An offer that is not
-    /// listed gets none.
+    /// The number of machines of each offer, including those that start and excluding those that leave. An offer that
+    /// is not listed gets none.
     pub wanted: BTreeMap<String, u32>,
     /// The ids of the machines that leave now, the first victim first. They are not in `wanted`. Further victims are
     /// chosen in the order of [`victims`](super::victims).
@@ -139,12 +139,13 @@ pub struct Candidate {
     pub nodes: u32,
     /// The workers on all members then, including members that no connector has started.
     pub workers: u32,
-    /// The earliest and the latest end of the jobs, in milliseconds since 1970; 8 of 10 cases are between them.
-    /// `None` if it is too early for an estimate.
+    /// The 10 % and 90 % quantiles of the forecast end of the jobs, in milliseconds since 1970. `None` if it is too
+    /// early for an estimate.
     pub finish_ms: Option<(u64, u64)>,
     /// The expected spending by then; `None` if the time or a price is unknown.
     pub cost: Option<f64>,
-    /// The expected useful share of a worker's time.
+    /// The expected useful share of the workers' time, on average; not the marginal share that [`Goals::efficiency`]
+    /// bounds.
     pub efficiency: Option<f64>,
     /// Whether the cluster has this size now.
     pub now: bool,

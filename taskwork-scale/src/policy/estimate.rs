@@ -1,4 +1,4 @@
-//! The remaining work of a job, from the estimated share that is complete, with an error. Work is the time of busy workers.
+//! The remaining work of a job, from the estimated completed share, with an error. Work is the time of busy workers.
 
 use serde::{Deserialize, Serialize};
 use taskwork::view::Remainder;
@@ -53,7 +53,7 @@ impl Guess {
 pub(super) struct Progress {
     /// The completed work at the last observation.
     pub(super) work: f64,
-    /// The complete share at that time.
+    /// The completed share at that time.
     pub(super) share: Option<f64>,
 }
 
