@@ -376,8 +376,8 @@ impl Driver {
 
     fn order(&self, order: Order) {
         // The core has at most one transaction and one enrolment of an attempt open, and letters leave half of the
-        // channel free. So the channel is full only if orders come faster than they are received, and closed only when the
-        // node stops.
+        // channel free. So the channel is full only if orders come faster than they are received, and closed only when
+        // the node stops.
         if let Err(error) = self.orders.try_send(order) {
             tracing::warn!(%error, "the coordination is overloaded; a write was dropped");
         }
