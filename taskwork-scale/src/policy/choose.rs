@@ -11,8 +11,8 @@ const GRID: f64 = 1.15;
 const IN_TIME_MIN: f64 = 0.95;
 /// The same if machines are given up, since replacing them takes minutes.
 const IN_TIME_FEWER_MIN: f64 = 0.98;
-/// The minimum useful share of the time of the last workers added, if the user sets neither an efficiency nor a price of
-/// delay.
+/// The minimum useful share of the time of the last workers added, if the user sets neither an efficiency nor a price
+/// of delay.
 const MARGIN_MIN: f64 = 1.0 / 3.0;
 /// The relative gain over the present size that justifies a change.
 const GAIN_MIN: f64 = 0.05;
