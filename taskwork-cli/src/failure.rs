@@ -55,7 +55,8 @@ impl Failure {
         Self { code: Code::Interrupted, error: "interrupted".into(), is_premature: true }
     }
 
-    /// Adds a hint on how to proceed, if the command was interrupted before the event that it waited for.
+    /// Adds a hint on how to proceed, if the command ended before its work did: after Ctrl-C, or because ZooKeeper did
+    /// not answer.
     #[must_use]
     pub fn hint(self, hint: &str) -> Self {
         if self.is_premature { Self { error: format!("{self}. {hint}").into(), ..self } } else { self }
@@ -99,9 +100,9 @@ impl From<NodeError> for Failure {
             NodeError::Client(error) => error.into(),
             NodeError::Invalid { .. } => Self::usage(error),
             NodeError::Open { .. } => Self::usage(format!(
-                "{error}.\n  Write one line user:password into a file, chmod 600 it, and give it to every \
-                 node and command by --zk-auth FILE, with TLS to ZooKeeper by --zk-tls-ca FILE.\n  Or say \
-                 --insecure, if the network is yours alone"
+                "{error}.\n  Write one line user:password into a file, chmod 600 it, pass it to every node and \
+                 command with --zk-auth FILE, and use TLS to ZooKeeper with --zk-tls-ca FILE.\n  Or pass \
+                 --insecure, if you trust everybody who can reach this network"
             )),
             NodeError::Abandoned { .. } => {
                 Self { code: Code::Late, error: error.into(), is_premature: false }
@@ -139,8 +140,8 @@ pub fn note(text: &str) {
 /// The error of the first failed write to standard output.
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// Writes to standard output. A closed pipe (`… | head`) is no error. Other errors are reported when the command exits,
-/// after it has closed its sessions, and make its exit code 1.
+/// Writes to standard output. A closed pipe (`… | head`) is no error. If the command is otherwise successful, another
+/// error is reported when it exits, after it has closed its sessions, and the exit code is 1.
 pub fn print(text: &str) {
     let mut out = io::stdout().lock();
     note_lost(out.write_all(text.as_bytes()).and_then(|()| out.flush()));

@@ -126,8 +126,8 @@ impl ClusterArguments {
         if connect.exposes_credentials() && !self.insecure {
             return Err(Failure::usage(format!(
                 "the credentials would go to {} in the clear, for everybody on the way to read.\n  \
-                 Give --zk-tls-ca FILE to talk TLS to ZooKeeper (deploy/zookeeper/three-servers.cfg shows \
-                 its side).\n  Or say --insecure, if the network is yours alone",
+                 Pass --zk-tls-ca FILE to use TLS to ZooKeeper (deploy/zookeeper/three-servers.cfg shows its \
+                 side).\n  Or pass --insecure, if you trust everybody who can reach this network",
                 connect.hosts
             )));
         }
