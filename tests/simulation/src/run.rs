@@ -64,6 +64,9 @@ pub(crate) struct Census {
 /// The time from the start of the calm phase within which the job must end, in milliseconds, in addition to
 /// the duration of the work itself.
 const END_MS: u64 = 60_000;
+// It must be longer than a session: then all sessions lost in the last fault have ended before the deadline of the
+// jobs.
+const _: () = assert!(SESSION_MS < END_MS);
 /// The additional time for each retry, in milliseconds: a deadly task kills some nodes again.
 const RETRY_MS: u64 = 30_000;
 /// The pause before restarting a process that has exited with an error.
@@ -130,7 +133,7 @@ struct Stage<'a> {
     job: String,
     /// The number of later jobs that were submitted.
     submitted: Arc<AtomicUsize>,
-    /// The cancelled jobs.
+    /// The jobs that an operator has cancelled or forgotten: they may end as cancelled.
     stopped: BTreeSet<String>,
     /// The jobs that are over and were checked.
     over: BTreeSet<String>,
@@ -255,12 +258,12 @@ impl<'a> Stage<'a> {
         self.conclude(over_ms, census)
     }
 
-    /// Returns the time that a single worker would take for all jobs, in milliseconds.
+    /// Returns an upper estimate of the work of all jobs, in milliseconds of one worker: four times that of a
+    /// sequential search, since several workers without a good incumbent visit more states.
     fn work_ms(&self) -> u64 {
         let added = self.plan.added.iter().map(|_| &self.plan.shape);
         let shapes = self.plan.later.iter().map(|job| &job.shape).chain([&self.plan.shape]).chain(added);
         let states: u64 = shapes.map(workload::states).sum();
-        // Without a good incumbent, several workers do more work than one.
         4 * states * self.plan.slice_ms / self.plan.slice_states as u64
     }
 
@@ -563,8 +566,8 @@ impl<'a> Stage<'a> {
         let within = self.leaves_within(machine);
         self.world.with(|state| {
             let it = state.machines.get(machine);
-            // A second request shortens the deadline, and data that was not handed over by then is
-            // recomputed.
+            // In these plans nothing may be recomputed. A second request could shorten the deadline, and then
+            // data would be lost, so it is not sent.
             if it.process == Process::Leaves && self.plan.kind == Kind::Leaves {
                 return;
             }
@@ -616,6 +619,3 @@ fn is_expected(panic: &dyn Any) -> bool {
     let said = panic.downcast_ref::<String>().map(String::as_str);
     said.or_else(|| panic.downcast_ref::<&str>().copied()) == Some(workload::DEADLY)
 }
-
-/// All effects of the last fault are over by then, since every lost session has ended.
-const _: () = assert!(SESSION_MS < END_MS);
