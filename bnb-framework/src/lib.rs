@@ -88,8 +88,8 @@
 //!
 //! [`Solver`] runs on all cores; `.nodes(4)` starts four nodes within the process. [`sequential::solve`] is
 //! the plain reference implementation: it does not use the runtime, and without pruning it visits exactly as
-//! many states. [`cli::ParseProblem`] turns a problem into a program with the commands `solve`, `node` and
-//! `submit`.
+//! many states as a parallel search. [`cli::ParseProblem`] turns a problem into a program with the commands
+//! `solve`, `node` and `submit`.
 //!
 //! # Results of a search
 //!
@@ -101,8 +101,8 @@
 //! | [`tolerance`](Solver::tolerance), [`time_limit`](Solver::time_limit), [`state_limit`](Solver::state_limit) | a solution, a proven [bound](Solved::bound), and the [gap](Solved::gap) |
 //! | [`replicable`](Solver::replicable) | the same solution from the same states, however many nodes there are |
 //!
-//! [`strategy`](Solver::strategy) chooses which state is visited next and [`split`](Solver::split) what is
-//! given away; [`start`](Solver::start) and [`cutoff`](Solver::cutoff) supply what is already known;
+//! [`strategy`](Solver::strategy) chooses which state is visited next and [`split`](Solver::split) which states
+//! are given away; [`start`](Solver::start) supplies a known solution, [`cutoff`](Solver::cutoff) a known cost;
 //! [`on_progress`](Solver::on_progress) reports progress. Costs may be of any ordered type: see [`Cost`].
 //!
 //! If there is nothing to optimise and every state counts, implement [`Enumerate`] instead of [`Problem`].
@@ -112,10 +112,10 @@
 //!
 //! # The lower level
 //!
-//! A search with a custom loop is written directly on [`taskwork::Task`], with the paper's two
-//! operations: `search` does the work and polls the runtime regularly, `split` gives a part of it away. The
-//! front page of [`taskwork`] has such a program; it can keep its open states in a [`Frontier`], with its own
-//! [`Visitor`].
+//! A search with a custom loop is written directly on [`taskwork::Task`], with the two operations of the
+//! TASKWORK paper (Kehrer and Blochinger, 2019): `search` does the work and polls the runtime regularly, `split`
+//! gives a part of it away. The front page of [`taskwork`] has such a program; it can keep its open states in a
+//! [`Frontier`], with its own [`Visitor`].
 
 mod tree;
 mod cost;
