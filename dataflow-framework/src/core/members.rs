@@ -281,14 +281,14 @@ impl Members {
         self.known.len() > 1
     }
 
-    /// Returns the member with the least work of those that accept another call. Of equal ones it is the one with
-    /// the lowest number: that of the program, if it is among them.
+    /// Returns the member with the least work that accepts another call. Of equal members it is the one with the
+    /// lowest number: that of the program, if it is among them.
     pub(super) fn next(&self) -> Option<Member> {
         self.open.first().map(|(_, member)| *member)
     }
 
     /// Returns the member for a plain call. `bytes` is the total size of its inputs, `with` lists the members that
-    /// have some of them, with the number of these bytes, and `least` is the member with the least work.
+    /// have some of them and how many bytes each has, and `least` is the member with the least work.
     pub(super) fn choose(&self, bytes: u64, with: &[(Member, u64)], least: Member) -> Member {
         let has_room =
             |member: &&(Member, u64)| self.known.get(&member.0).is_some_and(|load| load.rank.is_some());

@@ -62,8 +62,8 @@ impl Graph {
     }
 
     /// Removes and returns the most urgent call of the lanes that has a place, with its member. If `open`, which
-    /// means that a plain call can be assigned now, a lane whose first call is less urgent than a waiting plain or
-    /// nested call is skipped, unless a member is reserved for it.
+    /// means that a plain call can be assigned now, a lane is skipped if its first call is less urgent than a waiting
+    /// plain or nested call, unless a member is reserved for it.
     pub(super) fn next_of_lanes(&mut self, open: bool) -> Option<(CallId, Member)> {
         let (plain, nested) = (self.ready.first(), self.nests.priority());
         for (key, kind) in self.first_of_lanes() {

@@ -102,8 +102,8 @@ impl Graph {
     pub(super) fn is_lost_for_good(&mut self, id: VersionId, reason: &str) {
         let failure = match self.task_with_handle(id) {
             Some(parent) => {
-                let failure =
-                    self.failure_of(parent, format!("data that it created with `Data::new` is lost: {reason}"));
+                let failure = self
+                    .failure_of(parent, format!("data that it created with `Data::new` is lost: {reason}"));
                 self.nest(parent).fails.get_or_insert(failure.clone());
                 failure
             }

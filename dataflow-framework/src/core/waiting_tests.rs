@@ -123,7 +123,10 @@ fn damaged_data_created_by_task_fails_task() {
     let failures: Vec<_> = graph.failures().iter().map(ToString::to_string).collect();
     assert_eq!(failures.len(), 1, "{failures:?}");
     assert!(failures[0].starts_with("task `task` (call 0) has failed: "), "{failures:?}");
-    assert!(failures[0].contains("data that it created with `Data::new` is lost: its file is gone"), "{failures:?}");
+    assert!(
+        failures[0].contains("data that it created with `Data::new` is lost: its file is gone"),
+        "{failures:?}"
+    );
 }
 
 #[test]

@@ -155,7 +155,7 @@ impl Executor {
         let unseen = duty.unseen.iter().map(|(call, (_, outcome))| (*call, outcome.clone())).collect();
         let epoch = duty.epoch;
         let mut held = self.store.held();
-        // The output of an execution whose outcome may not be recorded is not listed: it becomes valid only with that
+        // The output of an execution is not listed if its outcome may not be recorded: it becomes valid only with that
         // outcome. Fetched versions (`brought`) are listed.
         held.retain(|Held { version, .. }| {
             !duty.unseen.contains_key(&version.call) || duty.brought.contains(version)

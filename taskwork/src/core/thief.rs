@@ -74,7 +74,7 @@ impl Thief {
         self.next_request
     }
 
-    /// Returns the time at which completed work is to be committed, because perhaps no more tasks will come:
+    /// Returns the time at which the node commits completed work, because perhaps no more tasks will come:
     /// [`Limits::commit_patience_ms`] after the first unsuccessful request. It is not committed at once, because with
     /// many small tasks a node is idle every few milliseconds, and a commit is the most expensive operation.
     pub(super) fn commits_at(&self, limits: &Limits) -> Option<u64> {
