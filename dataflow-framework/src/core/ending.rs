@@ -62,7 +62,7 @@ impl Graph {
                 self.written(id, member, &bytes);
             }
             Outcome::Failed(failure) => self.failed(id, &failure),
-            Outcome::Unfit(unfit) => self.unfit(id, member, unfit),
+            Outcome::Unfit(unfit) => self.on_unfit(id, member, unfit),
         }
     }
 

@@ -205,12 +205,12 @@ impl Graph {
             let Some(call) = self.calls.get_mut(&id.call) else {
                 if id.call < NESTED {
                     // It was not dropped, but may have been damaged before the last other copy was lost.
-                    self.is_lost_for_good(
+                    self.on_lost_for_good(
                         id,
                         "the program created it with `Data::new`, and all nodes that had it are lost",
                     );
                 } else if self.task_with_handle(id).is_none() {
-                    self.is_lost_for_good(
+                    self.on_lost_for_good(
                         id,
                         "the task that created it with `Data::new` has ended, and all nodes that had it are lost",
                     );

@@ -56,7 +56,7 @@ fn sole_copy_lost_before_move_is_forgotten() {
     graph.release(version(0, 0));
     let actions = graph.actions();
     assert!(matches!(actions[..], [Action::Bring(_), Action::Copy(THIRD, _)]), "{actions:?}");
-    graph.is_damaged(version(0, 0), Member::HERE, "it has vanished");
+    graph.on_damaged(version(0, 0), Member::HERE, "it has vanished");
     graph.lost(THERE);
     assert!(graph.is_empty(), "{:?}", graph.versions);
     graph.not_copied(version(0, 0), THIRD, &[Member::HERE]);
@@ -86,7 +86,7 @@ fn with_a_cancelled_input() -> Graph {
 fn damaged_output_of_failing_call_recomputes_nothing() {
     let mut graph = with_a_cancelled_input();
     graph.actions();
-    graph.is_damaged(version(2, 0), THERE, "it has vanished");
+    graph.on_damaged(version(2, 0), THERE, "it has vanished");
     assert!(matches!(graph.want(version(2, 0)), Input::Awaited));
     assert!(matches!(graph.want(version(2, 0)), Input::Failed(_)));
     assert_eq!((graph.unfinished(), assigned(&mut graph)), (0, vec![]));

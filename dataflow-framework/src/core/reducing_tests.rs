@@ -146,7 +146,7 @@ fn lost_merge_is_repeated_with_same_parts() {
     graph.ended(100, on, Outcome::Written { bytes: vec![1], ns: 1_000 });
     started(&mut graph);
     // Its parts are already forgotten, so they are recomputed.
-    graph.is_damaged(version(100, 0), on, "it has vanished");
+    graph.on_damaged(version(100, 0), on, "it has vanished");
     started(&mut graph);
     for part in [3, 1] {
         complete(&mut graph, part);

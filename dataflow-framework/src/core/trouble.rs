@@ -17,7 +17,7 @@ const DAMAGES_MAX: u32 = 4;
 
 impl Graph {
     /// Handles a call that could not run on its member.
-    pub(super) fn unfit(&mut self, id: CallId, member: Member, unfit: Unfit) {
+    pub(super) fn on_unfit(&mut self, id: CallId, member: Member, unfit: Unfit) {
         let Unfit { reason, unchanged, cause } = unfit;
         let damaged = if let Cause::Damaged(version) = cause { Some(version) } else { None };
         for (version, bytes) in unchanged {
@@ -27,7 +27,7 @@ impl Graph {
         }
         self.misses_what_it_took(id, member);
         if let Some(version) = damaged {
-            self.is_damaged(version, member, &reason);
+            self.on_damaged(version, member, &reason);
         }
         let troubled = self.troubles.0.entry(id).or_default();
         let call = self.calls.get_mut(&id).expect("it was assigned");
@@ -68,7 +68,7 @@ impl Graph {
     }
 
     /// Handles a version that is no longer readable on a member.
-    pub(crate) fn is_damaged(&mut self, id: VersionId, member: Member, reason: &str) {
+    pub(crate) fn on_damaged(&mut self, id: VersionId, member: Member, reason: &str) {
         self.kept.is_gone(id, member);
         self.damaged_before_it_is_made(id, member);
         let can_be_made = self.calls.contains_key(&id.call);
@@ -95,11 +95,11 @@ impl Graph {
             }
             return;
         }
-        self.is_lost_for_good(id, reason);
+        self.on_lost_for_good(id, reason);
     }
 
     /// Handles the loss of data that the program or a task created with `Data::new`: no call can recompute it.
-    pub(super) fn is_lost_for_good(&mut self, id: VersionId, reason: &str) {
+    pub(super) fn on_lost_for_good(&mut self, id: VersionId, reason: &str) {
         let failure = match self.task_with_handle(id) {
             Some(parent) => {
                 let failure = self
@@ -123,7 +123,7 @@ impl Graph {
 
     /// Handles the report that the store of a member is nearly full: lets it drop those copies that a member that
     /// stays also has, and that no running call or waiting program needs.
-    pub(crate) fn has_copies(&mut self, member: Member, copies: Vec<VersionId>) {
+    pub(crate) fn drop_spare_copies(&mut self, member: Member, copies: Vec<VersionId>) {
         for id in copies {
             let Some(version) = self.versions.get(&id) else { continue };
             // Calls that run elsewhere, or the waiting program, may be fetching it from here.

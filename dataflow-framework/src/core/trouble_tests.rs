@@ -184,11 +184,11 @@ fn damaged_version_is_fetched_elsewhere_or_recomputed() {
     written(&mut graph, 0, first);
     let other = MEMBERS.into_iter().find(|member| *member != first).expect("there are three");
     graph.copied(version(0, 0), other);
-    graph.is_damaged(version(0, 0), other, "it has vanished");
+    graph.on_damaged(version(0, 0), other, "it has vanished");
     assert_eq!(assigned(&mut graph), []);
     // The program waits for the data, from any member.
     assert!(!matches!(graph.want(version(0, 0)), Input::Failed(_)));
-    graph.is_damaged(version(0, 0), first, "it has vanished");
+    graph.on_damaged(version(0, 0), first, "it has vanished");
     let again = assigned(&mut graph);
     assert!(matches!(again[..], [(0, _)]), "{again:?}");
     assert_eq!(graph.figures().repeated, 1);
@@ -221,7 +221,7 @@ fn damaged_program_data_fails_its_readers() {
     call(&mut graph, 1, vec![Argument::Read(version(0, 0))]);
     call(&mut graph, 2, vec![Argument::Read(version(1, 0))]);
     let [(1, member)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
-    graph.is_damaged(version(0, 0), Member::HERE, "/tmp/data: it has vanished");
+    graph.on_damaged(version(0, 0), Member::HERE, "/tmp/data: it has vanished");
     unfit(&mut graph, 1, member, Some(version(0, 0)));
     assert_eq!((assigned(&mut graph), graph.unfinished()), (vec![], 0));
     let Input::Failed(failure) = graph.want(version(2, 0)) else { panic!("the data cannot exist") };
@@ -240,7 +240,7 @@ fn data_damaged_before_its_call_is_repeated_is_recomputed() {
     }
     graph.history.ends(0);
     for member in MEMBERS {
-        graph.is_damaged(version(0, 0), member, "it has vanished");
+        graph.on_damaged(version(0, 0), member, "it has vanished");
     }
     call(&mut graph, 0, vec![]);
     assert!(matches!(graph.want(version(0, 0)), Input::Awaited));
@@ -257,12 +257,12 @@ fn data_awaited_by_program_is_not_dropped() {
     let others = MEMBERS.into_iter().filter(|member| *member != first);
     others.for_each(|member| graph.copied(version(0, 0), member));
     for member in MEMBERS {
-        graph.has_copies(member, vec![version(0, 0)]);
+        graph.drop_spare_copies(member, vec![version(0, 0)]);
     }
     assert!(forgotten(&mut graph).is_empty());
     assert!(matches!(graph.want(version(0, 0)), Input::Here));
     // The version is brought again if it is damaged before the program reads it.
-    graph.is_damaged(version(0, 0), Member::HERE, "it has vanished");
+    graph.on_damaged(version(0, 0), Member::HERE, "it has vanished");
     assert!(is_brought(&mut graph, version(0, 0)));
 }
 
@@ -275,22 +275,22 @@ fn unused_copies_held_elsewhere_are_dropped() {
     let mut others = MEMBERS.into_iter().filter(|member| *member != first);
     let (second, third) = (others.next().expect("there are three"), others.next().expect("there are three"));
     let all = || vec![version(0, 0), version(7, 0)];
-    graph.has_copies(first, all());
+    graph.drop_spare_copies(first, all());
     assert_eq!(forgotten(&mut graph), []);
     graph.copied(version(0, 0), second);
-    graph.has_copies(third, all());
+    graph.drop_spare_copies(third, all());
     assert_eq!(forgotten(&mut graph), []);
-    graph.has_copies(second, all());
+    graph.drop_spare_copies(second, all());
     assert_eq!(forgotten(&mut graph), [(second, version(0, 0))]);
     // Both members have a copy again, and one of them leaves.
     graph.copied(version(0, 0), second);
     graph.leaves(first);
-    graph.has_copies(second, all());
+    graph.drop_spare_copies(second, all());
     assert_eq!(forgotten(&mut graph), []);
     // The member that runs the call uses its copy.
     call(&mut graph, 1, vec![Argument::Read(version(0, 0))]);
     let [(1, member)] = assigned(&mut graph)[..] else { panic!("it runs somewhere") };
     graph.copied(version(0, 0), third);
-    graph.has_copies(member, all());
+    graph.drop_spare_copies(member, all());
     assert_eq!(forgotten(&mut graph), []);
 }

@@ -108,7 +108,7 @@ fn data_created_by_running_task_is_not_dropped() {
         written(&mut graph, call, member);
     }
     drop(graph.actions());
-    graph.has_copies(Member::HERE, vec![made(0)]);
+    graph.drop_spare_copies(Member::HERE, vec![made(0)]);
     let actions = graph.actions();
     let is_dropped = |action: &Action| matches!(action, Action::Forget(Member::HERE, _));
     assert!(!actions.iter().any(is_dropped), "the data could not be recomputed: {actions:?}");
@@ -118,7 +118,7 @@ fn data_created_by_running_task_is_not_dropped() {
 fn damaged_data_created_by_task_fails_task() {
     let mut graph = graph([Capacity::of_workers(1)], Options::DEFAULT);
     step(&mut graph, Step::Bring { position: 0, bytes: 1_000, content: 7 });
-    graph.is_damaged(made(0), Member::HERE, "its file is gone");
+    graph.on_damaged(made(0), Member::HERE, "its file is gone");
     graph.ended(PARENT.call, Member::HERE, Outcome::Written { bytes: vec![1_000], ns: 1_000_000 });
     let failures: Vec<_> = graph.failures().iter().map(ToString::to_string).collect();
     assert_eq!(failures.len(), 1, "{failures:?}");

@@ -662,8 +662,8 @@ impl Engine {
             News::NotCopied { version, tried } => {
                 graph.not_copied(version, member, &self.members(&tried));
             }
-            News::Damaged { version, reason } => graph.is_damaged(version, member, &reason),
-            News::HasCopies(versions) => graph.has_copies(member, versions),
+            News::Damaged { version, reason } => graph.on_damaged(version, member, &reason),
+            News::HasCopies(versions) => graph.drop_spare_copies(member, versions),
         }
     }
 

@@ -32,7 +32,7 @@ impl Run {
         }
         let member = *there[which.index(there.len())];
         let versions = self.stores[&member].keys().copied().collect();
-        self.graph.has_copies(member, versions);
+        self.graph.drop_spare_copies(member, versions);
     }
 
     pub(super) fn marks_of(&self, version: VersionId) -> Mark {

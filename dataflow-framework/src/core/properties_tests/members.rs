@@ -64,7 +64,7 @@ impl Run {
             store.keys().filter(|other| **other == version || is_rest(other)).copied().collect();
         for version in damaged {
             self.drop_version(member, version);
-            self.graph.is_damaged(version, member, "it has vanished");
+            self.graph.on_damaged(version, member, "it has vanished");
         }
     }
 
