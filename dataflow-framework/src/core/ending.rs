@@ -49,7 +49,7 @@ impl Graph {
         let Some(outcome) = self.of_nest(id, outcome) else { return };
         self.frees(id, member);
         if !matches!(outcome, Outcome::Unfit(_)) {
-            self.troubles.are_over(id);
+            self.troubles.remove(id);
         }
         let Some(outcome) = self.is_to_be_recorded(id, member, outcome) else { return };
         match outcome {

@@ -48,7 +48,7 @@ impl Graph {
             }
         };
         if is_hopeless {
-            self.troubles.are_over(id);
+            self.troubles.remove(id);
             let failure = Failure::new(self.calls[&id].task.name, id, reason);
             return self.failed(id, &failure);
         }

@@ -18,7 +18,7 @@ pub(in crate::core) struct Troubled {
 
 impl Troubles {
     /// Removes a call that has ended.
-    pub(in crate::core) fn are_over(&mut self, call: CallId) {
+    pub(in crate::core) fn remove(&mut self, call: CallId) {
         if !self.0.is_empty() {
             self.0.remove(&call);
         }
