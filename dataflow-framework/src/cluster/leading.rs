@@ -161,7 +161,7 @@ impl Leading {
         self.is_told.ring();
     }
 
-    pub(super) fn joined(&self, node: NodeId) {
+    pub(super) fn on_joined(&self, node: NodeId) {
         let history = self.engine.history();
         let mut known = self.others.known();
         let member = Member(u32::try_from(known.nodes.len()).unwrap_or(u32::MAX));
@@ -177,7 +177,7 @@ impl Leading {
         self.others.wake.notify_one();
     }
 
-    pub(super) fn left(&self, node: NodeId) {
+    pub(super) fn on_left(&self, node: NodeId) {
         let follower = self.others.known().by_node.remove(&node);
         self.engine.site.is_gone(node);
         if let Some(Follower { member, .. }) = follower {
@@ -193,11 +193,11 @@ impl Leading {
     }
 
     /// Handles a node that has dropped its assignments of this line. It joins again on a new line.
-    pub(super) fn is_forgotten(&self, node: NodeId, line: u32) {
+    pub(super) fn on_forgotten(&self, node: NodeId, line: u32) {
         let is_current = |follower: &Follower| follower.member.0 == line;
         if self.others.known().by_node.get(&node).is_some_and(is_current) {
-            self.left(node);
-            self.joined(node);
+            self.on_left(node);
+            self.on_joined(node);
         }
     }
 
@@ -276,20 +276,20 @@ impl Leading {
 
     /// Records a request to leave; [`leave_if_told`](Self::leave_if_told) acts on it.
     pub(super) fn leave(&self) {
-        let mut leave = self.leave_now();
+        let mut leave = self.lock_leave();
         if *leave == Leave::No {
             *leave = Leave::Asked { since_ms: None };
         }
     }
 
-    fn leave_now(&self) -> MutexGuard<'_, Leave> {
+    fn lock_leave(&self) -> MutexGuard<'_, Leave> {
         self.leave.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts to leave, if that was requested, once the journal is taken and all nodes have reported their state of
     /// earlier runs, or after `TELL_MAX_MS`.
     pub(super) fn leave_if_told(&self, now_ms: u64) {
-        let mut leave = self.leave_now();
+        let mut leave = self.lock_leave();
         let Leave::Asked { since_ms } = &mut *leave else { return };
         let until_ms = since_ms.get_or_insert(now_ms).saturating_add(TELL_MAX_MS);
         if now_ms < until_ms && !(self.is_journal_taken() && self.untold().is_empty()) {

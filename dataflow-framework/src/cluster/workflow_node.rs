@@ -163,7 +163,7 @@ impl WorkflowNode {
             return;
         }
         match &state.role {
-            Role::Leads(leading) => leading.joined(node),
+            Role::Leads(leading) => leading.on_joined(node),
             Role::Follows(following) => following.is_there(node, true),
             Role::Idle => {}
         }
@@ -176,7 +176,7 @@ impl WorkflowNode {
         let role = state.role.clone();
         drop(state);
         match role {
-            Role::Leads(leading) => leading.left(node),
+            Role::Leads(leading) => leading.on_left(node),
             Role::Follows(following) => {
                 following.is_there(node, false);
                 following.site.is_gone(node);
@@ -210,7 +210,7 @@ impl WorkflowNode {
             }
             Content::Forgot(line) => {
                 if let Role::Leads(leading) = &self.role(run) {
-                    leading.is_forgotten(from, line);
+                    leading.on_forgotten(from, line);
                 }
             }
             Content::Ask(ask) => {

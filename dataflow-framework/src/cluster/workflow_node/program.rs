@@ -80,7 +80,7 @@ impl WorkflowNode {
         let tools = (Arc::clone(&self.site), Arc::clone(&self.queue));
         let leading = Leading::begin(run, (node, capacity.clone(), is_embedded), tools, history, &self.wake);
         for node in &state.nodes {
-            leading.joined(*node);
+            leading.on_joined(*node);
         }
         if state.is_leaving {
             leading.leave();
