@@ -179,7 +179,7 @@ impl Leading {
 
     pub(super) fn on_left(&self, node: NodeId) {
         let follower = self.others.known().by_node.remove(&node);
-        self.engine.site.is_gone(node);
+        self.engine.site.on_lost(node);
         if let Some(Follower { member, .. }) = follower {
             self.engine.happened_to(member, "gone");
             let (before, repeated) = self.engine.change(|graph| {

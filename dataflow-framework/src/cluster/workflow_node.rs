@@ -147,7 +147,7 @@ impl WorkflowNode {
     /// Starts to take part.
     pub(super) fn starts(&self, messenger: Messenger, node: NodeId, capacity: Capacity, is_embedded: bool) {
         self.platform.set_node(node);
-        self.site.is_named(node);
+        self.site.set_name(node);
         let mut state = self.lock();
         state.post = Some(Post { messenger, node, capacity, is_embedded });
         if let Progress::Awaits(waker) = &state.program {
@@ -179,7 +179,7 @@ impl WorkflowNode {
             Role::Leads(leading) => leading.on_left(node),
             Role::Follows(following) => {
                 following.is_there(node, false);
-                following.site.is_gone(node);
+                following.site.on_lost(node);
             }
             Role::Idle => {}
         }

@@ -138,7 +138,7 @@ impl Executor {
     }
 
     /// Removes the outcome of the call whose version is removed.
-    pub(super) fn is_not_kept(&self, version: VersionId) {
+    pub(super) fn forget_outcome_of(&self, version: VersionId) {
         let mut duty = self.duty();
         duty.brought.remove(&version);
         duty.unseen.remove(&version.call);

@@ -109,7 +109,7 @@ impl Executor {
     }
 
     /// Sets the id of this node.
-    pub(crate) fn is_named(&self, node: NodeId) {
+    pub(crate) fn set_name(&self, node: NodeId) {
         // It does not change.
         let _ = self.name.set(node);
     }
@@ -207,7 +207,7 @@ impl Executor {
     /// Removes a version and returns it, because dropping it may be slow.
     #[must_use = "dropping it may be slow"]
     pub(crate) fn forget(&self, version: VersionId) -> Option<Value> {
-        self.is_not_kept(version);
+        self.forget_outcome_of(version);
         self.store.forget(version)
     }
 
@@ -227,7 +227,7 @@ impl Executor {
         // Some of the inputs may have arrived since then.
         let new = self.take_in(&mut missing).into_iter();
         let here = new.map(|version| {
-            let mut awaited = fetches.is_here(version).unwrap_or_default();
+            let mut awaited = fetches.on_arrived(version).unwrap_or_default();
             // A version that is changed in place is not available as a copy for other nodes.
             awaited.is_taken |= assignment.takes(version);
             (version, awaited)
@@ -255,7 +255,7 @@ impl Executor {
         if let Some(missing) = missing.pop() {
             return fetches.add_alone(missing);
         }
-        let awaited = new.first().and_then(|new| fetches.is_here(*new)).unwrap_or_default();
+        let awaited = new.first().and_then(|new| fetches.on_arrived(*new)).unwrap_or_default();
         let epoch = self.duty().epoch;
         drop(fetches);
         self.have_come(epoch, vec![(version, Awaited { is_alone: true, ..awaited })]);
@@ -348,8 +348,8 @@ impl Executor {
     }
 
     /// Records that a node is lost.
-    pub(crate) fn is_gone(&self, peer: NodeId) {
-        self.fetches().is_gone(peer);
+    pub(crate) fn on_lost(&self, peer: NodeId) {
+        self.fetches().on_lost(peer);
     }
 
     /// Starts a call, unless its run of the program is over or the call cannot run.
@@ -365,7 +365,7 @@ impl Executor {
         }
         // The call consumes these versions, so this node forgets the outcomes, kept for reporting, of the calls that
         // wrote them.
-        assignment.taken().for_each(|version| self.is_not_kept(version));
+        assignment.taken().for_each(|version| self.forget_outcome_of(version));
         let Inputs { values: inputs, uses } = match self.store.inputs(&assignment) {
             Ok(inputs) => inputs,
             Err(Lacking::Room(failed)) => {

@@ -264,7 +264,7 @@ impl Fetches {
 
     /// Records that a version came with an assignment, and returns the calls that waited for it. The nodes that were
     /// asked for it may be lost by now, and the fetch would fail. Returns `None` if it was not being fetched.
-    pub(crate) fn is_here(&mut self, version: VersionId) -> Option<Awaited> {
+    pub(crate) fn on_arrived(&mut self, version: VersionId) -> Option<Awaited> {
         let fetch = self.under_way.remove(&version)?;
         Some(self.awaits_no_more(version, fetch))
     }
@@ -303,7 +303,7 @@ impl Fetches {
     }
 
     /// Handles the loss of a node.
-    pub(crate) fn is_gone(&mut self, peer: NodeId) {
+    pub(crate) fn on_lost(&mut self, peer: NodeId) {
         for fetch in self.under_way.values_mut() {
             if fetch.from.front() == Some(&peer) {
                 fetch.turn_away();

@@ -55,7 +55,7 @@ fn fetch_after_loss_of_node_continues_at_next_node() {
     assert!(answer(&mut fetches, some, 0).is_none());
     let (lost, _) = fetches.asks(0);
     assert!(!lost.is_empty());
-    fetches.is_gone(peer(1));
+    fetches.on_lost(peer(1));
     // The first lost piece is requested only from the next node, to find out whether it has the same version.
     let (next, _) = fetches.asks(1);
     assert_eq!(
@@ -80,7 +80,7 @@ fn fetch_restarts_when_next_node_has_another_hash() {
     let (first, _) = fetches.asks(0);
     let other = [7; 32];
     assert!(fetches.piece(Piece::of(first[0].1, &value, Some(other)).expect("it is there"), 0).is_none());
-    fetches.is_gone(peer(1));
+    fetches.on_lost(peer(1));
     let mut asked = Vec::new();
     let arrived = (1..).find_map(|now| {
         let (asks, _) = fetches.asks(now);
@@ -196,7 +196,7 @@ fn version_in_assignment_is_kept_when_the_node_asked_for_it_is_lost() {
             assert_eq!(ready(&site), [10]);
         }
         assert_eq!(told.told(), ["version 3 is here"]);
-        site.is_gone(peer(1));
+        site.on_lost(peer(1));
         assert!(site.asks(1).is_empty() && told.told().is_empty());
     }
 }
