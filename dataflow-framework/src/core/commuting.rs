@@ -185,7 +185,7 @@ impl Graph {
     fn has_turn(&mut self, id: CallId) {
         self.chains.held.remove(&id);
         if self.calls.get(&id).is_some_and(|call| call.state == CallState::Inputs(0)) {
-            self.is_ready(id);
+            self.push_ready(id);
         }
     }
 

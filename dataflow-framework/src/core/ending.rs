@@ -172,7 +172,7 @@ impl Graph {
             if let CallState::Inputs(missing) = &mut call.state {
                 *missing -= 1;
                 if *missing == 0 {
-                    self.is_ready(reader);
+                    self.push_ready(reader);
                 }
             }
         }
@@ -204,7 +204,7 @@ impl Graph {
             arguments.iter().flat_map(Argument::versions).for_each(|input| self.rescue(*input));
         }
         if missing == 0 {
-            self.is_ready(id);
+            self.push_ready(id);
         }
         for version in gone {
             // The previous input may have failed, and this call with it.
@@ -214,7 +214,7 @@ impl Graph {
         }
     }
 
-    pub(super) fn is_ready(&mut self, id: CallId) {
+    pub(super) fn push_ready(&mut self, id: CallId) {
         if self.is_held(id) {
             return;
         }

@@ -32,7 +32,7 @@ impl Graph {
         let (options, demand, within) = (call.options, call.demand(), self.within(id));
         let is_plain = demand == Demand::NONE && !options.spread;
         if let Some(within) = within.filter(|_| is_plain) {
-            return self.nests.is_ready(id, options.priority, within);
+            return self.nests.push_ready(id, options.priority, within);
         }
         let level = within.map_or_else(|| self.levels.of(id), |within| NESTED_LEVEL + within.depth);
         let urgency: Urgency = urgency(options.priority, level);
@@ -82,7 +82,7 @@ impl Graph {
             }
             let (bytes, with) = self.whereabouts(&self.calls[&id].arguments);
             let Some(member) = self.members.place(kind, bytes, &with, shunned) else {
-                self.has_no_place(kind, id, is_urgent);
+                self.on_no_place(kind, id, is_urgent);
                 continue;
             };
             if is_reserved {
@@ -116,7 +116,7 @@ impl Graph {
     }
 
     /// Makes a place for a call if possible, and reports it if no member can run it.
-    fn has_no_place(&mut self, kind: LaneKind, id: CallId, is_urgent: bool) {
+    fn on_no_place(&mut self, kind: LaneKind, id: CallId, is_urgent: bool) {
         let (demand, _) = kind;
         let lack = self.lacks(id);
         let lane = self.lanes.by_kind.get_mut(&kind).expect("it has this call");
@@ -148,6 +148,6 @@ impl Graph {
     pub(crate) fn joined(&mut self, member: Member, capacity: Capacity) {
         self.members.add(member, capacity);
         self.copy_everything_for_all_to(member);
-        self.can_keep(member);
+        self.copy_kept_to(member);
     }
 }

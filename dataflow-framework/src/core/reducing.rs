@@ -101,7 +101,7 @@ impl Graph {
     fn may_begin(&mut self, id: CallId) {
         self.reductions.held.remove(&id);
         if self.calls.get(&id).is_some_and(|call| call.state == CallState::Inputs(0)) {
-            self.is_ready(id);
+            self.push_ready(id);
         }
     }
 

@@ -37,7 +37,7 @@ impl Graph {
 
     /// Handles a new member. Data that is kept on the node of the program, for lack of another member, is
     /// copied to it.
-    pub(super) fn can_keep(&mut self, member: Member) {
+    pub(super) fn copy_kept_to(&mut self, member: Member) {
         if member == Member::HERE {
             return;
         }

@@ -148,7 +148,7 @@ pub(in crate::core) struct Nests {
 }
 
 impl Nests {
-    pub(in crate::core) fn is_ready(&mut self, id: CallId, priority: i32, within: Within) {
+    pub(in crate::core) fn push_ready(&mut self, id: CallId, priority: i32, within: Within) {
         self.order += 1;
         self.ready.insert((Reverse(priority), Reverse(within.depth), self.order, id));
     }
