@@ -91,7 +91,7 @@ impl Thief {
         random: &mut SmallRng,
     ) -> Option<Request> {
         if !pool.is_hungry() {
-            self.content();
+            self.reset();
             return None;
         }
         match self.state {
@@ -116,7 +116,7 @@ impl Thief {
     }
 
     /// Stops asking, because no worker is hungry. An outstanding answer will still be accepted.
-    fn content(&mut self) {
+    fn reset(&mut self) {
         self.state = State::Content;
         self.asked.clear();
         self.pause_ms = 0;
@@ -180,7 +180,7 @@ impl Thief {
     /// Records that tasks came from another node. Returns whether they answer the open request.
     pub(super) fn granted(&mut self, request: Option<u64>) -> bool {
         let answers = matches!(self.state, State::Asking { request: asked, .. } if Some(asked) == request);
-        self.content();
+        self.reset();
         answers
     }
 
@@ -232,7 +232,7 @@ mod tests {
                 for (count, set) in counts.iter_mut().zip(sets) {
                     *count += usize::from(set.contains(&request.to.0));
                 }
-                self.thief.content();
+                self.thief.reset();
                 now += 1;
             }
             counts

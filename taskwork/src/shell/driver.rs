@@ -242,7 +242,7 @@ impl Driver {
                 match self.perform(action) {
                     Ok(Some(answer)) => events.push_back(answer),
                     Ok(None) => {}
-                    Err(Refusal::Departs(departure)) => return Some(departure),
+                    Err(Refusal::Stop(departure)) => return Some(departure),
                     Err(Refusal::Fault(fault)) => self.order(Order::Fail(fault)),
                 }
             }
@@ -306,7 +306,7 @@ impl Driver {
             }
             Action::Enrol { attempt } => self.order(Order::Enrol { attempt }),
             Action::Transact { attempt, transaction } => self.order(Order::Transact { attempt, transaction }),
-            Action::Leave { departure } => return Err(Refusal::Departs(departure)),
+            Action::Leave { departure } => return Err(Refusal::Stop(departure)),
         }
         Ok(None)
     }
@@ -393,7 +393,7 @@ impl Driver {
 
 /// The reasons why an action was not performed.
 enum Refusal {
-    Departs(Departure),
+    Stop(Departure),
     Fault(PoolFault),
 }
 
