@@ -172,7 +172,7 @@ impl Caller {
         let Some(sent) = self.sent(node, number).filter(|sent| sent.copies == 1) else { return };
         sent.message = message;
         if message.is_none() {
-            self.reject(node, number, now_ms);
+            self.try_elsewhere(node, number, now_ms);
         }
     }
 
@@ -183,7 +183,7 @@ impl Caller {
             caller.sent(node, number).is_some_and(|sent| !sent.is_accepted && sent.message == Some(message))
         };
         if let Some(number) = numbers.unwrap_or_default().into_iter().find(|&number| is_it(self, number)) {
-            self.reject(node, number, now_ms);
+            self.try_elsewhere(node, number, now_ms);
         }
     }
 
@@ -202,7 +202,7 @@ impl Caller {
             }
             Message::Busy { number, load } => {
                 known.load = Some(load);
-                self.reject(from, number, now_ms);
+                self.try_elsewhere(from, number, now_ms);
             }
             Message::Answer { number, outcome, load } => {
                 known.load = Some(load);
@@ -280,7 +280,7 @@ impl Caller {
     }
 
     /// Sends a call to another node, since this one does not have it.
-    fn reject(&mut self, node: NodeId, number: u64, now_ms: u64) {
+    fn try_elsewhere(&mut self, node: NodeId, number: u64, now_ms: u64) {
         let Some(ticket) = self.nodes.get_mut(&node).and_then(|known| known.calls.remove(&number)) else {
             return;
         };
