@@ -219,7 +219,7 @@ impl<'a> Stage<'a> {
             while let Some(&(at, fault)) = next.filter(|(at, _)| *at <= now) {
                 next = faults.next();
                 let _ = at;
-                self.commit(fault);
+                self.inject(fault);
             }
             self.start_again();
             if now >= self.plan.calm_ms {
@@ -285,7 +285,7 @@ impl<'a> Stage<'a> {
         });
     }
 
-    fn state(&self, job: &str) -> Option<JobRecord> {
+    fn record_of(&self, job: &str) -> Option<JobRecord> {
         let path = self.setup.cluster.job(job).record();
         let content = self.world.with(|state| state.servers.read(&path))?;
         serde_json::from_slice(&content).ok()
@@ -305,10 +305,10 @@ impl<'a> Stage<'a> {
             if self.over.contains(&job) {
                 continue;
             }
-            let Some(record) = self.state(&job) else { continue };
+            let Some(record) = self.record_of(&job) else { continue };
             if record.state == JobState::Incomplete {
                 self.judge(&job, &record);
-                if self.retries(&job, record.attempt) {
+                if self.retry_if_planned(&job, record.attempt) {
                     return false;
                 }
             }
@@ -363,7 +363,7 @@ impl<'a> Stage<'a> {
             return;
         }
         for job in self.jobs() {
-            let Some(record) = self.state(&job) else { continue };
+            let Some(record) = self.record_of(&job) else { continue };
             let is_retried = self.retried.get(&job).is_some_and(|after| after.contains(&record.attempt));
             if record.state.is_over() && !(record.state == JobState::Incomplete && is_retried) {
                 continue;
@@ -411,7 +411,7 @@ impl<'a> Stage<'a> {
 
     fn conclude(&self, over_ms: u64, census: Census) -> Outcome {
         self.collect();
-        let attempts = self.state(&self.job).map_or(0, |record| record.attempt);
+        let attempts = self.record_of(&self.job).map_or(0, |record| record.attempt);
         self.world.with(|state| Outcome {
             violations: state.invariants.violations.clone(),
             counts: state.counts,

@@ -44,7 +44,7 @@ impl Stage<'_> {
     }
 
     /// Executes a fault.
-    pub(super) fn commit(&mut self, fault: Fault) {
+    pub(super) fn inject(&mut self, fault: Fault) {
         self.world.with(|state| state.note(format_args!("{fault:?}")));
         let Some(machine) = self.any_machine() else {
             if matches!(fault, Fault::Join) {
@@ -153,7 +153,7 @@ impl Stage<'_> {
     }
 
     /// Acts like `taskwork retry` after this attempt, if the plan includes that. Returns whether it did.
-    pub(super) fn retries(&mut self, job: &str, attempt: u32) -> bool {
+    pub(super) fn retry_if_planned(&mut self, job: &str, attempt: u32) -> bool {
         let retried = self.retried.entry(job.to_owned()).or_default();
         if retried.contains(&attempt) {
             return true;
@@ -177,7 +177,7 @@ impl Stage<'_> {
     /// Acts like `taskwork forget`.
     fn forget(&mut self) {
         let Some(job) = self.any_job() else { return };
-        if self.state(&job).is_none_or(|record| !record.state.is_over()) {
+        if self.record_of(&job).is_none_or(|record| !record.state.is_over()) {
             return;
         }
         // Forgetting an incomplete job also cancels it.
