@@ -110,7 +110,7 @@ impl JobQueue {
                         watches.push(changed);
                     }
                     Waits::For(its_change) => watches.extend([changed, its_change]),
-                    Waits::InVain(reason) => return Ok(Some(Next::InVain(name, reason))),
+                    Waits::Blocked(reason) => return Ok(Some(Next::Blocked(name, reason))),
                 },
                 // It is still being submitted, is suspended, or may be retried: its record will change.
                 Ok(_) => watches.push(changed),
@@ -148,7 +148,7 @@ impl JobQueue {
                 JobState::Done => {}
                 JobState::Failed | JobState::Cancelled => {
                     let what = if state == JobState::Failed { "has failed" } else { "was cancelled" };
-                    return Ok(Waits::InVain(format!("job {job}, on which it depends, {what}")));
+                    return Ok(Waits::Blocked(format!("job {job}, on which it depends, {what}")));
                 }
                 _ => return Ok(Waits::For(changed)),
             }
@@ -183,7 +183,7 @@ pub enum Next {
     /// It can be worked on.
     Job(String, Box<JobRecord>),
     /// It can never start, for this reason: a job on which it depends has failed or was cancelled.
-    InVain(String, String),
+    Blocked(String, String),
 }
 
 /// Whether a job can start, as far as the jobs on which it depends are concerned.
@@ -192,7 +192,7 @@ enum Waits {
     /// Until one of them has changed.
     For(OneShot),
     /// It can never start, for this reason.
-    InVain(String),
+    Blocked(String),
 }
 
 /// Waits for the first event of any of these watches.

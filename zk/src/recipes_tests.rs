@@ -347,7 +347,7 @@ fn new_job<'a>(program: &'a str, version: &'a str) -> NewJob<'a> {
 async fn next_job(queue: &mut JobQueue) -> String {
     match soon(queue.next(&BTreeSet::new(), &BTreeSet::new())).await.unwrap() {
         Next::Job(job, _) => job,
-        Next::InVain(..) => panic!("no job waits for another"),
+        Next::Blocked(..) => panic!("no job waits for another"),
     }
 }
 
@@ -409,7 +409,7 @@ async fn queue_holds_job_until_earlier_jobs_are_done() {
         record.state = state;
         store.set(&path, &crate::record::write(&record), None).await.unwrap();
         let mut queue = JobQueue::new(Arc::clone(&store), cluster.clone(), member("a"));
-        let Next::InVain(job, reason) = soon(queue.next(&BTreeSet::new(), &BTreeSet::new())).await.unwrap()
+        let Next::Blocked(job, reason) = soon(queue.next(&BTreeSet::new(), &BTreeSet::new())).await.unwrap()
         else {
             panic!("it continues")
         };

@@ -393,7 +393,7 @@ impl SeatJobs<'_> {
             self.log_end_of_outage();
         }
         match next {
-            Ok(Next::InVain(name, reason)) => match name.parse::<JobId>() {
+            Ok(Next::Blocked(name, reason)) => match name.parse::<JobId>() {
                 Ok(job) => self.fail_job(&job, &reason).await,
                 Err(_) => self.queue.pass(name),
             },
