@@ -140,8 +140,8 @@ pub fn note(text: &str) {
 /// The error of the first failed write to standard output.
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// Writes to standard output. A closed pipe (`… | head`) is no error. If the command is otherwise successful, another
-/// error is reported when it exits, after it has closed its sessions, and the exit code is 1.
+/// Writes to standard output. A closed pipe (`… | head`) is no error. If the command is otherwise successful, any
+/// other write error is reported when it exits, after it has closed its sessions, and the exit code is 1.
 pub fn print(text: &str) {
     let mut out = io::stdout().lock();
     note_lost(out.write_all(text.as_bytes()).and_then(|()| out.flush()));

@@ -5,8 +5,8 @@
 //! others. A call that takes several workers never waits at its member: it is assigned only when enough workers
 //! are free there, so that it starts immediately. A member that always receives other calls would never have
 //! enough free workers or memory. So one is *reserved* for the demand: the one with the fewest used workers. Until
-//! the call is assigned, it receives no calls with other requirements, and no plain calls if the call takes several
-//! workers.
+//! the call is assigned, it receives no calls from lanes with another demand, and no plain calls if the call takes
+//! several workers.
 //!
 //! Calls that no member can run wait for one that can, and delay no other call.
 
