@@ -35,7 +35,7 @@ impl Stage<'_> {
     /// Returns whether nothing of a job is left to release. A forgotten job, and one that was never completely
     /// submitted, has no record.
     fn is_released(&self, job: &str) -> bool {
-        let Some(record) = self.state(job).filter(|record| record.state.is_over()) else { return true };
+        let Some(record) = self.record_of(job).filter(|record| record.state.is_over()) else { return true };
         let attempt = self.setup.cluster.job(job).attempt(record.attempt);
         self.world.with(|state| {
             let is_there = |path: &str| state.servers.read(path).is_some();
