@@ -77,9 +77,13 @@ impl Callee {
         self.warm = warm;
     }
 
-    /// Accepts no more calls.
+    /// Accepts no more calls, and refuses those that wait: other nodes can make them.
     pub(super) fn leave(&mut self) {
         self.is_leaving = true;
+        for key in std::mem::take(&mut self.queue) {
+            self.calls.remove(&key);
+            self.refuse(key);
+        }
         let load = self.report();
         self.effects.extend(self.used.keys().map(|&node| Effect::Send(node, Message::Load(load.clone()))));
     }
@@ -163,14 +167,13 @@ impl Callee {
         // A call of a node that has left, or is not yet known, would never be settled.
         let Some(used) = self.used.get_mut(&from) else { return };
         if used.contains(number) {
-            // It is settled, cancelled, or was not accepted: this copy is late.
-            return;
+            // It was refused, which its caller may not know, or its caller has forgotten it.
+            return self.refuse(key);
         }
         used.insert(number..number + 1);
         let is_full = self.queue.len() >= self.slots * QUEUE_OF_SLOT_MAX || self.calls.len() >= CALLS_MAX;
         if self.is_leaving || is_full {
-            let load = self.report();
-            return self.effects.push(Effect::Send(from, Message::Busy { number, load }));
+            return self.refuse(key);
         }
         let until_ms = now_ms.saturating_add(spec.limit_ms);
         self.calls.insert(key, Call::Waiting { spec, until_ms });
@@ -203,6 +206,11 @@ impl Callee {
         }
     }
 
+    fn refuse(&mut self, (from, number): Key) {
+        let load = self.report();
+        self.effects.push(Effect::Send(from, Message::Busy { number, load }));
+    }
+
     /// Sends the state of a call.
     fn repeat(&mut self, (from, number): Key) {
         let load = self.report();
@@ -211,6 +219,10 @@ impl Callee {
             Some(Call::Answered { outcome, .. }) => {
                 Message::Answer { number, outcome: outcome.clone(), load }
             }
+            None if self.used.get(&from).is_some_and(|used| used.contains(number)) => {
+                Message::Busy { number, load }
+            }
+            // An earlier companion on this node may have started it.
             None => return,
         };
         self.effects.push(Effect::Send(from, message));

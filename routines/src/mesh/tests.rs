@@ -334,6 +334,40 @@ fn leaving_node_answers_its_calls_and_gets_no_others() {
 }
 
 #[test]
+fn leaving_node_refuses_its_waiting_calls_until_their_caller_knows() {
+    let mut net = Net::new(1, 1, 1);
+    net.call(1, false);
+    net.call(2, false);
+    net.deliver_all();
+    let node = net.nodes.get_mut(&NodeId(0)).unwrap();
+    node.leave();
+    let refusals = node.take_effects();
+    assert!(matches!(refusals[0], callee::Effect::Send(GATEWAY, Message::Busy { .. })), "{refusals:?}");
+    net.end(0);
+    net.deliver_all();
+    assert!(net.nodes[&NodeId(0)].is_idle(), "it can leave");
+    // The refusal was lost, and a question follows.
+    net.settle();
+    assert_eq!(net.ended[&1], Ended::Answered(body("result")));
+    assert!(!net.started.contains_key(&2) && matches!(net.ended[&2], Ended::Busy | Ended::NoNode));
+}
+
+#[test]
+fn lost_refusal_is_repeated() {
+    let mut net = Net::new(1, 1, 1);
+    let room = 1 + QUEUE_OF_SLOT_MAX as u64;
+    (0..room).for_each(|ticket| net.call(ticket, false));
+    net.deliver_all();
+    net.call(room, false);
+    net.deliver(0);
+    let (_, _, refusal) = net.flight.remove(0);
+    assert!(matches!(refusal, Message::Busy { .. }), "{refusal:?}");
+    net.tick(REPEAT_MS);
+    net.deliver_all();
+    assert_eq!(net.ended, BTreeMap::from([(room, Ended::Busy)]));
+}
+
+#[test]
 fn abandoned_calls_and_departed_callers_stop_their_calls() {
     let mut net = Net::new(1, 1, 1);
     net.call(1, false);
