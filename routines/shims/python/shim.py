@@ -37,7 +37,7 @@ BOUND, SPLIT = 1, 2
 SPLIT_SECONDS = 0.001
 
 
-# The thread of the routine, and the pipes and answers, if it is a function.
+# The process and the thread of the routine, and the pipes and answers, if it is a function.
 running = []
 
 
@@ -306,10 +306,15 @@ def call_error():
     return getattr(sys.modules.get("routines"), "CallError", CallError)
 
 
+def here():
+    """Returns the process and the thread: a forked child has the same thread, and would take answers of the host."""
+    return os.getpid(), threading.get_ident()
+
+
 def routines_call(routine, *args, **kwargs):
     """Calls another routine from a running one, and returns its result."""
-    if not running or threading.get_ident() != running[0]:
-        raise RuntimeError("routines.call works in the thread of a running routine that is a function")
+    if not running or here() != running[0]:
+        raise RuntimeError("routines.call works in the process and in the thread of a running routine that is a function")
     if args and kwargs:
         raise TypeError("a call has positional or named arguments, not both")
     pipes, answers = running[1:]
@@ -384,7 +389,7 @@ def main():
             except (Exception, SystemExit) as error:
                 answers.fail("user", message_of(error), trace_of(error))
             else:
-                running[:] = (threading.get_ident(), pipes, answers) if message["kind"] == "function" else ()
+                running[:] = (here(), pipes, answers) if message["kind"] == "function" else ()
                 pipes.send(b'{"type":"ready"}')
         elif kind == "call":
             run(routine, message["id"], message["argument"], answers, is_encoded)
