@@ -19,9 +19,22 @@ const CHECK: Duration = Duration::from_millis(20);
 pub(crate) struct CallHere<'a> {
     pub(crate) argument: Box<RawValue>,
     pub(crate) depth: u32,
-    /// The time limit, in addition to that of the routine.
+    /// The time limit from now on. That of the routine starts when a runtime has loaded it.
     pub(crate) limit: Option<Duration>,
     pub(crate) installed: &'a Installed,
+}
+
+/// The end of a time limit.
+#[derive(Debug, Clone, Copy)]
+struct Deadline {
+    at: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    fn after(limit: Duration) -> Self {
+        Self { at: Instant::now() + limit + ANSWER_LATE_MAX, limit }
+    }
 }
 
 /// The end of an attempt.
@@ -39,15 +52,16 @@ impl CallHere<'_> {
             let reason = format!("{} is a search, not a function", package.name());
             return failed(ErrorKind::Invalid, reason);
         }
-        let limits = [self.limit, package.description.timeout()];
-        let until = limits.into_iter().flatten().min().map(|limit| Instant::now() + limit + ANSWER_LATE_MAX);
+        let deadline = self.limit.map(Deadline::after);
         let (mut loads, mut crashes) = (0, 0);
         loop {
             let mut runtime = match host.runtime(package) {
                 Ok(runtime) => runtime,
                 Err(error) => return failed(ErrorKind::Crash, error.to_string()),
             };
-            match self.attempt(&mut runtime, until, is_abandoned) {
+            // An idle runtime may have died, which says nothing about the package.
+            let is_new = !runtime.exchange().is_loaded();
+            match self.attempt(&mut runtime, deadline, is_abandoned) {
                 Attempt::Ended(outcome) => {
                     if runtime.exchange().is_loaded() && runtime.exchange().unanswered().is_empty() {
                         host.keep(self.installed, runtime);
@@ -55,7 +69,8 @@ impl CallHere<'_> {
                     return outcome;
                 }
                 Attempt::Lost(reason, has_call) => {
-                    (loads, crashes) = if has_call { (0, crashes + 1) } else { (loads + 1, crashes) };
+                    (loads, crashes) =
+                        if has_call { (0, crashes + 1) } else { (loads + u32::from(is_new), crashes) };
                     tracing::info!(routine = package.name(), reason, has_call, "a runtime was lost");
                     let is_final = has_call && !package.description.idempotent;
                     if is_final || loads >= LOADS_MAX || crashes >= CRASHES_MAX {
@@ -69,13 +84,12 @@ impl CallHere<'_> {
     fn attempt(
         &self,
         runtime: &mut Runtime,
-        until: Option<Instant>,
+        mut deadline: Option<Deadline>,
         is_abandoned: &dyn Fn() -> bool,
     ) -> Attempt {
-        let description = &self.installed.package.description;
         let mut is_sent = false;
         loop {
-            let left = until.map_or(CHECK, |until| until.saturating_duration_since(Instant::now()));
+            let left = deadline.map_or(CHECK, |end| end.at.saturating_duration_since(Instant::now()));
             // An idle runtime may have died: then it never had the call.
             let is_ready = !is_sent && runtime.exchange().is_loaded();
             for event in runtime.poll(if is_ready { Duration::ZERO } else { left.min(CHECK) }) {
@@ -96,15 +110,16 @@ impl CallHere<'_> {
             if let Some(reason) = runtime.late_load() {
                 return Attempt::Lost(reason, is_sent);
             }
-            if left.is_zero() {
-                let limit = description.timeout().or(self.limit).unwrap_or_default();
-                return Attempt::Ended(failed(ErrorKind::Timeout, runtime.exceeded(limit)));
+            if let Some(end) = deadline.filter(|_| left.is_zero()) {
+                return Attempt::Ended(failed(ErrorKind::Timeout, runtime.exceeded(end.limit)));
             }
             if is_abandoned() {
                 return Attempt::Ended(failed(ErrorKind::Timeout, "the call was abandoned".to_owned()));
             }
             if runtime.exchange().is_loaded() && !is_sent {
                 is_sent = true;
+                let own = self.installed.package.description.timeout().map(Deadline::after);
+                deadline = deadline.into_iter().chain(own).min_by_key(|end| end.at);
                 if let Err(error) = runtime.call(&[(0, self.argument.clone())], self.depth) {
                     let reason = format!("the argument is too large: {error}");
                     return Attempt::Ended(failed(ErrorKind::Invalid, reason));
@@ -174,13 +189,34 @@ def crashes(n):
         notes.write(f"{n}\n")
     os.abort()
 
+def returns(n):
+    return n
+
+def forks(name):
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            routines.call(name, 1)
+        except RuntimeError as error:
+            os.write(writes, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    os.waitpid(child, 0)
+    return os.read(reads, 1000).decode()
+
 def sleeps(n):
     time.sleep(3600)
 "#;
 
     fn deployed(entry: &str, more: &str) -> Package {
+        deployed_with(MODULE, entry, more)
+    }
+
+    fn deployed_with(module: &str, entry: &str, more: &str) -> Package {
         let Fixture { folder, store } = fixture();
-        let package = package(folder, MODULE, entry, more);
+        let package = package(folder, module, entry, more);
         store.deploy(&package).unwrap();
         package
     }
@@ -210,6 +246,8 @@ def sleeps(n):
         assert!(trace.contains("no [1, 2.5, 1152921504606846976]"), "{trace}");
         let elsewhere = call(&deployed("elsewhere", ""), &format!("[{:?}]", fails.name()), LONG);
         assert!(elsewhere["value"][0].as_str().unwrap().contains("in the thread"), "{elsewhere}");
+        let forks = call(&deployed("forks", ""), &format!("[{:?}]", fails.name()), LONG);
+        assert!(forks["value"].as_str().unwrap().contains("in the process"), "{forks}");
     }
 
     #[test]
@@ -221,6 +259,32 @@ def sleeps(n):
             let notes = std::fs::read_to_string(source.join("crashes")).unwrap();
             assert_eq!(notes.lines().count(), times, "{more}");
         }
+    }
+
+    #[test]
+    fn time_limit_of_a_routine_does_not_include_its_load() {
+        let module = format!("import time\ntime.sleep(2)\n{MODULE}");
+        let slow = deployed_with(&module, "returns", "timeout = 1");
+        assert_eq!(call(&slow, "[5]", LONG), serde_json::json!({"value": 5}));
+        let late = call(&deployed_with(&module, "returns", "timeout = 1"), "[5]", 500);
+        assert!(late["error"]["message"].as_str().unwrap().contains("0.5 s"), "{late}");
+    }
+
+    #[test]
+    fn dead_idle_runtimes_are_replaced_without_a_failure() {
+        let package = deployed("returns", "");
+        let host = Host::current().unwrap();
+        // As many as fail a call if they are new.
+        let runtimes: Vec<_> = (0..LOADS_MAX).map(|_| host.runtime(&package).unwrap()).collect();
+        for mut runtime in runtimes {
+            while !runtime.exchange().is_loaded() {
+                runtime.poll(CHECK);
+            }
+            runtime.kill();
+            while !runtime.poll(CHECK).iter().any(|event| matches!(event, Event::Broken(_))) {}
+            host.pool.put(&package.digest, runtime);
+        }
+        assert_eq!(call(&package, "[5]", LONG), serde_json::json!({"value": 5}));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(crate) enum Message {
 pub(crate) struct Spec {
     pub(crate) digest: String,
     pub(crate) argument: Body,
-    /// The time limit, including the time in the queue of the node.
+    /// The time limit, including the time in the queue of the node and to load the routine.
     pub(crate) limit_ms: u64,
 }
 

@@ -409,6 +409,12 @@ impl Runtime {
         (self.frames, self.calls)
     }
 
+    /// Kills its process.
+    #[cfg(test)]
+    pub(crate) fn kill(&self) {
+        self.killer.kill();
+    }
+
     /// Returns the end of its output, formatted for messages.
     fn log(&self) -> String {
         self.log.shown(Duration::ZERO)
