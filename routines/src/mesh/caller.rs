@@ -1,10 +1,10 @@
-//! The calls that this process makes on other nodes, as a pure state machine: it does no I/O and reads no clock.
+//! The calls of this process on other nodes, without input, output or a clock.
 //!
 //! ```text
-//!   waiting ──▶ sent ──▶ accepted ──▶ answered
-//!     ▲           │ busy, refused         (once, by any order of messages)
-//!     └───────────┤
-//!                 │ node lost: again if the routine is idempotent, else its outcome is unknown
+//!   sent ──▶ accepted ──▶ answered
+//!   ▲  │ busy, refused        (once, by any order of messages)
+//!   └──┤
+//!      │ node lost: the outcome is unknown
 //! ```
 //!
 //! A call has a new number on each node that it is sent to, so an answer of an earlier node has no effect.
@@ -26,14 +26,8 @@ const ASK_MS: u64 = 1_000;
 /// The time without any message after which a node with calls is considered lost, although it is a member.
 pub(super) const SILENCE_MS: u64 = 10_000;
 
-/// The maximum time of one wait for a node, at first or after a rejection or a loss.
-pub(super) const WAIT_MS: u64 = 10_000;
-
-/// The maximum number of nodes that a call is tried on since its last loss, including the lost node.
+/// The maximum number of busy nodes that a call is sent to.
 pub(super) const TRIES_MAX: usize = 8;
-
-/// The number of lost nodes after which an idempotent call is no longer repeated.
-const LOSSES_MAX: u32 = 3;
 
 /// The maximum number of calls of this process.
 const CALLS_MAX: usize = 4_096;
@@ -47,11 +41,9 @@ pub(crate) enum Ended {
     Answered(Body),
     /// It was not started: all nodes are busy.
     Busy,
-    /// No node takes it. It was not started, or it is idempotent: then it may have run on a lost node, or until the
-    /// service job ended.
+    /// It was not started: there is no node.
     NoNode,
-    /// It may have run, but its outcome is unknown: its node was lost, it had no answer in time, or the service job
-    /// ended.
+    /// A node was lost with it.
     Unknown,
 }
 
@@ -86,19 +78,16 @@ struct Known {
 /// A call that has not ended.
 #[derive(Debug)]
 struct Open {
-    spec: Spec,
-    is_idempotent: bool,
-    until_ms: u64,
-    losses: u32,
-    /// The nodes that did not take it since its last loss, and the node of that loss.
-    tried: Vec<NodeId>,
-    stage: Stage,
+    wanted: Wanted,
+    sent: Sent,
 }
 
 #[derive(Debug)]
-enum Stage {
-    Waiting { until_ms: u64 },
-    Sent(Sent),
+struct Wanted {
+    spec: Spec,
+    until_ms: u64,
+    /// The nodes that have not accepted it.
+    tried: Vec<NodeId>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -109,8 +98,7 @@ struct Sent {
     is_accepted: bool,
     /// The number of messages with the call.
     copies: u32,
-    /// The number of the message with the first copy, while it is the only copy: if that message is refused, the node
-    /// does not have the call.
+    /// The number of the message, if there is one: if it is refused, the node does not have the call.
     message: Option<u64>,
 }
 
@@ -125,54 +113,50 @@ impl Caller {
         std::mem::take(&mut self.effects)
     }
 
-    pub(super) fn on_call(&mut self, ticket: Ticket, spec: Spec, is_idempotent: bool, now_ms: u64) {
+    pub(super) fn on_call(&mut self, ticket: Ticket, spec: Spec, now_ms: u64) {
         if self.calls.len() >= CALLS_MAX {
             return self.effects.push(Effect::End(ticket, Ended::Busy));
         }
         let until_ms = now_ms.saturating_add(spec.limit_ms);
-        let stage = Stage::Waiting { until_ms: until_ms.min(now_ms + WAIT_MS) };
-        let open = Open { spec, is_idempotent, until_ms, losses: 0, tried: Vec::new(), stage };
-        self.calls.insert(ticket, open);
-        self.send(ticket, now_ms);
+        self.send(ticket, Wanted { spec, until_ms, tried: Vec::new() }, now_ms);
     }
 
     /// Cancels a call.
     pub(super) fn on_abandoned(&mut self, ticket: Ticket) {
-        let Some(Open { stage: Stage::Sent(sent), .. }) = self.calls.remove(&ticket) else { return };
-        self.forget(sent);
+        let Some(Open { sent, .. }) = self.calls.remove(&ticket) else { return };
+        if let Some(known) = self.nodes.get_mut(&sent.node) {
+            known.calls.remove(&sent.number);
+        }
         self.effects.push(Effect::Send(sent.node, Message::Cancel { number: sent.number }));
     }
 
     /// Ends all calls, at the end of the service job.
     pub(super) fn on_over(&mut self) {
-        for (ticket, open) in std::mem::take(&mut self.calls) {
-            let may_repeat = open.is_idempotent || matches!(open.stage, Stage::Waiting { .. });
-            let ended = if may_repeat { Ended::NoNode } else { Ended::Unknown };
-            self.effects.push(Effect::End(ticket, ended));
+        for ticket in std::mem::take(&mut self.calls).into_keys() {
+            self.effects.push(Effect::End(ticket, Ended::Unknown));
         }
     }
 
     pub(super) fn on_joined(&mut self, node: NodeId) {
-        // A node that left and joined again may remember the numbers of earlier calls, so numbers start at a random
-        // value.
+        // A node that left an attempt may join the next one: it remembers the earlier numbers.
         let next = u64::from(self.random.random::<u32>()) << u32::BITS;
         self.nodes.entry(node).or_insert_with(|| Known { next, ..Known::default() });
         self.effects.push(Effect::Send(node, Message::Hello));
     }
 
-    pub(super) fn on_left(&mut self, node: NodeId, now_ms: u64) {
+    pub(super) fn on_left(&mut self, node: NodeId) {
         if let Some(known) = self.nodes.remove(&node) {
-            self.lose(node, known.calls, now_ms);
+            self.lose(node, known.calls);
         }
     }
 
     /// Notes the number of the message with a call; `None` if it was not sent.
     pub(super) fn on_sent(&mut self, node: NodeId, number: u64, message: Option<u64>, now_ms: u64) {
-        // Only the first copy counts: after a repetition, an earlier copy may have been accepted.
+        // An earlier copy may have been accepted.
         let Some(sent) = self.sent(node, number).filter(|sent| sent.copies == 1) else { return };
         sent.message = message;
         if message.is_none() {
-            self.try_elsewhere(node, number, now_ms);
+            self.reject(node, number, now_ms);
         }
     }
 
@@ -183,7 +167,7 @@ impl Caller {
             caller.sent(node, number).is_some_and(|sent| !sent.is_accepted && sent.message == Some(message))
         };
         if let Some(number) = numbers.unwrap_or_default().into_iter().find(|&number| is_it(self, number)) {
-            self.try_elsewhere(node, number, now_ms);
+            self.reject(node, number, now_ms);
         }
     }
 
@@ -202,7 +186,7 @@ impl Caller {
             }
             Message::Busy { number, load } => {
                 known.load = Some(load);
-                self.try_elsewhere(from, number, now_ms);
+                self.reject(from, number, now_ms);
             }
             Message::Answer { number, outcome, load } => {
                 known.load = Some(load);
@@ -217,12 +201,11 @@ impl Caller {
             | Message::Call { .. }
             | Message::Ask { .. }
             | Message::Cancel { .. }
-            | Message::Settled { .. } => return,
+            | Message::Settled { .. } => {}
         }
-        self.send_waiting(now_ms);
     }
 
-    /// Repeats messages, and gives up nodes that are silent and calls that wait too long.
+    /// Repeats messages, and gives up nodes that are silent and calls that take too long.
     pub(super) fn on_tick(&mut self, now_ms: u64) {
         let is_silent = |known: &Known| !known.calls.is_empty() && now_ms >= known.heard_ms + SILENCE_MS;
         let silent = self.nodes.iter().filter(|(_, known)| is_silent(known)).map(|(&node, _)| node);
@@ -230,9 +213,10 @@ impl Caller {
             let Some(known) = self.nodes.get_mut(&node) else { continue };
             known.load = None;
             let calls = std::mem::take(&mut known.calls);
-            self.lose(node, calls, now_ms);
+            self.lose(node, calls);
         }
-        let overdue = self.calls.iter().filter(|(_, open)| now_ms >= open.until_ms + SILENCE_MS);
+        let overdue =
+            self.calls.iter().filter(|(_, open)| now_ms >= open.wanted.until_ms.saturating_add(SILENCE_MS));
         for ticket in overdue.map(|(&ticket, _)| ticket).collect::<Vec<_>>() {
             // The node answers, but not this call.
             self.on_abandoned(ticket);
@@ -243,106 +227,63 @@ impl Caller {
                 self.effects.push(Effect::Send(node, Message::Hello));
             }
         }
-        for (ticket, open) in &mut self.calls {
-            match &mut open.stage {
-                Stage::Waiting { until_ms } if now_ms >= *until_ms => {
-                    self.effects.push(Effect::End(*ticket, Ended::NoNode));
-                }
-                Stage::Sent(sent) if !sent.is_accepted && now_ms >= sent.at_ms + REPEAT_MS => {
-                    (sent.at_ms, sent.copies, sent.message) = (now_ms, sent.copies + 1, None);
-                    let (number, limit_ms) = (sent.number, open.until_ms.saturating_sub(now_ms));
-                    let spec = Spec { limit_ms, ..open.spec.clone() };
-                    self.effects.push(Effect::Send(sent.node, Message::Call { number, spec }));
-                }
-                Stage::Sent(sent) if now_ms >= sent.at_ms + ASK_MS => {
-                    sent.at_ms = now_ms;
-                    self.effects.push(Effect::Send(sent.node, Message::Ask { number: sent.number }));
-                }
-                Stage::Waiting { .. } | Stage::Sent(_) => {}
+        for Open { wanted, sent } in self.calls.values_mut() {
+            let interval = if sent.is_accepted { ASK_MS } else { REPEAT_MS };
+            if now_ms < sent.at_ms + interval {
+                continue;
             }
+            sent.at_ms = now_ms;
+            let number = sent.number;
+            let message = if sent.is_accepted {
+                Message::Ask { number }
+            } else {
+                (sent.copies, sent.message) = (sent.copies + 1, None);
+                Message::Call { number, spec: wanted.spec(now_ms) }
+            };
+            self.effects.push(Effect::Send(sent.node, message));
         }
-        self.calls.retain(|_, open| !matches!(open.stage, Stage::Waiting { until_ms } if now_ms >= until_ms));
     }
 
     /// Returns the call with this number on a node.
     fn sent(&mut self, node: NodeId, number: u64) -> Option<&mut Sent> {
         let ticket = self.nodes.get(&node)?.calls.get(&number)?;
-        match &mut self.calls.get_mut(ticket)?.stage {
-            Stage::Sent(sent) => Some(sent),
-            Stage::Waiting { .. } => None,
-        }
-    }
-
-    fn forget(&mut self, sent: Sent) {
-        if let Some(known) = self.nodes.get_mut(&sent.node) {
-            known.calls.remove(&sent.number);
-        }
+        Some(&mut self.calls.get_mut(ticket)?.sent)
     }
 
     /// Sends a call to another node, since this one does not have it.
-    fn try_elsewhere(&mut self, node: NodeId, number: u64, now_ms: u64) {
-        let Some(ticket) = self.nodes.get_mut(&node).and_then(|known| known.calls.remove(&number)) else {
-            return;
-        };
-        self.wait(ticket, node, now_ms);
-        self.send(ticket, now_ms);
-    }
-
-    fn wait(&mut self, ticket: Ticket, tried: NodeId, now_ms: u64) {
-        if let Some(open) = self.calls.get_mut(&ticket) {
-            open.tried.push(tried);
-            open.stage = Stage::Waiting { until_ms: open.until_ms.min(now_ms + WAIT_MS) };
-        }
+    fn reject(&mut self, node: NodeId, number: u64, now_ms: u64) {
+        let ticket = self.nodes.get_mut(&node).and_then(|known| known.calls.remove(&number));
+        let Some((ticket, open)) = ticket.and_then(|ticket| self.calls.remove_entry(&ticket)) else { return };
+        let mut wanted = open.wanted;
+        wanted.tried.push(node);
+        self.send(ticket, wanted, now_ms);
     }
 
     /// Handles the loss of a node with calls.
-    fn lose(&mut self, node: NodeId, calls: BTreeMap<u64, Ticket>, now_ms: u64) {
+    fn lose(&mut self, node: NodeId, calls: BTreeMap<u64, Ticket>) {
         if !calls.is_empty() {
             tracing::warn!(%node, calls = calls.len(), "a node is lost with direct calls");
         }
         for ticket in calls.into_values() {
-            let Some(open) = self.calls.get_mut(&ticket) else { continue };
-            open.losses += 1;
-            if open.is_idempotent && open.losses < LOSSES_MAX {
-                open.tried.clear();
-                self.wait(ticket, node, now_ms);
-                self.send(ticket, now_ms);
-            } else {
-                self.calls.remove(&ticket);
-                self.effects.push(Effect::End(ticket, Ended::Unknown));
-            }
+            self.calls.remove(&ticket);
+            self.effects.push(Effect::End(ticket, Ended::Unknown));
         }
     }
 
-    fn send_waiting(&mut self, now_ms: u64) {
-        let is_waiting = |open: &Open| matches!(open.stage, Stage::Waiting { .. });
-        let waiting = self.calls.iter().filter(|(_, open)| is_waiting(open)).map(|(&ticket, _)| ticket);
-        for ticket in waiting.collect::<Vec<_>>() {
-            self.send(ticket, now_ms);
-        }
-    }
-
-    /// Sends a waiting call to a node. It keeps waiting if no node serves calls. If all of them, or `TRIES_MAX`, were
-    /// tried, it ends as busy, or waits if a node was lost with it.
-    fn send(&mut self, ticket: Ticket, now_ms: u64) {
-        let Some(open) = self.calls.get_mut(&ticket) else { return };
+    /// Sends a call to a node. It ends if there are only busy ones, or none.
+    fn send(&mut self, ticket: Ticket, wanted: Wanted, now_ms: u64) {
         let serves = |known: &Known| known.load.as_ref().is_some_and(|load| load.slots > 0);
         let mut nodes = self.nodes.iter().filter(|(_, known)| serves(known)).peekable();
         if nodes.peek().is_none() {
-            return;
+            return self.effects.push(Effect::End(ticket, Ended::NoNode));
         }
         let candidates: Vec<(NodeId, &Load)> = nodes
-            .filter(|(node, _)| !open.tried.contains(node))
+            .filter(|(node, _)| !wanted.tried.contains(node))
             .filter_map(|(&node, known)| Some((node, known.load.as_ref()?)))
             .collect();
-        let node = choose(&candidates, warm_key(&open.spec.digest), &mut self.random);
-        let Some(node) = node.filter(|_| open.tried.len() < TRIES_MAX) else {
-            if open.losses == 0 {
-                self.calls.remove(&ticket);
-                self.effects.push(Effect::End(ticket, Ended::Busy));
-            }
-            // Otherwise it waits for a node that was not tried.
-            return;
+        let node = choose(&candidates, warm_key(&wanted.spec.digest), &mut self.random);
+        let Some(node) = node.filter(|_| wanted.tried.len() < TRIES_MAX) else {
+            return self.effects.push(Effect::End(ticket, Ended::Busy));
         };
         let Some(known) = self.nodes.get_mut(&node) else { return };
         if known.calls.is_empty() {
@@ -355,10 +296,17 @@ impl Caller {
             // Until the node reports it.
             load.calls += 1;
         }
-        open.stage =
-            Stage::Sent(Sent { node, number, at_ms: now_ms, is_accepted: false, copies: 1, message: None });
-        let spec = Spec { limit_ms: open.until_ms.saturating_sub(now_ms), ..open.spec.clone() };
+        let spec = wanted.spec(now_ms);
         self.effects.push(Effect::Send(node, Message::Call { number, spec }));
+        let sent = Sent { node, number, at_ms: now_ms, is_accepted: false, copies: 1, message: None };
+        self.calls.insert(ticket, Open { wanted, sent });
+    }
+}
+
+impl Wanted {
+    /// Returns the call with the time that is left.
+    fn spec(&self, now_ms: u64) -> Spec {
+        Spec { limit_ms: self.until_ms.saturating_sub(now_ms), ..self.spec.clone() }
     }
 }
 

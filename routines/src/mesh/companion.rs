@@ -78,7 +78,8 @@ pub(super) async fn run(
     companions().retain(|_, other| !other.same_channel(&requests));
     requested.close();
     while let Ok(request) = requested.try_recv() {
-        shell.on_request(request);
+        // The request may be gone.
+        let _ = request.reply.send(caller::Ended::NoNode);
     }
     shell.caller.on_over();
     shell.execute(&cx);
@@ -110,11 +111,14 @@ impl Shell {
         match event {
             CompanionEvent::Joined { node } => {
                 self.callee.on_joined(node);
-                self.caller.on_joined(node);
+                // Only gateways call: the loads are of no use to nodes.
+                if self.host.is_none() {
+                    self.caller.on_joined(node);
+                }
             }
             CompanionEvent::Left { node } => {
                 self.callee.on_left(node);
-                self.caller.on_left(node, now_ms);
+                self.caller.on_left(node);
             }
             CompanionEvent::Message { from, bytes } => {
                 let Some(message) = Message::decode(&bytes) else {
@@ -141,10 +145,10 @@ impl Shell {
         self.callee.set_warm(keys.iter().map(|key| warm_key(key)).collect());
     }
 
-    fn on_request(&mut self, Request { spec, is_idempotent, reply }: Request) {
+    fn on_request(&mut self, Request { spec, reply }: Request) {
         self.tickets += 1;
         self.replies.insert(self.tickets, reply);
-        self.caller.on_call(self.tickets, spec, is_idempotent, self.now_ms());
+        self.caller.on_call(self.tickets, spec, self.now_ms());
     }
 
     fn on_end(&mut self, key: Key, outcome: Body) {

@@ -36,8 +36,14 @@ pub(crate) use self::{caller::Ended, keeper::keep, message::Spec};
 /// The name of this kind of task.
 pub(crate) const KIND: &str = "direct";
 
-/// The interval of checks for a companion at the start of a process.
-const CHECK: Duration = Duration::from_millis(20);
+/// The interval of checks for a companion and a node.
+const CHECK: Duration = Duration::from_millis(50);
+
+/// The maximum time that a call waits for a first node, also after a loss.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// The number of nodes that may be lost with an idempotent call that is repeated.
+const LOSSES_MAX: u32 = 2;
 
 /// The root of the service job.
 #[derive(Debug, Serialize, Deserialize)]
@@ -71,7 +77,6 @@ impl Task for Direct {
 #[derive(Debug)]
 struct Request {
     spec: Spec,
-    is_idempotent: bool,
     /// Closed when the request is gone.
     reply: oneshot::Sender<Ended>,
 }
@@ -86,23 +91,30 @@ fn companions() -> MutexGuard<'static, BTreeMap<JobId, Requests>> {
 }
 
 /// Makes a call on a node. Dropping the future cancels it.
-pub(crate) async fn call(spec: Spec, is_idempotent: bool) -> Ended {
-    let deadline = Instant::now() + Duration::from_millis(caller::WAIT_MS);
+pub(crate) async fn call(mut spec: Spec, is_idempotent: bool) -> Ended {
+    let (mut first_until, end) =
+        (Instant::now() + WAIT, Instant::now() + Duration::from_millis(spec.limit_ms));
+    let mut losses = 0;
     loop {
         let first = companions().values().next().cloned();
         let (reply, ended) = oneshot::channel();
-        let request = Request { spec: spec.clone(), is_idempotent, reply };
+        let request = Request { spec: spec.clone(), reply };
         if first.is_some_and(|first| first.send(request).is_ok()) {
-            match ended.await {
-                // The service job may be over: then there will be another one.
-                Ok(Ended::NoNode) => {}
-                Ok(ended) => return ended,
-                Err(_) => return Ended::Unknown,
+            match ended.await.unwrap_or(Ended::Unknown) {
+                Ended::NoNode => {}
+                Ended::Unknown if is_idempotent && losses < LOSSES_MAX && Instant::now() < end => {
+                    losses += 1;
+                    first_until = Instant::now() + WAIT;
+                }
+                ended => return ended,
             }
         }
-        if Instant::now() >= deadline {
+        if Instant::now() >= first_until {
             return Ended::NoNode;
         }
+        // There may be another node, or another service job.
         sleep(CHECK).await;
+        let left = end.saturating_duration_since(Instant::now());
+        spec.limit_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
     }
 }

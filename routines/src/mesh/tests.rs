@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use taskwork::NodeId;
+use tokio::sync::mpsc;
 
 use super::{
+    LOSSES_MAX, Request, call,
     callee::{self, Callee, Key, QUEUE_OF_SLOT_MAX},
-    caller::{self, Caller, Ended, REPEAT_MS, SILENCE_MS, Ticket, WAIT_MS},
+    caller::{self, Caller, Ended, REPEAT_MS, SILENCE_MS, Ticket},
+    companions,
     message::{Load, Message, Spec, warm_key},
 };
 use crate::store::Body;
@@ -57,8 +60,8 @@ impl Net {
         net
     }
 
-    fn call(&mut self, ticket: Ticket, is_idempotent: bool) {
-        self.caller.on_call(ticket, spec(ticket), is_idempotent, self.now_ms);
+    fn call(&mut self, ticket: Ticket) {
+        self.caller.on_call(ticket, spec(ticket), self.now_ms);
         self.execute();
     }
 
@@ -155,7 +158,7 @@ impl Net {
 #[test]
 fn call_is_answered_once_and_forgotten() {
     let mut net = Net::new(1, 2, 1);
-    net.call(1, false);
+    net.call(1);
     net.deliver_all();
     assert_eq!(net.started[&1].len(), 1);
     net.end(0);
@@ -168,40 +171,41 @@ fn call_is_answered_once_and_forgotten() {
     assert!(net.nodes.values().all(Callee::is_idle));
     // The nodes remember the earlier numbers.
     for node in [0, 1].map(NodeId) {
-        net.caller.on_left(node, net.now_ms);
+        net.caller.on_left(node);
         net.caller.on_joined(node);
     }
     net.deliver_all();
-    net.call(2, false);
+    net.call(2);
     net.settle();
     assert_eq!(net.ended[&2], Ended::Answered(body("result")));
 }
 
 #[test]
 fn calls_start_at_most_once_and_end_once_whatever_happens_to_messages() {
+    let mut refused = 0;
     for seed in 0..400 {
         let mut random = SmallRng::seed_from_u64(seed);
-        let mut net = Net::new(seed, 3, 2);
-        let mut called = 0;
-        let (mut idempotent, mut lost) = (BTreeSet::new(), BTreeSet::new());
+        // A single node is full at times.
+        let (nodes, slots) = if seed % 2 == 0 { (3, 2) } else { (1, 1) };
+        let mut net = Net::new(seed, nodes, slots);
+        let (mut called, mut lost) = (0, BTreeSet::new());
         for step in 0..300 {
             let at = random.random_range(0..net.flight.len().max(1));
             match random.random_range(0..20) {
                 0..3 => {
-                    idempotent.extend(random.random_bool(0.5).then_some(step));
                     called += 1;
-                    net.call(step, idempotent.contains(&step));
+                    net.call(step);
                 }
                 3..11 if !net.flight.is_empty() => net.deliver(at),
                 11 if !net.flight.is_empty() => drop(net.flight.remove(at)),
                 12 if !net.flight.is_empty() => net.flight.push(net.flight[at].clone()),
                 13..16 if !net.running.is_empty() => net.end(at % net.running.len()),
                 16..19 => net.tick(REPEAT_MS / 2),
-                19 if lost.len() < 2 && random.random_bool(0.1) => {
+                19 if lost.len() as u64 + 1 < nodes && random.random_bool(0.1) => {
                     let node = NodeId(lost.len() as u64);
                     lost.insert(node);
                     net.lose(node);
-                    net.caller.on_left(node, net.now_ms);
+                    net.caller.on_left(node);
                     net.execute();
                 }
                 _ => {}
@@ -210,63 +214,82 @@ fn calls_start_at_most_once_and_end_once_whatever_happens_to_messages() {
         net.settle();
         assert_eq!(net.ended.len(), called, "seed {seed}");
         assert!(net.nodes.values().all(Callee::is_idle), "seed {seed}");
-        for (ticket, nodes) in &net.started {
-            let ended = &net.ended[ticket];
-            let most = if idempotent.contains(ticket) { 3 } else { 1 };
-            assert!(nodes.len() <= most, "seed {seed}: call {ticket} on {nodes:?}: {ended:?}");
-            let is_distinct = nodes.iter().collect::<BTreeSet<_>>().len() == nodes.len();
-            assert!(is_distinct, "seed {seed}: call {ticket} twice on a node: {nodes:?}");
-            assert!(*ended != Ended::Unknown || nodes.iter().any(|node| lost.contains(node)), "seed {seed}");
-        }
         for (ticket, ended) in &net.ended {
-            let was_started = net.started.contains_key(ticket);
-            assert!(was_started || !matches!(ended, Ended::Answered(_)), "seed {seed}: {ticket}");
-            assert!(
-                !was_started || idempotent.contains(ticket) || !matches!(ended, Ended::Busy | Ended::NoNode)
-            );
+            let started = net.started.get(ticket).map_or(&[][..], Vec::as_slice);
+            assert!(started.len() <= 1, "seed {seed}: call {ticket} on {started:?}: {ended:?}");
+            let is_right = match ended {
+                Ended::Answered(_) => !started.is_empty(),
+                Ended::Unknown => !lost.is_empty() && started.iter().all(|node| lost.contains(node)),
+                Ended::Busy | Ended::NoNode => started.is_empty(),
+            };
+            assert!(is_right, "seed {seed}: call {ticket} on {started:?}: {ended:?}");
+            refused += usize::from(*ended == Ended::Busy);
         }
     }
+    assert!(refused > 0);
 }
 
 #[test]
-fn lost_node_repeats_only_idempotent_calls() {
+fn lost_node_ends_its_calls_and_gets_no_others() {
     for is_silent in [false, true] {
-        let mut net = Net::new(1, 2, 2);
-        net.call(1, false);
-        net.call(2, true);
+        let mut net = Net::new(1, 2, 1);
+        net.call(1);
         net.deliver_all();
-        let nodes = [1, 2].map(|ticket| net.started[&ticket][0]);
-        net.lose(nodes[0]);
-        net.lose(nodes[1]);
-        let mut spare = Callee::new(2);
-        spare.on_joined(GATEWAY);
-        net.nodes.insert(NodeId(9), spare);
-        net.caller.on_joined(NodeId(9));
-        net.deliver_all();
+        let lost = net.started[&1][0];
+        net.lose(lost);
         if is_silent {
-            // ZooKeeper is unavailable: the nodes remain members.
+            // ZooKeeper is unavailable: the node remains a member.
             for _ in 0..=SILENCE_MS / REPEAT_MS {
                 net.tick(REPEAT_MS);
                 net.deliver_all();
             }
         } else {
-            for node in nodes {
-                net.caller.on_left(node, net.now_ms);
-            }
+            net.caller.on_left(lost);
         }
+        (2..5).for_each(|ticket| net.call(ticket));
         net.settle();
         assert_eq!(net.ended[&1], Ended::Unknown);
-        assert_eq!(
-            (&net.ended[&2], net.started[&2].last()),
-            (&Ended::Answered(body("result")), Some(&NodeId(9)))
-        );
+        for ticket in 2..5 {
+            assert_eq!(net.ended[&ticket], Ended::Answered(body("result")), "{ticket}");
+            assert!(net.started[&ticket][0] != lost, "{ticket}");
+        }
     }
+}
+
+#[test]
+fn end_of_the_service_job_ends_calls() {
+    let mut net = Net::new(1, 1, 1);
+    net.call(1);
+    net.deliver_all();
+    net.caller.on_over();
+    net.execute();
+    assert_eq!(net.ended, BTreeMap::from([(1, Ended::Unknown)]));
+}
+
+#[tokio::test]
+async fn lost_idempotent_call_is_repeated_with_the_time_that_is_left() {
+    let (requests, mut requested) = mpsc::unbounded_channel();
+    companions().insert("j-0000000003".parse().unwrap(), requests);
+    for (is_idempotent, times) in [(false, 1), (true, 1 + LOSSES_MAX)] {
+        let call = tokio::spawn(call(spec(1), is_idempotent));
+        for _ in 0..times {
+            // A call that was not sent is no loss.
+            for ended in [Ended::NoNode, Ended::Unknown] {
+                let Request { spec, reply } = requested.recv().await.unwrap();
+                assert!(spec.limit_ms <= 60_000);
+                reply.send(ended).unwrap();
+            }
+        }
+        assert_eq!(call.await.unwrap(), Ended::Unknown);
+        assert!(requested.try_recv().is_err());
+    }
+    companions().clear();
 }
 
 #[test]
 fn call_without_answer_ends_after_its_limit() {
     let mut net = Net::new(1, 1, 1);
-    net.call(1, true);
+    net.call(1);
     while net.ended.is_empty() {
         net.deliver_all();
         net.tick(REPEAT_MS);
@@ -280,14 +303,14 @@ fn call_without_answer_ends_after_its_limit() {
 #[test]
 fn refused_message_is_sent_to_another_node_without_doubt() {
     let mut net = Net::new(1, 2, 1);
-    net.call(1, false);
+    net.call(1);
     let (_, to, _) = net.flight.remove(0);
     // Its companion has exited.
     net.caller.on_refused(to, net.sent, net.now_ms);
     net.settle();
     assert!(net.started[&1][0] != to && net.ended[&1] == Ended::Answered(body("result")));
     // After a repetition the first copy may have been accepted.
-    net.call(2, false);
+    net.call(2);
     let sent = net.sent;
     net.tick(REPEAT_MS);
     let (_, to, _) = net.flight[0].clone();
@@ -303,29 +326,26 @@ fn full_queues_and_missing_nodes_end_calls() {
     let mut net = Net::new(1, 2, 1);
     let room = 2 * (1 + QUEUE_OF_SLOT_MAX) as u64;
     (0..=room).for_each(|ticket| {
-        net.call(ticket, false);
+        net.call(ticket);
         net.deliver_all();
     });
     assert_eq!(net.ended, BTreeMap::from([(room, Ended::Busy)]));
     net.settle();
     assert_eq!((net.ended.len() as u64, net.started.len() as u64), (room + 1, room));
     let mut alone = Net::new(1, 0, 0);
-    alone.call(1, true);
-    alone.tick(WAIT_MS - 1);
-    assert!(alone.ended.is_empty());
-    alone.tick(1);
+    alone.call(1);
     assert_eq!(alone.ended[&1], Ended::NoNode);
 }
 
 #[test]
 fn leaving_node_answers_its_calls_and_gets_no_others() {
     let mut net = Net::new(1, 2, 1);
-    net.call(1, false);
+    net.call(1);
     net.deliver_all();
     let leaving = net.started[&1][0];
     net.nodes.get_mut(&leaving).unwrap().leave();
-    net.call(2, false);
-    net.call(3, false);
+    net.call(2);
+    net.call(3);
     net.deliver_all();
     assert!(!net.nodes[&leaving].is_idle(), "its call runs");
     net.settle();
@@ -336,8 +356,8 @@ fn leaving_node_answers_its_calls_and_gets_no_others() {
 #[test]
 fn leaving_node_refuses_its_waiting_calls_until_their_caller_knows() {
     let mut net = Net::new(1, 1, 1);
-    net.call(1, false);
-    net.call(2, false);
+    net.call(1);
+    net.call(2);
     net.deliver_all();
     let node = net.nodes.get_mut(&NodeId(0)).unwrap();
     node.leave();
@@ -356,9 +376,9 @@ fn leaving_node_refuses_its_waiting_calls_until_their_caller_knows() {
 fn lost_refusal_is_repeated() {
     let mut net = Net::new(1, 1, 1);
     let room = 1 + QUEUE_OF_SLOT_MAX as u64;
-    (0..room).for_each(|ticket| net.call(ticket, false));
+    (0..room).for_each(|ticket| net.call(ticket));
     net.deliver_all();
-    net.call(room, false);
+    net.call(room);
     net.deliver(0);
     let (_, _, refusal) = net.flight.remove(0);
     assert!(matches!(refusal, Message::Busy { .. }), "{refusal:?}");
@@ -370,8 +390,8 @@ fn lost_refusal_is_repeated() {
 #[test]
 fn abandoned_calls_and_departed_callers_stop_their_calls() {
     let mut net = Net::new(1, 1, 1);
-    net.call(1, false);
-    net.call(2, false);
+    net.call(1);
+    net.call(2);
     net.deliver_all();
     net.caller.on_abandoned(2);
     net.deliver_all();
@@ -404,7 +424,7 @@ fn idle_warm_runtime_is_preferred() {
     }
     caller.take_effects();
     for (ticket, is_warm) in [(1, true), (2, false), (3, false)] {
-        caller.on_call(ticket, spec(ticket), false, 0);
+        caller.on_call(ticket, spec(ticket), 0);
         let effects = caller.take_effects();
         let [caller::Effect::Send(node, Message::Call { .. })] = effects[..] else { panic!("{effects:?}") };
         assert_eq!(node == NodeId(3), is_warm, "call {ticket}");
