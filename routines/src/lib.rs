@@ -3,16 +3,16 @@
 //! Journal of Cloud Computing, 2016).
 //!
 //! ```text
-//!   client ── REST ──▶ gateway ──▶ one job of the runtime for each request
+//!   client ── REST ──▶ gateway ──▶ a job for many calls, a message for one
 //!                         ▲              │
 //!                         │ results      ▼
 //!                       store ◀── nodes: tasks ──frames──▶ runtimes (Python)
 //! ```
 //!
 //! A *package* is a folder with a description (`routine.toml`) and code; its name and version stand for one content
-//! permanently. A direct call is a message from the gateway to a node. A job makes many calls of one routine. Its tasks send the calls in frames to *runtimes*, processes that
-//! have loaded the routine, and write the results to the shared *store*. Each call of a job that is done has one result,
-//! although nodes may be lost.
+//! permanently. A direct call is a message from the gateway to a node. A job makes many calls of one routine: its tasks send
+//! them in frames to *runtimes*, processes that have loaded the routine, and write the results to the shared *store*. Each
+//! call of a job that is done has one result, although nodes may be lost.
 
 mod ranges;
 mod wire;
