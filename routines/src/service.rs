@@ -1,6 +1,7 @@
 //! Jobs of routines: submission, state, results. The gateway and the commands use it.
 
 use std::{
+    convert::Infallible,
     io,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
@@ -13,6 +14,7 @@ use taskwork::{
     client::{ClientError, JobRecord, Stage},
 };
 use thiserror::Error;
+use tokio::time::sleep;
 
 use crate::{
     NAME,
@@ -20,7 +22,7 @@ use crate::{
     mesh::{self, Ended, Spec},
     order::{Order, Space, Work},
     package::Package,
-    runtime::Packages,
+    runtime::{Installed, Packages},
     search::{Best, Foreign, result_of},
     store::{Body, Outcome, Results, ResultsError, Store, StoreError},
     tally::Tally,
@@ -33,7 +35,7 @@ const KEY_DIGITS: usize = 32;
 /// The part of the name of a search, instead of the number of calls.
 const SEARCH: &str = "search";
 
-/// The maximum duration of a direct call, unless its routine has a time limit.
+/// The maximum duration of a direct call, in addition to the time limit of its routine.
 const CALL_MAX: Duration = Duration::from_secs(60);
 
 /// Access to the jobs of a cluster and their results.
@@ -167,21 +169,26 @@ impl Service {
         Ok(submitted.id().clone())
     }
 
+    /// Returns a package of the store.
+    pub(crate) async fn package(&self, routine: &str) -> Result<Arc<Installed>, ServiceError> {
+        let (service, of) = (self.clone(), routine.to_owned());
+        Ok(blocking(move || service.packages.named(&service.store, &of)).await??)
+    }
+
     /// Makes a call on a node, and returns its outcome as JSON. Dropping the future cancels it.
     pub(crate) async fn call(&self, routine: &str, argument: String) -> Result<String, ServiceError> {
-        let (service, of, is_large) = (self.clone(), routine.to_owned(), Body::is_large(&argument));
-        let prepare = move || {
-            let installed = service.packages.named(&service.store, &of)?;
-            Ok::<_, ServiceError>((installed, Argument::new(service.store, &argument)?))
-        };
-        // Another thread would cost a tenth of the time of a call.
-        let is_fast = !is_large && self.packages.is_known(routine);
-        let (installed, argument) = if is_fast { prepare()? } else { blocking(prepare).await?? };
+        let installed = self.package(routine).await?;
         let Package { digest, description, .. } = &installed.package;
         if description.kind == EntryKind::Search {
             return Err(wrong_kind(&installed.package));
         }
-        let limit = description.timeout().unwrap_or(CALL_MAX);
+        let limit = description.timeout().unwrap_or_default() + CALL_MAX;
+        let argument = if Body::is_large(&argument) {
+            let store = self.store.clone();
+            blocking(move || Argument::new(store, &argument, limit)).await??
+        } else {
+            Argument::new(self.store.clone(), &argument, limit)?
+        };
         let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1);
         let spec = Spec { digest: digest.clone(), argument: argument.body.clone(), limit_ms };
         match mesh::call(spec, description.idempotent).await {
@@ -203,6 +210,17 @@ impl Service {
                 let outcome = Outcome::Error(CallError::new(ErrorKind::OutcomeUnknown, reason));
                 serde_json::to_string(&outcome).map_err(|error| ServiceError::Invalid(error.to_string()))
             }
+        }
+    }
+
+    /// Removes the files of lost calls, at once and then at this interval.
+    pub(crate) async fn sweep(&self, every: Duration) -> Infallible {
+        loop {
+            let store = self.store.clone();
+            if let Ok(Err(error)) = blocking(move || store.remove_old_bodies()).await {
+                tracing::warn!(%error, "the files of lost calls cannot be removed");
+            }
+            sleep(every).await;
         }
     }
 
@@ -295,8 +313,8 @@ struct Argument {
 }
 
 impl Argument {
-    fn new(store: Store, argument: &str) -> Result<Self, ServiceError> {
-        let body = store.body(argument).map_err(|error| not_stored(&error))?;
+    fn new(store: Store, argument: &str, limit: Duration) -> Result<Self, ServiceError> {
+        let body = store.body_for(argument, limit).map_err(|error| not_stored(&error))?;
         Ok(Self { store, body })
     }
 }

@@ -16,6 +16,9 @@ use crate::{gateway, mesh};
 /// The maximum time that a gateway takes to leave its cluster.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 
+/// The interval at which the files of lost calls are removed.
+const SWEEP: Duration = Duration::from_secs(60 * 60);
+
 #[derive(Debug, Args)]
 pub(super) struct Gateway {
     /// The address to listen on; only this machine can reach it. Port 0 selects any free port.
@@ -41,10 +44,12 @@ pub(super) fn serve(arguments: &Gateway) -> Result<ExitCode, Failure> {
         let mut node = node_of(arguments, &label)?.serve()?;
         let version = access.release()?.version().to_owned();
         print(&format!("serving http://{at}/\n"));
+        let sweeper = service.clone();
         let ended = Box::pin(interruptible(async {
             tokio::select! {
-                never = gateway::serve(listener, service, store) => match never {},
+                never = gateway::serve(listener, service) => match never {},
                 never = mesh::keep(client, label, version) => match never {},
+                never = sweeper.sweep(SWEEP) => match never {},
                 ended = node.ended() => ended.map_err(Failure::from),
             }
         }))

@@ -50,7 +50,6 @@ use self::{lines::Lines, problem::Problem};
 use crate::{
     request::{self, JobRequest},
     service::{Service, ServiceError},
-    store::Store,
 };
 
 /// The maximum size of the body of a request, in bytes.
@@ -74,7 +73,6 @@ const NDJSON: &str = "application/x-ndjson";
 #[derive(Debug, Clone)]
 struct Gateway {
     service: Service,
-    store: Store,
 }
 
 /// Listens on an address that only this machine can reach.
@@ -86,7 +84,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// Serves requests until the process exits.
-pub(crate) async fn serve(listener: TcpListener, service: Service, store: Store) -> Infallible {
+pub(crate) async fn serve(listener: TcpListener, service: Service) -> Infallible {
     let names = Names::of_this_machine().accepting_post(|path| path.starts_with("/v1/"));
     let router = Router::new()
         .route("/v1/jobs", post(submit))
@@ -101,7 +99,7 @@ pub(crate) async fn serve(listener: TcpListener, service: Service, store: Store)
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the resource does not support this method")
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(Gateway { service, store })
+        .with_state(Gateway { service })
         .layer(middleware::from_fn_with_state(Arc::new(names), guard));
     server::serve(listener, None, TowerToHyperService::new(router)).await
 }
@@ -246,7 +244,8 @@ async fn cancel(
 }
 
 async fn routine(State(gateway): State<Gateway>, Path(routine): Path<String>) -> Result<Response, Problem> {
-    let package = gateway.store.resolve(&routine).map_err(ServiceError::from)?;
+    let installed = gateway.service.package(&routine).await?;
+    let package = &installed.package;
     let description = &package.description;
     Ok(Json(json!({
         "routine": package.name(),

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -45,33 +45,36 @@ struct Known {
 impl Packages {
     /// Returns a package of a store, which is checked once.
     pub(crate) fn get(&self, store: &Store, digest: &str) -> Result<Arc<Installed>, PackageError> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(installed) = known.packages.get(digest) {
+        if let Some(installed) = self.known().packages.get(digest) {
             return Ok(Arc::clone(installed));
         }
-        Ok(known.add(store.package(digest)?))
-    }
-
-    /// Returns whether [`named`](Self::named) needs no files.
-    pub(crate) fn is_known(&self, routine: &str) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.names.contains_key(routine) || known.packages.contains_key(routine)
+        // Without the lock: a check reads all files.
+        let package = store.package(digest)?;
+        Ok(self.known().add(package))
     }
 
     /// Returns a package with this name and version, or this digest.
     pub(crate) fn named(&self, store: &Store, routine: &str) -> Result<Arc<Installed>, StoreError> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let digest = known.names.get(routine).map_or(routine, String::as_str);
-        if let Some(installed) = known.packages.get(digest) {
-            return Ok(Arc::clone(installed));
+        if let Some(installed) = self.known().find(routine) {
+            return Ok(installed);
         }
         let package = store.resolve(routine)?;
+        let mut known = self.known();
         known.names.insert(package.name(), package.digest.clone());
         Ok(known.add(package))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Known {
+    fn find(&self, routine: &str) -> Option<Arc<Installed>> {
+        let digest = self.names.get(routine).map_or(routine, String::as_str);
+        self.packages.get(digest).map(Arc::clone)
+    }
+
     fn add(&mut self, package: Package) -> Arc<Installed> {
         let (digest, pace) = (package.digest.clone(), AtomicU64::new(nanoseconds(FIRST)));
         Arc::clone(self.packages.entry(digest).or_insert_with(|| Arc::new(Installed { package, pace })))

@@ -1,6 +1,10 @@
 //! Texts of direct calls: arguments and outcomes.
 
-use std::{fs, io};
+use std::{
+    fs::{self, File},
+    io,
+    time::{Duration, SystemTime},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +12,9 @@ use super::{Store, create_new};
 
 /// The maximum size of a text in a message, in bytes.
 const INLINE_BYTES_MAX: usize = 512 << 10;
+
+/// The age at which a file of a text is removed, whose call has ended long ago.
+const AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A text in JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +42,29 @@ impl Store {
         Ok(Body::Stored(name))
     }
 
+    /// Returns the same for a text that is needed for a time: its file becomes older only afterwards.
+    pub(crate) fn body_for(&self, text: &str, time: Duration) -> io::Result<Body> {
+        let body = self.body(text)?;
+        if let Body::Stored(name) = &body {
+            let file = File::open(self.folder.join("values").join(name))?;
+            file.set_modified(SystemTime::now() + time)?;
+        }
+        Ok(body)
+    }
+
+    /// Removes the files of texts whose caller or writer was lost.
+    pub(crate) fn remove_old_bodies(&self) -> io::Result<()> {
+        for entry in fs::read_dir(self.folder.join("values"))? {
+            let entry = entry?;
+            // Another gateway may remove it, and a time in the future is not old.
+            let age = entry.metadata().and_then(|data| data.modified()).map(|time| time.elapsed());
+            if matches!(age, Ok(Ok(age)) if age > AGE_MAX) && fs::remove_file(entry.path()).is_ok() {
+                tracing::info!(path = %entry.path().display(), "the file of a value was left over");
+            }
+        }
+        Ok(())
+    }
+
     /// Returns a text from a message.
     pub(crate) fn content(&self, body: &Body) -> io::Result<String> {
         match body {
@@ -50,5 +80,26 @@ impl Store {
         {
             tracing::warn!(%error, "the file of a value cannot be removed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::tempdir;
+
+    use super::*;
+
+    #[test]
+    fn only_old_files_of_texts_are_removed() {
+        let folder = tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let text = "x".repeat(INLINE_BYTES_MAX + 1);
+        let values =
+            [store.body(&text).unwrap(), store.body_for(&text, AGE_MAX).unwrap(), store.body(&text).unwrap()];
+        let [_, _, Body::Stored(name)] = &values else { panic!("{:?}", values[2]) };
+        let file = File::open(folder.path().join("values").join(name)).unwrap();
+        file.set_modified(SystemTime::now() - AGE_MAX * 2).unwrap();
+        store.remove_old_bodies().unwrap();
+        assert_eq!(values.map(|body| store.content(&body).is_ok()), [true, true, false]);
     }
 }

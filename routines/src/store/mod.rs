@@ -6,7 +6,7 @@
 //! | `packages/DIGEST/` | the files of a package | once, by `deploy` |
 //! | `names/NAME@VERSION` | the digest of the package | once, by `deploy` |
 //! | `jobs/KEY/WRITER-NUMBER.seg` | results of a job | once, by a node |
-//! | `values/ID` | a large argument or result of a direct call | once; removed by its caller |
+//! | `values/ID` | a large argument or result of a direct call | once; removed by its caller, or after a day |
 //! | `jobs/KEY/manifest.json` | the results that count | once, by the first reader after the end |
 //!
 //! Files appear complete under their names, and synced: they are written under another name first.
