@@ -8,7 +8,6 @@ use std::{
 };
 
 use crate::{
-    call::call_nested,
     package::Package,
     runtime::{Installed, Packages, Pool, Runtime, StartError, Starter},
     store::{Store, Writer},
@@ -41,7 +40,7 @@ impl Host {
         Ok(Self {
             store,
             packages: Packages::default(),
-            starter: Starter::new(work, python, call_nested)?,
+            starter: Starter::new(work, python)?,
             pool: Pool::new(workers + IDLE_MORE),
             writers: Mutex::default(),
             name: format!("{:032x}", rand::random::<u128>()),

@@ -10,7 +10,6 @@ use taskwork::{JobError, Limits, LocalJob, Report, Task as _};
 
 use super::{Batch, Live};
 use crate::{
-    call::call_nested,
     host::Host,
     order::{Order, Space},
     package::Package,
@@ -325,7 +324,7 @@ fn lost(script: &str) -> String {
     let program = folder.path().join("runtime");
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let starter = Starter::new(folder.path(), program, call_nested).unwrap();
+    let starter = Starter::new(folder.path(), program).unwrap();
     let mut runtime = starter.start(folder.path(), "module:run", EntryKind::Function).unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {

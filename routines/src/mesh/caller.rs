@@ -310,19 +310,11 @@ impl Wanted {
     }
 }
 
-/// Returns the least loaded node with an idle warm runtime, or else the less loaded one of two random nodes.
+/// Returns a node with an idle warm runtime, or else any; the least loaded one of these.
 fn choose(nodes: &[(NodeId, &Load)], warm: u64, random: &mut SmallRng) -> Option<NodeId> {
     // A few thousandths suffice: loads are estimates.
     let share = |load: &Load| u64::from(load.calls) * 1_000 / u64::from(load.slots.max(1));
     let is_warm = |load: &Load| load.calls < load.slots && load.warm.contains(&warm);
-    let warm = nodes.iter().filter(|(_, load)| is_warm(load)).min_by_key(|(_, load)| share(load));
-    if let Some((node, _)) = warm {
-        return Some(*node);
-    }
-    let first = random.random_range(0..nodes.len().max(1));
-    let (first, other) = (nodes.get(first)?, nodes.len().checked_sub(1).filter(|&others| others > 0));
-    let Some(others) = other else { return Some(first.0) };
-    let second = random.random_range(0..others);
-    let second = nodes.iter().filter(|node| node.0 != first.0).nth(second)?;
-    Some(if share(second.1) < share(first.1) { second.0 } else { first.0 })
+    let key = |(_, load): &&(NodeId, &Load)| (!is_warm(load), share(load), random.random::<u32>());
+    nodes.iter().min_by_key(key).map(|(node, _)| *node)
 }

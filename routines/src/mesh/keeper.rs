@@ -36,7 +36,7 @@ async fn find_or_submit(client: &Client, label: &Labels, version: &str) -> Resul
     loop {
         let mut jobs = find(&client.overview().await?, label, version);
         if jobs.is_empty() {
-            client.submit(Direct::job("direct calls".to_owned(), label.clone())).await?;
+            client.submit(Direct::job(label.clone())).await?;
             continue;
         }
         let first = jobs.remove(0);

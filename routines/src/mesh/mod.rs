@@ -50,8 +50,8 @@ const LOSSES_MAX: u32 = 2;
 pub(crate) struct Direct;
 
 impl Direct {
-    pub(crate) fn job(name: String, label: Labels) -> Job<Self> {
-        Job::new(Self, ()).kind(KIND).name(name).require(label).stay_open()
+    pub(crate) fn job(label: Labels) -> Job<Self> {
+        Job::new(Self, ()).kind(KIND).name("direct calls").require(label).stay_open()
     }
 }
 

@@ -9,15 +9,13 @@ use serde_json::value::RawValue;
 
 use super::{inbox::Inbox, process::spawn};
 use crate::{
+    call::call_nested,
     store::Outcome,
     wire::{CallError, ErrorKind},
 };
 
 /// The maximum depth of nested calls; the outermost call has depth 0.
 const DEPTH_MAX: u32 = 16;
-
-/// Makes a nested call on this node.
-pub(crate) type CallNested = fn(&NestedCall) -> Outcome;
 
 /// A call that a running routine makes.
 #[derive(Debug)]
@@ -26,28 +24,24 @@ pub(crate) struct NestedCall {
     pub(crate) routine: String,
     pub(crate) argument: Box<RawValue>,
     pub(crate) depth: u32,
-    caller: Arc<Inbox>,
+    pub(super) caller: Arc<Inbox>,
 }
 
 impl NestedCall {
-    pub(super) fn new(routine: String, argument: Box<RawValue>, depth: u32, caller: Arc<Inbox>) -> Self {
-        Self { routine, argument, depth, caller }
-    }
-
     /// Returns whether the runtime that waits for the answer is gone.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.caller.is_closed()
     }
 
     /// Makes the call on a thread of its own, and answers it.
-    pub(super) fn start(self, make: CallNested) {
+    pub(super) fn start(self) {
         let caller = Arc::clone(&self.caller);
         if self.depth > DEPTH_MAX {
             let reason =
                 format!("calls are nested more than {DEPTH_MAX} deep: {} is not called", self.routine);
             return caller.answer(Outcome::Error(CallError::new(ErrorKind::Invalid, reason)));
         }
-        if let Err(error) = spawn("nested", move || self.caller.answer(make(&self))) {
+        if let Err(error) = spawn("nested", move || self.caller.answer(call_nested(&self))) {
             let reason = format!("the call cannot be started: {error}");
             caller.answer(Outcome::Error(CallError::new(ErrorKind::Crash, reason)));
         }

@@ -38,7 +38,7 @@ use thiserror::Error;
 use super::{
     LOAD_MAX,
     inbox::Inbox,
-    nested::{CallNested, NestedCall},
+    nested::NestedCall,
     page::{Page, SearchRequest},
 };
 use crate::{
@@ -80,7 +80,6 @@ pub(crate) enum StartError {
 pub(crate) struct Starter {
     folder: WorkDir,
     python: PathBuf,
-    call_nested: CallNested,
 }
 
 /// An event of a runtime.
@@ -106,7 +105,6 @@ pub(crate) struct Runtime {
     calls: u64,
     /// The depth of the current calls: 0 unless a call of another runtime has made them.
     depth: u32,
-    call_nested: CallNested,
     killer: Killer,
     /// Whether its status was collected: then another process may have its id.
     is_collected: bool,
@@ -125,16 +123,16 @@ struct Log {
 }
 
 impl Starter {
-    /// Creates a starter with this Python interpreter, and a function for the calls that runtimes make.
+    /// Creates a starter with this Python interpreter.
     ///
     /// # Errors
     /// If the folder cannot be created or written.
-    pub(crate) fn new(within: &Path, python: PathBuf, call_nested: CallNested) -> io::Result<Self> {
+    pub(crate) fn new(within: &Path, python: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(within)?;
         sweep(within, PREFIX);
         let folder = WorkDir::within(within, PREFIX)?;
         fs::write(folder.path().join("shim.py"), PYTHON_SHIM)?;
-        Ok(Self { folder, python, call_nested })
+        Ok(Self { folder, python })
     }
 
     /// Starts a runtime that loads a routine.
@@ -182,7 +180,6 @@ impl Starter {
             frames: 0,
             calls: 0,
             depth: 0,
-            call_nested: self.call_nested,
             killer,
             is_collected: false,
             watcher: Some(watcher),
@@ -349,7 +346,8 @@ impl Runtime {
 
     /// Starts a call that the runtime has made, in its slot: it waits for the answer.
     fn nest(&self, routine: String, argument: Box<RawValue>) {
-        NestedCall::new(routine, argument, self.depth + 1, Arc::clone(&self.inbox)).start(self.call_nested);
+        let (depth, caller) = (self.depth + 1, Arc::clone(&self.inbox));
+        NestedCall { routine, argument, depth, caller }.start();
     }
 
     fn answer(&mut self, outcome: &Outcome) {
