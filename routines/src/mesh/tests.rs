@@ -186,21 +186,25 @@ fn calls_start_at_most_once_and_end_once_whatever_happens_to_messages() {
     for seed in 0..400 {
         let mut random = SmallRng::seed_from_u64(seed);
         // A single node is full at times.
-        let (nodes, slots) = if seed % 2 == 0 { (3, 2) } else { (1, 1) };
+        let (nodes, slots, at_once) = if seed % 2 == 0 { (3, 2, 1) } else { (1, 1, 3) };
         let mut net = Net::new(seed, nodes, slots);
         let (mut called, mut lost) = (0, BTreeSet::new());
         for step in 0..300 {
             let at = random.random_range(0..net.flight.len().max(1));
             match random.random_range(0..20) {
                 0..3 => {
-                    called += 1;
-                    net.call(step);
+                    called += at_once;
+                    (0..at_once as u64).for_each(|call| net.call(3 * step + call));
                 }
                 3..11 if !net.flight.is_empty() => net.deliver(at),
                 11 if !net.flight.is_empty() => drop(net.flight.remove(at)),
                 12 if !net.flight.is_empty() => net.flight.push(net.flight[at].clone()),
                 13..16 if !net.running.is_empty() => net.end(at % net.running.len()),
                 16..19 => net.tick(REPEAT_MS / 2),
+                19 if random.random_bool(0.05) => {
+                    net.nodes.values_mut().next_back().into_iter().for_each(Callee::leave);
+                    net.execute();
+                }
                 19 if lost.len() as u64 + 1 < nodes && random.random_bool(0.1) => {
                     let node = NodeId(lost.len() as u64);
                     lost.insert(node);
