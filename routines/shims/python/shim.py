@@ -314,7 +314,9 @@ def here():
 def routines_call(routine, *args, **kwargs):
     """Calls another routine from a running one, and returns its result."""
     if not running or here() != running[0]:
-        raise RuntimeError("routines.call works in the process and in the thread of a running routine that is a function")
+        raise RuntimeError(
+            "routines.call works in the process and in the thread of a running routine that is a function"
+        )
     if args and kwargs:
         raise TypeError("a call has positional or named arguments, not both")
     pipes, answers = running[1:]

@@ -13,7 +13,7 @@ use super::{Store, create_new};
 /// The maximum size of a text in a message, in bytes.
 const INLINE_BYTES_MAX: usize = 512 << 10;
 
-/// The age at which a file of a text is removed, whose call has ended long ago.
+/// The age at which the file of a text is removed: its call has ended long before.
 const AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A text in JSON.
