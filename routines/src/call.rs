@@ -59,7 +59,7 @@ impl CallHere<'_> {
                 Ok(runtime) => runtime,
                 Err(error) => return failed(ErrorKind::Crash, error.to_string()),
             };
-            // An idle runtime may have died, which says nothing about the package.
+            // The death of an idle runtime is no failure of the package.
             let is_new = !runtime.exchange().is_loaded();
             match self.attempt(&mut runtime, deadline, is_abandoned) {
                 Attempt::Ended(outcome) => {

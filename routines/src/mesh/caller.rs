@@ -310,7 +310,7 @@ impl Wanted {
     }
 }
 
-/// Returns a node with an idle warm runtime, or else any; the least loaded one of these.
+/// Returns the least loaded node, among those with an idle warm runtime if there are any.
 fn choose(nodes: &[(NodeId, &Load)], warm: u64, random: &mut SmallRng) -> Option<NodeId> {
     // A few thousandths suffice: loads are estimates.
     let share = |load: &Load| u64::from(load.calls) * 1_000 / u64::from(load.slots.max(1));

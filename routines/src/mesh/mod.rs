@@ -42,7 +42,7 @@ const CHECK: Duration = Duration::from_millis(50);
 /// The maximum time that a call waits for a first node, also after a loss.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// The number of repetitions of an idempotent call whose node is lost.
+/// The maximum number of repetitions of an idempotent call after losses of nodes.
 const LOSSES_MAX: u32 = 2;
 
 /// The root of the service job.

@@ -52,7 +52,7 @@ impl Store {
         Ok(body)
     }
 
-    /// Removes the files of texts whose caller or writer was lost.
+    /// Removes the files of texts that lost callers and writers have left.
     pub(crate) fn remove_old_bodies(&self) -> io::Result<()> {
         for entry in fs::read_dir(self.folder.join("values"))? {
             let entry = entry?;
