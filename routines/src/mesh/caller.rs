@@ -1,4 +1,4 @@
-//! The calls of this process on other nodes, without input, output or a clock.
+//! The calls that this process makes on other nodes, as a pure state machine: it does no I/O and reads no clock.
 //!
 //! ```text
 //!   sent ──▶ accepted ──▶ answered
@@ -26,7 +26,7 @@ const ASK_MS: u64 = 1_000;
 /// The time without any message after which a node with calls is considered lost, although it is a member.
 pub(super) const SILENCE_MS: u64 = 10_000;
 
-/// The maximum number of busy nodes that a call is sent to.
+/// The maximum number of nodes that a call is tried on.
 pub(super) const TRIES_MAX: usize = 8;
 
 /// The maximum number of calls of this process.
@@ -41,9 +41,10 @@ pub(crate) enum Ended {
     Answered(Body),
     /// It was not started: all nodes are busy.
     Busy,
-    /// It was not started: there is no node.
+    /// It was not started: no node takes it.
     NoNode,
-    /// A node was lost with it.
+    /// It may have run, but its outcome is unknown: its node was lost, it had no answer in time, or the service job
+    /// ended.
     Unknown,
 }
 
@@ -86,7 +87,7 @@ struct Open {
 struct Wanted {
     spec: Spec,
     until_ms: u64,
-    /// The nodes that have not accepted it.
+    /// The nodes that did not take it.
     tried: Vec<NodeId>,
 }
 
@@ -98,7 +99,8 @@ struct Sent {
     is_accepted: bool,
     /// The number of messages with the call.
     copies: u32,
-    /// The number of the message, if there is one: if it is refused, the node does not have the call.
+    /// The number of the message with the first copy, while it is the only copy: if that message is refused, the node
+    /// does not have the call.
     message: Option<u64>,
 }
 
@@ -138,7 +140,8 @@ impl Caller {
     }
 
     pub(super) fn on_joined(&mut self, node: NodeId) {
-        // A node that left an attempt may join the next one: it remembers the earlier numbers.
+        // A node that left and joined again may remember the numbers of earlier calls, so numbers start at a random
+        // value.
         let next = u64::from(self.random.random::<u32>()) << u32::BITS;
         self.nodes.entry(node).or_insert_with(|| Known { next, ..Known::default() });
         self.effects.push(Effect::Send(node, Message::Hello));
@@ -152,11 +155,11 @@ impl Caller {
 
     /// Notes the number of the message with a call; `None` if it was not sent.
     pub(super) fn on_sent(&mut self, node: NodeId, number: u64, message: Option<u64>, now_ms: u64) {
-        // An earlier copy may have been accepted.
+        // Only the first copy counts: after a repetition, an earlier copy may have been accepted.
         let Some(sent) = self.sent(node, number).filter(|sent| sent.copies == 1) else { return };
         sent.message = message;
         if message.is_none() {
-            self.reject(node, number, now_ms);
+            self.try_elsewhere(node, number, now_ms);
         }
     }
 
@@ -167,7 +170,7 @@ impl Caller {
             caller.sent(node, number).is_some_and(|sent| !sent.is_accepted && sent.message == Some(message))
         };
         if let Some(number) = numbers.unwrap_or_default().into_iter().find(|&number| is_it(self, number)) {
-            self.reject(node, number, now_ms);
+            self.try_elsewhere(node, number, now_ms);
         }
     }
 
@@ -186,7 +189,7 @@ impl Caller {
             }
             Message::Busy { number, load } => {
                 known.load = Some(load);
-                self.reject(from, number, now_ms);
+                self.try_elsewhere(from, number, now_ms);
             }
             Message::Answer { number, outcome, load } => {
                 known.load = Some(load);
@@ -251,7 +254,7 @@ impl Caller {
     }
 
     /// Sends a call to another node, since this one does not have it.
-    fn reject(&mut self, node: NodeId, number: u64, now_ms: u64) {
+    fn try_elsewhere(&mut self, node: NodeId, number: u64, now_ms: u64) {
         let ticket = self.nodes.get_mut(&node).and_then(|known| known.calls.remove(&number));
         let Some((ticket, open)) = ticket.and_then(|ticket| self.calls.remove_entry(&ticket)) else { return };
         let mut wanted = open.wanted;
