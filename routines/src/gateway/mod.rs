@@ -3,10 +3,10 @@
 //! | request | answer |
 //! |---|---|
 //! | `POST /v1/jobs {routine, arguments}` | 201 with the state of the new job; 200 if `Idempotency-Key` is that of a job |
-//! | `POST /v1/jobs {routine, argument}` | the same for a search |
+//! | `POST /v1/jobs {routine, argument}` | 201 and the state of a search |
 //! | `GET /v1/jobs/J[?wait=SECONDS]` | the state, after the end of the job or this time |
 //! | `GET /v1/jobs/J/results[?from=INDEX&limit=N]` | a page of results, sorted by index |
-//! | the same with `Accept: application/x-ndjson` | all results from the index, one line each |
+//! | `GET /v1/jobs/J/results` with `Accept: application/x-ndjson` | all results from the index, one line each |
 //! | `GET /v1/jobs/J/results` of a search | its result |
 //! | `POST /v1/jobs/J/cancel` | the state |
 //! | `POST /v1/routines/NAME@VERSION/call {argument}` | the result of one direct call |
