@@ -1,6 +1,6 @@
 //! Housekeeping: removal of data of jobs that are over, by one node of the cluster.
 //!
-//! The member with the lowest id runs it periodically. If two nodes run it at once, because one of them does not know the
+//! The working member with the lowest id runs it periodically. If two nodes run it at once, because one of them does not know the
 //! other yet, no harm is done: every step can be repeated.
 
 use std::{cmp::Reverse, collections::BTreeSet};
@@ -8,6 +8,7 @@ use std::{cmp::Reverse, collections::BTreeSet};
 use crate::{
     error::{Error, Result},
     job::{self, JobRecord},
+    membership,
     paths::ClusterPaths,
     store::Store,
 };
@@ -30,7 +31,7 @@ impl Default for Keep {
 }
 
 /// Completes the [release](job::release) of jobs that are over, for leaders that were lost before they had done it, and
-/// forgets old jobs. Does nothing unless the node is the member with the lowest id.
+/// forgets old jobs. Does nothing unless the node is the working member with the lowest id.
 ///
 /// # Errors
 /// Any error from the store. It can be called again.
@@ -41,8 +42,7 @@ pub async fn keep_house(
     keep: Keep,
     now_ms: u64,
 ) -> Result<()> {
-    let members = store.children(&cluster.members()).await?;
-    if members.iter().min().is_none_or(|first| first != node) {
+    if !is_lowest(store, cluster, node).await? {
         return Ok(());
     }
     // A job that cannot be read may be waiting for any other, but nodes do not run it.
@@ -71,6 +71,29 @@ pub async fn keep_house(
         }
     }
     Ok(())
+}
+
+/// Returns whether a node is a member, and no member with a lower id keeps house. Members with an unreadable record and
+/// those without workers, which only have data of a job, do not.
+async fn is_lowest(store: &dyn Store, cluster: &ClusterPaths, node: &str) -> Result<bool> {
+    let mut members = store.children(&cluster.members()).await?;
+    members.sort_unstable();
+    for name in members {
+        if name == node {
+            return Ok(true);
+        }
+        let path = cluster.member(&name);
+        match store.get(&path).await {
+            Ok((content, _)) => {
+                if membership::decode(&path, &content).is_ok_and(|member| member.workers > 0) {
+                    return Ok(false);
+                }
+            }
+            Err(Error::NoNode { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the jobs to be forgotten. A job that another one waits for is kept: without it, the other one would start
@@ -131,7 +154,9 @@ mod tests {
     use crate::{
         job::{JobState, NewJob},
         labels::Labels,
-        testing::{ROOT, Stage},
+        membership::Member,
+        store::CreateMode,
+        testing::{ROOT, Stage, member},
     };
 
     async fn submit(stage: &Stage, after: &[String]) -> String {
@@ -216,6 +241,18 @@ mod tests {
         assert_eq!(forgotten(114), ["1", "2"]);
         assert_eq!(forgotten(105), ["3"], "smaller results fit");
         assert_eq!(forgotten(10), ["1", "2", "3"], "the latest result is kept");
+    }
+
+    #[tokio::test]
+    async fn unreadable_members_and_those_without_workers_keep_no_house() {
+        let stage = Stage::new().await;
+        let _members = [stage.stranger("b").await, stage.stranger("c").await];
+        let mode = CreateMode::Ephemeral;
+        stage.store.create(&stage.cluster.member("0"), b"\xff", mode).await.unwrap();
+        let submitter = Member { workers: 0, ..member("a") };
+        membership::join(&*stage.store, &stage.cluster, &submitter).await.unwrap();
+        let lowest = async |node: &str| is_lowest(&*stage.store, &stage.cluster, node).await.unwrap();
+        assert_eq!([lowest("b").await, lowest("c").await, lowest("d").await], [true, false, false]);
     }
 
     #[tokio::test]
