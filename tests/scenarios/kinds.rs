@@ -154,7 +154,8 @@ fn stopped_search_keeps_its_gap_and_lost_nodes() {
     let idle = |state: &'static str| move |job: &Value| job["state"] == state && job["workers"].is_null();
     wait_for_job(&cluster, "suspended with a gap", |job| idle("suspended")(job) && has_gap(job));
     assert_eq!(cluster.run("taskwork", &["resume", "0"]).unwrap().code, 0);
-    wait_for_job(&cluster, "at work again", at_work(2));
+    // While a third task is parked, its bound is unknown.
+    wait_for_job(&cluster, "at work again", |job| job["workers"] == 2);
     assert_eq!(cluster.run("taskwork", &["cancel", "0"]).unwrap().code, 0);
     cluster.signal_nodes(&[0, 1], "TERM").unwrap();
     for node in [0, 1] {
