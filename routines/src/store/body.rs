@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     io,
+    path::PathBuf,
     time::{Duration, SystemTime},
 };
 
@@ -15,6 +16,9 @@ const INLINE_BYTES_MAX: usize = 512 << 10;
 
 /// The age at which the file of a text is removed: its call has ended long before.
 const AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The number of hexadecimal digits of the name of a file.
+const NAME_DIGITS: usize = 32;
 
 /// A text in JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,13 +36,24 @@ impl Body {
 }
 
 impl Store {
+    /// Returns the path of the file of a text. The name may come from another process.
+    fn value(&self, name: &str) -> io::Result<PathBuf> {
+        if name.len() != NAME_DIGITS || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{name:?} is no name of a value"),
+            ));
+        }
+        Ok(self.folder.join("values").join(name))
+    }
+
     /// Returns a text as it is sent in messages: a large one is written into a file.
     pub(crate) fn body(&self, text: &str) -> io::Result<Body> {
         if !Body::is_large(text) {
             return Ok(Body::Inline(text.to_owned()));
         }
-        let name = format!("{:032x}", rand::random::<u128>());
-        create_new(&self.folder.join("values").join(&name), text.as_bytes())?;
+        let name = format!("{:0NAME_DIGITS$x}", rand::random::<u128>());
+        create_new(&self.value(&name)?, text.as_bytes())?;
         Ok(Body::Stored(name))
     }
 
@@ -46,7 +61,7 @@ impl Store {
     pub(crate) fn body_for(&self, text: &str, time: Duration) -> io::Result<Body> {
         let body = self.body(text)?;
         if let Body::Stored(name) = &body {
-            let file = File::open(self.folder.join("values").join(name))?;
+            let file = File::open(self.value(name)?)?;
             file.set_modified(SystemTime::now() + time)?;
         }
         Ok(body)
@@ -69,14 +84,14 @@ impl Store {
     pub(crate) fn content(&self, body: &Body) -> io::Result<String> {
         match body {
             Body::Inline(text) => Ok(text.clone()),
-            Body::Stored(name) => fs::read_to_string(self.folder.join("values").join(name)),
+            Body::Stored(name) => fs::read_to_string(self.value(name)?),
         }
     }
 
     /// Removes the file of a text, if it has one.
     pub(crate) fn remove(&self, body: &Body) {
         if let Body::Stored(name) = body
-            && let Err(error) = fs::remove_file(self.folder.join("values").join(name))
+            && let Err(error) = self.value(name).and_then(fs::remove_file)
         {
             tracing::warn!(%error, "the file of a value cannot be removed");
         }
@@ -88,6 +103,20 @@ mod tests {
     use tempfile::tempdir;
 
     use super::*;
+
+    #[test]
+    fn name_of_another_file_is_refused() {
+        let folder = tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let outside = folder.path().join("outside");
+        fs::write(&outside, "1").unwrap();
+        for name in ["../outside", outside.to_str().unwrap(), "", "\u{e4}"] {
+            let body = Body::Stored(name.to_owned());
+            assert_eq!(store.content(&body).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
+            store.remove(&body);
+        }
+        assert!(outside.exists());
+    }
 
     #[test]
     fn only_old_files_of_texts_are_removed() {
