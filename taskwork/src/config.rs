@@ -101,7 +101,8 @@ pub struct Limits {
     pub jobs_kept_max: usize,
     /// The time after its end at which a job is forgotten, in milliseconds, unless another job waits for it.
     pub jobs_kept_ms: u64,
-    /// The maximum total size of the results of these jobs, in bytes. Beyond it, jobs that ended earlier are forgotten.
+    /// The maximum total size of the results of these jobs, in bytes. Beyond this limit, the jobs that ended first are
+    /// forgotten.
     pub result_bytes_max: u64,
 }
 

@@ -50,7 +50,7 @@ use crate::{
 pub(crate) struct Graph {
     /// Whether members may be lost, so that the calls that can recompute versions are kept.
     pub(super) has_losses: bool,
-    /// Whether no member can join, so that a call waits for none.
+    /// Whether no member can join: a call that no member can run fails, instead of waiting for one.
     pub(super) has_fixed_members: bool,
     pub(super) calls: Calls,
     pub(super) versions: FxHashMap<VersionId, Version>,

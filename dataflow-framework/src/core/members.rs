@@ -334,8 +334,8 @@ impl Members {
         fitting.min_by_key(|(member, load)| cost(**member, load)).map(|(member, _)| *member)
     }
 
-    /// Keeps a member free for a call: of those that can run it, except for the shunned ones, the one with the
-    /// fewest busy workers.
+    /// Keeps the member with the fewest busy workers free for a call, of the members that can run it and are not
+    /// shunned.
     pub(super) fn reserve(&mut self, demand: Demand, shunned: &[Member]) {
         if self.is_reserved(demand, shunned) {
             return;

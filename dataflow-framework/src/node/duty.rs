@@ -182,8 +182,9 @@ impl Executor {
         self.ends_as(epoch, call, None)
     }
 
-    /// Records that a call has ended, and keeps an outcome that takes effect only when it is recorded, so that it can be reported
-    /// again if the coordinator is lost before. At any time the call is in exactly one of `running` and `unseen`.
+    /// Records that a call has ended, and keeps an outcome that takes effect only when it is recorded, so that it can be
+    /// reported again if the coordinator is lost before. At any time the call is in exactly one of `running` and
+    /// `unseen`.
     fn ends_as(
         &self,
         epoch: u64,

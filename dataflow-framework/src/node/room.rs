@@ -22,8 +22,8 @@ static SHARING: AtomicU64 = AtomicU64::new(0);
 /// Data is counted by its encoded size, so its values may take more memory, such as small numbers that are stored as
 /// large ones. Memory that tasks and the program allocate for themselves is not counted, and neither is the output of
 /// a running call. Beyond the limit, copies that other nodes have are dropped, and other data is moved to files
-/// ([`set_work_dir`](crate::set_work_dir)) and read when it is needed. A call whose inputs exceed the limit
-/// waits for a node with a larger one; it fails in a program that runs in one process.
+/// ([`set_work_dir`](crate::set_work_dir)) and read when it is needed. If the inputs of a call exceed the limits of all
+/// nodes, the call waits for a node with a larger limit; in a program that runs in one process, it fails.
 ///
 /// Without this setting the limit is the environment variable `DATAFLOW_STORE`, such as `4GiB`, or half of the memory
 /// of the machine or of its control group. The nodes of a process share that half.

@@ -14,7 +14,7 @@ use crate::{core::Message, id::NodeId};
 /// milliseconds.
 const UNREACHABLE_MS: u64 = 2_000;
 /// The time after which an unreachable node is reported to the user, in milliseconds: longer than the default session
-/// timeout, after which a lost node is not a member any more.
+/// timeout, after which a lost node is no longer a member.
 const REPORT_MS: u64 = 15_000;
 /// The time after which a letter is repeated, in milliseconds.
 const REPEAT_MS: u64 = 2_000;
@@ -29,7 +29,7 @@ const WRITTEN_MAX: usize = 1024;
 pub(crate) struct Mail {
     /// The times since which nodes have been unreachable.
     unreached: BTreeMap<NodeId, u64>,
-    /// The nodes of these that were reported to the user.
+    /// The unreachable nodes that were reported to the user.
     cut_off: BTreeSet<NodeId>,
     /// The times at which grants were first sent, by thief and grant.
     granted: BTreeMap<(NodeId, u64), u64>,

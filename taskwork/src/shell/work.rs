@@ -109,7 +109,7 @@ struct SeatJobs<'a> {
     rested: BTreeSet<String>,
     /// Jobs whose shared data no member has sent, with the time of the next try.
     absent: BTreeMap<String, time::Instant>,
-    /// The jobs whose absent data was reported.
+    /// The jobs that wait for their data, as reported in the log.
     reported: BTreeSet<String>,
     /// The time of the next progress report in the log.
     report_at: Option<time::Instant>,
