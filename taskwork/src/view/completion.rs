@@ -3,7 +3,7 @@
 //! The share assumes that all subtrees of a state are equally large (P. Kilby, J. Slaney, S. Thiébaux and T. Walsh,
 //! Estimating search tree size, 2006). Their real sizes differ by orders of magnitude. Most of the time is spent in
 //! the large ones, so the share lags behind the work, and jumps when small ones are complete. In recorded runs of many
-//! kinds of trees (`taskwork-scale/tests/policy/recorded.tsv`), neither the trend of the share nor its past steadiness
+//! kinds of trees (`taskwork/scale/tests/policy/recorded.tsv`), neither the trend of the share nor its past steadiness
 //! predicted the end better than the share alone. So the estimate is the remainder in proportion to the share,
 //! corrected by the bias that it had in those runs, with the error that it had there.
 

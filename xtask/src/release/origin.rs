@@ -17,7 +17,7 @@ const SHOWN: usize = 12;
 const CHANGED: &str = "dirty";
 
 /// The file that `git archive` writes the commit and its time into.
-const ARCHIVED: &str = "taskwork-cli/commit.txt";
+const ARCHIVED: &str = "taskwork/cli/commit.txt";
 
 /// The last second of the year 9999, after which no format has a time.
 const EPOCH_MAX: u64 = 253_402_300_799;

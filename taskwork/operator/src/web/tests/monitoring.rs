@@ -27,7 +27,7 @@ const MADE_BY_PROMETHEUS: &str = "up";
 
 /// Reads a file of `deploy/`.
 fn deployed(file: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

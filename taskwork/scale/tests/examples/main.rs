@@ -44,10 +44,10 @@ impl Example {
         // Copied by another process: a child that another test forks at this time would keep a file of this process
         // open for writing, and such a file cannot be executed.
         let scripts =
-            [&format!("{name}.sh"), "user-data.sh"].map(|file| here(&format!("../deploy/scale/{file}")));
+            [&format!("{name}.sh"), "user-data.sh"].map(|file| here(&format!("../../deploy/scale/{file}")));
         assert!(Command::new("cp").args(scripts).arg(folder.path()).status().unwrap().success());
         fs::write(folder.path().join("hosts"), "h1\nh2\nh3\n").unwrap();
-        let text = fs::read_to_string(here(&format!("../deploy/scale/{name}.json"))).unwrap();
+        let text = fs::read_to_string(here(&format!("../../deploy/scale/{name}.json"))).unwrap();
         let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();
         let paths = format!("PATH={}:{}", here("tests/examples/stand-ins"), std::env::var("PATH").unwrap());
         for verb in ["create", "list", "terminate"] {
@@ -216,7 +216,7 @@ async fn hosts_by_ssh() {
 #[test]
 fn examples_are_valid_connector_files() {
     let mut count = 0;
-    for file in fs::read_dir(here("../deploy/scale")).unwrap() {
+    for file in fs::read_dir(here("../../deploy/scale")).unwrap() {
         let path = file.unwrap().path();
         if path.extension().is_some_and(|end| end == "json") {
             open(&path, "demo").unwrap();

@@ -71,7 +71,7 @@ fn settings_that_cannot_work_are_refused_at_once() {
 
 #[test]
 fn the_example_can_work() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/scale/kubernetes.json");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/scale/kubernetes.json");
     let opened = crate::connector::open(file.as_ref(), "demo").expect("it can work");
     assert_eq!(opened.connector.offers().len(), 1);
 }

@@ -40,7 +40,7 @@ fn in_archive() -> Option<(String, String)> {
 
 /// Queries git, unless this crate only happens to be below another project's clone.
 fn in_clone() -> Option<(String, String)> {
-    let project = Path::new("..").canonicalize().ok()?;
+    let project = Path::new("../..").canonicalize().ok()?;
     let top = git(&["rev-parse", "--show-toplevel"])?;
     if Path::new(&top).canonicalize().ok()? != project {
         return None;
