@@ -86,6 +86,8 @@ async fn two_nodes_in_process_complete_three_jobs() {
     // A job can be found again by its id alone, with its type.
     let found = client.submitted::<Tree>(counted.id()).await.unwrap();
     assert_eq!(timeout(PATIENCE, found.result()).await.unwrap().unwrap().output, count);
+    let refused = client.submitted::<SearchTask<Knapsack>>(counted.id()).await.unwrap_err();
+    assert!(refused.to_string().contains("has tasks of type"), "{refused}");
     let details = client.job(counted.id()).await.unwrap();
     assert_eq!(
         (details.stage, details.record.state, details.open_tasks),

@@ -163,6 +163,11 @@ fn stopped_search_keeps_its_gap_and_lost_nodes() {
     }
     let job = wait_for_job(&cluster, "cancelled with a gap", |job| idle("cancelled")(job) && has_gap(job));
     assert!(is_lost(&job), "{job}");
+    let known = cluster.run("taskwork", &["result", "0", "--json"]).unwrap();
+    let (shown, best) = (json_of(&known), job["best"].as_f64().unwrap());
+    assert_eq!((known.code, &shown["stopped"], &shown["output"]), (1, &json!("cancelled"), &Value::Null));
+    assert!(shown["variables"].to_string().contains(&format!("{best}")), "{shown}");
+    assert!(known.err.contains("the best known values"), "{known:?}");
 }
 
 #[test]

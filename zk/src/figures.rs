@@ -61,6 +61,9 @@ pub struct NodeFigures<F> {
     /// The status that the companion of the job on the node publishes, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sight: Option<Sight>,
+    /// The values of the job's variables as JSON; only in the last report of a leader of a job without a result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variables: Option<Value>,
     /// The time of the report, in milliseconds since 1970 by the node's own clock.
     pub at_ms: u64,
 }

@@ -17,19 +17,26 @@ use taskwork_cli::{Failure, command::tell};
 
 use super::Desk;
 
-/// Prints a job's result. If tasks were set aside, the exit code is 1.
+/// Prints a job's result, or the best values of a stopped job. If tasks were set aside, or the job was stopped, the exit
+/// code is 1.
 pub(super) async fn result(desk: &Desk, id: &JobId) -> Result<ExitCode, Failure> {
     let shown = desk.client.shown_result(id).await?;
     let pretty = serde_json::to_string_pretty(&shown).unwrap_or_default();
     let is_incomplete = shown.get("set_aside").is_some();
+    let stopped = shown["stopped"].as_str().map(str::to_owned);
     desk.say(|| shown, || pretty);
-    if !is_incomplete {
+    if let Some(state) = stopped {
+        tell(format_args!(
+            "note: job {id} has no result, since it is {state}: these are the best known values"
+        ));
+    } else if is_incomplete {
+        tell(format_args!(
+            "note: job {id} is incomplete: tasks were set aside, see taskwork job {id}. taskwork retry {id} \
+             tries them again"
+        ));
+    } else {
         return Ok(ExitCode::SUCCESS);
     }
-    tell(format_args!(
-        "note: job {id} is incomplete: tasks were set aside, see taskwork job {id}. taskwork retry {id} tries \
-         them again"
-    ));
     Ok(ExitCode::FAILURE)
 }
 

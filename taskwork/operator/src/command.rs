@@ -42,7 +42,7 @@ enum Command {
     Jobs(Common),
     /// Show the details of a job: its progress, nodes and cost.
     Job(Job),
-    /// Print the result of a job, as JSON.
+    /// Print the result of a job, as JSON; for a stopped job, the best values that were known.
     Result(OfJob),
     /// Wait until a job is over, however long ZooKeeper is unavailable, and print its result as JSON.
     Wait(OfJob),

@@ -43,6 +43,8 @@ pub struct JobDetails {
     pub leader: Option<String>,
     /// The missing requirement, if no node takes the job.
     pub missing: Option<String>,
+    /// The share that is done, from 0 to 1; `None` if the program does not report it.
+    pub share: Option<f64>,
     /// The best value that its nodes know, as a number ([`Variable::score`](crate::Variable::score)).
     pub best: Option<f64>,
     /// The bound: nothing better than this can be found.
@@ -168,6 +170,7 @@ impl Client {
             set_aside: about.set_aside.iter().map(set_aside).collect(),
             leader: about.leader.clone(),
             missing: about.missing.clone(),
+            share: about.share,
             best: about.best,
             bound: about.bound,
             gap: about.gap,
@@ -202,37 +205,6 @@ impl Client {
             }
         });
         read.await?.ok_or_else(|| self.no_job(job))
-    }
-
-    /// Returns the output of a job as JSON.
-    ///
-    /// # Errors
-    /// If there is no such job, it has no result or none that can be shown as JSON (it may be too large), or
-    /// ZooKeeper was unavailable for too long.
-    pub async fn shown_result(&self, job: &JobId) -> Result<serde_json::Value, ClientError> {
-        let record = self.record(job).await?;
-        let read = self.ask(|store| async move {
-            match job::result(&*store, self.cluster(), &job.0).await {
-                Ok(outcome) => Ok(Some(outcome)),
-                Err(zk::Error::NoNode { .. }) => Ok(None),
-                Err(error) => Err(error),
-            }
-        });
-        // A job that failed by its output has a result, which is no answer.
-        if let Some(outcome) = read.await?.filter(|outcome| outcome.failure.is_none()) {
-            if outcome.shown.is_null() {
-                let reason = format!(
-                    "has a result of {} bytes that only its program can read: it is too large to be shown, or \
-                     has no JSON form",
-                    outcome.result.len()
-                );
-                return Err(ClientError::WrongState { job: job.clone(), reason });
-            }
-            return Ok(outcome.shown);
-        }
-        let reason = record.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        let reason = format!("has no result; it is {}{reason}", word(record.state));
-        Err(ClientError::WrongState { job: job.clone(), reason })
     }
 
     /// Waits until a job is over, and returns its final record.
@@ -464,7 +436,7 @@ fn not_that(job: &JobId, record: &JobRecord, requirement: &str) -> ClientError {
 }
 
 /// Returns a state as a word.
-fn word(state: job::JobState) -> String {
+pub(super) fn word(state: job::JobState) -> String {
     format!("{state:?}").to_lowercase()
 }
 
@@ -508,6 +480,7 @@ mod tests {
             set_aside: Vec::new(),
             leader: None,
             missing: None,
+            share: None,
             best: None,
             bound: None,
             gap: None,

@@ -46,6 +46,7 @@ mod nodes;
 mod observer;
 mod overview;
 pub(crate) mod provider;
+mod result;
 mod scaling;
 mod submitted;
 
@@ -389,14 +390,17 @@ impl Client {
         })
     }
 
-    /// Returns a job that was submitted earlier or elsewhere. Its program must be the same; this is only checked
-    /// when its [result](Submitted::result) is read.
+    /// Returns a job that was submitted earlier or elsewhere.
     ///
     /// # Errors
-    /// If there is no such job, or ZooKeeper was unavailable for too long.
+    /// If there is no such job, it has another type of task, or ZooKeeper was unavailable for too long.
     pub async fn submitted<T: Task>(&self, job: &JobId) -> Result<Submitted<T>, ClientError> {
-        let key = self.record(job).await?.key;
-        Ok(Submitted::new(self.clone(), job.clone(), key, Instant::now()))
+        let (record, here) = (self.record(job).await?, std::any::type_name::<T>());
+        if !record.task_type.is_empty() && record.task_type != here {
+            let reason = format!("has tasks of type {}, not {here}", record.task_type);
+            return Err(ClientError::WrongState { job: job.clone(), reason });
+        }
+        Ok(Submitted::new(self.clone(), job.clone(), record.key, Instant::now()))
     }
 
     /// Closes the session, so that the servers need not wait for its timeout. Other clones open a new one when

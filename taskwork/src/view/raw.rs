@@ -327,6 +327,7 @@ fn bound(report: &mut Report) -> Option<Sight> {
             shorten(&mut giver.node);
         }
     }
+    report.variables = None;
     let mut sight = report.sight.take()?;
     flatten(&mut sight.content, SIGHT_LEVELS_MAX);
     Some(sight)

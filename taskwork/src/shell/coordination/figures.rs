@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use zk::figures::{self, Best, Ledger, NodeFigures, PoolNow, Sense, Sight};
+use zk::{
+    figures::{self, Best, Ledger, NodeFigures, PoolNow, Sense, Sight},
+    job::{self, JobState},
+};
 
 use super::Coordination;
 use crate::{
@@ -34,6 +37,9 @@ const FIRST_PART: u32 = 8;
 
 /// The maximum number of unreachable nodes in the figures.
 const CUT_OFF_MAX: usize = 16;
+
+/// The maximum size of the variables in a report, in bytes of their JSON.
+const VARIABLES_BYTES_MAX: usize = 64 << 10;
 
 /// Returns the interval at which figures are written in a cluster with this number of members.
 fn interval(members: usize) -> Duration {
@@ -160,9 +166,23 @@ impl Coordination {
             last,
             ledger: self.ledger_state().filter(|_| !last).map(|state| self.dated(state)),
             sight: self.sight(),
+            variables: None,
             members_known: u32::try_from(self.members_known() - 1).ok(),
             at_ms: unix_ms(),
         }
+    }
+
+    /// Returns the variables of a job that was stopped, if this node has led it: the result of a completed job contains
+    /// them.
+    async fn variables_of_stopped_job(&self) -> Option<serde_json::Value> {
+        if !self.has_led.load(Relaxed) {
+            return None;
+        }
+        let (record, _) = job::read(&*self.store, &self.cluster, &self.job.0).await.ok()?;
+        let is_stopped = matches!(record.state, JobState::Suspended | JobState::Cancelled | JobState::Failed);
+        is_stopped
+            .then(|| self.shown_variables())
+            .filter(|shown| shown.to_string().len() <= VARIABLES_BYTES_MAX)
     }
 
     /// Writes the current figures in a single try: nothing depends on them.
@@ -170,7 +190,10 @@ impl Coordination {
         if !self.visibility.is_public() || !self.has_figures() {
             return;
         }
-        let (node, figures) = (self.node.to_string(), self.report(last));
+        let (node, mut figures) = (self.node.to_string(), self.report(last));
+        if last {
+            figures.variables = self.variables_of_stopped_job().await;
+        }
         match figures::publish(&*self.store, &self.cluster, &self.job.0, &node, &figures).await {
             // The session may have ended with the job, or the job was forgotten.
             Ok(()) | Err(zk::Error::SessionExpired | zk::Error::NoNode { .. }) => {}

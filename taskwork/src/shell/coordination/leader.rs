@@ -317,7 +317,7 @@ impl Coordination {
     }
 
     /// Returns the variables as JSON, for display.
-    fn shown_variables(&self) -> serde_json::Value {
+    pub(super) fn shown_variables(&self) -> serde_json::Value {
         if !self.visibility.is_public() {
             return serde_json::Value::Null;
         }
