@@ -30,6 +30,8 @@ impl<P: Problem> Sequential<P> {
     /// Converts this into the result of a search that took the given time.
     #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
     pub(crate) fn solved(self, elapsed: Duration) -> Solved<P> {
+        let mut figures = Figures::default();
+        figures.worked = self.states;
         Solved {
             bound: self.best.as_ref().map(|best| best.cost),
             best: self.best,
@@ -39,7 +41,7 @@ impl<P: Problem> Sequential<P> {
             collected_all: true,
             states: self.states,
             pruned: self.pruned,
-            figures: Figures::default(),
+            figures,
             elapsed,
         }
     }

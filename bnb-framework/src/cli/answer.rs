@@ -72,16 +72,12 @@ fn text<P: DisplaySolution>(problem: &P, solved: &Solved<P>, options: &Options<P
     }
     let seconds = solved.elapsed.as_secs_f64();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for the eye")]
-    let rate = (solved.states as f64 / seconds.max(1e-6)) as u64;
-    row(
-        "states",
-        &format!(
-            "{} visited, {} pruned; {seconds:.3} s, {}/s",
-            HumanCount(solved.states),
-            HumanCount(solved.pruned),
-            HumanCount(rate)
-        ),
-    );
+    let rate = (solved.figures.worked as f64 / seconds.max(1e-6)) as u64;
+    // The states of a continued search include those of earlier runs; the time and the figures do not.
+    let rate = if rate > 0 { format!(", {}/s", HumanCount(rate)) } else { String::new() };
+    let (states, pruned) = (HumanCount(solved.states), HumanCount(solved.pruned));
+    let run = if solved.end == End::Suspended { " in this run" } else { "" };
+    row("states", &format!("{states} visited{run}, {pruned} pruned; {seconds:.3} s{rate}"));
     text
 }
 

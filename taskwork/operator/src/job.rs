@@ -55,7 +55,7 @@ impl Facts {
         let cost = Cost::of(&figures, requests);
         if let Some(fields) = object.as_object_mut() {
             fields.insert("figures".to_owned(), json!(figures));
-            fields.insert("share_done".to_owned(), json!(figures.share()));
+            fields.insert("share_done".to_owned(), json!(self.job.share));
             for (name, number) in [("best", self.job.best), ("bound", self.job.bound), ("gap", self.job.gap)]
             {
                 fields.insert(name.to_owned(), json!(number));
@@ -120,8 +120,7 @@ impl Facts {
             rows.push(("reason", reason.clone()));
         }
         let (figures, requests) = self.job.sums();
-        let share =
-            figures.share().map(|share| format!(", an estimated {:.1} % of the whole", 100.0 * share));
+        let share = self.job.share.map(|share| format!(", an estimated {:.1} % of the whole", 100.0 * share));
         let earlier = (figures.worked_earlier > 0).then(|| {
             format!(", {} of them in earlier attempts: these are repeated", count(figures.worked_earlier))
         });

@@ -127,7 +127,7 @@ impl RawJob {
             latencies,
             pool: pools(&at_work),
             nodes_at_work: u32::try_from(at_work.len()).unwrap_or(u32::MAX),
-            share: figures.share(),
+            share: share(&figures, stage),
             best,
             bound,
             gap: best.zip(bound).and_then(|(best, bound)| gap(best, bound)),
@@ -190,6 +190,13 @@ fn open_tasks(at_work: &[&Report], attempt: &RawAttempt, stage: Stage) -> Option
     let parked = u64::from(attempt.parked?);
     let mut told = at_work.iter().map(|report| report.figures.open_tasks);
     told.try_fold(parked, |sum: u64, open| Some(sum.saturating_add(open?)))
+}
+
+/// Returns the share that is done. At the end of a job the sum of the nodes' estimates may be less than everything: lost
+/// nodes have not reported their last work.
+fn share(figures: &Figures, stage: Stage) -> Option<f64> {
+    let is_whole = stage == Stage::Done && figures.outlook == Outlook::Nothing;
+    figures.share().map(|share| if is_whole { 1.0 } else { share })
 }
 
 fn pools(at_work: &[&Report]) -> Option<PoolSum> {

@@ -331,6 +331,17 @@ fn bound_of_a_done_job_is_that_of_work_left_open_at_a_limit() {
 }
 
 #[test]
+fn share_of_a_done_job_is_one_unless_work_was_left_open_at_a_limit() {
+    for (left_open, share) in [(Outlook::Nothing, 1.0), (Outlook::AtLeast(20.0), 0.5)] {
+        let mut last = report(5, true);
+        (last.figures.left_open, last.figures.done_attos) = (left_open, Figures::attos(0.5));
+        let seen =
+            [("jobs/j-0000000001", job(JobState::Done, 2)), ("jobs/j-0000000001/figures/n1", content(&last))];
+        assert_eq!(view(seen).job(JOB).unwrap().about.share, Some(share));
+    }
+}
+
+#[test]
 fn departed_node_is_lost_unless_it_had_left() {
     let mut view = view([
         ("members/n1", member("n1")),

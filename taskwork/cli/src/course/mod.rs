@@ -176,7 +176,9 @@ impl Log {
 
     /// Returns the last line. At a limit unfinished tasks end, so the share is the last one known before.
     fn last(&mut self, moment: Moment, complete: bool) -> String {
-        let moment = if complete { moment } else { moment.with_share(self.share) };
+        // The figures of a continued job do not include earlier runs.
+        let share = if complete { moment.share().map(|_| 1.0) } else { self.share };
+        let moment = moment.with_share(share);
         let improved = self.improves(&moment);
         self.line(&moment, improved)
     }
@@ -266,7 +268,11 @@ mod tests {
         assert_eq!(log.note(&done(Some(0.25))), None);
         let word = |line: String| line.split_whitespace().rev().nth(3).unwrap().to_owned();
         assert_eq!(word(log.last(done(Some(1.0)), false)), "25.0");
-        assert_eq!(word(log.last(done(Some(1.0)), true)), "100.0");
+        assert_eq!(
+            word(log.last(done(Some(0.072)), true)),
+            "100.0",
+            "the work of an earlier run is not counted"
+        );
     }
 
     #[test]
