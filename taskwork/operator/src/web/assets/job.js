@@ -58,7 +58,13 @@ function numbersOf({ about, points }) {
   ]);
 }
 
-const overTime = (one, of) => chart({ level: "h2", group: "job", xs: one.points.map((point) => point.at_ms), x: one.x, ...of });
+const overTime = (one, of) => chart({ level: "h2", group: "job", xs: one.points.map((point) => point.at_ms), x: one.x, ...of, layers: of.layers.map((layer) => ({ ...layer, points: withGaps(layer.points, one) })) });
+
+// Adds a gap at each outage of the servers, during which nothing was observed.
+function withGaps(points, { moments }) {
+  const gaps = moments.filter(({ what }) => what === "servers_away").map(({ at_ms: at }) => [at + 1, null, null]);
+  return gaps.length > 0 ? [...points, ...gaps].sort(([a], [b]) => a - b) : points;
+}
 
 // A column of a chart: its value at each point, formatted by `format`.
 const column = (name, cls, values, format) => ({ name, cls, at: (at) => (known(values[at]) ? format(values[at]) : null), value: (at) => (known(values[at]) ? values[at] : null) });
