@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use taskwork::Figures;
 use taskwork_cli::{Failure, Kinds, Prepared, Program, Shown, Telling};
 
-use super::program::{Checking, no_mistake};
+use super::program::{Checking, checked};
 use crate::{
     check::check_tree,
     enumerate::{Enumerate, EnumerationTask},
@@ -69,8 +69,7 @@ impl<E: Counts> Program for Counting<E> {
     }
 
     fn more(Checking::Check(arguments): Self::More) -> Result<ExitCode, Failure> {
-        check_tree(&E::from_arguments(arguments)?).map_err(Failure::failed)?;
-        Ok(no_mistake())
+        checked(check_tree(&E::from_arguments(arguments)?))
     }
 }
 

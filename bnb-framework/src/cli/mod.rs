@@ -26,7 +26,7 @@ pub use self::{
     answer::shown,
     count::{CountArguments, Counts, main_counting, prepare_count},
     display::DisplaySolution,
-    program::{BuildProblem, FileArguments, ParseProblem, main},
+    program::{BuildProblem, Checking, FileArguments, ParseProblem, checked, main},
     progress::line,
     search::{SearchArguments, prepare, prepare_solver},
 };

@@ -1,6 +1,6 @@
 //! The command line of a program that solves problems from a file, or from its own arguments.
 
-use std::{io::Write as _, marker::PhantomData, path::PathBuf, process::ExitCode};
+use std::{marker::PhantomData, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
 use taskwork_cli::{Failure, Kinds, Prepared, Program};
@@ -10,7 +10,7 @@ use super::{
     search::{SearchArguments, prepare},
 };
 use crate::{
-    check::check,
+    check::{Mistake, check},
     search::SearchTask,
     solver::Solver,
     words::{FILE_BYTES_MAX, ReadError, text_of},
@@ -128,24 +128,26 @@ impl<P: BuildProblem> Program for Solves<P> {
     }
 
     fn more(Checking::Check(arguments): Self::More) -> Result<ExitCode, Failure> {
-        check(&P::from_arguments(arguments)?).map_err(Failure::failed)?;
-        Ok(no_mistake())
+        checked(check(&P::from_arguments(arguments)?))
     }
 }
 
 /// The command that looks for mistakes.
 #[derive(Debug, Subcommand)]
-pub(super) enum Checking<A: Args> {
+pub enum Checking<A: Args> {
     /// Look for mistakes in the program at this instance, by random walks through its tree: bounds that are none, state
     /// that is lost when it is sent, splits that lose something. Small instances show the most.
     Check(A),
 }
 
-/// Prints that none was found.
-pub(super) fn no_mistake() -> ExitCode {
-    // A closed pipe is not an error.
-    let _ = writeln!(std::io::stdout(), "no mistake was found on random walks through the tree");
-    ExitCode::SUCCESS
+/// Completes the command `check`: prints that no mistake was found.
+///
+/// # Errors
+/// Fails with the mistake.
+pub fn checked(found: Result<(), Mistake>) -> Result<ExitCode, Failure> {
+    found.map_err(Failure::failed)?;
+    taskwork_cli::print("no mistake was found on random walks through the tree\n");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the command line of a program for a problem from a file, or from arguments.

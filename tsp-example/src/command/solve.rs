@@ -84,7 +84,7 @@ pub(super) fn kinds(kinds: &mut Kinds) {
 }
 
 /// The minimum number of cities with more than one tour.
-const CITIES_OF_CHOICE: usize = 4;
+pub(super) const CITIES_OF_CHOICE: usize = 4;
 
 /// The maximum number of cities for one-trees of directed distances, which take four times the memory; and the
 /// maximum for choosing them by default.

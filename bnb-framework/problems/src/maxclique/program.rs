@@ -3,23 +3,30 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use bnb_framework::{
-    SearchTask, Solver,
-    cli::{self, Failure, SearchArguments},
+    SearchTask, Solver, check,
+    cli::{self, Checking, Failure, SearchArguments},
     words,
 };
-use taskwork_cli::{Kinds, NoMore, Prepared, Program, note};
+use taskwork_cli::{Kinds, Prepared, Program, note};
 
 use super::{FILE_BYTES_MAX, Graph, MaxClique, parse};
 
-/// The arguments of `maxclique`.
+/// The arguments of `maxclique` that define the problem.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct GraphArguments {
     /// The graph, in DIMACS format. Loops are skipped, and lines may be repeated.
     file: PathBuf,
     /// Search for the heaviest clique, by the weights of the vertices (lines n), instead of the one with the
     /// most vertices, for which weights are ignored.
     #[arg(long)]
     weighted: bool,
+}
+
+/// The arguments of `maxclique`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    graph: GraphArguments,
     #[command(flatten)]
     search: SearchArguments,
 }
@@ -33,7 +40,7 @@ impl Program for Cliques {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const ABOUT: &'static str = "Finds a largest clique of a graph";
     type Arguments = Arguments;
-    type More = NoMore;
+    type More = Checking<GraphArguments>;
 
     fn kinds(kinds: &mut Kinds) {
         kinds
@@ -46,9 +53,9 @@ impl Program for Cliques {
             .add::<SearchTask<MaxClique<64, true>>>("weighted-4096");
     }
 
-    fn prepare(Arguments { file, weighted, search }: Arguments) -> Result<Prepared, Failure> {
-        let text = words::text_of(&file, FILE_BYTES_MAX).map_err(Failure::usage)?;
-        let graph = parse(&file.display().to_string(), &text).map_err(Failure::usage)?;
+    fn prepare(Arguments { graph: arguments, search }: Arguments) -> Result<Prepared, Failure> {
+        let graph = arguments.read()?;
+        let GraphArguments { file, weighted } = arguments;
         if !weighted && (0..graph.vertices()).any(|vertex| graph.weight(vertex) != 1) {
             note(&format!(
                 "{}: the weights of the vertices (lines n) are ignored; --weighted searches for the heaviest clique",
@@ -64,6 +71,23 @@ impl Program for Cliques {
             (257..=1024, true) => prepare::<16, true>("weighted-1024", graph, &search),
             (_, true) => prepare::<64, true>("weighted-4096", graph, &search),
         }
+    }
+
+    fn more(Checking::Check(arguments): Self::More) -> Result<ExitCode, Failure> {
+        let graph = arguments.read()?;
+        // The largest type takes all graphs.
+        cli::checked(if arguments.weighted {
+            check(&MaxClique::<64, true>::new(graph).map_err(Failure::usage)?)
+        } else {
+            check(&MaxClique::<64, false>::new(graph).map_err(Failure::usage)?)
+        })
+    }
+}
+
+impl GraphArguments {
+    fn read(&self) -> Result<Graph, Failure> {
+        let text = words::text_of(&self.file, FILE_BYTES_MAX).map_err(Failure::usage)?;
+        parse(&self.file.display().to_string(), &text).map_err(Failure::usage)
     }
 }
 
