@@ -4,6 +4,8 @@
 //! All of this happens when a solution is found, which is rare. A search does not look for mistakes otherwise;
 //! [`check`](crate::check()) does.
 
+use std::{any::Any, panic::resume_unwind};
+
 use serde::Serialize;
 
 use crate::{cost::Cost, frontier::Frontier, problem::Problem, tree::Children};
@@ -43,6 +45,18 @@ pub(crate) fn state_text<S: Serialize>(state: &S) -> String {
     match text.char_indices().nth(STATE_CHARS_MAX) {
         Some((end, _)) => format!("{} … ({} bytes)", &text[..end], text.len()),
         None => text,
+    }
+}
+
+/// Continues a panic of the program, and adds a state to its message.
+pub(crate) fn resume_with_state(panic: Box<dyn Any + Send>, state: Option<String>) -> ! {
+    let said =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    match said.zip(state) {
+        Some((said, state)) => {
+            resume_unwind(Box::new(format!("{said}. It panicked at or below the state: {state}")))
+        }
+        None => resume_unwind(panic),
     }
 }
 

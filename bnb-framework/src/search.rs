@@ -1,6 +1,9 @@
 //! The search loop of the paper's figure 4, as a task of the runtime.
 
-use std::time::Duration;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use taskwork::{Context, Idle, Outcome, Suggested, Task, Variables};
@@ -15,6 +18,7 @@ use crate::{
     incumbent::{Best, Incumbent},
     instance::Instance,
     limits::{Halt, Spending},
+    mistake::{resume_with_state, state_text},
     options::{Options, Split, Strategy, Tolerance},
     parts::{Parts, Stopped},
     problem::Problem,
@@ -139,6 +143,12 @@ impl<P: Problem> SearchTask<P> {
             worker.cx.progressed(self.share_left);
         }
         outcome
+    }
+
+    /// Returns the state whose children are searched.
+    fn deepest_state(&self, problem: &P) -> Option<P::State> {
+        let path = self.open.path()?;
+        path.state_at(problem, path.levels().checked_sub(1)?)
     }
 
     /// Spawns the next parts of a replicable search.
@@ -328,12 +338,20 @@ impl<P: Problem> Task for SearchTask<P> {
     }
 
     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome {
-        let options = &cx.shared().options;
-        match &self.open {
-            Open::DepthFirst(_) if !options.pruning => self.run::<WHOLE>(cx),
-            Open::DepthFirst(_) if options.is_plain() => self.run::<PLAIN>(cx),
-            _ => self.run::<RULED>(cx),
-        }
+        let searched = catch_unwind(AssertUnwindSafe(|| {
+            let options = &cx.shared().options;
+            match &self.open {
+                Open::DepthFirst(_) if !options.pruning => self.run::<WHOLE>(cx),
+                Open::DepthFirst(_) if options.is_plain() => self.run::<PLAIN>(cx),
+                _ => self.run::<RULED>(cx),
+            }
+        }));
+        searched.unwrap_or_else(|panic| {
+            let problem = &cx.shared().problem;
+            // The program may panic at the same state again, and the panic may have left the path inconsistent.
+            let state = catch_unwind(AssertUnwindSafe(|| Some(state_text(&self.deepest_state(problem)?))));
+            resume_with_state(panic, state.ok().flatten())
+        })
     }
 
     fn outlook(&self) -> Option<f64> {

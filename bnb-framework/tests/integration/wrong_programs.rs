@@ -30,6 +30,8 @@ enum Wrong {
     /// The children depend on how often the function was called.
     Branch,
     QuickBound,
+    /// The program panics where two items are decided.
+    Panic,
 }
 
 const ITEMS: [(u32, u32); 4] = [(8, 4), (9, 5), (6, 4), (5, 5)];
@@ -76,6 +78,7 @@ impl Tree for Knapsack {
         use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
         static CALLS: AtomicU32 = AtomicU32::new(0);
         let Some(&(value, weight)) = self.items().get(state.taken.len()) else { return VecDeque::new() };
+        assert!(self.wrong != Wrong::Panic || state.taken.len() != 2, "an index is out of bounds");
         let room = if self.wrong == Wrong::SkippedState { state.skipped_room } else { state.room };
         let child = |take: bool| {
             let taken = state.taken.iter().copied().chain([take]).collect();
@@ -148,6 +151,12 @@ fn assert_says(message: &str, parts: &[&str]) {
     for part in parts {
         assert!(message.contains(part), "no {part:?} in {message:?}");
     }
+}
+
+#[test]
+fn panic_of_a_search_names_the_state() {
+    let said = searched(Wrong::Panic);
+    assert_says(&said, &["an index is out of bounds. It panicked at or below the state: {\"taken\":[true"]);
 }
 
 #[test]
