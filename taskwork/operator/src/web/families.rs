@@ -80,6 +80,9 @@ pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Family> {
     let states = states.into_iter();
     let states = states.map(|(stage, jobs)| (vec![("state", name_of(stage))], Value::Number(jobs as f64)));
     families.add(Kind::Gauge, "jobs", "Jobs, by their states.", states);
+    let records = snapshot.jobs.values().filter_map(|job| job.about.record.as_ref());
+    let bytes = records.fold(0u64, |sum, record| sum.saturating_add(record.result_bytes));
+    families.add(Kind::Gauge, "result_bytes", "Results of jobs in ZooKeeper, in bytes.", one(bytes as f64));
     let all = || snapshot.jobs.iter().rev().map(|(id, job)| (id.as_str(), &*job.about));
     let is_running = |job: &JobAbout| job.stage == Stage::Running;
     let running = all().filter(|(_, job)| is_running(job));
@@ -241,7 +244,7 @@ mod tests {
         let record = json!({
             "format": 2, "program": "tree", "program_version": "1", "kind": "tree", "name": "", "submitter": "a",
             "state": state, "attempt": 1, "attempts_max": 3, "root": "", "shared_chunks": 0,
-            "submitted_ms": number, "finished_ms": null, "reason": null, "lost": [],
+            "submitted_ms": number, "finished_ms": null, "reason": null, "lost": [], "result_bytes": 1_000,
         });
         put(view, &format!("jobs/j-{number:010}"), &record);
     }
@@ -334,6 +337,15 @@ mod tests {
             if let Value::Number(number) = value { *number } else { f64::NAN }
         };
         assert_eq!((number("no_nodes"), number("waiting"), number("unreadable")), (1.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn results_of_all_jobs_are_summed() {
+        let mut view = View::default();
+        (1..=3).for_each(|number| put_job(&mut view, number, "done"));
+        let found = Gathered::of(view);
+        let [(_, Value::Number(bytes))] = found.samples("result_bytes") else { panic!("one sample") };
+        assert_eq!(bytes.to_string(), "3000");
     }
 
     #[test]
