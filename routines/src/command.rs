@@ -4,8 +4,8 @@ mod serve;
 
 use std::{
     ffi::OsString,
-    fs,
-    io::{self, Read as _},
+    fs::File,
+    io::{self, Read},
     num::NonZeroUsize,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -27,6 +27,7 @@ use self::serve::{Gateway, serve};
 use crate::{
     NAME, VERSION,
     batch::{self, Batch},
+    gateway::BODY_BYTES_MAX,
     host::Host,
     mesh::{self, Direct},
     order::{Space, Work},
@@ -412,13 +413,19 @@ fn map(arguments: &Map) -> Result<ExitCode, Failure> {
 /// Reads a file with a list of arguments.
 fn read(file: &Path) -> Result<Box<RawValue>, Failure> {
     let refused = |error: String| Failure::usage(format!("--arguments {}: {error}", file.display()));
-    let text = if file == Path::new("-") {
+    let read = |source: &mut dyn Read| {
         let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text)
+        source.take(BODY_BYTES_MAX as u64 + 1).read_to_string(&mut text).map(|_| text)
+    };
+    let text = if file == Path::new("-") {
+        read(&mut io::stdin())
     } else {
-        fs::read_to_string(file)
+        File::open(file).and_then(|mut file| read(&mut file))
     };
     let text = text.map_err(|error| refused(error.to_string()))?;
+    if text.len() > BODY_BYTES_MAX {
+        return Err(refused(format!("the file has more than {BODY_BYTES_MAX} bytes")));
+    }
     serde_json::from_str(&text).map_err(|error| refused(error.to_string()))
 }
 

@@ -53,7 +53,7 @@ use crate::{
 };
 
 /// The maximum size of the body of a request, in bytes.
-const BODY_BYTES_MAX: usize = 64 << 20;
+pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// The default and the maximum number of results of a page, and the size at which it ends, in bytes.
 const PAGE: usize = 1_000;
