@@ -352,14 +352,7 @@ fn shortened(text: &str) -> String {
 
 /// Returns a value as it is on another node.
 fn sent<V: Serialize + DeserializeOwned>(what: &str, value: &V) -> Result<V, String> {
-    let format = bincode::config::standard();
-    let name = std::any::type_name::<V>();
-    let bytes = bincode::serde::encode_to_vec(value, format)
-        .map_err(|error| format!("{what}, {name}, cannot be sent: {error}"))?;
-    let read = bincode::serde::decode_from_slice(&bytes, format);
-    let (value, used) =
-        read.map_err(|error| format!("{what}, {name}, cannot be read as it was sent: {error}"))?;
-    if used < bytes.len() { Err(format!("{what}, {name}, is read without its end")) } else { Ok(value) }
+    taskwork::sent(value).map_err(|error| format!("{what}, {}, {error}", std::any::type_name::<V>()))
 }
 
 /// Serializes a value for comparison.

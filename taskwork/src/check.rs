@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use serde::{Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
 use crate::{job::Job, pool, report::Report, task::Task, wire::codec};
@@ -85,6 +86,33 @@ pub enum CheckError {
         /// The reason.
         reason: String,
     },
+}
+
+/// The reasons why a value cannot reach another node.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SentError {
+    /// It has no encoded form.
+    #[error("cannot be sent: {reason}")]
+    Encode {
+        /// The reason.
+        reason: String,
+    },
+    /// Its encoded form is not read as a value of its type.
+    #[error("cannot be read as it was sent: {reason}")]
+    Decode {
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// Returns a value as another node receives it: encoded and decoded. For tests of the parts of a task.
+///
+/// # Errors
+/// If the value cannot be encoded or decoded.
+pub fn sent<V: Serialize + DeserializeOwned>(value: &V) -> Result<V, SentError> {
+    let bytes = codec::encode(value).map_err(|error| SentError::Encode { reason: error.to_string() })?;
+    codec::decode(&bytes).map_err(|error| SentError::Decode { reason: error.to_string() })
 }
 
 /// Checks that the output of a job does not depend on how its tasks are interrupted, sent and split. For unit tests,

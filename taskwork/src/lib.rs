@@ -141,7 +141,7 @@ pub mod fuzzing;
 pub mod simulation;
 
 pub use crate::{
-    check::{CheckError, Drill, check, check_by},
+    check::{CheckError, Drill, SentError, check, check_by, sent},
     client::{Client, ClientBuilder, ClientError},
     companion::{
         Companion, CompanionContext, CompanionEvent, Journal, JournalError, Load, Messenger, NotSent,

@@ -5,6 +5,10 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The output of tasks: a commutative monoid, with `Default` as its neutral element.
 ///
 /// Merging must not depend on order or grouping, since tasks complete in any order, anywhere.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the output of tasks",
+    note = "implement `taskwork::Output` for it, with `merge`, and derive `Default`, `Serialize` and `Deserialize`"
+)]
 pub trait Output: Default + Serialize + DeserializeOwned + Send + 'static {
     /// Adds the output of another task.
     fn merge(&mut self, other: Self);

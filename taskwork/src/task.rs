@@ -18,6 +18,10 @@ use crate::{
 /// points where a part of it could be done elsewhere, and [`Context::migrate`] at points where it can be
 /// interrupted; the runtime requests a split only when work is needed, and a stop only when the node is
 /// leaving or the job is over.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no task",
+    note = "implement `taskwork::Task` for it, with `search` and `split`, and derive `Serialize` and `Deserialize`"
+)]
 pub trait Task: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// The read-only data of the whole job, such as a graph. It is sent once per node, not per task.
     type Shared: Serialize + DeserializeOwned + Send + Sync + 'static;

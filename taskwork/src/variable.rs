@@ -12,6 +12,10 @@ use crate::wire::codec;
 /// A task reads a copy that may be slightly out of date. A new value is published to the other tasks of the node
 /// immediately and to the other nodes through ZooKeeper. At every level [`improves`](Self::improves) decides
 /// which value is kept.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no variable of a job",
+    note = "implement `taskwork::Variable` for a type of its own, with the type of its values and `improves`"
+)]
 pub trait Variable: 'static {
     /// The type of its values.
     type Value: Serialize + DeserializeOwned + Send + Sync + 'static;
