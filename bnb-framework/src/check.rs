@@ -1,12 +1,17 @@
 //! Looks for mistakes in a problem by random walks through its tree.
 
-use std::{error::Error, fmt};
+use std::{
+    any::Any,
+    error::Error,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     cost::Cost as _,
-    mistake::{contradicts, state_text},
+    mistake::{contradicts, panic_text, state_text},
     problem::Problem,
     tree::{COUNT_MAX, Children, Tree},
 };
@@ -52,6 +57,7 @@ impl Error for Mistake {}
 /// - a [`split`](Children::split) after which a child is missing, or there twice; a wrong
 ///   [`count`](Children::count), [`is_empty`](Children::is_empty) or [`is_single`](Children::is_single);
 /// - a [`descend`](Children::descend) or [`ascend`](Children::ascend) that disagrees with [`next`](Children::next);
+/// - a panic, with its state;
 /// - siblings out of order if [`WORST_LAST`](Problem::WORST_LAST) is set.
 ///
 /// A walk follows one path, so a mistake in few states may remain undetected. Use small instances, which the walks
@@ -71,15 +77,18 @@ pub fn check_tree<T: Tree>(tree: &T) -> Result<(), Mistake> {
     walk_all(tree, |tree, random, states| {
         let sent: T = sent("the tree", tree).map_err(|reason| at(0, reason, &tree.root()))?;
         let (mut state, mut depth) = (tree.root(), 0);
-        loop {
-            *states += 1;
-            let listed = check_branch(tree, &sent, &state).map_err(|reason| at(depth, reason, &state))?;
-            if listed.is_empty() || *states > STATES_MAX {
-                return Ok(());
+        let walked = catch_unwind(AssertUnwindSafe(|| {
+            loop {
+                *states += 1;
+                let listed = check_branch(tree, &sent, &state).map_err(|reason| at(depth, reason, &state))?;
+                if listed.is_empty() || *states > STATES_MAX {
+                    return Ok(());
+                }
+                let mut children = tree.branch(&mut state);
+                (state, depth) = (choose(tree, &mut children, &state, random.below(listed.len())), depth + 1);
             }
-            let mut children = tree.branch(&mut state);
-            (state, depth) = (choose(tree, &mut children, &state, random.below(listed.len())), depth + 1);
-        }
+        }));
+        walked.unwrap_or_else(|panic| Err(panicked(&*panic, depth, &state, states)))
     })
 }
 
@@ -127,6 +136,11 @@ impl<P: Problem> Walk<P> {
     }
 
     fn run_to_a_leaf(mut self, problem: &P, random: &mut Random, states: &mut usize) -> Result<(), Mistake> {
+        let walked = catch_unwind(AssertUnwindSafe(|| self.descend(problem, random, states)));
+        walked.unwrap_or_else(|panic| Err(panicked(&*panic, self.depth, &self.state, states)))
+    }
+
+    fn descend(&mut self, problem: &P, random: &mut Random, states: &mut usize) -> Result<(), Mistake> {
         while *states <= STATES_MAX {
             *states += 1;
             if let Some(cost) = problem.leaf(&self.state) {
@@ -361,6 +375,12 @@ fn text<V: Serialize>(value: &V) -> String {
         |_| format!("{:?}", bincode::serde::encode_to_vec(value, bincode::config::standard())),
         |value| value.to_string(),
     )
+}
+
+/// Describes a panic, and ends the walks: each further panic would print its message.
+fn panicked<S: Serialize>(panic: &(dyn Any + Send), depth: usize, state: &S, states: &mut usize) -> Mistake {
+    *states = STATES_MAX + 1;
+    at(depth, format!("the program panics: {}", panic_text(panic).unwrap_or("without a message")), state)
 }
 
 fn at<S: Serialize>(depth: usize, reason: String, state: &S) -> Mistake {

@@ -48,16 +48,15 @@ pub(crate) fn state_text<S: Serialize>(state: &S) -> String {
     }
 }
 
-/// Continues a panic of the program, and adds a state to its message.
-pub(crate) fn resume_with_state(panic: Box<dyn Any + Send>, state: Option<String>) -> ! {
-    let said =
-        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    match said.zip(state) {
-        Some((said, state)) => {
-            resume_unwind(Box::new(format!("{said}. It panicked at or below the state: {state}")))
-        }
-        None => resume_unwind(panic),
-    }
+/// Continues a panic of the program, with the remedy in its message. The state is in a frame of the recursion, and is gone.
+pub(crate) fn resume_with_remedy(panic: Box<dyn Any + Send>) -> ! {
+    let Some(said) = panic_text(&*panic) else { resume_unwind(panic) };
+    resume_unwind(Box::new(format!("{said}. The command check of the program looks for the state")))
+}
+
+/// Returns the message of a panic.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> Option<&str> {
+    panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str))
 }
 
 /// Describes a solution that is better than the bound of a state above it.

@@ -18,7 +18,7 @@ use crate::{
     incumbent::{Best, Incumbent},
     instance::Instance,
     limits::{Halt, Spending},
-    mistake::{resume_with_state, state_text},
+    mistake::resume_with_remedy,
     options::{Options, Split, Strategy, Tolerance},
     parts::{Parts, Stopped},
     problem::Problem,
@@ -143,12 +143,6 @@ impl<P: Problem> SearchTask<P> {
             worker.cx.progressed(self.share_left);
         }
         outcome
-    }
-
-    /// Returns the state whose children are searched.
-    fn deepest_state(&self, problem: &P) -> Option<P::State> {
-        let path = self.open.path()?;
-        path.state_at(problem, path.levels().checked_sub(1)?)
     }
 
     /// Spawns the next parts of a replicable search.
@@ -346,12 +340,7 @@ impl<P: Problem> Task for SearchTask<P> {
                 _ => self.run::<RULED>(cx),
             }
         }));
-        searched.unwrap_or_else(|panic| {
-            let problem = &cx.shared().problem;
-            // The program may panic at the same state again, and the panic may have left the path inconsistent.
-            let state = catch_unwind(AssertUnwindSafe(|| Some(state_text(&self.deepest_state(problem)?))));
-            resume_with_state(panic, state.ok().flatten())
-        })
+        searched.unwrap_or_else(|panic| resume_with_remedy(panic))
     }
 
     fn outlook(&self) -> Option<f64> {

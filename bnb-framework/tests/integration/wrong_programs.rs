@@ -154,9 +154,13 @@ fn assert_says(message: &str, parts: &[&str]) {
 }
 
 #[test]
-fn panic_of_a_search_names_the_state() {
-    let said = searched(Wrong::Panic);
-    assert_says(&said, &["an index is out of bounds. It panicked at or below the state: {\"taken\":[true"]);
+fn panic_names_the_state_in_the_check_and_the_check_in_the_search() {
+    assert_says(&searched(Wrong::Panic), &["an index is out of bounds. The command check of the program"]);
+    let found = checked(Wrong::Panic);
+    assert_says(
+        &found,
+        &["at depth 2, the program panics: an index is out of bounds. The state: {\"taken\":["],
+    );
 }
 
 #[test]
