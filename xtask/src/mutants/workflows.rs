@@ -11,6 +11,12 @@ pub(super) const SEEDS: u32 = 60_000;
 /// The bugs.
 pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
+        "report the job of a failed program as done",
+        "taskwork/src/shell/coordination/leader.rs",
+        "job::Outcome { result, shown, failure, incomplete",
+        "job::Outcome { result, shown, failure: failure.filter(|_| false), incomplete",
+    ),
+    mutant(
         "forget a version that a call still reads",
         "dataflow-framework/src/core/lineage.rs",
         "            if version.is_needed() || is_copied || is_awaited {\n",

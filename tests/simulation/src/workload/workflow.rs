@@ -19,6 +19,8 @@ pub(crate) struct Recipe {
     /// The number of variables, all of which the program creates at its start, and reads at its end.
     variables: usize,
     steps: Vec<Step>,
+    /// Whether the program fails at its end.
+    fails: bool,
 }
 
 /// A step of a program. Variables are given by their numbers; unless stated otherwise, a variable that is not
@@ -82,7 +84,8 @@ impl Recipe {
             _ => computing(random, variables),
         };
         let steps = (0..count).map(draw).collect();
-        Self { variables, steps }
+        // One in twelve, without a draw that would change all other plans.
+        Self { variables, steps, fails: count % 12 == 7 }
     }
 
     /// Returns the approximate number of its calls.
@@ -93,6 +96,11 @@ impl Recipe {
             _ => 1,
         };
         self.variables + self.steps.iter().map(of).sum::<usize>()
+    }
+
+    /// Returns whether the program fails at its end.
+    pub(crate) fn fails(&self) -> bool {
+        self.fails
     }
 
     /// Returns its reads in order: `None` for failed ones.

@@ -1,5 +1,6 @@
 //! F1: the values that the program reads and returns equal those of the sequential run, however often it
-//! restarts: otherwise a cluster would compute another result than the program.
+//! restarts: otherwise a cluster would compute another result than the program. The job of a program that fails has
+//! failed.
 
 use std::collections::BTreeMap;
 
@@ -52,6 +53,10 @@ impl Invariant for AsSequential {
             if let Some(Shape::Workflow(recipe)) = facts.job(job).map(|job| &job.shape) {
                 let said = self.0.get(job).and_then(|said| taskwork::simulation::decode::<Returned>(said));
                 let returned = match said.and_then(result) {
+                    Some(Err(_)) if recipe.fails() && state == JobState::Failed => continue,
+                    Some(_) if recipe.fails() => {
+                        return Err(format!("the program should fail, but its job is {state:?}"));
+                    }
                     Some(Ok(bytes)) => taskwork::simulation::decode::<Vec<Option<u64>>>(&bytes),
                     Some(Err(reason)) => return Err(format!("the program has failed: {reason}")),
                     // It has failed because of the runtime, which other invariants check.

@@ -38,7 +38,7 @@ impl Program for Flow {
         }
         // Failures are reported by the reads, or by this barrier.
         let _ = barrier();
-        Ok(state.read)
+        if recipe.fails { Err("it fails at its end".into()) } else { Ok(state.read) }
     }
 }
 
