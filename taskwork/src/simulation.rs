@@ -191,6 +191,10 @@ impl Probe for OnWorld {
         ProcessNow::default()
     }
 
+    fn place(&self) -> (String, u32) {
+        (String::new(), 0)
+    }
+
     fn on_event(&self, core: &core::Node) {
         if let Err(violation) = core.check() {
             self.0.on_violation(&violation);

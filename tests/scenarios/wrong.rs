@@ -293,6 +293,8 @@ fn garbage_and_strangers_in_znodes_are_ignored() {
             program: "tree".to_owned(),
             program_version: version,
             started_ms: u64::MAX,
+            host: "<b>".to_owned(),
+            pid: u32::MAX,
         };
         membership::join(&*store, &paths, &dead).await.unwrap();
     });

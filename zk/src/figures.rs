@@ -20,6 +20,9 @@ use crate::{
 pub struct NodeFigures<F> {
     /// The attempt that the node works on.
     pub attempt: u32,
+    /// The name of its machine, which remains known after a loss of the node; empty if it is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub host: String,
     /// The figures counted by the runtime.
     pub figures: F,
     /// The requests to ZooKeeper that it sent for the job.

@@ -56,6 +56,12 @@ pub struct Member {
     pub program_version: String,
     /// When it started, in milliseconds since 1970 by its own clock.
     pub started_ms: u64,
+    /// The name of its machine, pod or container; empty if that is not known.
+    #[serde(default)]
+    pub host: String,
+    /// The id of its process on this machine; 0 if that is not known.
+    #[serde(default)]
+    pub pid: u32,
 }
 
 impl Member {

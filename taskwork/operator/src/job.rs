@@ -36,6 +36,7 @@ impl Facts {
         let nodes = self.job.nodes.iter().map(|work| {
             json!({
                 "node": work.node,
+                "host": work.published.host,
                 "state": work.state,
                 "attempt": work.published.attempt,
                 "figures": work.published.figures,
@@ -216,11 +217,13 @@ impl Facts {
             let figures = &work.published.figures;
             let numbers =
                 [figures.worked, figures.tasks, figures.steals, figures.transactions, figures.retries];
-            let named = [work.node.clone(), work.state.to_owned()].into_iter();
+            let host = table::or_none(&printable::line(&work.published.host));
+            let named = [work.node.clone(), host, work.state.to_owned()].into_iter();
             named.chain(numbers.map(count)).chain([written]).collect()
         });
         let numbers = ["#WORKED", "#TASKS", "#STEALS", "#TRANSACTIONS", "#RETRIES"];
-        let columns: Vec<&str> = ["NODE", "STATE"].into_iter().chain(numbers).chain(["WRITTEN"]).collect();
+        let columns: Vec<&str> =
+            ["NODE", "HOST", "STATE"].into_iter().chain(numbers).chain(["WRITTEN"]).collect();
         table::table(&columns, rows)
     }
 }

@@ -6,6 +6,8 @@ use taskwork::client::{JobEntry, JobRecord, Member, Overview, Stage};
 pub(super) fn member(overview: &Overview, member: &Member) -> serde_json::Value {
     json!({
         "node": member.node,
+        "host": member.host,
+        "pid": member.pid,
         "program": member.program,
         "version": member.program_version,
         "workers": member.workers,

@@ -1,7 +1,7 @@
 //! `taskwork nodes`.
 
 use serde_json::json;
-use taskwork_cli::Failure;
+use taskwork_cli::{Failure, printable};
 
 use super::{Desk, json, ledger, table};
 
@@ -37,6 +37,7 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
             );
             vec![
                 member.node.clone(),
+                table::or_none(&printable::line(&member.host)),
                 format!("{} {}", member.program, member.program_version),
                 member.workers.to_string(),
                 table::bytes(member.memory_bytes),
@@ -46,7 +47,10 @@ pub(super) async fn run(desk: &Desk) -> Result<(), Failure> {
                 table::or_none(&notes.join(", ")),
             ]
         });
-        table::table(&["NODE", "PROGRAM", "#WORKERS", "#MEMORY", "LABELS", "ADDRESS", "SINCE", "NOTE"], rows)
+        table::table(
+            &["NODE", "HOST", "PROGRAM", "#WORKERS", "#MEMORY", "LABELS", "ADDRESS", "SINCE", "NOTE"],
+            rows,
+        )
     };
     desk.say(as_json, text);
     Ok(())

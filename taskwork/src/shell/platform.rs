@@ -55,6 +55,10 @@ pub(crate) trait Probe: Send + Sync {
     fn process(&self) -> ProcessNow {
         process::now()
     }
+    /// Returns the name of the machine and the id of the process.
+    fn place(&self) -> (String, u32) {
+        (process::host(), std::process::id())
+    }
     /// Receives the core after each event.
     fn on_event(&self, core: &core::Node) {
         let _ = core;

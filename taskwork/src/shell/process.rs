@@ -1,6 +1,6 @@
 //! Figures of a node's process and its machine, from the operating system.
 
-use std::fs;
+use std::{env, fs};
 
 use zk::figures::ProcessNow;
 
@@ -15,6 +15,19 @@ pub(crate) fn now() -> ProcessNow {
         cpu_ms: cpu_ms(&read("/proc/self/stat")),
         load: load(&read("/proc/loadavg")),
     }
+}
+
+/// The maximum length of a host name, in bytes.
+const HOST_BYTES_MAX: usize = 253;
+
+/// Returns the name of the machine; empty if it is not known or invalid.
+pub(crate) fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| env::var("HOSTNAME"));
+    name.ok().filter(|name| is_host(name.trim())).map_or_else(String::new, |name| name.trim().to_owned())
+}
+
+fn is_host(name: &str) -> bool {
+    name.len() <= HOST_BYTES_MAX && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Returns the resident memory in bytes, from a text as in `/proc/self/status`.
@@ -47,6 +60,14 @@ mod tests {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 150 25 0 0 20 0 3 0 1 2 3";
         assert_eq!(cpu_ms(stat), Some(1_750));
         assert_eq!(load("0.52 0.58 0.59 1/257 7\n"), Some(0.52));
+    }
+
+    #[test]
+    fn host_name_without_spaces_and_control_characters_is_valid() {
+        assert!(is_host("gpu-17.example.org") && is_host(&host()));
+        for name in ["gpu 17", "gpu\n", "caf\u{e9}", &"a".repeat(HOST_BYTES_MAX + 1)] {
+            assert!(!is_host(name), "{name:?}");
+        }
     }
 
     #[test]

@@ -137,6 +137,7 @@ impl Seat {
     pub(crate) async fn take(setup: SeatSetup) -> Result<Self, SeatError> {
         let SeatSetup { node, store, cluster, release, workers, crew, memory_bytes, labels, .. } = setup;
         let SeatSetup { near, records_read_max, endpoint, brought, resigned, pulse, probe, .. } = setup;
+        let (host, pid) = probe.place();
         let member = Member {
             node: node.to_string(),
             address: endpoint.as_ref().map(|endpoint| endpoint.address),
@@ -147,6 +148,8 @@ impl Seat {
             program: release.program.clone(),
             program_version: release.version.clone(),
             started_ms: unix_ms(),
+            host,
+            pid,
         };
         let near = near.and_then(|name| Some((member.labels.get(&name)?.to_owned(), name)));
         let bulk = endpoint.as_ref().and_then(|endpoint| endpoint.bulk.clone());

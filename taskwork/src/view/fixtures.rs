@@ -18,6 +18,8 @@ pub(crate) fn member(node: &str) -> Member {
         program: "test".to_owned(),
         program_version: "1".to_owned(),
         started_ms: 0,
+        host: "gpu-17".to_owned(),
+        pid: 17,
     }
 }
 

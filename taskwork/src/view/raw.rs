@@ -72,6 +72,7 @@ pub(super) struct Departed {
     pub(super) at_ms: u64,
     /// The number of ticks since then.
     pub(super) ticks: u32,
+    pub(super) member: Option<Frozen<Member>>,
 }
 
 #[derive(Debug, Default)]
@@ -145,16 +146,19 @@ impl Raw {
 
     fn member(&mut self, at_ms: u64, path: &str, node: &str, content: &Content) {
         let Content::Data(bytes) = content else {
-            if *content == Content::Gone && self.members.remove(node).is_some() {
+            if *content == Content::Gone
+                && let Some(Joined { member, .. }) = self.members.remove(node)
+            {
                 self.arrived.remove(node);
                 if self.departed.len() < MEMBERS_MAX {
-                    self.departed.insert(node.to_owned(), Departed { at_ms, ticks: 0 });
+                    self.departed.insert(node.to_owned(), Departed { at_ms, ticks: 0, member });
                 }
             }
             return;
         };
         let decoded = membership::decode(path, bytes).map_err(|error| error.to_string());
-        let decoded = decoded.and_then(|member| {
+        let decoded = decoded.and_then(|mut member| {
+            shorten(&mut member.host);
             if member.node == node { Ok(member) } else { Err(format!("it names itself {:?}", member.node)) }
         });
         let member = match decoded {
@@ -328,6 +332,7 @@ fn bound(report: &mut Report) -> Option<Sight> {
         }
     }
     report.variables = None;
+    shorten(&mut report.host);
     let mut sight = report.sight.take()?;
     flatten(&mut sight.content, SIGHT_LEVELS_MAX);
     Some(sight)

@@ -187,7 +187,7 @@ pub enum NodeState {
 }
 
 /// An event of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Moment {
     /// The tick at which it became known.
@@ -198,6 +198,9 @@ pub struct Moment {
     pub what: MomentKind,
     /// The node or job.
     pub name: String,
+    /// The record of a node that has gone, if it could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Frozen<Member>>,
 }
 
 /// The kinds of events of a cluster.

@@ -5,6 +5,8 @@ use std::{
     mem,
 };
 
+use zk::membership::Member;
+
 use super::{
     JobAbout, MOMENTS_MAX, MemberNow, Moment, MomentKind, NodeNow, Shown, Stage, View,
     frozen::Frozen,
@@ -37,7 +39,7 @@ impl View {
         self.costs.tick(self.seq, self.cluster.at_ms, &self.raw, is_silent, !self.is_whole_shown);
         let mut moments = mem::take(&mut self.outage_moments);
         self.arrivals(&mut moments);
-        self.departures(&mut moments);
+        let mut gone = self.departures(&mut moments);
         self.show_members();
         self.forget_jobs();
         self.show_jobs(&mut moments);
@@ -47,10 +49,11 @@ impl View {
         }
         moments.sort();
         for (at_ms, what, name) in moments {
+            let member = gone.remove(&name);
             if self.moments.len() >= MOMENTS_MAX {
                 self.moments.pop_front();
             }
-            self.moments.push_back(Moment { seq: self.seq, at_ms, what, name });
+            self.moments.push_back(Moment { seq: self.seq, at_ms, what, name, member });
         }
         self.cluster_shown = self.cluster.clone();
         self.is_whole_shown = self.is_whole;
@@ -65,7 +68,11 @@ impl View {
         }
     }
 
-    fn departures(&mut self, moments: &mut Vec<(u64, MomentKind, String)>) {
+    /// Classifies the departed nodes. Returns their records.
+    fn departures(
+        &mut self,
+        moments: &mut Vec<(u64, MomentKind, String)>,
+    ) -> BTreeMap<String, Frozen<Member>> {
         let mut lost: BTreeSet<String> = BTreeSet::new();
         if !self.raw.departed.is_empty() {
             for job in self.raw.jobs.values() {
@@ -73,7 +80,7 @@ impl View {
                 lost.extend(job.lost_before().map(str::to_owned));
             }
         }
-        let mut still = BTreeMap::new();
+        let (mut still, mut gone) = (BTreeMap::new(), BTreeMap::new());
         for (node, mut departed) in mem::take(&mut self.raw.departed) {
             departed.ticks += 1;
             let gone_for_ms = self.cluster.at_ms.saturating_sub(departed.at_ms);
@@ -87,9 +94,11 @@ impl View {
                 _ => &mut self.cluster.nodes_left,
             };
             *counter += 1;
+            gone.extend(departed.member.map(|member| (node.clone(), member)));
             moments.push((departed.at_ms, what, node));
         }
         self.raw.departed = still;
+        gone
     }
 
     fn show_members(&mut self) {

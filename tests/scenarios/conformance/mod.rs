@@ -353,6 +353,8 @@ fn member(node: &str) -> Member {
         program: "test".to_owned(),
         program_version: "1".to_owned(),
         started_ms: 0,
+        host: "gpu-17".to_owned(),
+        pid: 17,
     }
 }
 

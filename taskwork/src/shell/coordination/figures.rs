@@ -153,6 +153,7 @@ impl Coordination {
         }
         NodeFigures {
             attempt: self.attempt_seen(),
+            host: self.probe.place().0,
             figures,
             requests: self.store.requests(),
             latencies: Some(self.store.latencies()),

@@ -144,6 +144,8 @@ mod tests {
             program: String::new(),
             program_version: String::new(),
             started_ms: 0,
+            host: "gpu-17".to_owned(),
+            pid: 17,
         };
         let members = [member("zone=a,gpu=yes", 1), member("zone=b", 1), member("zone=a", 0)];
         let mut roster = Roster::default();

@@ -74,6 +74,7 @@ export function nodesPage() {
   const { nodes_joined: joined, nodes_left: left, nodes_lost: lost } = data.snapshot.cluster;
   const columns = [
     words("Node", ({ name }) => link("node", name), ({ name }) => name, "name"),
+    words("Host", ({ host }) => host || unknown(WHY.record), ({ host }) => host || null),
     words("State", ({ draining }) => state(draining ? "leaving" : "member"), ({ draining }) => draining),
     words("Program", (node) => (node.program ? release(node) : unknown(WHY.record)), (node) => node.program ?? null),
     words("Job", ({ id }) => (id ? jobLink(id) : muted("none")), ({ id }) => id ?? null),
@@ -87,12 +88,14 @@ export function nodesPage() {
   return {
     title: "Nodes",
     lead: [h("span", null, count(rows.length, "node")), muted(`while observed ${whole(joined)} joined, ${whole(left)} left, ${whole(lost)} lost`)],
-    content: [h("div", { class: "panel", key: "nodes" }, grid({ id: "nodes", label: "Nodes", columns, rows, search: ({ name, program: of, labels }) => [name, of, ...Object.values(labels ?? {})].join(" ") }))],
+    content: [h("div", { class: "panel", key: "nodes" }, grid({ id: "nodes", label: "Nodes", columns, rows, search: ({ name, host, program: of, labels }) => [name, host, of, ...Object.values(labels ?? {})].join(" ") }))],
   };
 }
 
 export function nodePage(name) {
-  const member = members().find((one) => one.name === name);
+  const present = members().find((one) => one.name === name);
+  // The record of a node that has gone is in the event of its end.
+  const member = present ?? data.snapshot.moments.findLast((moment) => moment.name === name && moment.member)?.member;
   const parts = jobs().filter(({ nodes }) => nodes?.[name]).map((one) => ({ ...one, part: one.nodes[name] }));
   if (!member && parts.length === 0) return { title: "Unknown node", content: [nothing(`No node ${name} is known: it may have gone long ago.`)] };
   const { id, report: { pool, process } = {} } = work().get(name) ?? {};
@@ -103,10 +106,11 @@ export function nodePage(name) {
   const columns = [JOB.name, words("Part", ({ part }) => state(part.state), ({ part }) => part.state), JOB.program, figure("Work done", "worked"), figure("Tasks", "tasks"), figure("Stolen", "stolen_tasks"), figure("Repeats", "retries")];
   return {
     title: name,
-    lead: [state(member ? (member.draining ? "leaving" : "member") : gone), member?.program && muted(release(member))],
+    lead: [state(present ? (present.draining ? "leaving" : "member") : gone), member?.program && muted(release(member))],
     content: [
       head([
-        ["Job", id ? jobLink(id) : "none"], ["Leads", member?.leads.length > 0 ? links(member.leads) : "none"],
+        ["Job", id ? jobLink(id) : "none"], ["Leads", present?.leads.length > 0 ? links(present.leads) : "none"],
+        ["Host", member?.host || unknown(WHY.record), member?.pid > 0 && `process ${member.pid}`],
         ["Workers", maybe(member?.workers, whole, WHY.record), pool && `${whole(pool.busy)} busy, ${whole(pool.queued)} tasks queued`],
         ["Memory", maybe(process?.resident_bytes, bytes, WHY.process), member?.memory_bytes > 0 && `of ${bytes(member.memory_bytes)}`],
         ["Load", maybe(process?.load, load, WHY.process)], ["Processor time", maybe(process?.cpu_ms, (ms) => duration(ms / 1000), WHY.process)],
@@ -114,7 +118,7 @@ export function nodePage(name) {
         ["Price", priceOf(member?.labels)],
         ["Labels", labels.length > 0 ? labels.map((label) => h("span", { class: "tag" }, label.join("="))) : "none"],
       ]),
-      actionsOfNode(name, member),
+      actionsOfNode(name, present),
       panel("Jobs", grid({ id: "parts", label: "Its part in jobs", columns, rows: parts, search: searchJob })),
       panel("Timeline", timeline.length === 0 ? nothing("It has reported no events.") : h("ol", { class: "events" }, timeline.slice(0, 40).map((event) => h("li", null, moment(event.at_ms, now()), h("span", null, event.kind.replaceAll("_", " "), event.detail && `: ${event.detail}`, muted(" in ", jobLink(event.id))))))),
     ],

@@ -84,6 +84,11 @@ export function grid({ id, label, columns, rows, search, sorted = [0, 1], empty 
 const HAPPENED = { joined: ["joined", "has joined"], left: ["left", "has left"], lost: ["lost", "was lost"], job_runs: ["other", "runs"], job_over: ["other", "is over"], servers_away: ["lost", "does not answer"], servers_back: ["other", "answers again"] };
 export const happened = (what) => HAPPENED[what]?.[1] ?? what;
 
+function onHost(node, gone) {
+  const host = (gone ?? data.snapshot.members[node]?.member)?.host;
+  return host && ` on ${host}`;
+}
+
 function ended(job) {
   const stage = data.snapshot.jobs[job]?.about.stage;
   return isOver(stage) && `: ${stage}`;
@@ -92,7 +97,7 @@ function ended(job) {
 // The latest events, the most recent first, including better solutions.
 export function events(list, most) {
   if (list.length === 0) return nothing("No events since the start of the observation.");
-  const text = ({ what, name, value, node }) => what === undefined ? ["Best ", h("b", null, known(value) ? exact(value) : "improved"), node && [" by ", link("node", node)]] : [what.startsWith("job") ? ["Job ", jobLink(name)] : what.startsWith("servers") ? name : ["Node ", link("node", name)], ` ${happened(what)}`, what === "job_over" && ended(name)];
+  const text = ({ what, name, value, node, member }) => what === undefined ? ["Best ", h("b", null, known(value) ? exact(value) : "improved"), node && [" by ", link("node", node)]] : [what.startsWith("job") ? ["Job ", jobLink(name)] : what.startsWith("servers") ? name : ["Node ", link("node", name), onHost(name, member)], ` ${happened(what)}`, what === "job_over" && ended(name)];
   return h("ol", { class: "events" }, list.slice(-most).reverse().map((one) => h("li", { key: `${one.at_ms} ${one.what} ${one.name}` }, moment(one.at_ms, now()), glyph(one.what ? HAPPENED[one.what]?.[0] : "best"), h("span", null, text(one)))));
 }
 
