@@ -143,7 +143,7 @@ mod tests {
     fn archive_has_its_commit() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(Origin::of_archive(root.path()), None);
-        fs::create_dir(root.path().join("taskwork-cli")).unwrap();
+        fs::create_dir_all(root.path().join("taskwork/cli")).unwrap();
         fs::write(root.path().join(ARCHIVED), "1f1e8d6aa0b1c2d3 12").unwrap();
         assert_eq!(Origin::of_archive(root.path()).unwrap().epoch, 12);
     }
