@@ -130,7 +130,7 @@ mod tests {
         assert_target("taskwork/src/core/thief.rs", "taskwork", "--lib core::");
         assert_target("taskwork/src/envelope.rs", "taskwork", "--lib envelope");
         assert_target("bnb-framework/src/state_tests.rs", "bnb-framework", "--lib state");
-        assert_target("zk/src/lib.rs", "zk", "--lib");
+        assert_target("zk/src/lib.rs", "taskwork-zk", "--lib");
         assert_target("xtask/src/step.rs", "xtask", "--bins step");
         assert_target("taskwork", "taskwork", "--all-targets");
     }
