@@ -1,5 +1,5 @@
 //! The project's own commands: `cargo xtask test`, `check`, `fix`, `cluster`, `sim`, `fuzz`, `mutants`, `bench`,
-//! `chart` and `release`.
+//! `chart`, `package` and `release`.
 
 mod axe;
 mod bench;
@@ -15,6 +15,7 @@ mod kubernetes;
 mod manifests;
 mod monitoring;
 mod mutants;
+mod package;
 mod release;
 mod schemas;
 #[cfg(test)]
@@ -68,6 +69,8 @@ enum Command {
     Bench(bench::Bench),
     /// Generate the Helm chart from the manifests for Kubernetes
     Chart,
+    /// Package the public crates, and build and test the packages without the rest of the repository
+    Package,
     /// Build the artefacts for users from a commit: static programs, packages, images, checksums
     Release(release::Arguments),
     /// Start a cluster on this machine, ZooKeeper and nodes, until Ctrl-C
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Fuzz { seconds, only } => fuzz::run(seconds, only.as_deref()),
         Command::Mutants { only } => mutants::run(only.as_deref()),
         Command::Chart => chart::run(),
+        Command::Package => package::run(),
         Command::Release(arguments) => release::run(&arguments),
         Command::Bench(bench) => bench::run(&bench),
         Command::Cluster(arguments) => cluster::run(&arguments),

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Run everything that starts no server and no node process
     #[arg(long, conflicts_with = "paths")]
     quick: bool,
-    /// Run more seeds, larger instances, and tests in a browser and on Slurm
+    /// Run more seeds, larger instances, tests in a browser and on Slurm, the packages, and the oldest Rust
     #[arg(long, conflicts_with = "quick")]
     long: bool,
 }
@@ -125,6 +125,10 @@ fn all_steps(long: bool) -> Vec<Step> {
         let pages = Step::cargo("pages", "test -p taskwork-tests --test pages -- --ignored");
         steps.push(pages.env(axe::VARIABLE, axe::script().to_string_lossy()));
         steps.push(Step::cargo("Slurm", "test -p taskwork-tests --test slurm -- --ignored"));
+        steps.push(Step::cargo("packages", "xtask package"));
+        let oldest =
+            concat!("run --install ", env!("CARGO_PKG_RUST_VERSION"), " cargo check --workspace --locked");
+        steps.push(Step::new("the oldest Rust", "rustup", oldest.split_whitespace()));
     }
     steps
 }
