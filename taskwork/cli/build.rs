@@ -5,7 +5,7 @@
 //! | `TASKWORK_COMMIT`, `SOURCE_DATE_EPOCH` are set | from the variables, in any profile | |
 //! | a profile like `release`, in a clone | of the clone | of the commit |
 //! | the same, in an archive made by `git archive` | in `commit.txt` | of the commit |
-//! | otherwise | unknown | unknown |
+//! | otherwise, such as in a package or in another project's clone | unknown | unknown |
 //!
 //! Development builds do not depend on the commit, since otherwise each commit would rebuild everything that links this
 //! crate. Equal sources and variables give equal results, so builds can be reproduced.
@@ -14,6 +14,9 @@ use std::{env, fs, path::Path, process::Command};
 
 /// The number of displayed characters of a commit.
 const SHOWN: usize = 12;
+
+/// The folder of this crate in a clone of the project.
+const FOLDER: &str = "taskwork/cli/";
 
 fn main() {
     for variable in ["TASKWORK_COMMIT", "SOURCE_DATE_EPOCH"] {
@@ -38,11 +41,9 @@ fn in_archive() -> Option<(String, String)> {
     pair(&fs::read_to_string("commit.txt").ok()?)
 }
 
-/// Queries git, unless this crate only happens to be below another project's clone.
+/// Queries git, unless the clone is another project's, which contains this crate among its dependencies.
 fn in_clone() -> Option<(String, String)> {
-    let project = Path::new("../..").canonicalize().ok()?;
-    let top = git(&["rev-parse", "--show-toplevel"])?;
-    if Path::new(&top).canonicalize().ok()? != project {
+    if git(&["rev-parse", "--show-prefix"])? != FOLDER {
         return None;
     }
     // Updated by each commit, checkout and merge.
