@@ -145,11 +145,8 @@ pub mod cli;
 pub mod words;
 pub mod picture;
 pub mod assignment;
-#[cfg(all(doctest, feature = "cli"))]
-#[doc = include_str!("../../docs/tutorial.md")]
-mod tutorial {}
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 mod readme {}
 #[cfg(test)]
 mod testing;

@@ -111,9 +111,9 @@ pub mod fuzzing;
 pub mod cli;
 #[doc(hidden)]
 pub mod simulation;
-#[cfg(all(doctest, feature = "cli"))]
-#[doc = include_str!("../../docs/workflows.md")]
-mod workflows {}
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 #[cfg(test)]
 mod constraints_tests;
 #[cfg(test)]

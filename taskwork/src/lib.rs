@@ -130,6 +130,9 @@ mod erased;
 mod core;
 mod shell;
 mod wire;
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 #[cfg(test)]
 mod errors_tests;
 #[doc(hidden)]

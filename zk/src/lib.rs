@@ -63,6 +63,9 @@ pub mod question;
 pub mod scaling;
 pub mod tidy;
 pub mod housekeeping;
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 #[cfg(test)]
 mod recipes_tests;
 #[cfg(test)]

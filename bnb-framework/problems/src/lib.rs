@@ -38,3 +38,6 @@ pub mod golomb;
 pub mod nqueens;
 pub mod numerical_semigroups;
 pub mod uts;
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

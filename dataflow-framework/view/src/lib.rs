@@ -14,6 +14,9 @@ mod svg;
 mod trace;
 mod explanation;
 mod observation;
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 pub use self::{
     calls::{CALLS_MAX, Call, Calls, READS_MAX, State},

@@ -8,6 +8,9 @@ mod output;
 mod work_dir;
 #[doc(hidden)]
 pub mod testing;
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 pub use self::{
     group::{Group, Killer},

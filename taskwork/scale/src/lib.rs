@@ -9,3 +9,6 @@
 pub mod connector;
 pub mod fleet;
 pub mod policy;
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

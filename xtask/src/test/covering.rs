@@ -13,12 +13,11 @@ use crate::{step::Step, workspace};
 /// The package of the scenarios, which start the programs of all others.
 const SCENARIOS: &str = "taskwork-tests";
 
-/// Documents with programs that are doc tests of a package.
-const DOCUMENTS: [(&str, &str); 3] = [
-    ("README.md", "bnb-framework"),
-    ("docs/tutorial.md", "bnb-framework"),
-    ("docs/workflows.md", "dataflow-framework"),
-];
+/// Documents with programs, which are doc tests of the package of the scenarios.
+const DOCUMENTS: [&str; 3] = ["README.md", "docs/tutorial.md", "docs/workflows.md"];
+
+/// The arguments that select doc tests.
+const DOC: &str = "--doc";
 
 /// The steps that test some paths.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,7 +36,7 @@ pub(super) fn steps(paths: &[PathBuf]) -> Result<Covering> {
     for path in paths {
         let inside = inside_workspace(path)?;
         let (package, arguments) = target(&inside)?;
-        if package == SCENARIOS {
+        if package == SCENARIOS && arguments != DOC {
             if !covering.start_processes {
                 covering.steps.push(build());
             }
@@ -63,9 +62,8 @@ fn inside_workspace(path: &Path) -> Result<PathBuf> {
 
 /// Returns the package of a path, and the arguments of `cargo test` that select its tests.
 fn target(inside: &Path) -> Result<(String, String)> {
-    let document = DOCUMENTS.iter().find(|(document, _)| inside == Path::new(document));
-    if let Some((_, package)) = document {
-        return Ok(((*package).to_owned(), "--doc --all-features".to_owned()));
+    if DOCUMENTS.iter().any(|document| inside == Path::new(document)) {
+        return Ok((SCENARIOS.to_owned(), DOC.to_owned()));
     }
     if inside.starts_with("docs/models") {
         return Ok((SCENARIOS.to_owned(), "--test scenarios models::".to_owned()));
@@ -96,6 +94,7 @@ fn arguments(package: &Path, below: &Path) -> String {
     let is_file = below.extension().is_some();
     let unit = if package.join("src/lib.rs").is_file() { "--lib" } else { "--bins" };
     match names[..] {
+        ["README.md"] => DOC.to_owned(),
         // A file in the root of a crate is one module; deeper ones are tested with their folder.
         ["src", "lib" | "main"] | ["src"] => unit.to_owned(),
         ["src", "bin", program] => format!("--bin {program}"),
@@ -150,7 +149,8 @@ mod tests {
 
     #[test]
     fn document_with_programs_selects_doc_tests() {
-        assert_target("docs/tutorial.md", "bnb-framework", "--doc --all-features");
+        assert_target("docs/tutorial.md", "taskwork-tests", DOC);
+        assert_target("bnb-framework/README.md", "bnb-framework", DOC);
     }
 
     #[test]
