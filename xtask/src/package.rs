@@ -58,10 +58,12 @@ pub(crate) fn run() -> Result<()> {
     let alone = public.target.join("package/alone");
     unpack(&public, &alone)?;
     let manifest = alone.join("Cargo.toml").display().to_string();
-    let build = public.target.join("package/build").display().to_string();
-    let place = ["--workspace", "--manifest-path", &manifest, "--target-dir", &build];
+    let target = public.target.join("package/build").display().to_string();
+    let place = ["--workspace", "--manifest-path", &manifest, "--target-dir", &target];
+    // With the examples, cargo builds the libraries with the features that doc tests need, and so only once.
+    let build = ["build", "--lib", "--bins", "--examples"];
     step::run_chain(&[
-        Step::new("build of the packages", "cargo", ["build"].into_iter().chain(place)),
+        Step::new("build of the packages", "cargo", build.into_iter().chain(place)),
         Step::new("doc tests of the packages", "cargo", ["test", "--doc"].into_iter().chain(place)),
     ])
 }
