@@ -110,6 +110,7 @@
 //! `golomb`, `maxclique`, `knapsack`, `qap` and `flowshop` optimise. `maxclique` and `flowshop` change their
 //! state [in place](Children::IN_PLACE).
 //!
+#![doc = include_str!("../docs/problems.md")]
 //! # The lower level
 //!
 //! A search with a custom loop is written directly on [`taskwork::Task`], with the two operations of the
