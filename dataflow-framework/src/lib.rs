@@ -59,6 +59,35 @@
 //! [`Data::get`] returns its [`Failure`] for all data that depends on it. A program that
 //! ends without having received a failure of its calls fails with the first one: none is overlooked.
 //!
+//! A failed call can be retried, and the calls of a [`group`] can be awaited or cancelled together:
+//!
+//! ```
+//! use std::{io, sync::atomic::{AtomicU32, Ordering}};
+//! use dataflow_framework::{Data, Failure, Workflow, group, task, tasks};
+//!
+//! static ATTEMPTS: AtomicU32 = AtomicU32::new(0);
+//!
+//! /// Reads a sensor. The connection fails once.
+//! #[task(retry = 3, timeout = "10 s")]
+//! fn measure(sensor: u32) -> io::Result<u32> {
+//!     match ATTEMPTS.fetch_add(1, Ordering::Relaxed) {
+//!         0 => Err(io::ErrorKind::ConnectionReset.into()),
+//!         _ => Ok(20 + sensor),
+//!     }
+//! }
+//!
+//! let warmest = Workflow::new(tasks![measure])?.run(|| {
+//!     let (calls, values) = group(|| (0..4).map(measure).collect::<Vec<Data<u32>>>());
+//!     calls.wait()?;
+//!     let values = values.iter().map(|value| Ok(*value.get()?)).collect::<Result<Vec<_>, Failure>>()?;
+//!     Ok::<_, Failure>(values.into_iter().max())
+//! })?;
+//! assert_eq!(warmest, Some(23));
+//! # Ok::<(), dataflow_framework::WorkflowError>(())
+//! ```
+//!
+//! [`OnFailure`] lists the effects of a failure after the last retry.
+//!
 //! # On a cluster
 //!
 //! A [`Program`] with a command line ([`cli`]) runs on all cores (`solve`), on several nodes within one process
@@ -73,6 +102,37 @@
 //! A [`File`] is data like any other: a task that takes `&File` gets the path of a file to read, one that takes
 //! `&mut File` may rewrite it. [`Run`] runs an external program on files, each time in a directory of its own,
 //! and turns its output files into data. [`Data::<File>::publish`](Data::publish) puts a file at a public path.
+//!
+//! ```
+//! use std::io;
+//! use dataflow_framework::{Data, File, Run, Workflow, task, tasks};
+//!
+//! /// Sorts the lines of a file.
+//! #[task]
+//! fn sort(list: &File) -> io::Result<File> {
+//!     Run::new("sort").word("-n").arg(list).stdout_to("sorted")
+//! }
+//!
+//! /// Adds a line to a file.
+//! #[task]
+//! fn append(list: &mut File, line: String) -> io::Result<()> {
+//!     let text = list.read_to_string()?;
+//!     list.write(text + &line + "\n")
+//! }
+//!
+//! # let folder = std::env::temp_dir().join(format!("sorted-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let result = folder.join("numbers.txt");
+//! Workflow::new(tasks![sort, append])?.run(|| {
+//!     let mut list = Data::new(File::new("list", "20\n3\n")?);
+//!     append(&mut list, "100".to_owned());
+//!     sort(&list).publish(&result)?; // waits for the file, and replaces the previous one atomically
+//!     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+//! })?;
+//! assert_eq!(std::fs::read_to_string(&result)?, "3\n20\n100\n");
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # Options
 //!

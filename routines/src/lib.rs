@@ -9,6 +9,31 @@
 //!                       store ◀── nodes: tasks ──frames──▶ runtimes (Python)
 //! ```
 //!
+//! # A routine
+//!
+//! The folder `pi` has the file `routine.toml`,
+//!
+//! ```toml
+//! name = "pi"
+//! version = "1.0"
+//! runtime = "python3"
+//! entry = "pi:run"
+//! ```
+//!
+//! and `pi.py` with a function, `def run(part, parts=100): …`. These commands call it, with a ZooKeeper at
+//! `127.0.0.1:2181` and a folder for packages and results that all nodes reach:
+//!
+//! ```text
+//! export TASKWORK_ZK=127.0.0.1:2181 ROUTINES_STORE=/shared/routines
+//! routines deploy pi
+//! routines node &                                       # one on each machine
+//! routines map pi@1.0 --range 0..100                    # 100 calls; a line of JSON for each result
+//! routines gateway &                                    # REST, at http://127.0.0.1:8790/
+//! routines call pi@1.0 '[0]' --gateway http://127.0.0.1:8790
+//! ```
+//!
+//! # Concepts
+//!
 //! A *package* is a folder with a description (`routine.toml`) and code; its name and version stand for one content
 //! permanently. A direct call is a message from the gateway to a node. A job makes many calls of one routine: its tasks send
 //! them in frames to *runtimes*, processes that have loaded the routine, and write the results to the shared *store*. Each

@@ -98,6 +98,45 @@
 //! [`check()`] compares runs of a small job in which tasks are interrupted, sent and split very often: call it in a
 //! unit test.
 //!
+//! # On a cluster
+//!
+//! Nodes find each other through ZooKeeper, and exchange tasks directly. Any process can be a node and submit jobs:
+//!
+//! ```no_run
+//! # use serde::{Deserialize, Serialize};
+//! # use taskwork::{Context, Outcome, Task};
+//! # #[derive(Serialize, Deserialize)]
+//! # struct Queens {}
+//! # impl Task for Queens {
+//! #     type Shared = u32;
+//! #     type Output = u64;
+//! #     fn search(&mut self, cx: &mut Context<'_, Self>) -> Outcome { Outcome::Complete }
+//! #     fn split(&mut self, _: &u32) -> Option<Self> { None }
+//! # }
+//! # async fn example(job: taskwork::Job<Queens>) -> Result<(), Box<dyn std::error::Error>> {
+//! use taskwork::{Client, Node, Release};
+//!
+//! let release = Release::this_build("queens", "1.0")?;
+//! let client = Client::builder("zk1:2181,zk2:2181").release(release).connect().await?;
+//! let mut node = Node::builder(&client).task::<Queens>().serve()?; // one in each process, at any time
+//!
+//! println!("{} solutions", client.submit(job).await?.result().await?.output);
+//!
+//! node.drain(); // its unfinished tasks go to other nodes
+//! node.ended().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Nodes work only on jobs of their own [`Release`]: start and submit with the same build. A node listens for nodes of the
+//! same machine, unless it has [another address](NodeBuilder::listen). If a node is lost, the others continue from its last
+//! write, about a second earlier, and the result counts each task once.
+//!
+//! [`client`] describes jobs, progress and cancellation, and [`client::blocking`] works without `async`. With the crate
+//! `taskwork-cli` a program has the commands `node` and `submit`; the command `taskwork` shows and controls clusters.
+//!
+//! # Frameworks
+//!
 //! Most programs that look for a best solution are shorter with the crate `bnb-framework`, which provides the
 //! search loop, the frontier and the incumbent.
 

@@ -22,6 +22,40 @@
 //! [`Connect`] opens a store over a real ZooKeeper; [`MemoryTree`] is a store within this process, over the
 //! pure [`tree::Tree`], and injects faults for tests; [`durable::open`] gives one that survives the process.
 //!
+//! # A fence
+//!
+//! A leader may lose its lead without noticing, for example while its process is stopped. Its writes contain a fence,
+//! so that they fail then:
+//!
+//! ```
+//! use zk::{ClusterPaths, CreateMode, MemoryTree, Op, Store, election::{Candidate, Fence}};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let tree = MemoryTree::new(); // in place of a ZooKeeper
+//! let (first, second) = (tree.connect(), tree.connect());
+//! let cluster = ClusterPaths::new("demo")?;
+//! cluster.prepare(&*first).await?;
+//! first.create("/result", b"", CreateMode::Persistent).await?;
+//! let write = |fence: &Fence, data: &[u8]| {
+//!     vec![fence.check(), Op::Set { path: "/result".to_owned(), data: data.to_vec(), version: None }]
+//! };
+//!
+//! let mut candidate = Candidate::enter(first.clone(), &cluster, "j-0000000001", "n1").await?;
+//! let mut next = Candidate::enter(second.clone(), &cluster, "j-0000000001", "n2").await?;
+//! let fence = candidate.elected().await?;
+//! first.multi(write(&fence, b"by n1")).await?;
+//!
+//! candidate.withdraw().await?; // or its session expires
+//! let newer = next.elected().await?;
+//! second.multi(write(&newer, b"by n2")).await?;
+//! assert!(first.multi(write(&fence, b"by n1, too late")).await.is_err());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Errors
+//!
 //! Transient failures are retried according to [`retry`].
 //!
 //! Every error states whether the operation nevertheless [may have taken effect](Error::effect). Every recipe
