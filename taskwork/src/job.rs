@@ -1,15 +1,14 @@
 //! A job: its root task, the shared data of its tasks, and the start values of its variables. The same
 //! job runs within this process or on a cluster.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use zk::Labels;
 
 use crate::{
     config::Limits,
     id::JobId,
-    local::LocalJob,
-    report::{JobError, Report},
+    report::{Observer, Progress, Scaler, Stopper},
     state::State,
     task::Task,
     variable::Variable,
@@ -18,9 +17,19 @@ use crate::{
 
 /// A job, to [run](Self::run) within this process or to [submit](crate::Client::submit) to a cluster.
 ///
-/// [`run`](Self::run) uses one node with a worker for each processor; [`nodes`](Self::nodes),
-/// [`workers`](Self::workers) and the other settings for a run within this process turn it into a
-/// [`LocalJob`].
+/// A run within this process has one node with a worker for each processor by default. With
+/// [`nodes`](Self::nodes), several nodes, each with its own pool, communicate by the full protocol over the loopback
+/// interface, as on several machines.
+///
+/// The same job runs in both places; each uses its own settings and ignores those of the other:
+///
+/// | setting | within this process | on a cluster |
+/// |---|---|---|
+/// | root task, shared data, [`start_value`](Self::start_value), [`kind`](Self::kind) | used | used |
+/// | [`nodes`](Self::nodes), [`workers`](Self::workers), [`limits`](Self::limits) | used | set for each [node](crate::NodeBuilder) |
+/// | [`state`](Self::state) | used | ZooKeeper keeps the state |
+/// | [`stopper`](Self::stopper), [`scaler`](Self::scaler), [`on_progress`](Self::on_progress) | used | see [`Submitted`](crate::client::Submitted) and [`NodeBuilder`](crate::NodeBuilder) |
+/// | [`name`](Self::name), [`attempts_max`](Self::attempts_max), [`deaths_max`](Self::deaths_max), [`require`](Self::require), [`after`](Self::after), [`stay_open`](Self::stay_open), [`weight`](Self::weight), [`priority`](Self::priority), [`exclusive`](Self::exclusive) | ignored | used |
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -76,6 +85,19 @@ pub struct Job<T: Task> {
     pub(crate) weight: u32,
     pub(crate) priority: i32,
     pub(crate) exclusive: bool,
+    pub(crate) local: LocalSettings,
+}
+
+/// The settings of a run within this process.
+pub(crate) struct LocalSettings {
+    pub(crate) nodes: usize,
+    /// The number for each node; `None` divides the processors among the nodes.
+    pub(crate) workers: Option<usize>,
+    pub(crate) limits: Limits,
+    pub(crate) stopper: Stopper,
+    pub(crate) scaler: Option<Scaler>,
+    pub(crate) progress: Option<Observer>,
+    pub(crate) state: Option<State>,
 }
 
 /// The kind's name in programs with only one type of task.
@@ -101,6 +123,15 @@ impl<T: Task> Job<T> {
             weight: 1,
             priority: 0,
             exclusive: false,
+            local: LocalSettings {
+                nodes: 1,
+                workers: None,
+                limits: Limits::default(),
+                stopper: Stopper::default(),
+                scaler: None,
+                progress: None,
+                state: None,
+            },
         }
     }
 
@@ -199,42 +230,60 @@ impl<T: Task> Job<T> {
         self
     }
 
-    /// Converts the job to one that runs within this process, with further settings.
-    pub fn here(self) -> LocalJob<T> {
-        LocalJob::new(self)
-    }
-
-    /// Runs the job on this number of nodes within this process. See [`LocalJob::nodes`].
+    /// Sets the number of nodes within this process, 1 by default, at most [`NODES_MAX`](crate::NODES_MAX).
     #[must_use]
-    pub fn nodes(self, nodes: usize) -> LocalJob<T> {
-        self.here().nodes(nodes)
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.local.nodes = nodes;
+        self
     }
 
-    /// Runs the job within this process with this number of workers. See [`LocalJob::workers`].
+    /// Sets the number of workers of each node within this process, at most [`WORKERS_MAX`](crate::WORKERS_MAX); by
+    /// default the number of processors, shared among the nodes.
     #[must_use]
-    pub fn workers(self, workers: usize) -> LocalJob<T> {
-        self.here().workers(workers)
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.local.workers = Some(workers);
+        self
     }
 
-    /// Runs the job within this process with other limits. See [`LocalJob::limits`].
+    /// Replaces the default limits of the nodes within this process.
     #[must_use]
-    pub fn limits(self, limits: Limits) -> LocalJob<T> {
-        self.here().limits(limits)
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.local.limits = limits;
+        self
     }
 
-    /// Runs the job within this process with its state in a directory, from which it continues. See
-    /// [`State`].
+    /// Keeps the state of a run within this process in a directory, from which it continues. See [`State`].
     #[must_use]
-    pub fn state(self, state: State) -> LocalJob<T> {
-        self.here().state(state)
+    pub fn state(mut self, state: State) -> Self {
+        self.local.state = Some(state);
+        self
     }
 
-    /// Runs the job to completion within this process, with a worker for each processor.
-    ///
-    /// # Errors
-    /// As [`LocalJob::run`].
-    pub fn run(self) -> Result<Report<T>, JobError> {
-        self.here().run()
+    /// Returns a handle that stops the run within this process. On a cluster, use
+    /// [`Submitted::cancel`](crate::client::Submitted::cancel).
+    pub fn stopper(&self) -> Stopper {
+        self.local.stopper.clone()
+    }
+
+    /// Replaces the job's stopper by this one.
+    #[must_use]
+    pub fn stopped_by(mut self, stopper: Stopper) -> Self {
+        self.local.stopper = stopper;
+        self
+    }
+
+    /// Returns a handle that changes the number of nodes while the job runs within this process.
+    pub fn scaler(&mut self) -> Scaler {
+        self.local.scaler.get_or_insert_default().clone()
+    }
+
+    /// Sets a callback for progress, which is called periodically while the job runs within this process, on a thread
+    /// of the runtime, so it must not block. On a cluster, use
+    /// [`Submitted::progress`](crate::client::Submitted::progress).
+    #[must_use]
+    pub fn on_progress(mut self, every: Duration, tell: impl FnMut(&Progress) + Send + 'static) -> Self {
+        self.local.progress = Some(Observer { every, tell: Box::new(tell) });
+        self
     }
 
     /// Encodes the start values.

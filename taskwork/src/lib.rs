@@ -195,7 +195,6 @@ pub use crate::{
     id::{Attempt, IdError, JobId, NodeId, TaskId},
     idle::Idle,
     job::Job,
-    local::LocalJob,
     node::{Address, Node, NodeBuilder, NodeError},
     outlook::Outlook,
     output::Output,

@@ -1,19 +1,14 @@
 //! Running a job within this process, on all cores, without a server.
 
-use std::{
-    fmt,
-    num::NonZeroUsize,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{num::NonZeroUsize, thread, time::Instant};
 
 use bytes::Bytes;
 
 use crate::{
-    config::{Limits, NODES_MAX, WORKERS_MAX},
+    config::{NODES_MAX, WORKERS_MAX},
     erased::{Kind, PoolOpening, PoolSetup},
-    job::Job,
-    report::{JobError, Observer, Progress, Report, Scaler, Stopper, variables_of},
+    job::{Job, LocalSettings},
+    report::{JobError, Report, variables_of},
     shell::{
         embedded::{self, Setup},
         kept::{Identity, Kept},
@@ -25,91 +20,8 @@ use crate::{
     wire::{codec::EncodeError, large},
 };
 
-/// A job that runs within this process, created from a [`Job`] by its settings for such a run.
-///
-/// The default is one node with a worker for each processor. With [`nodes`](Self::nodes), several nodes, each with
-/// its own pool, run within the process and communicate by the full protocol over the loopback interface, as on
-/// several machines.
-pub struct LocalJob<T: Task> {
-    job: Job<T>,
-    nodes: usize,
-    workers: Option<usize>,
-    limits: Limits,
-    stopper: Stopper,
-    scaler: Option<Scaler>,
-    progress: Option<Observer>,
-    state: Option<State>,
-}
-
-impl<T: Task> LocalJob<T> {
-    pub(crate) fn new(job: Job<T>) -> Self {
-        Self {
-            job,
-            nodes: 1,
-            workers: None,
-            limits: Limits::default(),
-            stopper: Stopper::default(),
-            scaler: None,
-            progress: None,
-            state: None,
-        }
-    }
-
-    /// Sets the number of nodes within this process, 1 by default, at most [`NODES_MAX`].
-    #[must_use]
-    pub fn nodes(mut self, nodes: usize) -> Self {
-        self.nodes = nodes;
-        self
-    }
-
-    /// Sets the number of workers of each node, at most [`WORKERS_MAX`]; by default the number of processors,
-    /// shared among the nodes.
-    #[must_use]
-    pub fn workers(mut self, workers: usize) -> Self {
-        self.workers = Some(workers);
-        self
-    }
-
-    /// Replaces the default limits.
-    #[must_use]
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Returns a handle that stops the job.
-    pub fn stopper(&self) -> Stopper {
-        self.stopper.clone()
-    }
-
-    /// Returns a handle that changes the number of nodes while the job runs.
-    pub fn scaler(&mut self) -> Scaler {
-        self.scaler.get_or_insert_default().clone()
-    }
-
-    /// Replaces the job's stopper by this one.
-    #[must_use]
-    pub fn stopped_by(mut self, stopper: Stopper) -> Self {
-        self.stopper = stopper;
-        self
-    }
-
-    /// Sets a callback for progress, which is called periodically while the job runs, on a thread of the runtime, so it
-    /// must not block.
-    #[must_use]
-    pub fn on_progress(mut self, every: Duration, tell: impl FnMut(&Progress) + Send + 'static) -> Self {
-        self.progress = Some(Observer { every, tell: Box::new(tell) });
-        self
-    }
-
-    /// Keeps the job's state in a directory, from which it continues. See [`State`].
-    #[must_use]
-    pub fn state(mut self, state: State) -> Self {
-        self.state = Some(state);
-        self
-    }
-
-    /// Runs the job to completion, or until it is [stopped](Self::stopper). It blocks the thread: use
+impl<T: Task> Job<T> {
+    /// Runs the job within this process to completion, or until it is [stopped](Self::stopper). It blocks the thread: use
     /// `spawn_blocking` in `async` code.
     ///
     /// # Errors
@@ -119,20 +31,20 @@ impl<T: Task> LocalJob<T> {
     /// [set aside](Report::set_aside) if it panics repeatedly.
     pub fn run(self) -> Result<Report<T>, JobError> {
         let started = Instant::now();
+        let LocalSettings { nodes, workers, limits, stopper, scaler, progress, state } = self.local;
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        check("nodes", self.nodes, NODES_MAX)?;
-        let workers = self.workers.unwrap_or_else(|| (processors / self.nodes).max(1));
+        check("nodes", nodes, NODES_MAX)?;
+        let workers = workers.unwrap_or_else(|| (processors / nodes).max(1));
         check("workers", workers, WORKERS_MAX)?;
-        let start_values = Job::<T>::encoded_values(self.job.start_values)?;
-        let root = Root::new(self.job.root)?;
-        let kind = Shares::<T>::new(&self.job.shared)?;
+        let start_values = Job::<T>::encoded_values(self.start_values)?;
+        let root = Root::new(self.root)?;
+        let kind = Shares::<T>::new(&self.shared)?;
         // Only the decoded form is used from here on.
-        drop(self.job.shared);
-        let kept = match self.state {
+        drop(self.shared);
+        let kept = match state {
             None => None,
             Some(State { dir, release, time_limit }) => {
-                let identity =
-                    Identity::new(release.inner(), &self.job.kind, &kind.shared, &root, &start_values);
+                let identity = Identity::new(release.inner(), &self.kind, &kind.shared, &root, &start_values);
                 Some(Kept { dir, identity, time_limit })
             }
         };
@@ -140,13 +52,13 @@ impl<T: Task> LocalJob<T> {
             root,
             kind: Box::new(kind),
             variables: variables_of::<T>,
-            nodes: self.nodes,
+            nodes,
             workers,
-            limits: self.limits,
+            limits,
             start_values,
-            stopper: self.stopper,
-            scale: self.scaler.map(|scaler| scaler.subscribe()),
-            progress: self.progress,
+            stopper,
+            scale: scaler.map(|scaler| scaler.subscribe()),
+            progress,
             kept,
             started,
         })?;
@@ -180,13 +92,4 @@ impl<T: Task> Kind for Shares<T> {
 /// Checks that a number of nodes or workers is in range.
 pub(crate) fn check(what: &'static str, given: usize, max: usize) -> Result<(), JobError> {
     if (1..=max).contains(&given) { Ok(()) } else { Err(JobError::Count { what, given, max }) }
-}
-
-impl<T: Task> fmt::Debug for LocalJob<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocalJob")
-            .field("nodes", &self.nodes)
-            .field("workers", &self.workers)
-            .finish_non_exhaustive()
-    }
 }

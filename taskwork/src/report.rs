@@ -25,7 +25,7 @@ pub(crate) struct Observer {
 pub struct Stopper(Arc<Notify>);
 
 impl Stopper {
-    /// Asks the job to stop: [`LocalJob::run`](crate::LocalJob::run) then returns soon, with
+    /// Asks the job to stop: [`Job::run`](crate::Job::run) then returns soon, with
     /// [`Report::finished`] false. A job that keeps its [state](crate::State) is suspended. May be called
     /// before the job runs, and repeatedly.
     pub fn stop(&self) {

@@ -8,7 +8,7 @@ use std::{
 use crate::release::Release;
 
 /// A directory for the state of a job within this process, so that it survives the process: a restart of the machine,
-/// `kill -9`, a full disk. Set by [`LocalJob::state`](crate::LocalJob::state).
+/// `kill -9`, a full disk. Set by [`Job::state`](crate::Job::state).
 ///
 /// If the directory already holds the same job, that job is continued, and a finished job returns its result
 /// immediately. Two jobs are the same if the program, its version, the kind of task, the shared data, the root

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
-use taskwork::{JobError, Limits, LocalJob, Report, Task as _};
+use taskwork::{Job, JobError, Limits, Report, Task as _};
 
 use super::{Batch, Live};
 use crate::{
@@ -90,12 +90,12 @@ impl Run {
         Self { package, order }
     }
 
-    fn job(&self) -> LocalJob<Batch> {
+    fn job(&self) -> Job<Batch> {
         Batch::job(self.order.clone(), "test".to_owned()).nodes(2).workers(2)
     }
 
     /// Runs the job, and returns its report and the outcomes as JSON.
-    fn run(&self, job: LocalJob<Batch>) -> (Report<Batch>, Vec<Value>) {
+    fn run(&self, job: Job<Batch>) -> (Report<Batch>, Vec<Value>) {
         let report = job.run().unwrap();
         assert_eq!(report.output.ended, self.order.space.len());
         let folder = fixture().store.job(&self.order.key);

@@ -229,7 +229,7 @@ impl<T: Task> Launch for Ready<T> {
         let Self { kind, job, time_limit, show, telling } = *self;
         let Place { nodes, workers, state } = place;
         let mut job = match state {
-            None => job(time_limit).here(),
+            None => job(time_limit),
             Some(state) => {
                 let state = match time_limit {
                     Some(limit) => state.time_limit(limit),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Job, JobError, LocalJob, Outcome, Release, Report, State, StateError, Task};
+use taskwork::{Context, Job, JobError, Outcome, Release, Report, State, StateError, Task};
 use tempfile::TempDir;
 
 use crate::tree::{Largest, Tree};
@@ -21,7 +21,7 @@ fn state(dir: &Path) -> State {
 
 const DEPTH: u32 = 17;
 
-fn job(dir: &Path) -> LocalJob<Tree> {
+fn job(dir: &Path) -> Job<Tree> {
     Job::new(Tree::root(), DEPTH).state(state(dir))
 }
 
@@ -95,7 +95,7 @@ fn job_is_suspended_at_its_time_limit() {
     }
 }
 
-fn refused(job: LocalJob<Tree>) -> StateError {
+fn refused(job: Job<Tree>) -> StateError {
     match job.run() {
         Err(JobError::State(error)) => error,
         other => panic!("expected a refusal, got {other:?}"),
