@@ -8,7 +8,10 @@ use crate::{
     id::{JobId, NodeId, TaskId},
     pool::PoolFault,
     report::JobError,
-    shell::{seat::SeatError, serve::ServeError, transport::TransportError},
+    shell::{
+        errors::{SeatError, ServeError},
+        transport::TransportError,
+    },
     wire::codec,
 };
 

@@ -25,12 +25,12 @@ use crate::{
     local::check,
     release::Release,
     shell::{
+        errors::{SeatError, ServeError},
         kinds::Kinds,
         memory,
         platform::{Advertise, HostName, Machine},
         pulse::{Health, Pulse},
-        seat::SeatError,
-        serve::{Brought, ServeError, ServeSetup, serve},
+        serve::{Brought, ServeSetup, serve},
     },
     task::Task,
 };

@@ -31,11 +31,11 @@ use crate::{
     pool::{Crew, Pool, Slices, Work},
     report::JobError,
     shell::{
+        errors::{SeatError, ServeError},
         kinds::Kinds,
         mail::Mail,
         platform::{ARRIVALS_MAX, Connecting, Endpoint, Network, Platform, Probe},
-        seat::SeatError,
-        serve::{Brought, ServeError, ServeSetup, serve},
+        serve::{Brought, ServeSetup, serve},
         submit::{Draft, Root, SharedData, Submission, Tracked},
         transport::{Arrival, Carrier, Peers, Rooms, Subject, TransportLimits, UnderWay},
     },

@@ -27,12 +27,13 @@ use zk::{
 };
 
 use super::{
-    coordination::Visibility,
+    coordination::{Resigned, Visibility},
     driver::Ended,
+    errors::SeatError,
     kept::{self, Kept},
     node::{NotOpened, Part, RunningNode, SharedData, open_pool},
     platform,
-    seat::{Resigned, Seat, SeatError, SeatSetup},
+    seat::{Seat, SeatSetup},
     submit::{self, Draft, Root, Submission, Tracked},
 };
 use crate::{

@@ -17,6 +17,7 @@ pub(crate) mod coordination;
 pub(crate) mod dispatch;
 pub(crate) mod driver;
 pub(crate) mod embedded;
+pub(crate) mod errors;
 pub(crate) mod givers;
 pub(crate) mod kept;
 pub(crate) mod platform;

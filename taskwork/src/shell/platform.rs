@@ -15,9 +15,8 @@ use tokio::{net, sync::mpsc, time};
 use zk::{Connect, Store, figures::ProcessNow};
 
 use super::{
+    errors::{SeatError, ServeError},
     process,
-    seat::SeatError,
-    serve::ServeError,
     transport::{Arrival, Carrier, Identity, Peers, Transport, TransportLimits, bulk::Bulk},
 };
 use crate::{core, id::NodeId, pool::Crew};

@@ -2,13 +2,10 @@
 //! when the node leaves or its session has expired.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicU64},
 };
 
-use thiserror::Error;
 use tokio::{sync::Notify, task::JoinSet, time};
 use zk::{
     ClusterPaths, Labels, Release, Session, Store,
@@ -19,13 +16,15 @@ use zk::{
 use super::{
     clock::unix_ms,
     companion::{END_TIMEOUT, Host},
+    coordination::Resigned,
     dispatch::Dispatch,
+    errors::SeatError,
     latch::Latch,
     platform::{Endpoint, Probe},
     pulse::Pulse,
     roster::{Known, Members, Roster},
     transport::{
-        PeerAddress, Peers, TransportError,
+        PeerAddress, Peers,
         bulk::{Bulk, Object, Offer},
     },
 };
@@ -60,9 +59,6 @@ pub(crate) struct SeatSetup {
     /// As in [`Seat`].
     pub(crate) probe: Arc<dyn Probe>,
 }
-
-/// The nodes of this process that have resigned after a panic.
-pub(crate) type Resigned = Arc<Mutex<BTreeSet<NodeId>>>;
 
 /// A member of a cluster.
 pub(crate) struct Seat {
@@ -100,26 +96,6 @@ pub(crate) struct Seat {
     cleanups: BTreeMap<JobId, JoinSet<()>>,
     /// Companions that were asked to end.
     companions: JoinSet<()>,
-}
-
-/// The reasons why a node could not take a seat.
-#[derive(Debug, Error)]
-pub(crate) enum SeatError {
-    #[error(transparent)]
-    Transport(#[from] TransportError),
-    #[error(transparent)]
-    Store(#[from] zk::Error),
-    #[error("the thread could not be started: {0}")]
-    Thread(#[source] io::Error),
-    #[error(
-        "{listen} means every address of this machine, which other nodes cannot dial: specify a dialable \
-         address with --advertise"
-    )]
-    NoAddress { listen: SocketAddr },
-    #[error("{name}, the name of this node for other nodes (--advertise), has no address: {why}")]
-    UnknownName { name: String, why: String },
-    #[error("{name}, the name of this node for other nodes (--advertise), cannot be resolved now: {why}")]
-    NoNameService { name: String, why: String },
 }
 
 impl Seat {

@@ -12,24 +12,24 @@
 
 use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 
-use thiserror::Error;
 use tokio::{
     sync::{mpsc, watch},
     time,
 };
 use zk::{
-    ClusterPaths, ConnectError, Labels, Release, Store,
+    ClusterPaths, Labels, Release, Store,
     housekeeping::{self, Keep},
     retry::{Policy, Retry},
 };
 
 use super::{
     clock::unix_ms,
+    errors::{SeatError, ServeError},
     kinds::Kinds,
     lingering::Lingering,
     platform::Platform,
     pulse::Pulse,
-    seat::{Seat, SeatError, SeatSetup},
+    seat::{Seat, SeatSetup},
     transport::bulk::Object,
     work::work,
 };
@@ -67,24 +67,6 @@ pub(crate) struct Brought {
 
 /// Receives requests to leave, with the remaining time if it is shorter than the configured deadline.
 pub(crate) type Leave = mpsc::Receiver<Option<Duration>>;
-
-/// The reasons for which a node process fails.
-#[derive(Debug, Error)]
-pub(crate) enum ServeError {
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    #[error(transparent)]
-    Seat(#[from] SeatError),
-    #[error(transparent)]
-    Store(#[from] zk::Error),
-    #[error(
-        "the deadline for leaving passed before all tasks were handed over: {why}. Other nodes continue from \
-         the last write"
-    )]
-    Abandoned { why: String },
-    #[error("the node has failed because of a bug in the runtime; see its log")]
-    BrokenDown,
-}
 
 /// The reasons for which a seat ends.
 pub(super) enum Fate {
@@ -256,17 +238,4 @@ async fn take_seat(setup: &ServeSetup, store: Arc<dyn Store>) -> Result<Seat, Se
     setup.pulse.set_seat(&seat);
     setup.brought.seated.send_replace(Some(seat.node));
     Ok(seat)
-}
-
-impl ServeError {
-    /// Returns whether the error is temporary: the operation may succeed later without any change.
-    pub(super) fn is_temporary(&self) -> bool {
-        match self {
-            Self::Seat(SeatError::NoNameService { .. }) => true,
-            Self::Store(error) | Self::Seat(SeatError::Store(error)) => {
-                error.is_transient() || *error == zk::Error::SessionExpired
-            }
-            _ => false,
-        }
-    }
 }

@@ -22,10 +22,10 @@ use zk::{
 };
 
 use super::{
+    errors::{SeatError, ServeError},
     kinds::Kinds,
     platform::{Connecting, Endpoint, Platform, listen},
-    seat::SeatError,
-    serve::{Brought, ServeError, ServeSetup, serve},
+    serve::{Brought, ServeSetup, serve},
     submit::{Draft, Root, SharedData, Submission},
 };
 use crate::{

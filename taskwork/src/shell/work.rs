@@ -38,9 +38,10 @@ use super::{
     clock::unix_ms,
     coordination::Visibility,
     driver::Ended,
+    errors::ServeError,
     node::{NotOpened, OpenPool, Part, RunningNode, SharedData, Stopping, open_pool},
     seat::Seat,
-    serve::{Fate, Leave, ServeError, ServeSetup},
+    serve::{Fate, Leave, ServeSetup},
 };
 use crate::{config::Limits, core::Departure, id::JobId, pool::Claim, report::JobError};
 

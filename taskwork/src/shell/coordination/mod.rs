@@ -69,7 +69,7 @@ pub(crate) use self::{
 };
 use super::{
     clock::Clock, companion::Host, givers::Givers, latch::Latch, platform::Probe, roster::Members,
-    seat::Resigned, timeline::Timeline,
+    timeline::Timeline,
 };
 use crate::{
     companion::JournalRequest,
@@ -80,6 +80,9 @@ use crate::{
     pool::{PoolFault, Work},
     wire::parcel::Parcel,
 };
+
+/// The nodes of this process that have resigned after a panic.
+pub(crate) type Resigned = Arc<Mutex<BTreeSet<NodeId>>>;
 
 /// The state shared by the loops of one node.
 pub(crate) struct Coordination {

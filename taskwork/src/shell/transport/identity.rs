@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use thiserror::Error;
 
-use super::TransportError;
+use super::errors::TransportError;
 use crate::id::NodeId;
 
 /// The SHA-256 of a certificate.

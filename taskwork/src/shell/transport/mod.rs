@@ -27,9 +27,11 @@
 mod accept;
 pub(crate) mod bulk;
 mod connection;
+mod errors;
 mod identity;
 mod limits;
 mod link;
+mod locks;
 mod outgoing;
 mod peers;
 mod refusals;
@@ -47,60 +49,30 @@ mod verify;
 use std::{
     collections::BTreeMap,
     future::Future,
-    io,
     net::SocketAddr,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use quinn::{Connection, Endpoint, crypto::rustls::NoInitialCipherSuite};
-use thiserror::Error;
+use quinn::{Connection, Endpoint};
 use tokio::{runtime::Handle, sync::mpsc, task::JoinSet, time};
 
 use self::{
     bulk::{Bulk, BulkState},
     link::Link,
+    locks::lock,
     outgoing::{NotQueued, Queue},
     refusals::Refusals,
 };
 pub(crate) use self::{
+    errors::TransportError,
     identity::{Fingerprint, Identity},
     limits::TransportLimits,
+    outgoing::{Subject, UnderWay},
     peers::{PeerAddress, Peers},
     rooms::{Room, Rooms},
 };
 use crate::{companion::NotSent, id::NodeId, wire::payload::Payload};
-
-/// The reasons why a node cannot listen.
-#[derive(Debug, Error)]
-pub(crate) enum TransportError {
-    #[error("the key pair could not be created: {0}")]
-    Identity(rcgen::Error),
-    #[error("the certificate cannot be used: {0}")]
-    Tls(rustls::Error),
-    #[error("the ciphers that QUIC needs are missing: {0}")]
-    Ciphers(NoInitialCipherSuite),
-    #[error("{address}: cannot listen at this address: {cause}")]
-    Listen { address: SocketAddr, cause: io::Error },
-}
-
-impl From<rcgen::Error> for TransportError {
-    fn from(error: rcgen::Error) -> Self {
-        Self::Identity(error)
-    }
-}
-
-impl From<rustls::Error> for TransportError {
-    fn from(error: rustls::Error) -> Self {
-        Self::Tls(error)
-    }
-}
-
-impl From<NoInitialCipherSuite> for TransportError {
-    fn from(error: NoInitialCipherSuite) -> Self {
-        Self::Ciphers(error)
-    }
-}
 
 /// An event from the network.
 #[derive(Debug)]
@@ -109,29 +81,6 @@ pub(crate) enum Arrival {
     Message { from: NodeId, payload: Vec<u8>, room: Room },
     /// A message could not be sent to this node.
     Unreachable { to: NodeId },
-}
-
-/// The subject of a message. At most one message about a subject is under way to a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Subject {
-    /// The number of the job.
-    pub(crate) job: u64,
-    /// The number of the grant.
-    pub(crate) grant: u64,
-    /// The kind of the message.
-    pub(crate) kind: u8,
-}
-
-/// The progress of a message.
-#[must_use]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UnderWay {
-    /// The message was delivered, lost or never sent.
-    No,
-    /// The message waits to be sent.
-    Waits,
-    /// The message is being sent and, as far as known, makes progress.
-    Moves,
 }
 
 /// A best-effort carrier of messages to other nodes.
@@ -344,9 +293,4 @@ impl Hub {
             }
         }
     }
-}
-
-/// Locks a mutex. Poisoning is ignored: no code under these locks can panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

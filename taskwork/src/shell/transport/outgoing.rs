@@ -9,8 +9,28 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use super::{Subject, TransportLimits, UnderWay, lock};
+use super::{TransportLimits, locks::lock};
 use crate::wire::payload::Payload;
+
+/// The subject of a message. At most one message about a subject is under way to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Subject {
+    pub(crate) job: u64,
+    pub(crate) grant: u64,
+    pub(crate) kind: u8,
+}
+
+/// The progress of a message.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnderWay {
+    /// The message was delivered, lost or never sent.
+    No,
+    /// The message waits to be sent.
+    Waits,
+    /// The message is being sent and, as far as known, makes progress.
+    Moves,
+}
 
 /// The sending end of a queue.
 #[derive(Debug)]

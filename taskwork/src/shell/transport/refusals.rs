@@ -4,7 +4,7 @@ use std::{fmt, net::SocketAddr, sync::Mutex, time::Duration};
 
 use tokio::time::Instant;
 
-use super::lock;
+use super::locks::lock;
 use crate::id::NodeId;
 
 /// Logs refusals, and counts those that are not logged.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    super::lock,
+    super::locks::lock,
     object::{Object, Stage},
 };
 use crate::wire::bulk::ObjectName;

@@ -11,7 +11,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::super::{
     Hub,
     connection::{self, Refused},
-    lock,
+    locks::lock,
 };
 use crate::id::NodeId;
 
