@@ -85,7 +85,7 @@ async fn two_nodes_in_process_complete_three_jobs() {
     assert_eq!(stages, [Stage::Done, Stage::Done, Stage::Cancelled]);
     // A job can be found again by its id alone, with its type.
     let found = client.submitted::<Tree>(counted.id()).await.unwrap();
-    assert_eq!(timeout(PATIENCE, found.result()).await.unwrap().unwrap().output, count);
+    assert_eq!(timeout(PATIENCE, found).await.unwrap().unwrap().output, count);
     let refused = client.submitted::<SearchTask<Knapsack>>(counted.id()).await.unwrap_err();
     assert!(refused.to_string().contains("has tasks of type"), "{refused}");
     let details = client.job(counted.id()).await.unwrap();

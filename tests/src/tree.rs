@@ -245,7 +245,7 @@ async fn run_companion(mut cx: CompanionContext) -> Result<(), String> {
             }
             CompanionEvent::Left { node } => tracing::info!(%node, "a companion is gone"),
             CompanionEvent::Rescue(_) => tracing::info!("a companion is asked to rescue what it has"),
-            CompanionEvent::Attempt { .. } | CompanionEvent::Refused { .. } => {}
+            _ => {}
         }
     }
     tracing::info!("a companion ends");

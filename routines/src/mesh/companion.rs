@@ -136,7 +136,7 @@ impl Shell {
                 self.callee.leave();
                 *rescue = Some(asked);
             }
-            CompanionEvent::Attempt { .. } => {}
+            _ => {}
         }
     }
 

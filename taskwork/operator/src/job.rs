@@ -218,7 +218,7 @@ impl Facts {
             let numbers =
                 [figures.worked, figures.tasks, figures.steals, figures.transactions, figures.retries];
             let host = table::or_none(&printable::line(&work.published.host));
-            let named = [work.node.clone(), host, work.state.to_owned()].into_iter();
+            let named = [work.node.clone(), host, work.state.text().to_owned()].into_iter();
             named.chain(numbers.map(count)).chain([written]).collect()
         });
         let numbers = ["#WORKED", "#TASKS", "#STEALS", "#TRANSACTIONS", "#RETRIES"];

@@ -20,7 +20,7 @@ use crate::{
         clock::unix_ms,
         observe::{self, Scope},
     },
-    view::{Frozen, JobNow, NodeNow, Snapshot},
+    view::{Frozen, JobNow, NodeNow, NodeState, Snapshot},
 };
 
 /// Everything about a job at one moment.
@@ -62,9 +62,8 @@ pub struct JobDetails {
 pub struct NodeWork {
     /// The name of the node.
     pub node: String,
-    /// `member`, `left`, or `lost` if it went without a clean leave: in the job's last attempt, or in an earlier one
-    /// that its loss ended.
-    pub state: &'static str,
+    /// Whether the node is a member, has left or was lost.
+    pub state: NodeState,
     /// The figures that the node has published.
     pub published: NodeFigures<Figures>,
 }
@@ -98,7 +97,9 @@ impl JobDetails {
     pub fn at_work(&self) -> impl Iterator<Item = &NodeWork> {
         let running = self.stage == Stage::Running;
         let works = |work: &&NodeWork| {
-            work.state == "member" && !work.published.last && work.published.attempt == self.record.attempt
+            work.state == NodeState::Member
+                && !work.published.last
+                && work.published.attempt == self.record.attempt
         };
         self.nodes.iter().filter(move |_| running).filter(works)
     }
@@ -153,7 +154,7 @@ impl Client {
         };
         let work = |(node, now): (String, Frozen<NodeNow>)| NodeWork {
             node,
-            state: now.state.text(),
+            state: now.state,
             published: (*now.report).clone(),
         };
         let set_aside = |(task, (deaths, reason)): (&String, &(u32, String))| SetAside {
@@ -445,7 +446,7 @@ mod tests {
     use super::*;
     use crate::view::fixtures::record;
 
-    fn work(node: &str, state: &'static str, ledger: Option<Ledger>) -> NodeWork {
+    fn work(node: &str, state: NodeState, ledger: Option<Ledger>) -> NodeWork {
         let published = NodeFigures { attempt: 2, ledger, at_ms: 10_000, ..NodeFigures::default() };
         NodeWork { node: node.to_owned(), state, published }
     }
@@ -457,19 +458,19 @@ mod tests {
     #[test]
     fn unwritten_work_is_reported_only_for_nodes_at_work_on_a_running_job() {
         let unprotected = Ledger { unprotected: true, bytes: Some(7), ..Ledger::default() };
-        let mut earlier = work("e", "member", Some(written(1)));
+        let mut earlier = work("e", NodeState::Member, Some(written(1)));
         earlier.published.attempt = 1;
-        let mut told_last = work("f", "member", Some(written(1)));
+        let mut told_last = work("f", NodeState::Member, Some(written(1)));
         told_last.published.last = true;
         let nodes = vec![
-            work("a", "member", Some(written(9_600))),
-            work("b", "member", Some(written(8_800))),
-            work("c", "lost", Some(written(1))),
-            work("d", "member", Some(Ledger { empty: true, ..written(1) })),
+            work("a", NodeState::Member, Some(written(9_600))),
+            work("b", NodeState::Member, Some(written(8_800))),
+            work("c", NodeState::Lost, Some(written(1))),
+            work("d", NodeState::Member, Some(Ledger { empty: true, ..written(1) })),
             earlier,
             told_last,
-            work("g", "member", Some(Ledger { written_ms: Some(1), ..unprotected })),
-            work("h", "member", None),
+            work("g", NodeState::Member, Some(Ledger { written_ms: Some(1), ..unprotected })),
+            work("h", NodeState::Member, None),
         ];
         let mut job = JobDetails {
             stage: Stage::Running,

@@ -12,6 +12,7 @@ use crate::id::NodeId;
 /// The outcome of a request to leave that is sent [at most once](Client::drain_once).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub enum AskedToLeave {
     /// The node was asked by this request.
     Now,

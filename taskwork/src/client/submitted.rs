@@ -2,11 +2,15 @@
 
 use std::{
     fmt,
+    future::poll_fn,
     marker::PhantomData,
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
+use futures_core::Stream;
 use tokio::time;
 use zk::{
     Store,
@@ -22,7 +26,7 @@ use crate::{
     task::Task,
 };
 
-/// A job on a cluster. Dropping it does not affect the job.
+/// A job on a cluster. Awaiting it returns its [result](Self::result). Dropping it does not affect the job.
 pub struct Submitted<T: Task> {
     job: AnyJob,
     of: PhantomData<fn() -> T>,
@@ -42,12 +46,13 @@ struct AnyJob {
     provider: Option<Provider>,
 }
 
-/// A stream of progress reports of a job, until it is over.
+/// A stream of progress reports of a job, until it is over. An error is reported if ZooKeeper was unavailable for too
+/// long, or no longer has the job.
 pub struct ProgressStream<'a> {
     of: &'a AnyJob,
     every: Duration,
-    /// The time of the next report.
-    due: Instant,
+    /// The next report.
+    report: BoxFuture<'a, Result<Progress, ClientError>>,
     /// The future of the job's end; `None` once it has completed.
     end: Option<BoxFuture<'a, Result<(JobRecord, Duration), ClientError>>>,
 }
@@ -119,7 +124,8 @@ impl<T: Task> Submitted<T> {
 
     /// Returns a stream of the job's progress: one report immediately, and then one per period.
     pub fn progress(&self, every: Duration) -> ProgressStream<'_> {
-        ProgressStream { of: &self.job, every, due: Instant::now(), end: Some(self.job.end()) }
+        let report = self.job.progress_at(Instant::now());
+        ProgressStream { of: &self.job, every, report, end: Some(self.job.end()) }
     }
 
     /// Cancels the job, unless it is over, and waits until that is recorded. Its [result](Self::result) then is
@@ -238,8 +244,9 @@ impl AnyJob {
         })
     }
 
-    fn progress(&self) -> BoxFuture<'_, Result<Progress, ClientError>> {
+    fn progress_at(&self, due: Instant) -> BoxFuture<'_, Result<Progress, ClientError>> {
         Box::pin(async move {
+            time::sleep_until(due.into()).await;
             let read = self
                 .client
                 .ask(|store| async move { self.tracked(store).progress((self.variables)()).await });
@@ -274,30 +281,41 @@ impl AnyJob {
 }
 
 impl ProgressStream<'_> {
-    /// Returns the current progress of the job; `None` once it is over.
+    /// Returns the next report; `None` once the job is over. It is the same as `StreamExt::next`.
     ///
     /// # Errors
     /// If ZooKeeper was unavailable for too long, or no longer has the job.
     ///
     /// # Cancellation safety
-    /// Dropping the future loses only that report.
+    /// Dropping the future loses no report.
     pub async fn next(&mut self) -> Option<Result<Progress, ClientError>> {
-        let end = self.end.as_mut()?;
-        let read = async {
-            time::sleep_until(self.due.into()).await;
-            self.of.progress().await
-        };
-        tokio::select! {
-            biased;
-            ended = end => {
-                self.end = None;
-                ended.err().map(Err)
-            }
-            progress = read => {
-                self.due = Instant::now() + self.every;
-                Some(progress)
-            }
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+}
+
+impl Stream for ProgressStream<'_> {
+    type Item = Result<Progress, ClientError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let Some(end) = &mut this.end else { return Poll::Ready(None) };
+        if let Poll::Ready(ended) = end.as_mut().poll(cx) {
+            this.end = None;
+            return Poll::Ready(ended.err().map(Err));
         }
+        let progress = ready!(this.report.as_mut().poll(cx));
+        this.report = this.of.progress_at(Instant::now() + this.every);
+        Poll::Ready(Some(progress))
+    }
+}
+
+impl<T: Task> IntoFuture for Submitted<T> {
+    type Output = Result<Report<T>, ClientError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    /// Waits until the job is over, as [`result`](Self::result) does.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.result().await })
     }
 }
 

@@ -206,6 +206,7 @@ impl CompanionContext {
 
 /// An event for a companion.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum CompanionEvent {
     /// An attempt at the job has started. The first one is reported, too.
     Attempt {
@@ -246,6 +247,7 @@ pub enum CompanionEvent {
 
 /// The reason for which a message was not accepted by the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub enum Refusal {
     /// Too many messages wait for the receiving companion. Send less, or later.
     Full,
@@ -310,6 +312,7 @@ impl fmt::Debug for Messenger {
 
 /// The reason for which a message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum NotSent {
     /// The message is too large.
     #[error("a message of {bytes} bytes exceeds the maximum of {COMPANION_MESSAGE_BYTES_MAX}")]

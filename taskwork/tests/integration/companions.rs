@@ -102,6 +102,7 @@ async fn keep(mut cx: CompanionContext, store: Arc<Store>) -> Result<Seen, Strin
                 under_way = Some(rescue);
             }
             CompanionEvent::Attempt { number } => assert_eq!(number, 1),
+            other => panic!("unexpected event: {other:?}"),
         }
     }
     drop(under_way);

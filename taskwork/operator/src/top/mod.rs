@@ -238,7 +238,7 @@ impl Ask for Cluster<'_> {
                 }
                 Ok(match client.drain_once(id).await? {
                     AskedToLeave::Now => format!("{node} was asked to leave"),
-                    AskedToLeave::Before => format!("{node} was asked to leave already"),
+                    _ => format!("{node} was asked to leave already"),
                 })
             };
             let asked = asked.await;

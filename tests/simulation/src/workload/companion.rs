@@ -105,8 +105,7 @@ pub(super) async fn run(mut cx: CompanionContext) -> Result<(), String> {
                     kept.push(rescue);
                 }
             }
-            CompanionEvent::Attempt { .. } | CompanionEvent::Left { .. } | CompanionEvent::Refused { .. } => {
-            }
+            _ => {}
         }
         if mood == 0 {
             time::sleep(Duration::from_millis(DEAF_MS)).await;

@@ -171,7 +171,7 @@ impl ByClient {
                 let node = client.member(&node.to_string()).await?;
                 match client.drain_once(node).await? {
                     AskedToLeave::Now => format!("node {node} was asked to leave"),
-                    AskedToLeave::Before => return Err(asked_before(&node.to_string())),
+                    _ => return Err(asked_before(&node.to_string())),
                 }
             }
             Action::Inject { job, suggestion } => {
