@@ -52,7 +52,6 @@ struct TaskCopy {
 /// The requests to a task at a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Requested {
-    /// To stop.
     pub(crate) stop: bool,
     /// To return soon, so that it can be written.
     pub(crate) snapshot: bool,
@@ -61,7 +60,6 @@ pub(crate) struct Requested {
 /// The belongings of a running task, apart from the task itself.
 pub(crate) struct Part<O> {
     pub(crate) id: TaskId,
-    /// The scope of the task.
     pub(crate) scope: Option<Scope>,
     pub(crate) children: Vec<TaskId>,
     pub(crate) spawned: Spawned,

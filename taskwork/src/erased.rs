@@ -72,10 +72,8 @@ pub(crate) trait Kind: Send + Sync {
     fn open(&self, setup: PoolSetup) -> PoolOpening<'_>;
 }
 
-/// The parameters for opening a pool.
 pub(crate) struct PoolSetup {
     pub(crate) node: NodeId,
-    /// The number of the job.
     pub(crate) job: u64,
     pub(crate) workers: usize,
     pub(crate) limits: PoolLimits,
@@ -86,10 +84,8 @@ pub(crate) struct PoolSetup {
     pub(crate) shared: Vec<Bytes>,
 }
 
-/// The future of an opened pool.
 pub(crate) type PoolOpening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Work>, OpenError>> + Send + 'a>>;
 
-/// The reasons for which a pool could not be opened.
 #[derive(Debug, Error)]
 pub(crate) enum OpenError {
     #[error("the shared data of the job cannot be read: {reason}")]

@@ -99,7 +99,6 @@ pub(crate) enum TransitNumber {
 /// An object that a node can claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Source {
-    /// A parked task.
     Parked(TaskId),
     /// Tasks in transit to a node that can no longer receive them.
     Transit(Transit),

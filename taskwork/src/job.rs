@@ -286,7 +286,6 @@ impl<T: Task> Job<T> {
         self
     }
 
-    /// Encodes the start values.
     pub(crate) fn encoded_values(
         values: Vec<(String, Result<Vec<u8>, EncodeError>)>,
     ) -> Result<Vec<(String, Vec<u8>)>, EncodeError> {

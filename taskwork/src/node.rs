@@ -465,7 +465,6 @@ impl FromStr for Address {
     }
 }
 
-/// The maximum length of a host name.
 const HOST_NAME_MAX: usize = 253;
 
 /// Returns whether a text may be a host name. One that ends with a number is not: it is a mistyped address.

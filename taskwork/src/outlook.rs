@@ -103,7 +103,6 @@ impl Window {
         Self { length, since: Instant::now(), before: Outlook::Nothing, now: Outlook::Nothing }
     }
 
-    /// Sets the length.
     pub(crate) fn set_length(&mut self, length: Duration) {
         self.length = length;
     }

@@ -134,7 +134,6 @@ pub(crate) struct RawReport {
     pub(crate) variables: Values,
 }
 
-/// The encoded output of a job.
 pub(crate) enum RawOutput {
     /// The merged output of all tasks.
     Finished(Vec<u8>),

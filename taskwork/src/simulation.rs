@@ -219,7 +219,6 @@ pub struct Setup {
     pub limits: Limits,
 }
 
-/// The kind of the simulated type of task in job records.
 const KIND: &str = "simulated";
 
 /// Runs a node until it leaves after a message on `leave`, which may be repeated, or fails. The message is the

@@ -60,19 +60,16 @@ impl Toggles {
         }
     }
 
-    /// Adds all of `other`.
     pub(crate) fn merge(&mut self, other: Self) {
         other.completed.into_iter().for_each(|id| self.add_completed(id));
         other.children.into_iter().for_each(|id| self.add_child(id));
         other.waiting.into_iter().for_each(|(id, scope)| self.add_waiting(id, scope));
     }
 
-    /// Returns the number of ids.
     pub(crate) fn len(&self) -> usize {
         self.children.len() + self.waiting.len() + self.completed.len()
     }
 
-    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -171,7 +171,6 @@ async fn prepare(
     Err(Error::Contended { path: attempt.large(), tries: REBUILDS_MAX }.into())
 }
 
-/// Returns the operations of a transaction's multi.
 fn operations(
     cluster: &ClusterPaths,
     attempt: &AttemptPaths,
@@ -204,7 +203,6 @@ fn operations(
     ops
 }
 
-/// Returns whether an earlier try was committed.
 async fn is_committed(store: &dyn Store, attempt: &AttemptPaths, transaction: &Transaction) -> Result<bool> {
     store.sync(&attempt.base()).await?;
     Ok(store.exists(&attempt.txn(&transaction.txn)).await?.is_some()
@@ -287,7 +285,6 @@ async fn toggles(store: &dyn Store, attempt: &AttemptPaths, ids: &[String]) -> R
     Ok(ops)
 }
 
-/// The outcome of a try.
 enum Try {
     Committed,
     CommittedBefore,

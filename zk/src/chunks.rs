@@ -43,7 +43,6 @@ async fn put(store: &dyn Store, path: String, data: &[u8], check: Option<&Op>) -
     }
 }
 
-/// Reads the data of chunks.
 pub(crate) async fn read(
     store: &dyn Store,
     path: impl Fn(usize) -> String,

@@ -284,7 +284,6 @@ impl fmt::Debug for ServerStore {
     }
 }
 
-/// Executes all operations or none.
 async fn transact(client: &Client, ops: &[Op], acls: Acls<'static>) -> Result<Vec<OpAnswer>> {
     let mut writer = client.new_multi_writer();
     for (index, op) in ops.iter().enumerate() {
@@ -325,7 +324,6 @@ fn add(
     }
 }
 
-/// The version that a server interprets as any version.
 const ANY_VERSION: i32 = -1;
 
 fn op_answer(answer: MultiWriteResult) -> OpAnswer {

@@ -303,7 +303,6 @@ fn is_loopback(server: &str) -> bool {
     is_name || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// The maximum size of a file of credentials, in bytes.
 const CREDENTIALS_BYTES_MAX: u64 = 64 << 10;
 
 /// The maximum length of the given hosts in an error, in characters.

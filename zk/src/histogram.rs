@@ -4,7 +4,6 @@ use std::{ops::AddAssign, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// The number of classes.
 const CLASSES: usize = 32;
 
 /// A histogram of durations, in classes that grow by a factor of √2 each: the first is up to 7.812 µs, the

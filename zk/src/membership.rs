@@ -30,7 +30,6 @@ use crate::{
 /// The content of a znode that is being read.
 type Content = Answer<(Vec<u8>, Stat)>;
 
-/// The number of records that are read at a time.
 const READS_AT_ONCE: usize = 16;
 
 /// The record that a member publishes.
@@ -189,9 +188,7 @@ pub struct MemberWatch {
 /// The known part of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// Its name.
     Name,
-    /// Its record.
     Record,
 }
 

@@ -53,7 +53,6 @@ struct Open {
     _alive: oneshot::Sender<Infallible>,
 }
 
-/// The fate of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Fate {
     session: watch::Receiver<Session>,
@@ -80,7 +79,6 @@ impl Fate {
         }
     }
 
-    /// Waits until the session is over.
     pub(crate) async fn over(&mut self) -> WatchEvent {
         let _ = self.session.wait_for(|state| *state == Session::Expired).await;
         WatchEvent::Ended
@@ -118,7 +116,6 @@ impl KeptSession {
         }
     }
 
-    /// Returns the state of the session.
     pub(crate) fn state(&self) -> watch::Receiver<Session> {
         self.fate.session.clone()
     }

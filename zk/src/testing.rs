@@ -26,7 +26,6 @@ pub(crate) const ROOT: &str = "n0000000000000000-0";
 /// The ways in which a request may fail.
 pub(crate) const FATES: [Fate; 3] = [Fate::LostBefore, Fate::LostAfter, Fate::LostBehind];
 
-/// Returns the record of a node.
 pub(crate) fn member(node: &str) -> Member {
     Member {
         node: node.to_owned(),

@@ -160,7 +160,6 @@ fn node_of(id: &str) -> Option<&str> {
 enum Chunks<'a> {
     /// Chunks of tasks that the node has written, or of its output.
     Written { by: &'a str },
-    /// Chunks of a letter.
     Letter { from: &'a str, to: &'a str },
 }
 
@@ -174,7 +173,6 @@ impl<'a> Chunks<'a> {
         Some(Self::Written { by: first })
     }
 
-    /// Returns the node that has written them.
     fn writer(&self) -> &'a str {
         match *self {
             Self::Written { by: writer } | Self::Letter { from: writer, .. } => writer,

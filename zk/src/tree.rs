@@ -307,7 +307,6 @@ impl Tree {
         Ok(Done::Deleted { path: path.to_owned(), node })
     }
 
-    /// Removes a znode from the tree.
     fn detach(&mut self, path: &str) -> Znode {
         let node = self.nodes.remove(path).unwrap_or_default();
         if let Some(parent) = self.nodes.get_mut(parent_of(path)) {
@@ -424,7 +423,6 @@ fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Returns the size of an operation in a request, in bytes.
 pub(crate) fn op_bytes(op: &Op) -> usize {
     let data = match op {
         Op::Create { data, .. } | Op::Set { data, .. } => data.len(),

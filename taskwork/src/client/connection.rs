@@ -13,7 +13,6 @@ use zk::{Connect, ConnectError, Error, Session, Store};
 use super::ClientError;
 use crate::report::JobError;
 
-/// The pause before a retry after a temporary failure.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// The interval of session checks while no request is in flight.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -41,7 +40,6 @@ pub enum Outage {
     },
 }
 
-/// A callback for outages.
 pub(crate) type OutageObserver = Box<dyn Fn(Outage) + Send + Sync>;
 
 /// A connection to ZooKeeper that outlives sessions.
@@ -119,7 +117,6 @@ impl Connection {
         Trying(self)
     }
 
-    /// Returns the current session.
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.state().store)
     }
@@ -178,7 +175,6 @@ impl Connection {
         }
     }
 
-    /// Opens another session.
     async fn renew(&self, patience: Option<Duration>) -> Result<(), ClientError> {
         loop {
             match self.connect.open().await {
@@ -228,7 +224,6 @@ impl Connection {
         patience.and_then(|patience| since.checked_add(patience))
     }
 
-    /// Records that ZooKeeper does not answer.
     fn record_outage(&self, patience: Option<Duration>) -> Result<(), ClientError> {
         let now = Instant::now();
         let mut state = self.state();
@@ -248,7 +243,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Records that ZooKeeper answers.
     pub(crate) fn record_answer(&self) {
         let away = self.state().away.take();
         if let Some(Away { since, reported: Some(_), left, .. }) = away {

@@ -31,7 +31,6 @@ pub struct Finding {
     pub advice: &'static str,
 }
 
-/// All findings so far.
 #[derive(Default)]
 struct Findings(Vec<Finding>);
 
@@ -49,7 +48,6 @@ impl Findings {
     }
 }
 
-/// The maximum time to wait for one server.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The smallest clock difference that is reported, in milliseconds.
 const CLOCKS_APART_MS_MAX: u64 = 10_000;

@@ -436,7 +436,6 @@ fn not_that(job: &JobId, record: &JobRecord, requirement: &str) -> ClientError {
     ClientError::WrongState { job: job.clone(), reason: format!("is {}: {requirement}", word(record.state)) }
 }
 
-/// Returns a state as a word.
 pub(super) fn word(state: job::JobState) -> String {
     format!("{state:?}").to_lowercase()
 }

@@ -22,10 +22,8 @@ use crate::{
     wire::bulk::ObjectName,
 };
 
-/// The time limit for becoming a member.
 const SEAT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The time limit for leaving.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The start of error messages of a provider.
@@ -124,17 +122,14 @@ impl Provider {
         Ok(Self { object, member: member.ok_or_else(late)?, node: Some(node) })
     }
 
-    /// Returns the name of the data.
     pub(crate) fn name(&self) -> ObjectName {
         self.object.name()
     }
 
-    /// Returns the id of the member.
     pub(crate) fn member(&self) -> NodeId {
         self.member
     }
 
-    /// Leaves the cluster.
     pub(crate) async fn leave(mut self) {
         if let Some(node) = self.node.take() {
             leave(node).await;

@@ -40,7 +40,6 @@ struct AnyJob {
     /// The key in the job's record, which no other job has.
     key: String,
     started: Instant,
-    /// Creates a table of the program's variables.
     variables: fn() -> VariableTable,
     /// The provider of the shared data, if that is large and the job was submitted here.
     provider: Option<Provider>,

@@ -44,7 +44,6 @@ pub(super) struct Draft {
     pub(super) beside: Vec<Envelope>,
     pub(super) park: Vec<Envelope>,
     pub(super) condemned: Vec<Condemned>,
-    /// The task on trial.
     pub(super) suspect: Option<Suspect>,
     pub(super) leave: bool,
 }
@@ -86,7 +85,6 @@ impl Accounting {
         self.drafted.is_some()
     }
 
-    /// Returns whether a flush can start.
     pub(super) fn can_flush(&self) -> bool {
         self.is_free() && self.drafted.is_none()
     }
@@ -187,7 +185,6 @@ impl Accounting {
         })))
     }
 
-    /// Starts a claim.
     pub(super) fn claim(&mut self, source: Source, enrol: bool) -> Transaction {
         debug_assert!(self.is_free(), "one transaction at a time");
         self.begin(TransactionKind::Claim { source, enrol })

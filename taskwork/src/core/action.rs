@@ -15,7 +15,6 @@ use crate::{
 pub(crate) enum Action {
     /// Sends a message about an attempt, which may be lost.
     Send { to: NodeId, attempt: Attempt, message: Message },
-    /// Puts tasks into the pool.
     Put {
         tasks: Vec<Envelope>,
         basis: Basis,
@@ -87,7 +86,6 @@ pub(crate) struct Flush {
     pub(crate) give: Vec<Gift>,
     /// Transits that become this node's own.
     pub(crate) take: Vec<Transit>,
-    /// Tasks to park.
     pub(crate) park: Vec<Envelope>,
     /// Tasks to set aside. In the global task list they count as completed.
     pub(crate) condemned: Vec<Condemned>,

@@ -33,7 +33,6 @@ const ASKED_MAX: usize = 1_024;
 struct Open {
     transit: Transit,
     since: u64,
-    /// The time of the confirmation.
     confirmed_at: Option<u64>,
     /// The time at which the victim is asked whether it has written the grant.
     ask_at: u64,

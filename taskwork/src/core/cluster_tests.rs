@@ -168,7 +168,6 @@ impl Pool {
     }
 }
 
-/// The znodes that the protocol uses.
 #[derive(Debug)]
 struct Znodes {
     members: BTreeSet<NodeId>,

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use crate::{config::Limits, envelope::Envelope, holdings::Basis, id::NodeId};
 
-/// The kind of request to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DrainKind {
     /// With a deadline, which counts from the first request.
@@ -15,7 +14,6 @@ pub(super) enum DrainKind {
     Rest,
 }
 
-/// The state of leaving.
 #[derive(Debug)]
 pub(super) struct Drain {
     /// The time from which tasks are parked.
@@ -36,7 +34,6 @@ fn parking_ms(deadline_ms: u64) -> u64 {
 }
 
 impl Drain {
-    /// Starts to leave.
     pub(super) fn begin(now: u64, kind: DrainKind, limits: &Limits) -> Self {
         let (all_ms, left_ms) = match kind {
             DrainKind::Drain { ms_ago, deadline_ms } => (deadline_ms, deadline_ms.saturating_sub(ms_ago)),
@@ -103,7 +100,6 @@ impl Drain {
         self.pile.iter().map(|(basis, task)| (*basis, task))
     }
 
-    /// Returns the times at which an action is due.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = u64> {
         [self.remind_at, self.park_at].into_iter().chain(self.abandon_at)
     }

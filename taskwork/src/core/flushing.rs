@@ -42,7 +42,6 @@ const PRESSED_MS: u64 = 5;
 const BYTES_BY_MS: u64 = 4 << 10;
 
 impl Run {
-    /// Starts a flush if one is due.
     pub(super) fn flush_if_due(&mut self, around: &mut Surroundings) {
         // The flush may also end a trial.
         if !self.accounting.drafts()

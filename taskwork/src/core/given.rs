@@ -89,12 +89,10 @@ impl Given {
         self.unwritten.insert(grant, given);
     }
 
-    /// Returns whether another grant fits.
     pub(super) fn has_room(&self, bytes_max: usize) -> bool {
         self.unwritten.len() < UNWRITTEN_MAX && self.bytes < bytes_max
     }
 
-    /// Returns whether there are no unwritten grants.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.unwritten.is_empty()
@@ -129,7 +127,6 @@ impl Given {
         given.is_some_and(|given| !std::mem::replace(&mut given.writing, true))
     }
 
-    /// Records that grants are written.
     pub(super) fn written(&mut self, me: NodeId, gifts: &[Gift]) -> Written {
         let mut written = Written::default();
         for Gift { grant, .. } in gifts {

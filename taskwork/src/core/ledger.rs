@@ -49,7 +49,6 @@ impl Run {
         }
     }
 
-    /// Records whether the node currently holds anything.
     pub(super) fn note_holding(&mut self, around: &Surroundings) {
         if around.limits.ledger_interval_ms == 0 {
             if self.enrolment == Enrolment::Done {

@@ -36,7 +36,6 @@ pub(crate) struct Node {
     pub(super) around: Surroundings,
 }
 
-/// The phase of a node with respect to the job.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// No attempt is known, or the job is over.

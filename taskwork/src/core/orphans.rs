@@ -40,7 +40,6 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// Records that a member has gone.
     pub(super) fn left(&mut self, node: NodeId) {
         self.gone.insert(node, self.last + 1);
     }
@@ -60,7 +59,6 @@ pub(super) struct Orphans {
 }
 
 impl Run {
-    /// Looks now.
     pub(super) fn look_for_orphans(&mut self, around: &mut Surroundings) {
         self.looks.last += 1;
         around.actions.push(Action::LookForOrphans { look: self.looks.last });

@@ -21,7 +21,6 @@ pub(super) struct Parked {
     tasks: BTreeMap<Source, u64>,
     /// The orphans, likewise.
     orphans: BTreeMap<Source, u64>,
-    /// The number of updates.
     updates: u64,
     /// The number of updates when something was last claimed.
     claimed_at: u64,

@@ -5,11 +5,9 @@ use crate::id::TaskId;
 /// A pool at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PoolView {
-    /// The number of workers.
     pub(crate) workers: usize,
     /// The number of workers without a task.
     pub(crate) idle: usize,
-    /// The number of queued tasks.
     pub(crate) queued: usize,
     /// The number of tasks that wait for others, or for an external event.
     pub(crate) waiting: usize,

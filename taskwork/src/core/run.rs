@@ -51,7 +51,6 @@ pub(super) struct Run {
     pub(super) flush_after: u64,
     /// The time before which no flush starts that is not awaited, because the last one was large.
     pub(super) written_after: u64,
-    /// Whether there was no flush yet.
     pub(super) is_first_flush: bool,
     /// Whether a thief only waits for a flush.
     pub(super) pressed: bool,
@@ -90,7 +89,6 @@ pub(super) enum Enrolment {
 }
 
 impl Run {
-    /// Creates the state at the start of an attempt.
     pub(super) fn new(now: u64, attempt: Attempt, numbers: Numbers) -> Self {
         Self {
             attempt,
@@ -132,7 +130,6 @@ impl Run {
         }
     }
 
-    /// Returns the times at which an action is due.
     pub(super) fn deadlines(&self, limits: &Limits) -> impl Iterator<Item = u64> {
         let asking = self.thief.deadline().into_iter().chain(self.thief.commits_at(limits));
         let held_back = (!self.held_back.is_empty()).then_some(self.held_back_until);

@@ -34,7 +34,6 @@ use crate::{
 const HELD_BACK_MAX: usize = 16;
 
 impl Run {
-    /// Handles a message of another member.
     pub(super) fn hear(&mut self, around: &mut Surroundings, from: NodeId, message: Message) {
         match message {
             Message::Steal { request } => self.admit(around, from, request),
@@ -210,7 +209,6 @@ impl Run {
         self.send(around, to, message);
     }
 
-    /// Denies thieves that waited.
     pub(super) fn deny(&self, around: &mut Surroundings, denied: Vec<Waiting>) {
         for Waiting { thief, request, .. } in denied {
             self.send(around, thief, Message::Deny { request });

@@ -17,7 +17,6 @@ use crate::{
 /// The state that the steps of a run use in addition to the run itself.
 #[derive(Debug)]
 pub(super) struct Surroundings {
-    /// This node.
     pub(super) id: NodeId,
     pub(super) limits: Limits,
     pub(super) random: SmallRng,
@@ -38,14 +37,12 @@ pub(super) struct Surroundings {
     pub(super) clock: Duration,
     /// The same in whole milliseconds, which all deadlines use.
     pub(super) now: u64,
-    /// The state of the pool at that time.
     pub(super) pool: PoolView,
     /// The actions for the shell, in order.
     pub(super) actions: Vec<Action>,
 }
 
 impl Surroundings {
-    /// Sends a message that belongs to an attempt.
     pub(super) fn send(&mut self, attempt: Attempt, to: NodeId, message: Message) {
         self.actions.push(Action::Send { to, attempt, message });
     }

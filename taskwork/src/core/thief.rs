@@ -16,7 +16,6 @@ use rand::{Rng, rngs::SmallRng, seq::IteratorRandom};
 use super::pool_view::PoolView;
 use crate::{config::Limits, id::NodeId};
 
-/// The state of the thief.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     /// No worker is hungry here.
@@ -57,7 +56,6 @@ pub(super) struct Members<'a> {
     pub(super) near: &'a BTreeSet<NodeId>,
 }
 
-/// A steal request to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) to: NodeId,

@@ -74,7 +74,6 @@ impl Trials {
         (taken, self.waiting.iter().chain(self.condemned.iter().map(|condemned| &condemned.task)))
     }
 
-    /// Returns whether there are no tasks here.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.condemned.is_empty()
     }

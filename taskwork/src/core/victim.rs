@@ -53,11 +53,9 @@ pub(super) struct Victim {
 /// The action for waiting thieves.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Serving {
-    /// No action now.
     Nothing,
     /// Take at most this number of tasks and bytes for this thief.
     Take { thief: NodeId, request: u64, tasks_max: usize, bytes_max: usize },
-    /// Deny these thieves.
     Deny(Vec<Waiting>),
 }
 
@@ -123,7 +121,6 @@ impl Victim {
         if denied.is_empty() { Serving::Nothing } else { Serving::Deny(denied.into()) }
     }
 
-    /// Removes all waiting thieves.
     pub(super) fn dismiss_all(&mut self) -> Vec<Waiting> {
         std::mem::take(&mut self.waiting).into()
     }
@@ -262,7 +259,6 @@ impl Victim {
         self.open.values().map(|grant| (grant.tasks.len(), grant.bytes))
     }
 
-    /// Returns the times at which an action is due.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = u64> {
         let waiting = self.waiting.iter().map(|waiting| waiting.until);
         let open = self.open.values().map(|grant| grant.again_at);

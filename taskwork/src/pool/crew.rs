@@ -53,7 +53,6 @@ pub(crate) trait Workplace: Send + Sync {
 
 /// A worker's stay in a pool.
 pub(crate) enum Stint {
-    /// It is over.
     Over,
     /// It is over when this future completes, in virtual time.
     Sliced(Pin<Box<dyn Future<Output = ()> + Send>>),
@@ -73,7 +72,6 @@ struct Desk {
     wake: Condvar,
     /// Wakes vacant workers in virtual time.
     woken: Notify,
-    /// The number of vacant workers.
     vacant: AtomicUsize,
     /// Notified when there are several pools, which are then [balanced](Desk::balance) periodically.
     several: Notify,
@@ -200,7 +198,6 @@ impl Crew {
         }
     }
 
-    /// Adds a pool for the workers to work in.
     pub(crate) fn add(&self, claim: Claim, pool: Arc<dyn Workplace>) -> Workers {
         let (away, back) = mpsc::channel(1);
         let mut state = self.desk.lock();

@@ -68,17 +68,14 @@ impl Collecting {
         }
     }
 
-    /// Returns whether a basis counts in the cut.
     pub(super) fn counts(&self, basis: Basis) -> bool {
         !self.tentative.contains(&basis) && !self.void.contains(&basis)
     }
 
-    /// Returns whether a basis is void.
     pub(super) fn is_void(&self, basis: Basis) -> bool {
         self.void.contains(&basis)
     }
 
-    /// Declares bases void.
     pub(super) fn void(&mut self, bases: &[Basis]) {
         for &basis in bases {
             self.tentative.remove(&basis);
@@ -118,7 +115,6 @@ impl Collecting {
         (self.number, awaited.copied().collect())
     }
 
-    /// Adds a task to the cut.
     pub(super) fn add(&mut self, task: Seal) {
         let Some(current) = &mut self.current else { return };
         match task {
@@ -134,7 +130,6 @@ impl Collecting {
         }
     }
 
-    /// Records that a task in the cut waits for its trial.
     pub(super) fn note_untried(&mut self, task: TaskId) {
         if let Some(current) = &mut self.current {
             current.sealed.untried.insert(task);
@@ -159,7 +154,6 @@ impl Collecting {
         self.current.as_ref().is_some_and(|current| current.awaited.is_empty() && !current.sealing)
     }
 
-    /// Finishes a collected cut.
     pub(super) fn finish(&mut self) -> Option<(u64, Sealed)> {
         self.current
             .take_if(|current| current.awaited.is_empty() && !current.sealing)

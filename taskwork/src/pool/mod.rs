@@ -92,7 +92,6 @@ use crate::{
 /// A task with the runtime's data about it.
 pub(crate) struct Entry<T: Task> {
     pub(crate) id: TaskId,
-    /// The scope of the task.
     pub(crate) scope: Option<Scope>,
     pub(crate) children: Vec<TaskId>,
     pub(crate) spawned: Spawned,
@@ -230,7 +229,6 @@ impl<T: Task> Pool<T> {
         TaskId { node: self.node, number: self.tasks_made.fetch_add(1, Relaxed) }
     }
 
-    /// Queues a task just split off by a worker's task.
     pub(crate) fn put_split(&self, worker: usize, entry: Entry<T>) {
         self.splits.add(1);
         self.put_by(worker, entry, End::Back);

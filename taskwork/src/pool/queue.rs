@@ -42,7 +42,6 @@ use crate::{
     task::Task,
 };
 
-/// The queue of a pool.
 pub(super) struct Queue<T: Task> {
     state: Mutex<State<T>>,
     wake: Condvar,
@@ -69,7 +68,6 @@ const WATCH: Duration = if cfg!(feature = "loom") { Duration::ZERO } else { Dura
 /// The result of a request for a task without waiting.
 pub(super) enum Next<T: Task> {
     Task(Entry<T>),
-    /// No task is available now.
     Nothing,
     /// The worker should leave: the pool is closed, or another one needs it.
     Leave,
@@ -105,7 +103,6 @@ pub(super) enum Judgement {
     Void,
 }
 
-/// A queued task.
 pub(super) struct Queued<T: Task> {
     pub(super) entry: Entry<T>,
     /// Its size in bytes when it was last sealed for a thief; `None` if it was not sealed since it last ran.
@@ -128,7 +125,6 @@ struct State<T: Task> {
     slots: usize,
     /// The number of workers that have a task.
     busy: usize,
-    /// The number of workers that sleep here.
     asleep: usize,
     /// Whether workers without a task leave for other pools.
     shared: bool,
@@ -376,7 +372,6 @@ impl<T: Task> Queue<T> {
         self.stir();
     }
 
-    /// Lets workers start tasks again.
     pub(super) fn resume(&self, signals: &Signals) {
         let mut state = self.lock();
         if state.gate == Gate::Stopped {

@@ -24,7 +24,6 @@ const RATE: u64 = 1 << 10;
 /// The start of the clocks, so that one can be set back.
 const BEGIN: u64 = 1 << 50;
 
-/// The largest weight of a job.
 pub(crate) const WEIGHT_MAX: u32 = 1000;
 
 /// A job's claim on the workers of a node.

@@ -41,7 +41,6 @@ pub trait Pace: Send + Sync + 'static {
 /// A pool whose workers are tasks on the runtime with virtual time.
 pub(crate) struct Slices<T: Task> {
     pool: Pool<T>,
-    /// The number of the job.
     job: u64,
     pace: Arc<dyn Pace>,
     /// Notified when waiting workers should look again.

@@ -21,7 +21,6 @@ pub(super) const LIMITS: PoolLimits = PoolLimits {
 /// The maximum time of each wait.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until a condition holds.
 pub(super) fn wait_for<T: Task>(pool: &Pool<T>, what: &str, mut holds: impl FnMut(&Pool<T>) -> bool) {
     let give_up = Instant::now() + PATIENCE;
     while !holds(pool) {

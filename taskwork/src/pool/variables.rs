@@ -53,7 +53,6 @@ pub(crate) enum Source {
 pub(crate) struct Unpublished {
     /// The index of the variable in the declaration.
     pub(crate) slot: usize,
-    /// Its name.
     pub(crate) name: &'static str,
     /// The value, encoded.
     pub(crate) value: Vec<u8>,
@@ -84,7 +83,6 @@ impl VariableTable {
         self.slots.iter().map(|slot| slot.declared.variable)
     }
 
-    /// Returns the index of a variable.
     pub(crate) fn slot_of(&self, variable: RustType) -> Option<usize> {
         self.slots.iter().position(|slot| slot.declared.variable == variable)
     }
@@ -136,7 +134,6 @@ impl VariableTable {
         Ok(self.offer(slot, value, from, signals))
     }
 
-    /// Returns the value of a variable, encoded.
     pub(crate) fn encoded(&self, slot: usize) -> Result<Option<Vec<u8>>, EncodeError> {
         let value = self.read(slot);
         value.map(|value| (self.slots[slot].declared.encode)(&*value)).transpose()

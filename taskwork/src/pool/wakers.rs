@@ -30,7 +30,6 @@ pub struct Waker(Arc<WakeUp>);
 pub(super) struct WakeUp {
     /// Its number in the pool.
     pub(super) number: u64,
-    /// The task that waits.
     pub(super) task: TaskId,
     came: AtomicBool,
     queue: Weak<WakeUps>,

@@ -75,7 +75,6 @@ impl PoolFault {
     }
 }
 
-/// The future of merged outputs.
 pub(crate) type Merging = Pin<Box<dyn Future<Output = Result<Merged, PoolFault>> + Send>>;
 
 /// A pool with its type of task erased.
@@ -89,7 +88,6 @@ pub(crate) trait Work: Workplace + 'static {
     fn view(&self) -> PoolView;
     fn fault(&self) -> Option<PoolFault>;
     fn figures(&self) -> Figures;
-    /// Returns the outlook of all tasks here.
     fn outlook(&self) -> Outlook;
     /// Returns the tasks that are being searched or completed.
     fn running(&self) -> Vec<TaskId>;
@@ -115,7 +113,6 @@ pub(crate) trait Work: Workplace + 'static {
     fn set_thieves(&self, thieves: usize);
     /// Asks running tasks to stop and lets no task start.
     fn stop(&self);
-    /// Lets tasks start again.
     fn resume(&self);
     /// Takes every queued task of a stopped pool.
     fn unload(&self) -> Result<Vec<(Basis, Envelope)>, PoolFault>;
@@ -413,7 +410,6 @@ impl<T: Task> Pool<T> {
 /// The number of tasks that are split off a too large one before it is encoded again.
 const PIECES_MAX: usize = 16;
 
-/// The merged output of a job.
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub(crate) encoded: Vec<u8>,

@@ -221,7 +221,6 @@ impl<T: Task> Pool<T> {
     }
 }
 
-/// Returns the message of a panic.
 pub(super) fn message(panic: &(dyn Any + Send)) -> String {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -18,7 +18,6 @@ impl Clock {
         self.0.elapsed()
     }
 
-    /// Returns the milliseconds since the start.
     pub(crate) fn now_ms(self) -> u64 {
         millis(self.now())
     }

@@ -39,7 +39,6 @@ pub(crate) struct Host {
     end: Arc<End>,
 }
 
-/// The end of a companion.
 #[derive(Debug, Default)]
 struct End {
     is_reached: Latch,
@@ -48,7 +47,6 @@ struct End {
 }
 
 impl Host {
-    /// Starts a companion.
     pub(crate) fn start(
         (run, stage): (Run, Stage),
         job: &JobId,
@@ -141,7 +139,6 @@ fn panicked(panic: &(dyn Any + Send)) -> String {
 
 /// The outgoing messages of a companion.
 struct ToNodes {
-    /// The number of the job.
     job: u64,
     node: NodeId,
     desk: Arc<Desk>,

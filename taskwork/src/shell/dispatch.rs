@@ -38,7 +38,6 @@ pub(crate) struct Dispatch {
     // Shared with the lines.
     carrier: Arc<Box<dyn Carrier>>,
     table: Arc<Table>,
-    /// The receiving loop.
     receiving: JoinSet<()>,
 }
 
@@ -71,7 +70,6 @@ pub(crate) enum Delivery {
 }
 
 impl Dispatch {
-    /// Starts receiving.
     pub(crate) fn start(network: Network) -> Self {
         let Network { carrier, mut arrivals } = network;
         let (carrier, table) = (Arc::new(carrier), Arc::<Table>::default());

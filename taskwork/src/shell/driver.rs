@@ -64,7 +64,6 @@ pub(crate) struct Driver {
     pub(crate) givers: Arc<Mutex<Givers>>,
     /// The nodes that cannot be reached over the network, for observers; `None` if there were none yet.
     pub(crate) cut_off: Arc<Mutex<Option<BTreeSet<NodeId>>>>,
-    /// The node's events in the job, for users.
     pub(crate) timeline: Arc<Timeline>,
     pub(crate) clock: Clock,
     /// Whether the node ever had a task.
@@ -79,15 +78,12 @@ pub(crate) struct Driver {
 pub(crate) enum Ended {
     /// It was requested.
     ShutDown,
-    /// The job is over.
     JobOver,
     /// A bug of the runtime: the loop has panicked.
     BrokenDown,
-    /// The node has left the job.
     Departed(Departure),
 }
 
-/// An input of the loop.
 enum Input {
     Event(Event),
     Delivery(Delivery),

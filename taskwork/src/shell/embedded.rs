@@ -47,12 +47,10 @@ use crate::{
     report::{JobError, Observer, Progress, RawReport, Stopper},
 };
 
-/// The parameters of an embedded run.
 pub(crate) struct Setup {
     pub(crate) root: Root,
     /// Opens the pools of the nodes, and contains the shared data.
     pub(crate) kind: Box<dyn Kind>,
-    /// Creates a table of the program's variables.
     pub(crate) variables: fn() -> VariableTable,
     pub(crate) nodes: usize,
     pub(crate) workers: usize,
@@ -194,7 +192,6 @@ struct Fleet<'a> {
     /// Whether there will never be a second node, so that none listens.
     alone: bool,
     nodes: Vec<EmbeddedNode>,
-    /// Nodes that have resigned.
     resigned: Resigned,
     /// Nodes that were asked to leave.
     leaving: JoinSet<Figures>,
@@ -202,7 +199,6 @@ struct Fleet<'a> {
     figures: Figures,
 }
 
-/// A node of this process.
 struct EmbeddedNode {
     seat: Seat,
     running: RunningNode,
@@ -228,7 +224,6 @@ impl EmbeddedNode {
         self.end().await
     }
 
-    /// Stops the node and returns its figures.
     async fn end(mut self) -> Figures {
         let figures = self.running.finish(&mut self.seat).await;
         self.seat.give_up().await;

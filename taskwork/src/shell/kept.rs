@@ -57,7 +57,6 @@ const FORM: u32 = 3;
 const BUILD_DIGITS: usize = 12;
 
 impl Identity {
-    /// Creates the identity of a job with this encoded shared data.
     pub(crate) fn new(
         release: &Release,
         kind: &str,
@@ -129,7 +128,6 @@ fn base(version: &str) -> Option<&str> {
 }
 
 impl Kept {
-    /// Opens the tree of the directory.
     pub(crate) fn open(&self) -> Result<MemoryTree, StateError> {
         durable::open(&self.dir).map_err(|error| match error {
             durable::OpenError::Io { .. } => StateError::Io { reason: error.to_string() },
@@ -202,7 +200,6 @@ impl Kept {
         Ok(())
     }
 
-    /// Returns the path of the file in the directory.
     fn file(&self) -> String {
         durable::file_of(&self.dir).display().to_string()
     }

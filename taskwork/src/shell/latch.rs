@@ -16,7 +16,6 @@ pub(crate) struct Latch {
 }
 
 impl Latch {
-    /// Sets the flag.
     pub(crate) fn set(&self) {
         self.is_set.store(true, Release);
         self.set.notify_waiters();

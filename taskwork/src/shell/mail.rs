@@ -50,7 +50,6 @@ impl Mail {
         self.cut_off.remove(&node)
     }
 
-    /// Returns the unreachable nodes that were reported.
     pub(crate) fn cut_off(&self) -> &BTreeSet<NodeId> {
         &self.cut_off
     }

@@ -57,7 +57,6 @@ pub(crate) struct Part {
     pub(crate) job: JobId,
     /// The labels that other nodes must have to take part.
     pub(crate) require: Labels,
-    /// The job's claim on the workers of the node.
     pub(crate) claim: Claim,
     pub(crate) pool: Arc<dyn Work>,
     /// The offer of the shared data to other nodes.
@@ -67,7 +66,6 @@ pub(crate) struct Part {
     pub(crate) visibility: Visibility,
 }
 
-/// A node working on a job.
 pub(crate) struct RunningNode {
     driver: JoinHandle<Ended>,
     /// The result of the driver, once it has stopped.
@@ -206,7 +204,6 @@ impl RunningNode {
         Self { driver, ended: None, coordination, loops, workers, shutdown, _offer: part.offer }
     }
 
-    /// Returns the node's figures for the job so far.
     pub(crate) fn figures(&self) -> Figures {
         self.coordination.figures_now()
     }
@@ -231,7 +228,6 @@ impl RunningNode {
         self.coordination.leave(Leaving::Drain { deadline_ms });
     }
 
-    /// Returns whether the job was suspended.
     pub(crate) fn was_suspended(&self) -> bool {
         self.coordination.suspended.load(Relaxed)
     }

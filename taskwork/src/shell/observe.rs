@@ -19,13 +19,10 @@ use super::{
 };
 use crate::view::{Content, Event, Place, Snapshot, View};
 
-/// The maximum number of reads per second.
 const READS_PER_S: u32 = 500;
 /// The interval at which reads are sent.
 const PACE: Duration = Duration::from_millis(20);
-/// The number of reads sent at a time.
 const READS_AT_ONCE: usize = (READS_PER_S / 50) as usize;
-/// The interval of ticks.
 const TICK: Duration = Duration::from_secs(1);
 /// The maximum number of unanswered reads.
 const UNANSWERED_MAX: usize = 4 * READS_AT_ONCE;
@@ -98,7 +95,6 @@ pub(crate) struct Observation<'a> {
     /// Whether everything has been read since the watch was set.
     is_whole: bool,
     clock: WallClock,
-    /// The time of the next tick.
     due: Instant,
 }
 

@@ -21,11 +21,9 @@ use super::{
 };
 use crate::{core, id::NodeId, pool::Crew};
 
-/// The future of a connection to the tree.
 pub(crate) type Connecting<'a> =
     Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, ServeError>> + Send + 'a>>;
 
-/// The platform of a node process.
 pub(crate) trait Platform: Send + Sync {
     /// Opens a session on the tree.
     fn connect(&self) -> Connecting<'_>;
@@ -36,13 +34,10 @@ pub(crate) trait Platform: Send + Sync {
     }
     /// Returns an id that no node has ever had.
     fn new_id(&self) -> NodeId;
-    /// Starts a node's workers.
     fn start_crew(&self, workers: usize) -> io::Result<Crew> {
         Crew::start(workers)
     }
-    /// Opens a node's endpoint.
     fn open_endpoint(&self, node: NodeId) -> Result<Endpoint, SeatError>;
-    /// Returns the probe of its nodes.
     fn probe(&self) -> Arc<dyn Probe> {
         Arc::new(Process)
     }
@@ -50,7 +45,6 @@ pub(crate) trait Platform: Send + Sync {
 
 /// The platform's hooks into a node.
 pub(crate) trait Probe: Send + Sync {
-    /// Returns the figures of the node's process.
     fn process(&self) -> ProcessNow {
         process::now()
     }

@@ -7,7 +7,6 @@ use zk::figures::ProcessNow;
 /// Clock ticks per second in `/proc/self/stat`: the same on all Linux systems.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Returns the current figures.
 pub(crate) fn now() -> ProcessNow {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     ProcessNow {

@@ -71,7 +71,6 @@ impl Pulse {
         beat.parts.push(Arc::downgrade(part));
     }
 
-    /// Returns the current health.
     pub(crate) fn now(&self) -> Health {
         let (seat, parts) = {
             let beat = self.lock();

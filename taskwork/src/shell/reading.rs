@@ -41,7 +41,6 @@ pub(super) struct Reading {
     known: BTreeSet<String>,
     /// The attempts that were completely listed since the watch was set.
     listed: BTreeSet<String>,
-    /// The latest jobs.
     latest: BTreeSet<String>,
     /// Whether the members will be listed after all pending reads.
     members_due: bool,

@@ -97,7 +97,6 @@ impl Roster {
         Some(self.changes.iter().skip(first).copied().collect())
     }
 
-    /// Returns all members.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> {
         self.members.keys().copied()
     }
@@ -118,7 +117,6 @@ impl Members {
         (now.0, look(&now.1))
     }
 
-    /// Changes the roster.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Roster) -> R) -> R {
         let mut now = self.lock();
         now.0 += 1;

@@ -34,7 +34,6 @@ use crate::{
     pool::Crew,
 };
 
-/// The parameters of a seat.
 pub(crate) struct SeatSetup {
     pub(crate) node: NodeId,
     pub(crate) store: Arc<dyn Store>,
@@ -68,13 +67,11 @@ pub(crate) struct Seat {
     pub(crate) workers: usize,
     /// The workers, which are shared by all jobs.
     pub(crate) crew: Crew,
-    /// The published record of the member.
     pub(crate) member: Member,
     /// The time of joining, in milliseconds since 1970.
     pub(crate) joined_ms: u64,
     /// The other members of the same release.
     pub(crate) others: Arc<Members>,
-    /// The number of tasks created by the node.
     pub(crate) tasks_made: Arc<AtomicU64>,
     /// If all nodes of the job are in this process, the resigned ones. Only their loss counts against their tasks:
     /// the other lost nodes belong to an earlier process that has exited.

@@ -35,7 +35,6 @@ use super::{
 };
 use crate::{config::Limits, id::NodeId};
 
-/// The parameters of a node process.
 pub(crate) struct ServeSetup {
     pub(crate) platform: Box<dyn Platform>,
     pub(crate) cluster: ClusterPaths,
@@ -70,7 +69,6 @@ pub(crate) type Leave = mpsc::Receiver<Option<Duration>>;
 
 /// The reasons for which a seat ends.
 pub(super) enum Fate {
-    /// The node has left.
     Left,
     /// A job was resumed that the node had left when it was suspended. To take part in the job again it needs a new id,
     /// because its commits are recorded under the old one.

@@ -51,9 +51,7 @@ const ALL_MAX: usize = 64;
 /// The time without progress after which a node reads the data from `ZooKeeper`.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The shared data of a job.
 pub(crate) struct Shared {
-    /// The data, in pieces.
     pub(crate) pieces: Vec<Bytes>,
     /// The offer of the data to other nodes.
     pub(crate) offer: Option<Offer>,

@@ -29,7 +29,6 @@ use crate::{
     },
 };
 
-/// The parameters of a submission.
 pub(crate) struct Submission<'a> {
     pub(crate) release: &'a Release,
     pub(crate) kind: &'a str,
@@ -176,7 +175,6 @@ impl Tracked {
         Ok(Self::new(store, cluster, job, started))
     }
 
-    /// Creates a handle for a submitted job.
     pub(crate) fn new(store: Arc<dyn Store>, cluster: ClusterPaths, job: JobId, started: Instant) -> Self {
         Self { store, cluster, job, started, key: None, took: OnceLock::new() }
     }
@@ -194,7 +192,6 @@ impl Tracked {
         Err(zk::Error::NoNode { path: self.cluster.job(&self.job.0).record() })
     }
 
-    /// Reads the job's record.
     pub(crate) async fn record(&self) -> zk::Result<JobRecord> {
         let (record, _) = job::read(&*self.store, &self.cluster, &self.job.0).await?;
         self.check_key(&record)?;
@@ -221,7 +218,6 @@ impl Tracked {
         }
     }
 
-    /// Stops the job.
     pub(crate) async fn stop(&self, reason: &str) -> Result<JobRecord, JobError> {
         self.record().await?;
         job::cancel(&*self.store, &self.cluster, &self.job.0, reason, unix_ms()).await?;
@@ -246,7 +242,6 @@ impl Tracked {
         Ok(Values { table })
     }
 
-    /// Returns the job's progress, as reported by its nodes.
     pub(crate) async fn progress(&self, variables: VariableTable) -> Result<Progress, JobError> {
         let reports = figures::read::<Figures>(&*self.store, &self.cluster, &self.job.0).await?;
         let mut figures = sum(reports.iter().map(|(_, report)| report));

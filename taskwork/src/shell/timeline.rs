@@ -19,7 +19,6 @@ impl Timeline {
         self.note_at(unix_ms(), kind, detail);
     }
 
-    /// Records an event at the given time.
     pub(crate) fn note_at(&self, at_ms: u64, kind: EventKind, detail: impl Into<String>) {
         let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if events.len() >= EVENTS_MAX {
@@ -28,7 +27,6 @@ impl Timeline {
         events.push(TimelineEvent { at_ms, kind, detail: detail.into() });
     }
 
-    /// Returns all recorded events.
     pub(crate) fn all(&self) -> Vec<TimelineEvent> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -93,7 +93,6 @@ pub(super) async fn work(setup: &ServeSetup, seat: &mut Seat, leave: &mut Leave)
     }
 }
 
-/// The jobs of a seat.
 struct SeatJobs<'a> {
     setup: &'a ServeSetup,
     seat: &'a mut Seat,
@@ -128,14 +127,12 @@ struct SeatJobs<'a> {
 /// A pause. Its output is the retry state, and whether another try makes sense.
 type Pausing = Pin<Box<dyn Future<Output = (Retry, bool)> + Send>>;
 
-/// The node's intent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Intent {
     /// To work on further jobs.
     Stay,
     /// To leave all jobs and join again under a new id.
     Renew,
-    /// To leave the cluster.
     Leave,
 }
 
@@ -177,9 +174,7 @@ struct Closing {
 enum Input {
     /// The process was asked to leave, within this time if it is shorter than the configured deadline.
     LeaveRequested(Option<Duration>),
-    /// An operator has asked the node to leave.
     OperatorRequest,
-    /// The session is over.
     Expired,
     Next(zk::Result<Next>),
     Opened(Result<OpenPool, NotOpened>),
@@ -456,7 +451,6 @@ impl SeatJobs<'_> {
         self.opening = Some(Opening { job, record, limits, pool });
     }
 
-    /// Starts to work on a job.
     fn begin(&mut self, job: JobId, record: &JobRecord, limits: Limits, (pool, offer): OpenPool) {
         if let Some(retry) = &mut self.retry {
             retry.succeeded();
@@ -483,7 +477,6 @@ impl SeatJobs<'_> {
         self.active.push(Active { job, share, running, since: time::Instant::now(), resigns: false });
     }
 
-    /// Handles a failure to open a job.
     async fn on_open_failed(&mut self, job: &JobId, error: &JobError) {
         if let JobError::Coordination(error) = error {
             match &error.0 {
@@ -589,7 +582,6 @@ impl SeatJobs<'_> {
         }
     }
 
-    /// Finishes the work on a job.
     async fn finish(&mut self, closing: Closing) {
         let Closing { job, ended, stopping, .. } = closing;
         let figures = stopping.done().await;

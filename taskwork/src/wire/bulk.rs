@@ -36,7 +36,6 @@ pub(crate) struct Ask {
     pub(crate) offset: u64,
 }
 
-/// The maximum size of an encoded request, in bytes.
 pub(crate) const ASK_BYTES_MAX: usize = 64;
 
 /// The answer of the owner.

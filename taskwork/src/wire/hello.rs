@@ -26,5 +26,4 @@ pub(crate) enum Welcome {
     Stranger,
 }
 
-/// The maximum size of a hello or an answer, in bytes.
 pub(crate) const HELLO_BYTES_MAX: usize = 256;

@@ -21,7 +21,6 @@ pub(crate) enum Packet<P = Parcel> {
 /// A message between the companions of a job, or about one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
-    /// The number of the job.
     pub(crate) job: u64,
     /// The number of the message among those of its sender.
     pub(crate) number: u64,

@@ -38,7 +38,6 @@ pub(crate) struct Plan {
     pub(crate) calm_ms: u64,
     /// The number of nodes that join after the faults.
     pub(crate) newcomers: usize,
-    /// The maximum number of attempts of a job.
     pub(crate) attempts_max: u32,
     /// The jobs after the first one.
     pub(crate) later: Vec<LaterJob>,
@@ -76,7 +75,6 @@ impl Program {
 /// The kind of a plan, by its test goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// No faults.
     Quiet,
     /// Outages of the servers, and no other faults.
     ServersOnly,

@@ -34,7 +34,6 @@ use crate::{
     world::{Birth, Counts, MachineId, Process, SESSION_MS, World, on},
 };
 
-/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) violations: Vec<Violation>,
@@ -101,7 +100,6 @@ pub(crate) fn run_unchecked(plan: &Plan) -> Outcome {
 #[derive(Debug, Clone, Copy)]
 struct Keeps {
     trace: bool,
-    /// Whether the invariants are checked.
     invariants: bool,
 }
 

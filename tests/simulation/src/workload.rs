@@ -79,9 +79,7 @@ impl Variable for Shortest {
 /// The effects of a slice of work.
 #[derive(Debug, Default)]
 pub(crate) struct Slice {
-    /// The states that were created.
     pub(crate) opened: Vec<u64>,
-    /// The states that were visited.
     pub(crate) consumed: Vec<u64>,
     /// The roots of the parts for which the task has waited.
     pub(crate) joined: Vec<State>,

@@ -25,7 +25,6 @@ const FORMAT_NOW: u64 = 1;
 /// The size of redb's cache, in bytes. Nothing is read twice, since the whole tree is in memory.
 const CACHE_BYTES: usize = 4 << 20;
 
-/// An open file.
 #[derive(Debug)]
 pub(super) struct DatabaseFile {
     database: Database,
@@ -35,7 +34,6 @@ pub(super) struct DatabaseFile {
     _lock: FolderLock,
 }
 
-/// Why a file cannot be read.
 pub(super) enum Unreadable {
     Foreign(String),
     Damaged(String),

@@ -110,7 +110,6 @@ async fn end(
 /// The longest reason that is recorded, in characters.
 const REASON_CHARS_MAX: usize = 4096;
 
-/// Truncates a reason to the recorded length.
 pub(super) fn shortened(reason: &str) -> String {
     reason.chars().take(REASON_CHARS_MAX).collect()
 }

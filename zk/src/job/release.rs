@@ -81,7 +81,6 @@ async fn remove_input(store: &dyn Store, paths: &JobPaths) -> Result<()> {
     clear(store, &[paths.root()]).await
 }
 
-/// Removes the chunks of an attempt except those of these znodes.
 async fn remove_chunks_except(store: &dyn Store, attempt: &AttemptPaths, znodes: &[String]) -> Result<()> {
     let mut needed = BTreeSet::new();
     for (path, content) in blob::pointers(store, znodes).await?.contents {

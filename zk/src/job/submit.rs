@@ -289,7 +289,6 @@ fn may_have_happened(error: &Error) -> bool {
     error.effect() == Effect::Unknown || *error == Error::SessionExpired
 }
 
-/// Returns whether the error means that the record was removed.
 fn is_removed(error: &Error) -> bool {
     let cause = error.failed_operation().map_or(error, |(_, cause)| cause);
     matches!(cause, Error::NoNode { .. })

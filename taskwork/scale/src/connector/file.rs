@@ -27,9 +27,7 @@ use super::{Connector, MachineId, Offer, command, kubernetes, local, slurm};
 
 /// The maximum size of a connector's file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The maximum number of offers.
 const OFFERS_MAX: usize = 100;
-/// The maximum number of machines of one offer.
 const OFFER_MACHINES_MAX: u32 = 5_000;
 
 /// A connector that is ready for use.
@@ -122,7 +120,6 @@ pub fn parse(text: &str, cluster: &str, folder: &Path) -> Result<Opened, String>
     Ok(Opened { connector, currency: head.currency })
 }
 
-/// Parses the settings of one kind of connector.
 fn settings<T: DeserializeOwned>(rest: Map<String, Value>) -> Result<T, String> {
     serde_json::from_value(Value::Object(rest)).map_err(|error| error.to_string())
 }
@@ -187,7 +184,6 @@ fn is_release_name(name: &str) -> bool {
 const RESERVED: [&str; 5] = ["machine", "offer", "price", "currency", "spot"];
 
 impl Common {
-    /// Returns an offer.
     pub(crate) fn offer(&self, name: &str) -> Option<&Offer> {
         self.offers.iter().find(|offer| offer.name == name)
     }

@@ -128,7 +128,6 @@ impl Fleet {
         stock.alive.values().copied().filter(stays).collect()
     }
 
-    /// Chooses machines that leave.
     fn release_surplus(
         &mut self,
         round: &Round<'_>,

@@ -30,14 +30,11 @@ pub struct State {
     pub(super) troubles: BTreeMap<String, Trouble>,
 }
 
-/// A request for machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) offer: String,
     pub(super) count: u32,
-    /// The time of the request.
     pub(super) asked_ms: u64,
-    /// The time of the connector's answer.
     pub(super) answered_ms: Option<u64>,
     /// The machines in the answer.
     #[serde(default)]
@@ -90,7 +87,6 @@ const FIRST_PAUSE_MS: u64 = 15_000;
 const LONGEST_PAUSE_MS: u64 = 600_000;
 /// The pause before an unanswered request is repeated. It doubles each time.
 const FIRST_RETRY_MS: u64 = 5_000;
-/// The maximum such pause.
 const LONGEST_RETRY_MS: u64 = 60_000;
 
 impl State {
@@ -106,7 +102,6 @@ impl State {
         }
     }
 
-    /// Makes a unique key.
     pub(super) fn new_key(&mut self) -> Option<Key> {
         let key = format!("{}-{}", self.tag, self.next).parse().ok()?;
         self.next = self.next.checked_add(1)?;

@@ -16,7 +16,6 @@ pub(super) struct Stock<'a> {
     pub(super) alive: BTreeMap<&'a MachineId, &'a Machine>,
     /// The unlisted machines.
     pub(super) missed: BTreeSet<&'a MachineId>,
-    /// The nodes of each machine.
     pub(super) nodes: BTreeMap<&'a MachineId, Vec<&'a NodeSeen>>,
     /// The number of listed machines of each request, including those that are over.
     pub(super) listed: BTreeMap<Key, u32>,
@@ -42,7 +41,6 @@ impl<'a> Stock<'a> {
         Self { alive: alive.map(|machine| (&machine.id, machine)).collect(), missed, nodes, listed }
     }
 
-    /// Returns the nodes that run on a machine.
     pub(super) fn nodes_on(&self, machine: &MachineId) -> &[&'a NodeSeen] {
         self.nodes.get(machine).map_or(&[], Vec::as_slice)
     }

@@ -49,13 +49,11 @@ pub(super) enum Aim {
     Time,
 }
 
-/// The best size.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Choice {
     pub(super) aim: Aim,
     /// All sizes that were compared, from few machines to many.
     pub(super) judged: Vec<Judged>,
-    /// The index of the best size.
     pub(super) best: usize,
     /// The index of the present size, if it was compared.
     pub(super) now: Option<usize>,

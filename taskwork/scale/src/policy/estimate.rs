@@ -9,7 +9,6 @@ const LEFT_MIN: f64 = 0.002;
 /// An amount whose logarithm is normally distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Guess {
-    /// The median.
     pub(super) median: f64,
     /// The standard deviation of its logarithm.
     pub(super) sigma: f64,
@@ -47,7 +46,6 @@ impl Guess {
     }
 }
 
-/// The progress of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Progress {

@@ -81,7 +81,6 @@ fn difference(outlook: &Outlook<'_>, choice: &Choice, place: usize) -> Option<St
 /// Limits that prevent the best number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
-    /// The budget is spent.
     pub(super) is_short: bool,
     /// The maximum number of turns in an hour is reached.
     pub(super) is_turn_too_many: bool,

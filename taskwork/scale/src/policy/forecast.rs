@@ -100,7 +100,6 @@ pub(super) struct Size {
 pub(super) struct Forecast {
     /// The time until the jobs are finished, in seconds: the quantiles of 10, 50 and 90 %.
     pub(super) takes_s: [f64; 3],
-    /// The mean time.
     pub(super) mean_s: f64,
     /// The future cost of the machines: the mean, and the quantile of 90 %. `None` if a price is unknown.
     pub(super) money: Option<(f64, f64)>,

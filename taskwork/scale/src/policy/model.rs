@@ -58,7 +58,6 @@ impl Efficiency {
         }
     }
 
-    /// Fits the curves.
     pub(super) fn curves(&self) -> Curves {
         let busy = self.busy.curve(Some(1.0));
         let units = (self.units.spread() >= SPREAD_MIN).then(|| self.units.curve(None));

@@ -88,7 +88,6 @@ impl Parallelism {
         !is_busy
     }
 
-    /// Resets the state for other jobs.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }

@@ -25,7 +25,6 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Adds a finished job.
     pub(super) fn finished(&mut self, work: f64) {
         if !(work.is_finite() && work > 0.0) {
             return;
@@ -36,7 +35,6 @@ impl Totals {
         self.squares += off * (work.ln() - self.mean);
     }
 
-    /// Returns the estimated total work of a job of the program.
     fn total(&self) -> Guess {
         let weight = self.jobs + UNKNOWN_WEIGHT;
         let unknown = UNKNOWN.median.ln();

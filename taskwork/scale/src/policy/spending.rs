@@ -32,7 +32,6 @@ impl Tariff {
         used_ms.div_ceil(self.quantum_ms).saturating_mul(self.quantum_ms).max(self.minimum_ms)
     }
 
-    /// Returns the bill for a time of use.
     pub(super) fn bill(&self, used_ms: u64) -> f64 {
         self.price_per_hour * self.billed_ms(used_ms) as f64 / HOUR_MS
     }
@@ -184,12 +183,10 @@ impl Spending {
         self.begins_anew = true;
     }
 
-    /// Returns whether the last observation contained a machine.
     pub(super) fn knows(&self, machine: &str) -> bool {
         self.open.contains_key(machine)
     }
 
-    /// Returns the time at which counting started.
     pub(super) fn began_ms(&self) -> Option<u64> {
         self.began_ms
     }

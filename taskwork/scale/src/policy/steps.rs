@@ -91,7 +91,6 @@ struct Turns {
 }
 
 impl Turns {
-    /// Records a change of the number of machines.
     fn change(&mut self, target: u32, now: u32, at_ms: u64) {
         let is_up = target > now;
         // Replacing lost machines is not a change.

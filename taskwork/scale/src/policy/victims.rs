@@ -47,7 +47,6 @@ pub(super) fn ordered(seen: &Observation) -> Vec<&MachineSeen> {
     ranked.into_iter().map(|(_, machine)| machine).collect()
 }
 
-/// The price of an hour of a worker.
 fn price_of_worker(offer: &OfferSeen) -> Option<f64> {
     Some(offer.price_per_hour? / f64::from(offer.workers.max(1)))
 }

@@ -87,7 +87,6 @@ impl<T: Task> Queue<T> {
         self.lock().cut.awaited()
     }
 
-    /// Returns the action for an interrupted task.
     pub(in crate::pool) fn interruption(
         &self,
         worker: usize,
@@ -155,7 +154,6 @@ impl<T: Task> Queue<T> {
         self.lock().cut.is_collected()
     }
 
-    /// Finishes a collected cut.
     pub(in crate::pool) fn finish_cut(&self) -> Option<(u64, Sealed)> {
         self.lock().cut.finish()
     }

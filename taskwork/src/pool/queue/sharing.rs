@@ -70,7 +70,6 @@ impl<T: Task> Queue<T> {
         self.recalled[worker].store(false, Relaxed);
     }
 
-    /// Returns whether a worker should leave.
     pub(in crate::pool) fn is_recalled(&self, worker: usize) -> bool {
         self.recalled[worker].load(Relaxed)
     }

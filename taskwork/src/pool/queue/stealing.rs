@@ -54,7 +54,6 @@ impl<T: Task> Queue<T> {
         self.added(added, state, signals);
     }
 
-    /// Returns the durations of steals.
     pub(in crate::pool) fn steal_times(&self) -> Histogram {
         self.lock().steal_times
     }

@@ -28,7 +28,6 @@ use crate::{
 /// The event that a task waits for.
 #[derive(Clone)]
 pub(in crate::pool) enum Waits {
-    /// None.
     No,
     /// The completion of its scope.
     Scope,
@@ -86,12 +85,10 @@ impl<T: Task> Default for Waiting<T> {
 }
 
 impl<T: Task> Waiting<T> {
-    /// Returns the number of waiting tasks.
     pub(super) fn len(&self) -> usize {
         self.scopes.len() + self.outside.len() + self.untried.len()
     }
 
-    /// Returns the waiting tasks.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Queued<T>> {
         self.scopes.values().chain(self.outside.values()).chain(self.untried.values())
     }

@@ -52,7 +52,6 @@ pub(super) fn public_window() -> Duration {
 }
 
 impl Coordination {
-    /// Returns the node's figures for the job so far.
     pub(crate) fn figures_now(&self) -> Figures {
         let mut figures = *self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         let pool = self.pool.figures();
@@ -145,7 +144,6 @@ impl Coordination {
         Ledger { written_ms, empty, unprotected, bytes }
     }
 
-    /// Returns the node's current report on the job.
     pub(crate) fn report(&self, last: bool) -> NodeFigures<Figures> {
         let mut figures = self.figures_now();
         if last {

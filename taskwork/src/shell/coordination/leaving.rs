@@ -10,7 +10,6 @@ use tokio::{
 use super::Coordination;
 use crate::core::Event;
 
-/// The ways of leaving a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaving {
     /// Within a deadline; a second request means immediately.

@@ -118,9 +118,7 @@ pub(crate) struct Coordination {
     pub(crate) cut_off: Arc<Mutex<Option<BTreeSet<NodeId>>>>,
     /// The clock that the driver uses.
     pub(crate) clock: Clock,
-    /// The outlook of the node.
     pub(crate) outlook: Mutex<Window>,
-    /// The node's events in the job.
     pub(crate) timeline: Arc<Timeline>,
     /// The number of transactions that were rebuilt because another node was faster.
     pub(crate) rebuilds: Counter,
@@ -128,7 +126,6 @@ pub(crate) struct Coordination {
     pub(crate) takes_part_in: AtomicU32,
     /// Notified when the node is enrolled in an attempt.
     pub(crate) enrolled: Notify,
-    /// The number of letters that this node has posted.
     pub(crate) letters_posted: AtomicU64,
     /// The latest attempt seen.
     pub(crate) attempt: AtomicU32,
@@ -140,11 +137,9 @@ pub(crate) struct Coordination {
     pub(crate) silence: Notify,
     /// The node's candidate, locked by the loop that stands for election while it runs.
     pub(crate) standing: AsyncMutex<Standing>,
-    /// Whether the node has led the job.
     pub(crate) has_led: AtomicBool,
     /// Permits for suggestions that the program evaluates now.
     pub(crate) looks: Arc<Semaphore>,
-    /// The audience of the job.
     pub(crate) visibility: Visibility,
     /// The number of the latest requested search for the work of lost nodes.
     pub(crate) orphans_wanted: watch::Receiver<u64>,

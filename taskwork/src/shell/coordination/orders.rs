@@ -43,7 +43,6 @@ pub(crate) enum Order {
     Enrol { attempt: Attempt },
     /// Try a transaction once.
     Transact { attempt: Attempt, transaction: Transaction },
-    /// Post a letter.
     Post { to: NodeId, parcel: Parcel },
     /// Fail the job because of a fault of the program.
     Fail(PoolFault),

@@ -80,7 +80,6 @@ impl Coordination {
         silent(&self.pool.running(), since_ms)
     }
 
-    /// Returns the names of the tasks that run now.
     pub(crate) fn running_tasks(&self) -> Vec<String> {
         names(&self.pool.running())
     }

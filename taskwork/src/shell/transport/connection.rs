@@ -63,7 +63,6 @@ pub(super) async fn greet(hub: &Hub, incoming: Incoming) -> Result<(NodeId, Conn
     Err(Refused(format!("{} sent {hello:?} and was answered {welcome:?}", connection.remote_address())))
 }
 
-/// Connects to a member.
 pub(super) async fn dial(hub: &Arc<Hub>, to: NodeId) -> Result<Connection, Refused> {
     let connection = time::timeout(hub.limits.dial, introduce(hub, to))
         .await

@@ -12,7 +12,6 @@ use crate::id::NodeId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fingerprint([u8; 32]);
 
-/// A text that is not a fingerprint.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("{0:?} is not a fingerprint: 64 hexadecimal digits")]
 pub(crate) struct FingerprintError(String);

@@ -164,12 +164,10 @@ impl Transport {
         Ok(Self { hub, links: Mutex::default(), runtime: Handle::current(), accepting, local })
     }
 
-    /// Returns the address on which this node listens.
     pub(crate) fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Returns the node's exchange of byte objects.
     pub(crate) fn bulk(&self) -> Bulk {
         Bulk::new(&self.hub)
     }

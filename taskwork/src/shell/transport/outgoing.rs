@@ -20,7 +20,6 @@ pub(crate) struct Subject {
     pub(crate) kind: u8,
 }
 
-/// The progress of a message.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnderWay {
@@ -65,7 +64,6 @@ enum Size {
 /// The maximum size of a companion's refusal, in bytes.
 const REFUSAL_BYTES_MAX: usize = 32;
 
-/// The load of a queue.
 #[derive(Debug, Default)]
 struct Load {
     small_messages: usize,
@@ -144,7 +142,6 @@ impl Queue {
         self.messages.send(message).map_err(|_| NotQueued::Closed)
     }
 
-    /// Returns the progress of the message about a subject.
     pub(super) fn under_way(&self, subject: Subject) -> UnderWay {
         lock(&self.load).subjects.get(&subject).copied().unwrap_or(UnderWay::No)
     }
@@ -190,7 +187,6 @@ impl Outgoing {
         self.size == Size::Large
     }
 
-    /// Marks the message as being sent.
     pub(super) fn mark_moving(&self) {
         if let Some(subject) = self.subject {
             lock(&self.load).subjects.insert(subject, UnderWay::Moves);

@@ -10,7 +10,6 @@ use crate::{
 };
 
 impl SeatJobs<'_> {
-    /// Schedules the next progress report.
     pub(super) fn expect_report(&mut self) {
         self.report_at = self.setup.report_every.map(|every| Instant::now() + every);
     }

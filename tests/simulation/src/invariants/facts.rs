@@ -35,7 +35,6 @@ pub(crate) struct Facts {
     left: BTreeSet<(NodeId, String, u32)>,
     /// The members, with the sessions that created them.
     members: BTreeMap<NodeId, SessionId>,
-    /// The number of workers of all nodes.
     pub(crate) workers: usize,
     /// The number of states that a worker visits per second.
     pub(crate) states_per_s: u64,
@@ -53,7 +52,6 @@ pub(crate) struct Facts {
     pub(crate) coordinator: Option<NodeId>,
 }
 
-/// The facts about one job.
 #[derive(Debug)]
 pub(crate) struct JobFacts {
     pub(crate) shape: Shape,
@@ -66,10 +64,8 @@ pub(crate) struct JobFacts {
     with_losses: BTreeSet<u32>,
     /// The number of members that were lost while they took part.
     pub(crate) losses: u32,
-    /// The state in the tree.
     pub(crate) durable: Durable,
     sizes: Sizes,
-    /// The most recent attempt.
     pub(crate) latest: u32,
     /// The state according to its record.
     pub(crate) state: JobState,
@@ -81,7 +77,6 @@ pub(crate) struct JobFacts {
     added: BTreeMap<String, Added>,
 }
 
-/// A root task that was added to a job.
 #[derive(Debug)]
 struct Added {
     /// The number of its only state.
@@ -182,7 +177,6 @@ impl Facts {
         }
     }
 
-    /// Returns whether a node is a member.
     pub(crate) fn is_member(&self, node: NodeId) -> bool {
         self.members.contains_key(&node)
     }

@@ -79,7 +79,6 @@ pub(crate) trait Invariant: Send {
     fn see(&mut self, facts: &Facts, now: u64, seen: &Seen<'_>) -> Result<(), String>;
 }
 
-/// An invariant that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) at_ms: u64,

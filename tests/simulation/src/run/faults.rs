@@ -43,7 +43,6 @@ impl Stage<'_> {
         })
     }
 
-    /// Executes a fault.
     pub(super) fn inject(&mut self, fault: Fault) {
         self.world.with(|state| state.note(format_args!("{fault:?}")));
         let Some(machine) = self.any_machine() else {
@@ -128,7 +127,6 @@ impl Stage<'_> {
         });
     }
 
-    /// Returns one of the jobs, over or not.
     fn any_job(&self) -> Option<String> {
         let jobs = self.jobs();
         self.world.with(|state| jobs.choose(&mut state.random).cloned())
@@ -186,7 +184,6 @@ impl Stage<'_> {
         tokio::spawn(async move { zk::job::forget(&*store, &cluster, &job).await });
     }
 
-    /// Kills a process and schedules its replacement.
     fn restart(&mut self, machine: MachineId, ms: u64) {
         self.kill(machine);
         self.restarting.push((self.world.now() + ms, machine));

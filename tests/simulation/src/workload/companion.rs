@@ -24,7 +24,6 @@ pub(crate) enum Step {
         from: NodeId,
         content: u64,
     },
-    /// It is asked to rescue its data.
     Rescues,
     Ends,
 }

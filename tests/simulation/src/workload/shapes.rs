@@ -39,7 +39,6 @@ pub(crate) enum Shape {
 /// The minimum depth of trees for large clusters.
 const DEEP: u32 = 9;
 
-/// A state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct State {
     /// Its number, unique in the whole tree.

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{program::Flow, tasks::forget_tries};
 
-/// A program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Recipe {
     /// The number of variables, all of which the program creates at its start, and reads at its end.
@@ -71,7 +70,6 @@ enum Step {
 const BYTES_MAX: usize = 600 << 10;
 
 impl Recipe {
-    /// Draws a program.
     pub(crate) fn draw(random: &mut SmallRng) -> Self {
         let variables = random.random_range(2..=8);
         let count = random.random_range(5..=60);

@@ -18,7 +18,6 @@ use crate::invariants::Seen;
 const WATCHES_END_MS: u64 = SESSION_MS * 14 / 10;
 
 impl State {
-    /// Notifies a client that its session is over.
     pub(super) fn notify_end(&mut self, session: SessionId) {
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };
         client.told = true;
@@ -32,7 +31,6 @@ impl State {
         }
     }
 
-    /// Drops all watches of a session.
     fn drop_watches(&mut self, session: SessionId) {
         self.unwatch_all(session);
         let Some(client) = self.servers.sessions.get_mut(&session) else { return };

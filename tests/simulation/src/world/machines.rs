@@ -10,7 +10,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Event, State};
 
-/// A machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct MachineId(pub(crate) u32);
 
@@ -62,9 +61,7 @@ pub(crate) enum Process {
     /// There is no process: the machine only sends requests to the servers.
     #[default]
     None,
-    /// It was not asked to leave.
     Stays,
-    /// It was asked to leave.
     Leaves,
     Ended,
 }
@@ -87,7 +84,6 @@ impl Machines {
         it.condition != Condition::Dead && it.process == Process::Stays
     }
 
-    /// Assigns a new id to a machine's process.
     pub(super) fn seat(&mut self, machine: MachineId, node: NodeId) {
         self.seats.insert(node, machine);
         self.get(machine).node = Some(node);
@@ -169,7 +165,6 @@ impl State {
         }
     }
 
-    /// Freezes a machine for a while.
     pub(crate) fn freeze(&mut self, machine: MachineId, ms: u64) {
         let it = self.machines.get(machine);
         if it.condition != Condition::Runs {

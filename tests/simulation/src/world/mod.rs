@@ -54,7 +54,6 @@ use crate::{
     workload,
 };
 
-/// A scheduled event.
 type Event = Box<dyn FnOnce(&mut State) + Send>;
 
 /// A world, shared by everything in it.
@@ -73,7 +72,6 @@ struct Shared {
 pub(crate) struct State {
     pub(crate) now: u64,
     pub(crate) random: SmallRng,
-    /// The rates of random faults.
     pub(crate) rates: Rates,
     agenda: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
@@ -85,7 +83,6 @@ pub(crate) struct State {
     /// The duration of a slice of work, in milliseconds.
     slice_ms: u64,
     slice_states: usize,
-    /// The counters for the figures of a run.
     pub(crate) counts: Counts,
     /// The time of each node's first work.
     pub(crate) first_work: BTreeMap<NodeId, u64>,
@@ -133,7 +130,6 @@ impl Trace {
     }
 }
 
-/// The parameters of a new world.
 #[derive(Debug, Clone)]
 pub(crate) struct Birth {
     pub(crate) seed: u64,
@@ -223,7 +219,6 @@ impl State {
         self.agenda.first_key_value().map(|((ms, _), _)| *ms)
     }
 
-    /// Schedules an event.
     pub(crate) fn after(&mut self, ms: u64, happening: impl FnOnce(&mut Self) + Send + 'static) {
         self.agenda.insert((self.now + ms, self.scheduled), Box::new(happening));
         self.scheduled += 1;

@@ -49,7 +49,6 @@ impl State {
         self.network.under_way.get(&(from, to, about)).is_some_and(|&copies| copies > 0)
     }
 
-    /// Sends a message of a node.
     pub(super) fn send(&mut self, from: NodeId, to: NodeId, payload: Vec<u8>) {
         let Some(sender) = self.machines.of(from) else { return };
         self.counts.messages += 1;

@@ -45,7 +45,6 @@ impl Proposals {
 }
 
 impl State {
-    /// Stops all commits for a while.
     pub(crate) fn stall(&mut self, ms: u64) {
         if self.servers.away {
             return;

@@ -30,7 +30,6 @@ pub(super) const REPLICAS: usize = 3;
 /// The session of outside observers.
 pub(crate) const AUDITOR: SessionId = 1;
 
-/// A committed change.
 #[derive(Debug, Clone)]
 enum Entry {
     Open,
@@ -100,9 +99,7 @@ pub(super) struct Client {
     pub(super) silenced: Vec<mpsc::UnboundedSender<WatchEvent>>,
 }
 
-/// A request that waits for an answer.
 pub(super) trait Pending: Send {
-    /// Returns whether it was answered.
     fn is_answered(&self) -> bool;
     /// Reports that no answer will arrive.
     fn fail(&self, error: Error);

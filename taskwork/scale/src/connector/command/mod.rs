@@ -46,7 +46,6 @@ pub(super) struct Settings {
     create: Vec<String>,
     list: Vec<String>,
     terminate: Vec<String>,
-    /// The time limit of a call, in seconds.
     #[serde(default = "timeout")]
     timeout_s: u32,
 }

@@ -29,7 +29,6 @@ const WRONG: [i32; 3] = [78, 126, 127];
 pub(super) struct Program {
     pub(super) path: PathBuf,
     pub(super) arguments: Vec<String>,
-    /// The time limit of a run.
     pub(super) limit: Duration,
 }
 

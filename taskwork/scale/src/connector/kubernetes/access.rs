@@ -31,7 +31,6 @@ pub(super) struct Access {
 /// The files with the credentials.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Files {
-    /// The token.
     pub(super) token: Option<PathBuf>,
     /// The authorities that have signed the certificate of the API.
     pub(super) authorities: Option<PathBuf>,

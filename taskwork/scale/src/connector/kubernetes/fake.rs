@@ -18,7 +18,6 @@ pub(super) enum Reply {
     Hang,
 }
 
-/// A request.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     /// Its number, starting with 0.

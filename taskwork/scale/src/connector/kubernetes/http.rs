@@ -22,23 +22,19 @@ use tokio_rustls::TlsConnector;
 use super::access::Access;
 use crate::connector::Refusal;
 
-/// An answer.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
 }
 
-/// The time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum size of an answer: a page of pods with all their fields.
 const BODY_BYTES_MAX: usize = 32 << 20;
 
-/// The maximum size of the head of an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Sends requests.
 #[derive(Debug)]
 pub(super) struct Http {
     access: Access,

@@ -38,12 +38,10 @@ const EMPTY_MAX: usize = 32;
 const ENTRIES_MAX: usize = 2000;
 
 impl Ledger {
-    /// Returns whether a request was made.
     pub(super) fn has(&self, key: &Key) -> bool {
         self.requests.iter().any(|request| request.key == *key)
     }
 
-    /// Returns the number of pods of a request.
     pub(super) fn count(&self, key: &Key) -> u32 {
         self.requests.iter().find(|request| request.key == *key).map_or(0, |request| request.count)
     }
@@ -138,7 +136,6 @@ impl Ledger {
         pods.iter().filter_map(key).filter(|(pod, key)| pod.key.as_ref() != Some(key)).collect()
     }
 
-    /// Returns the pods of a request.
     pub(super) fn pods_of<'a>(&self, key: &Key, pods: &'a [Pod]) -> Vec<&'a Pod> {
         let keys = self.assign(pods);
         let is_of = |pod: &&Pod| keys.get(pod.name.as_str()).is_some_and(|its| its.as_ref() == Some(key));

@@ -203,7 +203,6 @@ impl Kubernetes {
         }
     }
 
-    /// Reads a Deployment, and the pods that its own `ReplicaSet`s keep.
     async fn read_deployment(&self, name: &str) -> Result<(Deployment, Vec<Pod>), Refusal> {
         let deployment = self.api.deployment(name).await?;
         let mut pods = self.api.pods(&deployment.selector).await?;
@@ -280,7 +279,6 @@ impl Kubernetes {
         Ok(())
     }
 
-    /// Deletes some of the pods of a Deployment.
     async fn end_some(&self, name: &str, ending: &[&Pod], all: &[Pod]) -> Result<(), Refusal> {
         for pod in ending.iter().filter(|pod| !pod.is_over) {
             self.api.make_cheap(&pod.name).await?;

@@ -107,7 +107,6 @@ const TEMPLATE: &str = "pod-template-hash";
 /// Reasons for which pods are preempted, so that their end is no failure.
 const TAKEN: [&str; 6] = ["Evicted", "Preempting", "Shutdown", "NodeShutdown", "Terminated", "NodeLost"];
 
-/// The maximum length of a reason, in characters.
 const REASON_CHARS_MAX: usize = 200;
 
 impl From<RawPod> for Pod {

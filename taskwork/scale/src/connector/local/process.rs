@@ -26,7 +26,6 @@ struct Status {
 }
 
 impl Process {
-    /// Returns the process with this pid, if it runs.
     pub(super) fn of(pid: u32) -> Option<Self> {
         let pid = i32::try_from(pid).ok().filter(|pid| *pid > 1)?;
         let status = Status::read(pid).filter(|status| !status.is_over)?;
@@ -49,7 +48,6 @@ impl Process {
         .collect()
     }
 
-    /// Returns whether it still runs.
     pub(super) fn runs(&self) -> bool {
         self.boot == boot()
             && Status::read(self.pid).is_some_and(|now| now.began == self.began && !now.is_over)

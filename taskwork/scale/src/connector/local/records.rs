@@ -16,7 +16,6 @@ const KEPT_MS: u64 = 24 * 3_600_000;
 /// The time for which a process that is gone is still listed.
 const LISTED_MS: u64 = 600_000;
 
-/// The record of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) offer: String,
@@ -25,7 +24,6 @@ pub(super) struct Record {
     pub(super) state: State,
 }
 
-/// The state of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
@@ -115,7 +113,6 @@ impl Records {
         }
     }
 
-    /// Removes a record and its log.
     pub(super) fn remove(&self, id: &MachineId) -> io::Result<()> {
         let _ = fs::remove_file(self.log(id));
         fs::remove_file(self.file(id))

@@ -145,7 +145,6 @@ impl Slurm {
             .ok_or_else(|| Refusal::wrong(format!("the Slurm connector has no offer {name:?}")))
     }
 
-    /// Returns the connector's jobs.
     async fn squeue(&self) -> Result<String, Refusal> {
         let name = format!("--name={}", self.job_name);
         let format = format!("--format={}", answer::FORMAT);

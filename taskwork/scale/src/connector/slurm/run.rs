@@ -20,7 +20,6 @@ use crate::connector::Refusal;
 /// The maximum output of a command, in bytes: a line for each job that a connector can list.
 const OUTPUT_BYTES_MAX: u64 = 8 << 20;
 
-/// The output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) success: bool,

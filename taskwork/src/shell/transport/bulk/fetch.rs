@@ -52,7 +52,6 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// The number of contents with a wrong hash after which the fetch fails.
 const GARBLED_TIMES_MAX: usize = 3;
 
-/// A fetch in progress.
 pub(super) struct Fetch<S> {
     hub: Arc<Hub>,
     name: ObjectName,

@@ -76,9 +76,7 @@ pub(super) struct BulkState {
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BulkFigures {
-    /// The bytes of objects sent.
     pub(crate) sent_bytes: u64,
-    /// The bytes of objects received.
     pub(crate) received_bytes: u64,
     /// The number of requests being served.
     pub(crate) served: usize,
@@ -119,7 +117,6 @@ impl Bulk {
         Fetch::new(Arc::clone(&self.0), name, sink).run(owners, patience).await
     }
 
-    /// Returns the node's figures so far.
     #[cfg(test)]
     pub(crate) fn figures(&self) -> BulkFigures {
         use std::sync::atomic::Ordering::Relaxed;

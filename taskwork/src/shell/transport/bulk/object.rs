@@ -97,7 +97,6 @@ impl Object {
         Self::with(name, vec![content], Stage::Complete)
     }
 
-    /// Returns the object's name.
     pub(crate) fn name(&self) -> ObjectName {
         self.name
     }
@@ -128,7 +127,6 @@ impl Object {
         let _ = takers.wait_for(|takers| takers.len() >= members).await;
     }
 
-    /// Reads the bytes from an offset.
     pub(super) fn read_from(&self, offset: u64) -> Reading {
         Reading { content: self.content.subscribe(), pieces: 0, passed: offset }
     }
@@ -140,7 +138,6 @@ impl Filling {
         &self.object
     }
 
-    /// Adds the next bytes.
     pub(crate) fn add(&self, bytes: Bytes) {
         self.object.content.send_modify(|content| content.pieces.push(bytes));
     }

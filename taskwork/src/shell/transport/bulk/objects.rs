@@ -25,7 +25,6 @@ pub(crate) struct Offer {
 }
 
 impl Objects {
-    /// Offers an object.
     pub(super) fn offer(self: &Arc<Self>, object: Object) -> Offer {
         lock(&self.0).entry(object.name()).or_default().push(object.clone());
         Offer { objects: Arc::clone(self), object }

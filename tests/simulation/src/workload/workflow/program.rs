@@ -11,7 +11,6 @@ use super::{
 };
 use crate::world::{pause, show_read};
 
-/// The program.
 #[derive(Debug)]
 pub(crate) struct Flow;
 
@@ -47,7 +46,6 @@ struct State {
     /// The expected reads, in order.
     expected: Vec<Option<u64>>,
     read: Vec<Option<u64>>,
-    /// The last read.
     last: u64,
 }
 
