@@ -92,6 +92,13 @@ fn start_value_is_known_before_the_first_task_starts() {
 }
 
 #[test]
+fn settings_of_a_cluster_do_not_affect_a_run_within_the_process() {
+    let job = Job::new(Tree::root(), 3).workers(2).priority(3).require("disk=fast".parse().unwrap());
+    let report = job.exclusive().nodes(2).run().unwrap();
+    assert_eq!(report.output, Tree::sequential(3).0);
+}
+
+#[test]
 fn counts_are_exact_while_nodes_come_and_go_down_to_none() {
     const DEPTH: u32 = 17;
     let (count, largest) = Tree::sequential(DEPTH);
