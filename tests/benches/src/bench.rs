@@ -40,7 +40,7 @@ pub enum Bench {
     Termination,
     /// The rate at which a byte object is fetched, against a plain stream of quinn.
     Bulk,
-    /// The cost of writing the nodes' holdings. Four rounds take ten minutes.
+    /// The cost of keeping the state of a search in a directory.
     Ledger,
     /// The cost of losing nodes, in at most three rounds of 150 s each; with `TASKWORK_LONG=1` jobs take a
     /// minute, and there are six.
@@ -75,7 +75,7 @@ impl Bench {
             Self::Memory => cluster::memory::run(),
             Self::Termination => cluster::termination::run(rounds),
             Self::Bulk => bulk::run(rounds),
-            Self::Ledger => ledger::run(rounds),
+            Self::Ledger => ledger::kept::run(rounds),
             Self::Losses => ledger::losses::run(rounds.min(3)),
         }
     }

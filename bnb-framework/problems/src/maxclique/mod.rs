@@ -27,7 +27,7 @@ use self::{classes::Classes, set::Set};
 pub use self::{
     graph::{FILE_BYTES_MAX, Graph, VERTICES_MAX, parse},
     order::order,
-    program::{Cliques, main},
+    program::main,
 };
 
 /// The largest clique of a graph with at most `64 * W` vertices; the heaviest, if they are `WEIGHTED`.

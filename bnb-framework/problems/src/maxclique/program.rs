@@ -13,7 +13,7 @@ use super::{FILE_BYTES_MAX, Graph, MaxClique, parse};
 
 /// The arguments of `maxclique` that define the problem.
 #[derive(Debug, clap::Args)]
-pub struct GraphArguments {
+struct GraphArguments {
     /// The graph, in DIMACS format. Loops are skipped, and lines may be repeated.
     file: PathBuf,
     /// Search for the heaviest clique, by the weights of the vertices (lines n), instead of the one with the
@@ -24,7 +24,7 @@ pub struct GraphArguments {
 
 /// The arguments of `maxclique`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+struct Arguments {
     #[command(flatten)]
     graph: GraphArguments,
     #[command(flatten)]
@@ -32,8 +32,7 @@ pub struct Arguments {
 }
 
 /// The program. The type of its problem depends on the size of the graph.
-#[derive(Debug)]
-pub struct Cliques;
+struct Cliques;
 
 impl Program for Cliques {
     const NAME: &'static str = "maxclique";
