@@ -1,9 +1,8 @@
 //! Every kind of search on trees of known size, on various numbers of nodes. `bnb-problems` compares searches
 //! with brute force.
 
-use std::panic;
-
 use proptest::prelude::*;
+use taskwork::JobError;
 
 use crate::{
     enumerate::EnumerationTask,
@@ -41,12 +40,13 @@ fn contradictory_options_are_refused() {
     let collect = Collect { at_most: 3, within: None };
     let paths = || Solver::new(Paths { depth: 3, breadth: 2 });
     for solver in [
+        paths().heuristics(1.5),
         paths().pruning(false).target(3),
         paths().pruning(false).collect(collect),
         paths().pruning(false).replicable(Replicable::default()),
         paths().replicable(Replicable::default()).collect(collect),
     ] {
-        assert!(panic::catch_unwind(panic::AssertUnwindSafe(|| solver.job())).is_err());
+        assert!(matches!(solver.run(), Err(JobError::Setting { .. })));
     }
 }
 

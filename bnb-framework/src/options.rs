@@ -192,15 +192,36 @@ impl<C: Ord> Options<C> {
 }
 
 impl<C> Options<C> {
+    /// Returns why the search cannot have these options; `None` if it can.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        let share = self.heuristics;
+        if !(0.0..=1.0).contains(&share) {
+            return Some(format!("the share of the time for heuristics is {share}; it must be from 0 to 1"));
+        }
+        let reason = if self.replicable.is_some() && self.collect.is_some() {
+            "a replicable search cannot collect solutions: choose one of the two; the collected solutions do not \
+             depend on the number of nodes in any case"
+        } else if !self.pruning && self.needs_pruning() {
+            "pruning is off, but a target, a cutoff, a tolerance, a collection and a replicable search need it: turn it \
+             on, or remove these options"
+        } else {
+            return None;
+        };
+        Some(reason.to_owned())
+    }
+
     /// Returns whether this is the plain search for the optimum, which has its own loop that checks
     /// nothing else if it is depth first.
     pub(crate) fn is_plain(&self) -> bool {
-        let Self { pruning, target, cutoff, tolerance, collect, replicable, .. } = self;
-        *pruning
-            && target.is_none()
-            && cutoff.is_none()
-            && collect.is_none()
-            && replicable.is_none()
-            && *tolerance == Tolerance::NONE
+        self.pruning && !self.needs_pruning()
+    }
+
+    fn needs_pruning(&self) -> bool {
+        let Self { target, cutoff, tolerance, collect, replicable, .. } = self;
+        target.is_some()
+            || cutoff.is_some()
+            || collect.is_some()
+            || replicable.is_some()
+            || *tolerance != Tolerance::NONE
     }
 }

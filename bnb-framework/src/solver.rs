@@ -272,14 +272,12 @@ impl<P: Problem> Solver<P> {
     /// Searches until the whole tree is done, a limit is reached, or the search is [stopped](Self::stopper).
     ///
     /// # Errors
-    /// As for [`Job::run`]: the job cannot be set up, or the problem's code panics.
-    ///
-    /// # Panics
-    /// As for [`job`](Self::job).
+    /// As for [`job`](Self::job) and [`Job::run`]: the options contradict each other, the job cannot be set up, or the
+    /// problem's code panics.
     pub fn run(self) -> Result<Solved<P>, JobError> {
         let Self { nodes, workers, .. } = self;
         let state = self.state.clone();
-        let (search, RunSettings { options, stopper, observer }) = self.into_parts();
+        let (search, RunSettings { options, stopper, observer }) = self.checked()?.into_parts();
         let mut job = search.nodes(nodes).stopped_by(stopper);
         if let Some(state) = state {
             job = job.state(state);
@@ -299,18 +297,15 @@ impl<P: Problem> Solver<P> {
     /// [`SubmittedSearch::solved`] waits for its end.
     ///
     /// # Errors
-    /// As for [`Client::submit`]; also if a number of nodes or workers, or a directory for the state, was
-    /// chosen, since the cluster has its own.
-    ///
-    /// # Panics
-    /// As for [`job`](Self::job).
+    /// As for [`job`](Self::job) and [`Client::submit`]; also if a number of nodes or workers, or a directory for the
+    /// state, was chosen, since the cluster has its own.
     pub async fn submit(self, client: &Client) -> Result<SubmittedSearch<P>, ClientError> {
         if self.nodes != 1 || self.workers.is_some() || self.state.is_some() {
             let reason = "a number of nodes or workers, and a directory for the state, are for a search \
                           within this process: a cluster has its own";
             return Err(ClientError::Invalid { reason: reason.to_owned() });
         }
-        let (search, settings) = self.into_parts();
+        let (search, settings) = self.checked()?.into_parts();
         Ok(SubmittedSearch::new(client.submit(search).await?, settings))
     }
 
@@ -326,7 +321,6 @@ impl<P: Problem> Solver<P> {
     }
 
     /// Puts the problem into the form in which every solution is at a leaf; `None` if it has none.
-    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the command line alone asks for it"))]
     pub(crate) fn with_every_solution(self) -> Option<Self> {
         let problem = self.problem.with_every_solution()?;
         Some(Self { problem, ..self })
@@ -348,32 +342,31 @@ impl<P: Problem> Solver<P> {
     /// interprets its report. The numbers of nodes and workers, the stopper and the progress callback do not
     /// belong to the job: the caller that runs it provides them.
     ///
-    /// # Panics
-    /// If the options contradict each other: a replicable search collects solutions, although the solutions collected
-    /// in one part would be known in another; solutions are collected for a problem that does not
-    /// visit [every one](Problem::with_every_solution); or pruning is off, but some option needs it.
-    pub fn job(self) -> Job<SearchTask<P>> {
-        self.into_parts().0
+    /// # Errors
+    /// [`JobError::Setting`] if the share of the time for heuristics is not from 0 to 1, or if the options contradict
+    /// each other: a replicable search collects solutions, although the solutions collected in one part would be known
+    /// in another; solutions are collected for a problem that does not visit [every one](Problem::with_every_solution);
+    /// or pruning is off, but some option needs it.
+    pub fn job(self) -> Result<Job<SearchTask<P>>, JobError> {
+        Ok(self.checked()?.into_parts().0)
     }
 
-    fn into_parts(self) -> (Job<SearchTask<P>>, RunSettings<P>) {
+    /// Checks the options, and puts the problem into the form that they need.
+    pub(crate) fn checked(self) -> Result<Self, JobError> {
+        if let Some(reason) = self.options.contradiction() {
+            return Err(JobError::Setting { reason });
+        }
+        if self.options.collect.is_none() {
+            return Ok(self);
+        }
+        let reason = "solutions are collected, but this problem does not visit every one: implement \
+                      Problem::with_every_solution, or collect none";
+        self.with_every_solution().ok_or_else(|| JobError::Setting { reason: reason.to_owned() })
+    }
+
+    /// Takes the job out of a [checked](Self::checked) solver.
+    pub(crate) fn into_parts(self) -> (Job<SearchTask<P>>, RunSettings<P>) {
         let Self { problem, mut options, start, stopper, observer, .. } = self;
-        assert!(
-            (0.0..=1.0).contains(&options.heuristics),
-            "{} is no share of the time: it is from 0 to 1",
-            options.heuristics
-        );
-        assert!(
-            options.replicable.is_none() || options.collect.is_none(),
-            "a search that collects solutions cannot be replicable; the solutions are the same in any case"
-        );
-        assert!(
-            options.pruning || Options { pruning: true, ..options.clone() }.is_plain(),
-            "without pruning everything is visited: a target, a cutoff, a tolerance, a collection, or a \
-             replicable search need it"
-        );
-        let problem = if options.collect.is_none() { Some(problem) } else { problem.with_every_solution() };
-        let problem = problem.expect("solutions are collected where every one of them is a leaf");
         let settings = RunSettings { options: options.clone(), stopper, observer };
         options.start = start.as_ref().map(|start| start.cost);
         let instance = Instance::new(problem, options);

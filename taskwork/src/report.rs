@@ -187,6 +187,12 @@ pub enum JobError {
         /// The maximum.
         max: usize,
     },
+    /// A setting of the job is invalid, or two of them contradict each other.
+    #[error("{reason}")]
+    Setting {
+        /// The problem, and the remedy.
+        reason: String,
+    },
     /// The root task, or a start value, could not be encoded.
     #[error("the job cannot be submitted: {0}")]
     Encode(EncodeError),

@@ -255,9 +255,9 @@ pub fn prepare<P: DisplaySolution>(
     let solver = arguments.apply(solver, |text| reader.read_cost(text), unit)?;
     let (problem, options) = (solver.problem().clone(), solver.options().clone());
     let telling = telling_of(problem.clone());
-    Ok(prepare_told(kind, solver, telling, move |report| {
+    prepare_told(kind, solver, telling, move |report| {
         shown(&problem, &Solved::from_report(&report, &options), &options)
-    }))
+    })
 }
 
 /// Makes the job of a search with a custom presentation. `show` presents the report.
@@ -265,13 +265,13 @@ pub fn prepare<P: DisplaySolution>(
 /// A [time limit](Solver::time_limit) completes the search, unless its state is kept (`solve --state`):
 /// then it only suspends the search.
 ///
-/// # Panics
+/// # Errors
 /// As for [`Solver::job`].
 pub fn prepare_solver<P: Problem>(
     kind: &'static str,
     solver: Solver<P>,
     show: impl FnOnce(Report<SearchTask<P>>) -> Result<Shown, Failure> + Send + 'static,
-) -> Prepared {
+) -> Result<Prepared, Failure> {
     prepare_told(kind, solver, telling::<P>(), show)
 }
 
@@ -280,14 +280,15 @@ fn prepare_told<P: Problem>(
     solver: Solver<P>,
     telling: Telling,
     show: impl FnOnce(Report<SearchTask<P>>) -> Result<Shown, Failure> + Send + 'static,
-) -> Prepared {
+) -> Result<Prepared, Failure> {
+    let solver = solver.checked()?;
     let Some(limit_ms) = solver.options().time_limit_ms else {
-        return Prepared::watched(kind, solver.job(), telling, show);
+        return Ok(Prepared::watched(kind, solver.into_parts().0, telling, show));
     };
     let limit = Duration::from_millis(limit_ms);
-    let job = move |limit: Option<Duration>| match limit {
-        Some(_) => solver.job(),
-        None => solver.without_time_limit().job(),
+    let job = move |limit: Option<Duration>| {
+        let solver = if limit.is_some() { solver } else { solver.without_time_limit() };
+        solver.into_parts().0
     };
-    Prepared::limited(kind, limit, job, telling, show)
+    Ok(Prepared::limited(kind, limit, job, telling, show))
 }

@@ -170,8 +170,13 @@ fn correct_program_has_no_mistake() {
     let solved = Solver::new(knapsack.clone()).workers(1).run().unwrap();
     assert_eq!(solved.best.map(|best| best.cost), Some(OrderedFloat(BEST)));
     taskwork::check_by(
-        || Solver::new(knapsack.clone()).job(),
-        |report| format!("{:?}", report.var::<bnb_framework::Incumbent<Knapsack>>().map(|best| best.cost)),
+        || Solver::new(knapsack.clone()).job().unwrap(),
+        |report| {
+            format!(
+                "{:?}",
+                report.var::<bnb_framework::Incumbent<Knapsack>>().map(|best| best.cost)
+            )
+        },
     )
     .unwrap();
 }
@@ -264,8 +269,13 @@ fn skipped_state_is_found_by_both_checks() {
         &["at depth 0, the children are others on a node", "#[serde(skip)]"],
     );
     let message = taskwork::check_by(
-        || Solver::new(Knapsack::new(Wrong::SkippedState)).job(),
-        |report| format!("{:?}", report.var::<bnb_framework::Incumbent<Knapsack>>().map(|best| best.cost)),
+        || Solver::new(Knapsack::new(Wrong::SkippedState)).job().unwrap(),
+        |report| {
+            format!(
+                "{:?}",
+                report.var::<bnb_framework::Incumbent<Knapsack>>().map(|best| best.cost)
+            )
+        },
     );
     assert_says(&message.unwrap_err().to_string(), &["are sent to another node"]);
 }

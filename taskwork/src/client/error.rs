@@ -121,7 +121,7 @@ impl JobError {
     /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Count { .. } => ErrorKind::Usage,
+            Self::Count { .. } | Self::Setting { .. } => ErrorKind::Usage,
             Self::State(error) if !matches!(error, StateError::Io { .. }) => ErrorKind::Usage,
             Self::Coordination(CoordinationError(error)) => match error {
                 zk::Error::NoAuth { .. } | zk::Error::Open { .. } | zk::Error::TooLarge { .. } => {

@@ -257,7 +257,7 @@ impl Asked {
                 seen.note(solved.elapsed, best.cost as f64);
             }
             self.shown(search(solved, root_bound), &figures, &seen)
-        });
+        })?;
         if !plots {
             return Ok(prepared);
         }

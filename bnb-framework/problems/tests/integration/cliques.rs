@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use bnb_framework::{Best, Children, Problem, Replicable, Solver, check, sequential};
+use bnb_framework::{Best, Children, Collect, JobError, Problem, Replicable, Solver, check, sequential};
 use bnb_problems::maxclique::{Graph, MaxClique, parse};
 use proptest::prelude::*;
 
@@ -132,6 +132,13 @@ fn start_is_a_clique_no_heavier_than_the_heaviest() {
     let problem = MaxClique::<1, false>::new(graph).unwrap();
     let (cost, clique) = problem.start().unwrap();
     assert_eq!((problem.cost_of(&clique), cost as usize), (Some(cost), size));
+}
+
+#[test]
+fn collection_of_cliques_is_refused() {
+    let problem = MaxClique::<1, false>::new(planted(14)).unwrap();
+    let refused = Solver::new(problem).collect(Collect { at_most: 2, within: None }).run().unwrap_err();
+    assert!(matches!(refused, JobError::Setting { .. }), "{refused}");
 }
 
 /// A graph with a random quarter of the vertices as a clique.

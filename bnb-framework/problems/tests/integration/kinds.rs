@@ -217,10 +217,10 @@ proptest! {
         batch in 1_usize..4,
     ) {
         let solver = || Solver::new(knapsack.clone()).replicable(Replicable { first_states, parts, batch });
-        let first = solver().job().run().unwrap();
+        let first = solver().job().unwrap().run().unwrap();
         let best = first.var::<Incumbent<Knapsack>>().unwrap();
         // Variables outlive an attempt, including solutions found late in it.
-        let again = solver().job().start_value::<Incumbent<Knapsack>>(&best).run().unwrap();
+        let again = solver().job().unwrap().start_value::<Incumbent<Knapsack>>(&best).run().unwrap();
         let seen = |report: &Report<SearchTask<Knapsack>>| {
             let best = report.var::<Incumbent<Knapsack>>().map(|best| (best.cost, best.solution.clone()));
             (report.output.states, report.output.pruned, best)
