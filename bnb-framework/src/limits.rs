@@ -21,6 +21,7 @@ use taskwork::{NodeId, Variable};
 
 /// The reason why a search stopped before the whole tree was searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Halt {
     /// A solution is as good as the target.
     Target,

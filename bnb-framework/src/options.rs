@@ -6,6 +6,7 @@ use crate::cost::Goal;
 
 /// The order in which open states are visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Strategy {
     /// Depth first, in the order of the children. By far the fastest for each state, and memory grows only
     /// with the depth.
@@ -32,6 +33,7 @@ impl Strategy {
 
 /// The part that is split off when workers are hungry, and the order in which split tasks start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Split {
     /// The next states in the order of the sequential search, and the first of all tasks starts first. Workers of
     /// the same node get small pieces of a few milliseconds; other nodes get larger ones. So few states are visited

@@ -62,6 +62,7 @@ pub struct Progress<P: Problem> {
 
 /// The reason why a search has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum End {
     /// The whole tree was searched, except for what a tolerance allowed to omit.
     Proven,

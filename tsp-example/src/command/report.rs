@@ -135,6 +135,7 @@ impl Report<'_> {
             End::Stopped => format!("NOT proven optimal: the search was stopped; {known}"),
             End::Incomplete => format!("NOT proven optimal: parts of the tree were set aside; {known}"),
             End::Suspended => format!("NOT proven optimal: the search is suspended; {known}"),
+            end => format!("NOT proven optimal: {end}; {known}"),
         };
         // Writing into a string cannot fail.
         let _ = writeln!(text, "\nlength {length}, {quality}");
