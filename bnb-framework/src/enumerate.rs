@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use taskwork::{Context, Job, Outcome, Output, Task};
+use taskwork::{Context, Job, JobError, Outcome, Output, Progress, Report, State, Stopper, Task};
 
 use crate::{
     frontier::{Below, Frontier, Searched, Visitor},
@@ -15,7 +15,7 @@ use crate::{
 /// ```
 /// use std::collections::VecDeque;
 ///
-/// use bnb_framework::{Enumerate, EnumerationTask, Tree};
+/// use bnb_framework::{Enumerate, Enumerator, Tree};
 /// use serde::{Deserialize, Serialize};
 ///
 /// /// The subsets of a row of numbers, one number after the other taken or left.
@@ -50,7 +50,7 @@ use crate::{
 /// }
 ///
 /// let subsets = Subsets { numbers: (1..=10).collect(), sum: 10 };
-/// assert_eq!(EnumerationTask::job(subsets).run()?.output, 10);
+/// assert_eq!(Enumerator::new(subsets).run()?.output, 10);
 /// # Ok::<(), bnb_framework::JobError>(())
 /// ```
 pub trait Enumerate: Tree {
@@ -62,6 +62,65 @@ pub trait Enumerate: Tree {
     fn visit(&self, state: &Self::State, output: &mut Self::Output);
 }
 
+/// A tree and the settings of its visit. The default is one node with a worker for each processor.
+#[derive(Debug)]
+pub struct Enumerator<E: Enumerate> {
+    job: Job<EnumerationTask<E>>,
+}
+
+impl<E: Enumerate> Enumerator<E> {
+    /// Creates an enumerator of a tree.
+    pub fn new(tree: E) -> Self {
+        let root = EnumerationTask { frontier: Frontier::new(&tree), share_left: 1.0 };
+        Self { job: Job::new(root, tree) }
+    }
+
+    /// Sets the number of nodes within this process. See [`Solver::nodes`](crate::Solver::nodes).
+    #[must_use]
+    pub fn nodes(self, nodes: usize) -> Self {
+        Self { job: self.job.nodes(nodes) }
+    }
+
+    /// Sets the number of workers of each node.
+    #[must_use]
+    pub fn workers(self, workers: usize) -> Self {
+        Self { job: self.job.workers(workers) }
+    }
+
+    /// Keeps the state of the visit in a directory, from which it continues.
+    #[must_use]
+    pub fn state(self, state: State) -> Self {
+        Self { job: self.job.state(state) }
+    }
+
+    /// Returns a handle that stops the visit from another thread; one that keeps its [state](Self::state) is
+    /// suspended.
+    pub fn stopper(&self) -> Stopper {
+        self.job.stopper()
+    }
+
+    /// Calls `tell` regularly while the visit runs, on a thread of the runtime. It must not block.
+    #[must_use]
+    pub fn on_progress(self, every: Duration, tell: impl FnMut(&Progress) + Send + 'static) -> Self {
+        Self { job: self.job.on_progress(every, tell) }
+    }
+
+    /// Visits the states until all are visited, or the visit is [stopped](Self::stopper). The report contains the
+    /// [output](Report::output), and whether the visit has [finished](Report::finished).
+    ///
+    /// # Errors
+    /// As for [`Job::run`]: the job cannot be set up, or the tree's code panics.
+    pub fn run(self) -> Result<Report<EnumerationTask<E>>, JobError> {
+        self.job.run()
+    }
+
+    /// Returns the visit as a job of the runtime, with its settings; also for [a cluster](taskwork::Client::submit),
+    /// whose nodes run [`EnumerationTask<E>`](EnumerationTask).
+    pub fn job(self) -> Job<EnumerationTask<E>> {
+        self.job
+    }
+}
+
 /// A part of a tree that remains to be visited.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
@@ -69,13 +128,6 @@ pub struct EnumerationTask<E: Enumerate> {
     frontier: Frontier<E>,
     /// The share of the whole tree that was open here at the last estimate.
     share_left: f64,
-}
-
-impl<E: Enumerate> EnumerationTask<E> {
-    /// Returns a job of the runtime that visits the whole tree, here or on a cluster.
-    pub fn job(tree: E) -> Job<Self> {
-        Job::new(Self { frontier: Frontier::new(&tree), share_left: 1.0 }, tree)
-    }
 }
 
 /// The interval at which the remaining share of the tree is estimated.

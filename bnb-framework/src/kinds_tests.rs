@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use taskwork::JobError;
 
 use crate::{
-    enumerate::EnumerationTask,
+    enumerate::Enumerator,
     options::{Collect, Replicable},
     solver::{End, Solver},
     testing::{Paths, Steps},
@@ -69,7 +69,7 @@ fn estimated_share_is_one_at_the_end() {
         let share = solved.figures.share().unwrap();
         assert!((share - 1.0).abs() < 1e-6, "{share} on {nodes} nodes");
         let steps = Steps(Paths { depth: 9, breadth: 4 });
-        let share = EnumerationTask::job(steps).nodes(nodes).run().unwrap().figures.share();
+        let share = Enumerator::new(steps).nodes(nodes).run().unwrap().figures.share();
         assert!((share.unwrap() - 1.0).abs() < 1e-6, "{share:?} on {nodes} nodes, in place");
     }
 }

@@ -105,18 +105,18 @@
 //! are given away; [`start`](Solver::start) supplies a known solution, [`cutoff`](Solver::cutoff) a known cost;
 //! [`on_progress`](Solver::on_progress) reports progress. Costs may be of any ordered type: see [`Cost`].
 //!
-//! If there is nothing to optimise and every state counts, implement [`Enumerate`] instead of [`Problem`].
+//! If there is nothing to optimise and every state counts, implement [`Enumerate`] instead of [`Problem`], and visit
+//! the tree with an [`Enumerator`].
 //! The crate `bnb-problems` contains short examples: `uts`, `nqueens` and `numerical_semigroups` count;
 //! `golomb`, `maxclique`, `knapsack`, `qap` and `flowshop` optimise. `maxclique` and `flowshop` change their
 //! state [in place](Children::IN_PLACE).
 //!
 #![doc = include_str!("../docs/problems.md")]
-//! # The lower level
+//! # A search with a custom loop
 //!
-//! A search with a custom loop is written directly on [`taskwork::Task`], with the two operations of the
-//! TASKWORK paper (Kehrer and Blochinger, 2019): `search` does the work and polls the runtime regularly, `split`
-//! gives a part of it away. The front page of [`taskwork`] has such a program; it can keep its open states in a
-//! [`Frontier`], with its own [`Visitor`].
+//! Write it directly on [`taskwork::Task`], with the two operations of the TASKWORK paper (Kehrer and Blochinger,
+//! 2019): `search` does the work and polls the runtime regularly, `split` gives a part of it away. The front page of
+//! [`taskwork`] has such a program; [`lowlevel`] has a stack of open states for it.
 
 mod tree;
 mod cost;
@@ -141,6 +141,7 @@ mod search;
 mod solver;
 mod submitted;
 pub mod sequential;
+pub mod lowlevel;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod words;
@@ -157,23 +158,17 @@ mod kinds_tests;
 mod state_tests;
 
 pub use ordered_float::{NotNan, OrderedFloat};
-pub use serde;
 pub use taskwork;
 pub use taskwork::{Figures, JobError, Output, Release, State, Stopper};
 
 pub use crate::{
     check::{Mistake, check, check_tree},
     cost::{Cost, Goal},
-    enumerate::{Enumerate, EnumerationTask},
-    frontier::{Below, Frontier, Searched, Visitor},
-    incumbent::{Best, Incumbent},
-    instance::Instance,
-    limits::Halt,
+    enumerate::{Enumerate, Enumerator},
+    incumbent::Best,
     options::{Collect, Options, Replicable, Split, Strategy, Tolerance},
     problem::Problem,
-    search::SearchTask,
     solver::{End, Progress, Solved, Solver},
     submitted::SubmittedSearch,
-    tally::Tally,
     tree::{COUNT_MAX, Children, Tree},
 };

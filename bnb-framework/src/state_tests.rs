@@ -1,5 +1,5 @@
-//! Searches that are suspended repeatedly have the same results, proofs and visited states as uninterrupted
-//! ones.
+//! Searches and enumerations that are suspended repeatedly have the same results, proofs and visited states as
+//! uninterrupted ones.
 
 use std::time::Duration;
 
@@ -7,9 +7,10 @@ use taskwork::{Release, State};
 use tempfile::TempDir;
 
 use crate::{
+    enumerate::Enumerator,
     options::{Collect, Replicable, Strategy},
     solver::{End, Solved, Solver},
-    testing::Paths,
+    testing::{Paths, Steps},
 };
 
 type Setting = fn(Solver<Paths>) -> Solver<Paths>;
@@ -55,4 +56,29 @@ fn every_kind_of_search_continues_after_suspension() {
         }
     }
     assert!(suspended > 0);
+}
+
+#[test]
+fn suspended_enumeration_visits_each_state_once() {
+    let dir = TempDir::new().unwrap();
+    let mut evening = 0;
+    let report = loop {
+        let release = Release::new("steps", "1").unwrap();
+        let state = State::new(dir.path(), release).time_limit(Duration::from_millis(4 << evening));
+        let enumerator = Enumerator::new(Steps(Paths { depth: 10, breadth: 4 })).state(state);
+        let report = enumerator.nodes(1 + evening % 2).workers(1).run().unwrap();
+        if report.finished {
+            break report;
+        }
+        assert!(report.suspended);
+        evening += 1;
+    };
+    assert_eq!(report.output, (4_u64.pow(11) - 1) / 3);
+}
+
+#[test]
+fn stopped_enumeration_is_unfinished() {
+    let enumerator = Enumerator::new(Steps(Paths { depth: 60, breadth: 4 }));
+    enumerator.stopper().stop();
+    assert!(!enumerator.run().unwrap().finished);
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use bnb_framework::{SearchTask, Solver, cli::ParseProblem as _};
+use bnb_framework::{Solver, cli::ParseProblem as _, lowlevel::SearchTask};
 use bnb_problems::knapsack::Knapsack;
 use taskwork::{
     Client, ClientError, Job, JobId, Node, Release, WORKERS_MAX,

@@ -14,7 +14,7 @@ use taskwork_cli::{Failure, Kinds, Prepared, Program, Shown, Telling};
 use super::program::{Checking, checked};
 use crate::{
     check::check_tree,
-    enumerate::{Enumerate, EnumerationTask},
+    enumerate::{Enumerate, EnumerationTask, Enumerator},
     sequential,
 };
 
@@ -110,7 +110,7 @@ pub fn prepare_count<E: Enumerate>(
         let output = sequential::enumerate(&tree);
         return Prepared::at_once(shown(&output, None, started.elapsed(), Figures::default()));
     }
-    Prepared::watched(kind, EnumerationTask::job(tree), Telling::default().unit("states"), move |report| {
+    Prepared::watched(kind, Enumerator::new(tree).job(), Telling::default().unit("states"), move |report| {
         let so_far = match (report.finished, report.suspended) {
             (true, _) => None,
             (false, true) => Some("is suspended"),

@@ -174,7 +174,7 @@ fn correct_program_has_no_mistake() {
         |report| {
             format!(
                 "{:?}",
-                report.var::<bnb_framework::Incumbent<Knapsack>>().map(|best| best.cost)
+                report.var::<bnb_framework::lowlevel::Incumbent<Knapsack>>().map(|best| best.cost)
             )
         },
     )
@@ -273,7 +273,7 @@ fn skipped_state_is_found_by_both_checks() {
         |report| {
             format!(
                 "{:?}",
-                report.var::<bnb_framework::Incumbent<Knapsack>>().map(|best| best.cost)
+                report.var::<bnb_framework::lowlevel::Incumbent<Knapsack>>().map(|best| best.cost)
             )
         },
     );

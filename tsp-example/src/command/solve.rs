@@ -7,8 +7,9 @@ use std::{
 };
 
 use bnb_framework::{
-    Best, End, Figures, Problem, Progress, SearchTask, Solved, Solver, Tree as _,
+    Best, End, Figures, Problem, Progress, Solved, Solver, Tree as _,
     cli::{SearchArguments, prepare_solver},
+    lowlevel::SearchTask,
     picture::{Improvements, Picture},
     sequential,
 };

@@ -3,8 +3,9 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use bnb_framework::{
-    SearchTask, Solver, check,
+    Solver, check,
     cli::{self, Checking, Failure, SearchArguments},
+    lowlevel::SearchTask,
     words,
 };
 use taskwork_cli::{Kinds, Prepared, Program, note};

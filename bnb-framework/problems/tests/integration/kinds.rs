@@ -7,8 +7,10 @@ use std::{
 };
 
 use bnb_framework::{
-    Collect, End, Goal, Incumbent, NotNan, Problem, Replicable, SearchTask, Solved, Solver, Split,
-    Strategy as Order, Tolerance, Tree, sequential,
+    Collect, End, Goal, NotNan, Problem, Replicable, Solved, Solver, Split, Strategy as Order, Tolerance,
+    Tree,
+    lowlevel::{Incumbent, SearchTask},
+    sequential,
 };
 use bnb_problems::knapsack::{Knapsack, Packing};
 use proptest::prelude::*;

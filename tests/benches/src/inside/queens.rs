@@ -1,7 +1,7 @@
 //! N-Queens: a state takes two nanoseconds, so any overhead of the runtime is visible.
 
 use anyhow::{Context as _, Result, ensure};
-use bnb_framework::EnumerationTask;
+use bnb_framework::Enumerator;
 use bnb_problems::nqueens::Board;
 
 use crate::{
@@ -24,7 +24,7 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
         ensure!(ways == WAYS, "{WAYS} ways were expected, {ways} counted");
         Ok(())
     };
-    let on = |workers| anyhow::Ok(EnumerationTask::job(board).workers(workers).run()?.output);
+    let on = |workers| anyhow::Ok(Enumerator::new(board).workers(workers).run()?.output);
     let times = in_turn(
         rounds,
         vec![

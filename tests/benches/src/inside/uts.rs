@@ -1,7 +1,7 @@
 //! UTS: one worker compared with a loop, two with two threads of rayon and of crossbeam.
 
 use anyhow::{Context as _, Result, ensure};
-use bnb_framework::EnumerationTask;
+use bnb_framework::Enumerator;
 use bnb_problems::uts::Uts;
 
 use crate::{
@@ -52,5 +52,5 @@ pub fn run(rounds: usize) -> Result<Vec<Row>> {
 }
 
 fn on(tree: &Uts, workers: usize) -> Result<u64> {
-    Ok(EnumerationTask::job(*tree).workers(workers).run()?.output.nodes)
+    Ok(Enumerator::new(*tree).workers(workers).run()?.output.nodes)
 }
