@@ -1,6 +1,6 @@
 //! A search on a cluster, as seen by its submitter.
 
-use std::fmt;
+use std::{fmt, pin::Pin};
 
 use taskwork::{
     ClientError, JobId,
@@ -13,8 +13,8 @@ use crate::{
     solver::{Observer, Progress, RunSettings, Solved},
 };
 
-/// A search on a cluster, returned by [`Solver::submit`](crate::Solver::submit). Dropping it does not affect
-/// the search.
+/// A search on a cluster, returned by [`Solver::submit`](crate::Solver::submit). Awaiting it returns its
+/// [result](Self::solved). Dropping it does not affect the search.
 pub struct SubmittedSearch<P: Problem> {
     submitted: Submitted<SearchTask<P>>,
     settings: RunSettings<P>,
@@ -58,6 +58,16 @@ impl<P: Problem> SubmittedSearch<P> {
             () = tell(submitted, settings.observer.as_mut()) => unreachable!("nobody stops telling"),
         };
         Ok(Solved::from_report(&report, &settings.options))
+    }
+}
+
+impl<P: Problem> IntoFuture for SubmittedSearch<P> {
+    type Output = Result<Solved<P>, ClientError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    /// Waits for the end of the search, as [`solved`](Self::solved) does.
+    fn into_future(mut self) -> Self::IntoFuture {
+        Box::pin(async move { self.solved().await })
     }
 }
 

@@ -251,9 +251,9 @@ async fn search_is_solved_by_nodes_with_its_type() {
     timeout(PATIENCE, node.ended()).await.unwrap().unwrap();
     let solver = Solver::new(knapsack());
     let stopper = solver.stopper();
-    let mut search = solver.submit(&client).await.unwrap();
+    let search = solver.submit(&client).await.unwrap();
     stopper.stop();
-    let stopped = timeout(PATIENCE, Box::pin(search.solved())).await.unwrap().unwrap();
+    let stopped = timeout(PATIENCE, search).await.unwrap().unwrap();
     assert!(!stopped.proven, "{stopped:?}");
     client.close().await;
 }
