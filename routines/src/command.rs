@@ -32,7 +32,7 @@ use crate::{
     mesh::{self, Direct},
     order::{Space, Work},
     package::{Package, PackageError},
-    remote, request,
+    request,
     search::{self, Foreign},
     service::{SUCCESSFUL, Service, ServiceError},
     store::{Outcome, Store, StoreError},
@@ -59,7 +59,7 @@ enum Command {
     Node(Box<NodeOptions>),
     /// Serve the REST interface on this machine.
     Gateway(Gateway),
-    /// Call a routine once, and print its result as JSON.
+    /// Call a routine once, as a job, and print its result as JSON.
     Call(Call),
     /// Call a routine with many arguments, and print a line of JSON for each result, sorted by index.
     Map(Map),
@@ -127,12 +127,9 @@ struct Call {
     /// The argument in JSON: a list has positional arguments, an object named ones.
     #[arg(value_name = "JSON", default_value = "[]", allow_hyphen_values = true)]
     argument: String,
-    /// Print one JSON object with the outcome, and with the job if there is one.
+    /// Print one JSON object with the job and the outcome.
     #[arg(long)]
     json: bool,
-    /// The address that a gateway has printed, for a direct call within milliseconds. Without it, the call is a job.
-    #[arg(long, value_name = "URL", env = "ROUTINES_GATEWAY")]
-    gateway: Option<String>,
     #[command(flatten)]
     access: Access,
 }
@@ -345,20 +342,12 @@ fn call(arguments: &Call) -> Result<ExitCode, Failure> {
     let argument = parse(&arguments.argument)?;
     let space = Space::List(vec![argument.get().to_owned()]);
     let mut outcome = String::new();
-    let id = match &arguments.gateway {
-        Some(gateway) => {
-            outcome = remote::call(gateway, &arguments.routine, argument.get()).map_err(Failure::failed)?;
-            String::new()
-        }
-        None => arguments.access.outcomes(&arguments.routine, space, |json| {
-            json.clone_into(&mut outcome);
-            Ok(())
-        })?,
-    };
+    let id = arguments.access.outcomes(&arguments.routine, space, |json| {
+        json.clone_into(&mut outcome);
+        Ok(())
+    })?;
     let parsed = serde_json::from_str::<Outcome>(&unindexed(&outcome)).map_err(Failure::failed)?;
-    if arguments.json && id.is_empty() {
-        print(&format!("{outcome}\n"));
-    } else if arguments.json {
+    if arguments.json {
         print(&format!("{{\"job\":\"{id}\",{}\n", outcome.trim_start_matches('{')));
     }
     Ok(match parsed {

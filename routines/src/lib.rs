@@ -29,7 +29,7 @@
 //! routines node &                                       # one on each machine
 //! routines map pi@1.0 --range 0..100                    # 100 calls; a line of JSON for each result
 //! routines gateway &                                    # REST, at http://127.0.0.1:8790/
-//! routines call pi@1.0 '[0]' --gateway http://127.0.0.1:8790
+//! curl -s -H 'Content-Type: application/json' http://127.0.0.1:8790/v1/routines/pi@1.0/call -d '{"argument": [0]}'
 //! ```
 //!
 //! # Concepts
@@ -54,7 +54,6 @@ mod request;
 mod mesh;
 mod service;
 mod gateway;
-mod remote;
 mod command;
 #[cfg(test)]
 mod testing;
