@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_has_what_was_added(calls in vec(0..40_u64, 0..60), others in vec(0..40_u64, 0..60)) {
+        fn merged_history_has_all_calls(calls in vec(0..40_u64, 0..60), others in vec(0..40_u64, 0..60)) {
             let (mut history, mut other) = (History::default(), History::default());
             for call in &calls {
                 history.ends(*call);

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_with_an_order_is_not_asked_for() {
+    fn content_in_an_order_is_not_requested() {
         let site = Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks);
         put(&site, version(0), vec![7; 10]);
         let missing = |slot, content| Missing {

@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn both_formats_of_items_say_the_same(
+    fn items_in_either_format_are_read_alike(
         items in prop::collection::vec((0_u32..100_000, 0_u32..100_000), 1..9),
         capacity in 0_u32..1_000_000,
         decimals in 0_usize..4,
