@@ -16,6 +16,7 @@ use taskwork::{Companion, Context, Job, Outcome, Output, Report, Task};
 use super::{
     companion,
     leading::Leading,
+    output::ProgramOutput,
     workflow_node::{Told, WorkflowNode},
 };
 use crate::{
@@ -97,9 +98,6 @@ pub struct Main<P> {
     program: PhantomData<fn() -> P>,
 }
 
-/// The maximum size of an answer that is kept in JSON as well, in bytes.
-const SHOWN_BYTES_MAX: usize = 64 << 10;
-
 /// The output of a program, encoded, or its failure. Its form in JSON is the output alone, for users who do not have
 /// the program.
 #[derive(Debug, Default, Deserialize)]
@@ -107,23 +105,6 @@ pub struct Returned {
     result: Option<Result<ProgramOutput, String>>,
     /// The encoded [`Observation`].
     observation: Option<Vec<u8>>,
-}
-
-/// The output of a program.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct ProgramOutput {
-    encoded: Vec<u8>,
-    /// The same in JSON; `None` if it has no such form, or one that is too large.
-    shown: Option<String>,
-}
-
-impl ProgramOutput {
-    pub(super) fn new<O: Serialize>(output: &O) -> Result<Self, String> {
-        let encoded = encode(output).map_err(|Failed { reason, .. }| reason)?;
-        // The JSON of a large output would be larger still.
-        let shown = (encoded.len() <= SHOWN_BYTES_MAX).then(|| serde_json::to_string(output).ok()).flatten();
-        Ok(Self { encoded, shown: shown.filter(|shown| shown.len() <= SHOWN_BYTES_MAX) })
-    }
 }
 
 impl Returned {

@@ -25,8 +25,9 @@ mod journaling;
 mod leading;
 mod main_task;
 mod message;
-mod workflow_node;
+mod output;
 mod witness;
+mod workflow_node;
 
 pub use self::main_task::{Main, Program, Returned};
 

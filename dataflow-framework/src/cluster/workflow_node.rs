@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 use super::{
     following::{Following, Memory, lock},
     leading::Leading,
-    main_task::ProgramOutput,
     message::{Content, Message, Run},
+    output::ProgramOutput,
     witness,
 };
 use crate::{

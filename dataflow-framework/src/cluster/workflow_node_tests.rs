@@ -1,6 +1,6 @@
 //! The reports of a workflow node to the program task.
 
-use super::{super::main_task::ProgramOutput, Progress, Told, WorkflowNode};
+use super::{super::output::ProgramOutput, Progress, Told, WorkflowNode};
 use crate::task::Tasks;
 
 /// Returns a node on which the program has returned this output.

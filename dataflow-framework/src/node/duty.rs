@@ -1,18 +1,13 @@
-//! The calls that an executor runs, their run of the program, and the reporting of their outcomes.
+//! The calls that an executor runs, and their outcomes that may not be recorded yet.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Weak, atomic::Ordering::Relaxed},
+    sync::Weak,
 };
 
-use super::{
-    executor::Executor,
-    messages::{News, Report},
-    stopwatch::Timing,
-    store::Store,
-};
+use super::{messages::Report, store::Store};
 use crate::{
-    core::{Held, Mark, Outcome, Seen},
+    core::{Mark, Outcome},
     ids::{CallId, VersionId},
 };
 
@@ -51,7 +46,7 @@ impl Duty {
     }
 
     /// Removes the fetched versions of calls without an execution here.
-    fn forget_brought(&mut self) {
+    pub(super) fn forget_brought(&mut self) {
         let Self { running, unseen, brought, .. } = self;
         brought.retain(|version| running.contains_key(&version.call) || unseen.contains_key(&version.call));
     }
@@ -69,191 +64,5 @@ impl Duty {
             is_whole
         });
         self.forget_brought();
-    }
-}
-
-impl Executor {
-    /// Records that the task of a call makes calls. Returns the receiver of reports, and whether the run of the
-    /// program that assigned the call is the current one.
-    pub(super) fn nests(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
-        let mut duty = self.duty();
-        let is_current = duty.epoch == epoch;
-        if is_current {
-            duty.nesting.insert(call);
-        } else {
-            duty.running.remove(&call);
-        }
-        let report = duty.report.as_ref().and_then(Weak::upgrade);
-        (report.filter(|_| !self.is_over.load(Relaxed)), is_current)
-    }
-
-    /// Reports the times of a call.
-    pub(super) fn tell_timing(&self, epoch: u64, timing: Timing) {
-        let duty = self.duty();
-        let report = duty.report.as_ref().filter(|_| duty.epoch == epoch).and_then(Weak::upgrade);
-        drop(duty);
-        if let Some(report) = report {
-            report.tell(News::Timed(timing));
-        }
-    }
-
-    /// Reports the outcome of a call.
-    pub(super) fn tell(&self, epoch: u64, (call, mark): (CallId, Mark), has_calls: bool, outcome: Outcome) {
-        self.queue.platform.see(|| Seen::ran(call, &outcome));
-        let (report, is_current) = self.ends_as(epoch, call, Some((mark, has_calls, &outcome)));
-        let Some(report) = report else { return };
-        if has_calls && !is_current {
-            // The current run of the program does not know the nested calls, and runs the call again.
-            if let Outcome::Written { bytes, .. } | Outcome::Ignored { bytes, .. } = &outcome {
-                let written = (0..).zip(bytes).map(|(slot, _)| VersionId { call, slot });
-                written.for_each(|version| drop(self.forget(version)));
-            }
-            return;
-        }
-        // Versions that the new run does not know are reported with the outcome.
-        if let Outcome::Written { bytes, .. } = &outcome
-            && !is_current
-        {
-            let held = |(slot, bytes): (u32, &u64)| {
-                let version = VersionId { call, slot };
-                Held { version, mark, bytes: *bytes }
-            };
-            report.tell(News::Holds((0..).zip(bytes).map(held).collect()));
-        }
-        report.tell(News::ended(call, outcome));
-    }
-
-    /// Records the end of a task that has to be run again.
-    pub(super) fn is_run_again(&self, epoch: u64, call: CallId) {
-        drop(self.ends(epoch, call));
-    }
-
-    /// Removes the recorded outcomes. The outcomes of calls with a large output stay: the output is valid only if it
-    /// was this execution's outcome that was recorded.
-    pub(crate) fn is_recorded(&self, is_recorded: impl Fn(CallId, Mark) -> bool) {
-        let is_large = |outcome: &Outcome| matches!(outcome, Outcome::Durable { values: None, .. });
-        let mut duty = self.duty();
-        duty.unseen.retain(|call, (mark, outcome)| is_large(outcome) || !is_recorded(*call, *mark));
-        duty.forget_brought();
-    }
-
-    /// Removes the outcome of the call whose version is removed.
-    pub(super) fn forget_outcome_of(&self, version: VersionId) {
-        let mut duty = self.duty();
-        duty.brought.remove(&version);
-        duty.unseen.remove(&version.call);
-        duty.forget_brought();
-    }
-
-    /// Records that a call starts, if it may. If an execution from an earlier run of the program is still running,
-    /// that one is used: another one could have a different output. The same holds if that execution has completed
-    /// and is being reported.
-    pub(super) fn begins(&self, epoch: u64, call: CallId, mark: Mark) -> Begins {
-        if self.is_over.load(Relaxed) {
-            return Begins::No;
-        }
-        if self.has_peers {
-            let mut duty = self.duty();
-            if duty.epoch != epoch {
-                return Begins::No;
-            }
-            let runs = duty.running.get(&call) == Some(&mark) && !duty.nesting.contains(&call);
-            if runs {
-                return Begins::Before;
-            }
-            if let Some((of, Outcome::Durable { bytes, .. })) = duty.unseen.get(&call) {
-                let versions = (0..).zip(bytes).map(|(slot, _)| VersionId { call, slot });
-                if *of == mark && versions.clone().all(|version| self.store.has(version)) {
-                    return Begins::Before;
-                }
-                // It would be mistaken for the new output.
-                versions.for_each(|version| drop(self.store.forget(version)));
-                duty.unseen.remove(&call);
-            }
-            duty.brought.retain(|version| version.call != call);
-            duty.running.insert(call, mark);
-        }
-        Begins::Now
-    }
-
-    /// Records that a call has ended. Returns the receiver of the report, and whether the run of the program that
-    /// assigned the call is the current one.
-    pub(super) fn ends(&self, epoch: u64, call: CallId) -> (Option<Arc<dyn Report>>, bool) {
-        self.ends_as(epoch, call, None)
-    }
-
-    /// Records that a call has ended, and keeps an outcome that takes effect only when it is recorded, so that it can be
-    /// reported again if the coordinator is lost before. At any time the call is in exactly one of `running` and
-    /// `unseen`.
-    fn ends_as(
-        &self,
-        epoch: u64,
-        call: CallId,
-        end: Option<(Mark, bool, &Outcome)>,
-    ) -> (Option<Arc<dyn Report>>, bool) {
-        let mut duty = self.duty();
-        let is_current = duty.epoch == epoch;
-        if self.has_peers {
-            duty.running.remove(&call);
-            if let Some((mark, has_calls, outcome @ (Outcome::Durable { .. } | Outcome::Ignored { .. }))) =
-                end
-                && (is_current || !has_calls)
-            {
-                duty.unseen.insert(call, (mark, outcome.clone()));
-            }
-        }
-        duty.nesting.remove(&call);
-        let report = duty.report.as_ref().and_then(Weak::upgrade);
-        (report.filter(|_| !self.is_over.load(Relaxed)), is_current)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{program::Engine, value::Value};
-
-    const CALL: CallId = 7;
-
-    /// Creates the executor of a node with peers.
-    fn site() -> Executor {
-        Executor::new(Arc::default(), Store::default(), None, true, &crate::program::CallsOfTasks)
-    }
-
-    /// Starts another run of the program.
-    fn begin(site: &Executor) -> u64 {
-        site.begin(Weak::<Engine>::new()).epoch
-    }
-
-    /// Completes the call permanently, with one large version as output.
-    fn ends(site: &Executor, epoch: u64) {
-        let outcome = Outcome::Durable { bytes: vec![1], ns: 0, by: 0, values: None };
-        site.tell(epoch, (CALL, Mark::default()), false, outcome);
-    }
-
-    #[test]
-    fn running_call_of_earlier_run_is_not_started_again() {
-        let (site, mark) = (site(), Mark::default());
-        let first = begin(&site);
-        assert!(matches!(site.begins(first, CALL, mark), Begins::Now));
-        let second = begin(&site);
-        assert!(matches!(site.begins(first, CALL + 1, mark), Begins::No));
-        assert!(matches!(site.begins(second, CALL, mark), Begins::Before));
-        drop(site.ends(first, CALL));
-        assert!(matches!(site.begins(second, CALL, mark), Begins::Now), "the first execution has ended");
-    }
-
-    #[test]
-    fn permanently_completed_call_is_not_started_again_while_its_output_exists() {
-        let (site, mark) = (site(), Mark::default());
-        let first = begin(&site);
-        assert!(matches!(site.begins(first, CALL, mark), Begins::Now));
-        let version = VersionId { call: CALL, slot: 0 };
-        site.put(version, Value::from_encoded(vec![1]), mark, 1);
-        ends(&site, first);
-        let second = begin(&site);
-        assert!(matches!(site.begins(second, CALL, mark), Begins::Before));
-        drop(site.store.forget(version));
-        assert!(matches!(site.begins(second, CALL, mark), Begins::Now), "its output is lost");
     }
 }

@@ -10,7 +10,6 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
 };
 
 use taskwork::NodeId;
@@ -18,16 +17,13 @@ use taskwork::NodeId;
 use tokio::time::Instant;
 
 use super::{
-    attempt,
-    deadline::{self, Deadline},
-    duty::{Begins, Duty},
+    duty::Duty,
     fetches::{Arrived, Ask, Awaited, Fetches, GivenUp, Missing, Piece},
     messages::{News, Report, Returned},
     nesting::Nesting,
     queue::Queue,
-    running_call::RunningCall,
     stopwatch::Stopwatch,
-    store::{Inputs, Lacking, Store},
+    store::Store,
     waits::Waits,
 };
 use crate::{
@@ -350,72 +346,6 @@ impl Executor {
     /// Records that a node is lost.
     pub(crate) fn on_lost(&self, peer: NodeId) {
         self.fetches().on_lost(peer);
-    }
-
-    /// Starts a call, unless its run of the program is over or the call cannot run.
-    pub(super) fn begin_call(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Option<RunningCall> {
-        let Assignment { call, mark, .. } = assignment;
-        match self.begins(epoch, call, mark) {
-            Begins::Now => {}
-            Begins::No => return None,
-            Begins::Before => {
-                assignment.taken().for_each(|version| drop(self.forget(version)));
-                return None;
-            }
-        }
-        // The call consumes these versions, so this node forgets the outcomes, kept for reporting, of the calls that
-        // wrote them.
-        assignment.taken().for_each(|version| self.forget_outcome_of(version));
-        let Inputs { values: inputs, uses } = match self.store.inputs(&assignment) {
-            Ok(inputs) => inputs,
-            Err(Lacking::Room(failed)) => {
-                let outcome = self.unfit(&assignment, failed);
-                self.tell(epoch, (call, mark), false, outcome);
-                return None;
-            }
-            Err(Lacking::Version(missing)) => {
-                // The version was removed because the call was taken from this node.
-                let (report, is_current) = self.ends(epoch, call);
-                if let Some(report) = report.filter(|_| is_current) {
-                    report.tell(News::unable(self.give_back(&assignment), missing, Vec::new()));
-                }
-                return None;
-            }
-        };
-        self.see(|| Seen::begins(&assignment, inputs.iter().map(|value| value.fingerprint_now().1)));
-        let (deadline, watch) = match assignment.manner.timeout {
-            Some(timeout) => self.watch(epoch, &assignment, &inputs, timeout),
-            None => (None, None),
-        };
-        let lap = assignment.manner.is_timed.then(|| self.stopwatch.begins(call, Instant::now()));
-        let (site, since) = (Arc::clone(self), Instant::now());
-        Some(RunningCall { site, epoch, assignment, inputs, uses, deadline, watch, since, lap })
-    }
-
-    /// Sets the deadline of a call that starts. When it is over, the call fails, or ends with its default output if
-    /// its failures are ignored; its thread is abandoned.
-    fn watch(
-        self: &Arc<Self>,
-        epoch: u64,
-        assignment: &Assignment,
-        inputs: &[Value],
-        timeout: Duration,
-    ) -> (Option<Instant>, Option<Deadline>) {
-        let Some(deadline) = Instant::now().checked_add(timeout) else { return (None, None) };
-        let Assignment { call, mark, .. } = *assignment;
-        let (site, assignment) = (Arc::clone(self), assignment.clone());
-        // Only a call whose failure is ignored needs its inputs again; other calls may change them in place.
-        let inputs = if attempt::ignores(&assignment) { inputs.to_vec() } else { Vec::new() };
-        let watched = self.queue.watch(deadline, move || {
-            let task = assignment.task.name;
-            tracing::warn!(task, call, ?timeout, "a call has exceeded its timeout; its thread is abandoned");
-            let written = attempt::otherwise(&assignment, inputs, deadline::exceeded(timeout), site.nesting);
-            let outcome = site.outcome(&assignment, None, written, 0);
-            let has_calls = site.duty().nesting.contains(&call);
-            site.waits.end_of(call);
-            site.tell(epoch, (call, mark), has_calls, outcome);
-        });
-        (Some(deadline), watched)
     }
 }
 

@@ -2,10 +2,10 @@
 
 mod answers;
 mod attempt;
-mod running_call;
 mod brought;
 mod deadline;
 mod duty;
+mod executor;
 mod fetches;
 #[cfg(test)]
 mod fetches_tests;
@@ -19,8 +19,10 @@ mod once;
 mod outcome;
 mod pieces;
 mod queue;
+mod reporting;
 mod room;
-mod executor;
+mod running_call;
+mod seat;
 mod small;
 mod stopwatch;
 mod store;

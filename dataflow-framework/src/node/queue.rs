@@ -14,8 +14,7 @@ use tokio::time::Instant;
 use super::{
     deadline::{Deadline, Deadlines},
     executor::Executor,
-    lending::Seat,
-    running_call::RunningCall,
+    seat::Seat,
 };
 use crate::{
     core::Assignment,
@@ -45,21 +44,10 @@ pub(crate) struct Queue {
 
 /// A call that waits for a thread.
 pub(crate) struct Waiting {
-    site: Arc<Executor>,
+    pub(super) site: Arc<Executor>,
     /// The run of the program that has assigned it.
-    epoch: u64,
-    assignment: Assignment,
-}
-
-impl Waiting {
-    fn run(self) -> Continues {
-        self.begin().map_or(Continues::Here, RunningCall::run)
-    }
-
-    /// Starts it, if it can run.
-    pub(crate) fn begin(self) -> Option<RunningCall> {
-        self.site.begin_call(self.epoch, self.assignment)
-    }
+    pub(super) epoch: u64,
+    pub(super) assignment: Assignment,
 }
 
 /// Whether the thread that has run a call takes the next one.

@@ -1,15 +1,23 @@
-//! A running call, which has its inputs.
+//! A running call, which has its inputs: its start, its deadline and its run.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{
-    attempt, deadline::Deadline, executor::Executor, ledger::Use, nesting::Running, queue::Continues,
+    attempt,
+    deadline::{self, Deadline},
+    duty::Begins,
+    executor::Executor,
+    ledger::Use,
+    messages::News,
+    nesting::Running,
+    queue::{Continues, Waiting},
     stopwatch::Lap,
+    store::{Inputs, Lacking},
 };
 use crate::{
-    core::{Assignment, Outcome},
+    core::{Assignment, Outcome, Seen},
     value::Value,
 };
 
@@ -84,5 +92,84 @@ impl RunningCall {
     /// Returns its id.
     pub(crate) fn call(&self) -> u64 {
         self.assignment.call
+    }
+}
+
+impl Waiting {
+    pub(super) fn run(self) -> Continues {
+        self.begin().map_or(Continues::Here, RunningCall::run)
+    }
+
+    /// Starts it, if it can run.
+    pub(crate) fn begin(self) -> Option<RunningCall> {
+        self.site.begin_call(self.epoch, self.assignment)
+    }
+}
+
+impl Executor {
+    /// Starts a call, unless its run of the program is over or the call cannot run.
+    fn begin_call(self: &Arc<Self>, epoch: u64, assignment: Assignment) -> Option<RunningCall> {
+        let Assignment { call, mark, .. } = assignment;
+        match self.begins(epoch, call, mark) {
+            Begins::Now => {}
+            Begins::No => return None,
+            Begins::Before => {
+                assignment.taken().for_each(|version| drop(self.forget(version)));
+                return None;
+            }
+        }
+        // The call consumes these versions, so this node forgets the outcomes, kept for reporting, of the calls that
+        // wrote them.
+        assignment.taken().for_each(|version| self.forget_outcome_of(version));
+        let Inputs { values: inputs, uses } = match self.store.inputs(&assignment) {
+            Ok(inputs) => inputs,
+            Err(Lacking::Room(failed)) => {
+                let outcome = self.unfit(&assignment, failed);
+                self.tell(epoch, (call, mark), false, outcome);
+                return None;
+            }
+            Err(Lacking::Version(missing)) => {
+                // The version was removed because the call was taken from this node.
+                let (report, is_current) = self.ends(epoch, call);
+                if let Some(report) = report.filter(|_| is_current) {
+                    report.tell(News::unable(self.give_back(&assignment), missing, Vec::new()));
+                }
+                return None;
+            }
+        };
+        self.see(|| Seen::begins(&assignment, inputs.iter().map(|value| value.fingerprint_now().1)));
+        let (deadline, watch) = match assignment.manner.timeout {
+            Some(timeout) => self.watch(epoch, &assignment, &inputs, timeout),
+            None => (None, None),
+        };
+        let lap = assignment.manner.is_timed.then(|| self.stopwatch.begins(call, Instant::now()));
+        let (site, since) = (Arc::clone(self), Instant::now());
+        Some(RunningCall { site, epoch, assignment, inputs, uses, deadline, watch, since, lap })
+    }
+
+    /// Sets the deadline of a call that starts. When it is over, the call fails, or ends with its default output if
+    /// its failures are ignored; its thread is abandoned.
+    fn watch(
+        self: &Arc<Self>,
+        epoch: u64,
+        assignment: &Assignment,
+        inputs: &[Value],
+        timeout: Duration,
+    ) -> (Option<Instant>, Option<Deadline>) {
+        let Some(deadline) = Instant::now().checked_add(timeout) else { return (None, None) };
+        let Assignment { call, mark, .. } = *assignment;
+        let (site, assignment) = (Arc::clone(self), assignment.clone());
+        // Only a call whose failure is ignored needs its inputs again; other calls may change them in place.
+        let inputs = if attempt::ignores(&assignment) { inputs.to_vec() } else { Vec::new() };
+        let watched = self.queue.watch(deadline, move || {
+            let task = assignment.task.name;
+            tracing::warn!(task, call, ?timeout, "a call has exceeded its timeout; its thread is abandoned");
+            let written = attempt::otherwise(&assignment, inputs, deadline::exceeded(timeout), site.nesting);
+            let outcome = site.outcome(&assignment, None, written, 0);
+            let has_calls = site.duty().nesting.contains(&call);
+            site.waits.end_of(call);
+            site.tell(epoch, (call, mark), has_calls, outcome);
+        });
+        (Some(deadline), watched)
     }
 }

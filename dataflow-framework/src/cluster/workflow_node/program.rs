@@ -6,7 +6,7 @@ use taskwork::Waker;
 
 use super::{Post, Progress, Role, Told, WorkflowNode};
 use crate::{
-    cluster::{following::lock, leading::Leading, main_task::ProgramOutput, message::Run},
+    cluster::{following::lock, leading::Leading, message::Run, output::ProgramOutput},
     core::Seen,
 };
 
